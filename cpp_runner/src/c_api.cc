@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <deque>
@@ -15,8 +14,6 @@
 #include <new>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -123,9 +120,8 @@ adt_status_t Guard(Work&& work) noexcept {
 }  // namespace
 
 struct adt_runner {
-  adt_runner(const adt::Source& source, const adt::SessionOptions& options,
-             std::shared_ptr<adt::Executor> runs_on)
-      : executor(std::move(runs_on)), session(source, options) {
+  adt_runner(std::shared_ptr<adt::Model> model, std::shared_ptr<adt::Executor> runs_on)
+      : executor(std::move(runs_on)), session(std::move(model)) {
     for (const adt::Entry& entry : session.package().entries) {
       EntryText& text = entries.emplace_back();
       text.name = entry.name;
@@ -138,52 +134,11 @@ struct adt_runner {
     }
   }
 
-  ~adt_runner() {
-    if (saving.joinable()) saving.join();
-  }
-
-  // Compiled kernels are kept beside the program's runs: a disk may be slow. The caller has the
-  // lock.
-  void SavePrograms() {
-    if (!session.programs().pending || saving.joinable()) return;
-    being_saved = true;
-    const auto save = [this] {
-      Guard([this] {
-        std::unique_lock<std::mutex> lock(mutex);
-        const auto file = session.TakePrograms();
-        if (!file) return;
-        lock.unlock();
-        const std::string problem = adt::WritePrograms(*file);
-        lock.lock();
-        session.NotePrograms(problem);
-      });
-      const std::lock_guard<std::mutex> lock(mutex);
-      being_saved = false;
-      saved.notify_all();
-    };
-    try {
-      saving = std::thread(save);
-    } catch (const std::system_error&) {  // no thread is to be had
-      session.KeepPrograms();
-      being_saved = false;
-    }
-  }
-
-  // What became of them, which no thread changes any more.
-  const adt::ProgramReport& Programs() const {
-    std::unique_lock<std::mutex> lock(mutex);
-    saved.wait(lock, [this] { return !being_saved; });
-    return session.programs();
-  }
-
   const std::shared_ptr<adt::Executor> executor;  // does the runs; outlives the session
   mutable std::mutex mutex;                       // for the session; the rest never changes
   adt::Session session;
   std::deque<EntryText> entries;
   std::atomic<int> pending{0};  // runs that were asked for and are not over
-  mutable std::condition_variable saved;
-  bool being_saved = false;
-  std::thread saving;
 };
 
 namespace {
@@ -306,22 +261,22 @@ adt_runner_options_t KnownOptions(const adt_runner_options_t* given) {
   return Known(*given, none, kOptionsSizeV1, "adt_runner_options");
 }
 
-adt::SessionOptions Options(const adt_runner_options_t& options) {
-  adt::SessionOptions session;
-  if (options.device != nullptr) session.device = options.device;
-  if (options.scratch != nullptr) session.scratch = options.scratch;
-  session.build.threads = options.build_threads;
+adt::ModelOptions Options(const adt_runner_options_t& options) {
+  adt::ModelOptions model;
+  if (options.device != nullptr) model.device = options.device;
+  if (options.scratch != nullptr) model.scratch = options.scratch;
+  model.build.threads = options.build_threads;
   if (options.build_progress != nullptr) {
-    session.build.progress = [=](std::int32_t done, std::int32_t total) {
+    model.build.progress = [=](std::int32_t done, std::int32_t total) {
       options.build_progress(options.build_progress_data, done, total);
     };
   }
   if (options.program_cache == nullptr) {
-    session.programs = adt::DefaultProgramStore();
+    model.programs = adt::DefaultProgramStore();
   } else if (std::string_view(options.program_cache) != "off") {
-    session.programs = {adt::ProgramStore::Kind::kDirectory, options.program_cache};
+    model.programs = {adt::ProgramStore::Kind::kDirectory, options.program_cache};
   }
-  return session;
+  return model;
 }
 
 adt::Blob Open(const adt_blob_t& blob, const std::string& name) {
@@ -356,8 +311,8 @@ adt_status_t Create(MakeSource&& make_source, const adt_runner_options_t* option
     const adt_runner_options_t known = KnownOptions(options);
     auto executor =
         known.own_executor != 0 ? std::make_shared<adt::Executor>() : adt::Executor::Shared();
-    *out =
-        std::make_unique<adt_runner>(make_source(), Options(known), std::move(executor)).release();
+    auto model = std::make_shared<adt::Model>(make_source(), Options(known));
+    *out = std::make_unique<adt_runner>(std::move(model), std::move(executor)).release();
   });
 }
 
@@ -411,7 +366,7 @@ adt_status_t RunSession(adt_runner_t* runner, std::int32_t entry, Work&& work) {
       const std::lock_guard<std::mutex> lock(r.mutex);
       const std::uint64_t loops = adt::SharedLoops();
       work(r.session, index);
-      alone = r.session.IsPlain() && adt::SharedLoops() == loops;
+      alone = r.session.model()->IsPlain() && adt::SharedLoops() == loops;
     };
     if (alone && r.pending == 0 && !adt::Executor::HasSetThreads()) {
       const adt::Alone this_thread;
@@ -455,6 +410,17 @@ adt_status_t adt_runner_create_from(const adt_package_source_t* source,
   return Create([&] { return OpenSource(source); }, options, out);
 }
 
+adt_status_t adt_runner_create_session(const adt_runner_t* of, adt_runner_t** out) {
+  if (out != nullptr) *out = nullptr;
+  return Guard([&] {
+    Require(out, "out");
+    const adt_runner& first = Require(of, "of");
+    auto executor = adt::Executor::Shared();
+    if (first.executor != executor) executor = std::make_shared<adt::Executor>();
+    *out = std::make_unique<adt_runner>(first.session.model(), std::move(executor)).release();
+  });
+}
+
 void adt_runner_free(adt_runner_t* runner) {
   if (runner == nullptr) return;
   runner->executor->Run([] {});  // after what was asked for and not waited for
@@ -468,30 +434,34 @@ const char* adt_runner_package_name(const adt_runner_t* runner) {
 }
 
 const char* adt_runner_manifest(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.manifest(); });
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.model()->manifest(); });
 }
 
 const char* adt_runner_device(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device(); });
+  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.model()->device(); });
 }
 
 const char* adt_runner_device_name(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_name(); });
+  return TextOf(runner,
+                [](const adt_runner& r) -> auto& { return r.session.model()->device_name(); });
 }
 
 const char* adt_runner_device_driver(const adt_runner_t* runner) {
-  return TextOf(runner, [](const adt_runner& r) -> auto& { return r.session.device_driver(); });
+  return TextOf(runner,
+                [](const adt_runner& r) -> auto& { return r.session.model()->device_driver(); });
 }
 
 const char* adt_runner_program_cache(const adt_runner_t* runner) {
   return GuardValue<const char*>(nullptr, [&] {
-    return adt::Name(Require(runner, "runner").Programs().state).data();  // a literal's
+    return adt::Name(Require(runner, "runner").session.model()->programs().state)
+        .data();  // a literal's
   });
 }
 
 const char* adt_runner_program_cache_warning(const adt_runner_t* runner) {
-  return GuardValue<const char*>(
-      nullptr, [&] { return Require(runner, "runner").Programs().warning.c_str(); });
+  return GuardValue<const char*>(nullptr, [&] {
+    return Require(runner, "runner").session.model()->programs().warning.c_str();
+  });
 }
 
 std::int32_t adt_runner_entry_count(const adt_runner_t* runner) {
@@ -582,7 +552,7 @@ adt_status_t adt_runner_run(adt_runner_t* runner, std::int32_t entry) {
   return RunSession(runner, entry, [&](adt::Session& session, std::size_t index) {
     session.Start(index);
     session.Wait();
-    runner->SavePrograms();
+    session.model()->SavePrograms();
   });
 }
 
@@ -600,7 +570,7 @@ adt_status_t adt_runner_run_async(adt_runner_t* runner, std::int32_t entry, adt_
         const std::lock_guard<std::mutex> lock(runner->mutex);
         runner->session.Start(index, &run->cancelled);
         runner->session.Wait();
-        runner->SavePrograms();
+        runner->session.model()->SavePrograms();
       });
       if (run->status != ADT_OK) Guard([&] { run->error = Last(); });
       --runner->pending;
@@ -633,7 +603,7 @@ adt_status_t adt_runner_start(adt_runner_t* runner, std::int32_t entry) {
 adt_status_t adt_runner_wait(adt_runner_t* runner) {
   return WithSession(runner, [&](adt::Session& session) {
     session.Wait();
-    runner->SavePrograms();
+    session.model()->SavePrograms();
   });
 }
 

@@ -1,6 +1,8 @@
 #include "opencl_modules.h"
 
+#include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <set>
 #include <string_view>
 
@@ -22,6 +24,14 @@ void VisitAll(const ffi::Module& module, const std::function<void(const ffi::Mod
   Visit(module, &seen, visit);
 }
 
+bool HasOnly(const ffi::Module& module, std::initializer_list<std::string_view> kinds) {
+  bool only = true;
+  VisitAll(module, [&](const ffi::Module& one) {
+    only = only && std::find(kinds.begin(), kinds.end(), one->kind()) != kinds.end();
+  });
+  return only;
+}
+
 }  // namespace
 
 std::vector<ffi::Module> FindOpenClModules(const ffi::Module& module) {
@@ -33,12 +43,11 @@ std::vector<ffi::Module> FindOpenClModules(const ffi::Module& module) {
 }
 
 bool IsCompiledCode(const ffi::Module& module) {
-  bool compiled = true;
-  VisitAll(module, [&](const ffi::Module& one) {
-    const std::string_view kind = one->kind();
-    compiled = compiled && (kind == "library" || kind == "relax.VMExecutable");
-  });
-  return compiled;
+  return HasOnly(module, {"library", "relax.VMExecutable"});
+}
+
+bool IsReentrant(const ffi::Module& module) {
+  return HasOnly(module, {"library", "relax.VMExecutable", "opencl", "cuda"});
 }
 
 }  // namespace adt

@@ -5,7 +5,6 @@
 #include <tvm/runtime/device_api.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -13,17 +12,9 @@
 #include <utility>
 
 #include "cancellation.h"
-#include "compatibility.h"
-#include "devices.h"
 #include "dtype.h"
 #include "error.h"
-#include "library.h"
-#include "opencl_device.h"
-#include "opencl_modules.h"
 #include "opencl_waiting.h"
-#include "param_upload.h"
-#include "params.h"
-#include "runner_info.h"
 #include "tvm_errors.h"
 
 namespace adt {
@@ -37,20 +28,6 @@ constexpr const char* kRunRemedy =
     "Compile the model again; if it still fails, report the message with the model.";
 constexpr const char* kShapeRemedy =
     "Convert the array, or compile the model for this shape (adt compile --shape).";
-
-// One for each virtual device of the module, and the CPU, where shapes are computed.
-std::vector<DLDevice> VmDevices(const Package& package, DLDevice device) {
-  std::vector<DLDevice> devices;
-  for (const std::string& name : package.target.vdevices) {
-    const DLDevice named = FindDevice(name);
-    devices.push_back(named.device_type == device.device_type ? device : named);
-  }
-  if (devices.empty()) devices.push_back(device);
-  const bool has_cpu = std::any_of(devices.begin(), devices.end(),
-                                   [](DLDevice d) { return d.device_type == kDLCPU; });
-  if (!has_cpu) devices.push_back(DLDevice{kDLCPU, 0});
-  return devices;
-}
 
 std::string Describe(std::string_view dtype, Extents shape) {
   return adt::Describe(dtype, std::vector<std::int64_t>(shape.data, shape.data + shape.rank));
@@ -93,16 +70,6 @@ DLTensor HostArray(const void* data, const DLTensor& like) {
   return array;
 }
 
-DLTensor HostArray(const Param& param) {
-  DLTensor array{};
-  array.data = const_cast<std::byte*>(param.data);
-  array.device = DLDevice{kDLCPU, 0};
-  array.ndim = static_cast<std::int32_t>(param.shape.size());
-  array.dtype = param.dtype;
-  array.shape = const_cast<std::int64_t*>(param.shape.data());
-  return array;
-}
-
 void RequireNames(const NamedArrays& inputs, const Entry& entry) {
   for (const TensorSpec& spec : entry.inputs) {
     const auto count = std::count_if(inputs.begin(), inputs.end(),
@@ -123,10 +90,9 @@ void RequireNames(const NamedArrays& inputs, const Entry& entry) {
   }
 }
 
-// Memory that somebody else keeps, or a file's pages, as the allocator of a tensor.
+// Memory that somebody else keeps, as the allocator of a tensor.
 struct Borrowed {
   void* data;
-  Blob pages = {};
   void AllocData(DLTensor* tensor) const { tensor->data = data; }
   void FreeData(DLTensor*) const {}
 };
@@ -184,88 +150,13 @@ std::string From0To(std::size_t count) {
 
 }  // namespace
 
-Session::Session(const Source& source, const SessionOptions& options)
-    : package_(ParsePackage(std::string(source.manifest.text()), source.manifest_name)),
-      manifest_(source.manifest.text()),
-      device_(FindDevice(options.device.empty() ? package_.target.device : options.device)),
-      device_name_(KindName(device_)) {
-  RequireFits(package_, source, Info(), device_name_);
-  RequirePresent(device_, device_name_);
-  RequireHashes(package_, source, options.programs.directory());
-  device_label_ = DeviceName(device_);
-  if (device_.device_type == kDLOpenCL) device_driver_ = DescribeOpenCl(device_).driver;
-  const ffi::Module library = LoadWithPrograms([&] { return LoadLibrary(source, options.scratch); },
-                                               options.programs, device_, &programs_);
-  plain_ = device_.device_type == kDLCPU && IsCompiledCode(library);
-  build_ = BuildPrograms(library, device_, options.build);
-  vm_.emplace(library, source.library_name(), VmDevices(package_, device_));
-  LoadEntries(source);
-}
-
-void Session::KeepPrograms() {
-  const auto start = std::chrono::steady_clock::now();
-  const std::optional<ProgramFile> file = TakePrograms();
-  if (!file) return;
-  NotePrograms(WritePrograms(*file));
-  programs_.keep_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::optional<ProgramFile> Session::TakePrograms() {
-  if (!programs_.pending) return {};
-  return adt::TakePrograms(vm_->module(), device_, &programs_);
-}
-
-Session::~Session() {
-  try {
-    Wait();
-  } catch (...) {  // the device failed: there is nothing to wait for
-  }
-}
-
-// Whether kernels of a CPU can read the parameter where it lies in the file.
-bool Session::LiesReady(const Param& param, const Blob& file) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(param.data);
-  const auto alignment = static_cast<std::uintptr_t>(std::max<std::int64_t>(package_.alignment, 1));
-  return device_.device_type == kDLCPU && file.mapped() && param.size != 0 &&
-         address % alignment == 0;
-}
-
-void Session::LoadEntries(const Source& source) {
-  std::map<std::string, Param> found;
-  for (Param& param : ParseParams(source.params.data(), source.params.size(), source.params_name)) {
-    std::string name = param.name;
-    found.emplace(std::move(name), std::move(param));
-  }
-  std::map<std::pair<std::string, bool>, Tensor> loaded;
-  ParamUpload upload(device_, source.params);
-  const auto param = [&](const std::string& name, bool image) {
-    const std::pair<std::string, bool> key(name, image);
-    if (const auto it = loaded.find(key); it != loaded.end()) return it->second;
-    const auto it = found.find(name);
-    if (it == found.end()) {
-      throw Error(ErrorKind::kPackage, source.params_name + " has no parameter " + name,
-                  "Compile the model again (adt compile) and deploy the package.");
-    }
-    const Param& stored = it->second;
-    const DLTensor array = HostArray(stored);
-    Tensor tensor;
-    if (LiesReady(stored, source.params)) {
-      const ffi::Shape shape(array.shape, array.shape + array.ndim);
-      tensor = ffi::Tensor::FromNDAlloc(Borrowed{array.data, source.params}, shape, array.dtype,
-                                        device_);
-    } else {
-      tensor = upload.Copy(array, image, [&] { return "parameter " + name; });
-    }
-    loaded.emplace(key, tensor);
-    return tensor;
-  };
-
-  entries_.reserve(package_.entries.size());
-  for (const Entry& entry : package_.entries) {
+Session::Session(std::shared_ptr<Model> model)
+    : model_(std::move(model)), device_(model_->dl_device()), vm_(model_->MakeVm()) {
+  entries_.reserve(package().entries.size());
+  for (const Entry& entry : package().entries) {
     EntryState& state = entries_.emplace_back();
     state.entry = &entry;
-    state.function = vm_->Function(entry.name);
+    state.function = vm_.Function(entry.name);
     std::map<std::string, std::ptrdiff_t> symbols;
     const auto port = [&](const TensorSpec& spec) {
       const DType* dtype = FindDType(spec.dtype);
@@ -291,17 +182,22 @@ void Session::LoadEntries(const Source& source) {
     for (const TensorSpec& spec : entry.inputs) state.inputs.emplace_back().port = port(spec);
     for (const TensorSpec& spec : entry.outputs) state.ports.push_back(port(spec));
     state.symbols.resize(symbols.size());
-    for (const std::string& name : entry.params) {
-      state.params.push_back(param(name, entry.images.count(name) != 0));
-    }
     state.arguments.resize(entry.inputs.size());
-    for (const Tensor& tensor : state.params) state.arguments.emplace_back(tensor);
+    for (const Tensor& tensor : model_->params(entries_.size() - 1)) {
+      state.arguments.emplace_back(tensor);
+    }
   }
-  upload.Finish();
+}
+
+Session::~Session() {
+  try {
+    Wait();
+  } catch (...) {  // the device failed: there is nothing to wait for
+  }
 }
 
 std::size_t Session::EntryIndex(const std::string& name) const {
-  return static_cast<std::size_t>(&package_.entry(name) - package_.entries.data());
+  return static_cast<std::size_t>(&package().entry(name) - package().entries.data());
 }
 
 const Session::EntryState& Session::State(std::size_t entry) const {
@@ -401,12 +297,14 @@ void Session::BindInput(std::size_t entry, std::size_t input, const void* data, 
   EntryState& state = State(entry);
   Input& to = InputAt(&state, input);
   if (device_.device_type != kDLCPU) {
-    throw Error(ErrorKind::kUsage,
-                "the inputs of a model on " + device_name_ + " cannot lie in the program's memory",
-                "Copy them (set the input instead of binding it).");
+    throw Error(
+        ErrorKind::kUsage,
+        "the inputs of a model on " + model_->device() + " cannot lie in the program's memory",
+        "Copy them (set the input instead of binding it).");
   }
   shape = RequireShape(to.port, size, shape);
-  const auto alignment = static_cast<std::uintptr_t>(std::max<std::int64_t>(package_.alignment, 1));
+  const auto alignment =
+      static_cast<std::uintptr_t>(std::max<std::int64_t>(package().alignment, 1));
   if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
     throw Error(
         ErrorKind::kInput,
@@ -545,12 +443,14 @@ void Session::Start(std::size_t entry, const std::atomic<bool>* cancelled) {
   std::optional<Cancellation> cancellation;
   if (cancelled != nullptr) {
     RequireNotCancelled(*cancelled);
-    cancellation.emplace(vm_->module(), *cancelled);
+    cancellation.emplace(vm_.module(), *cancelled);
   }
   try {
     WithTvmErrors(ErrorKind::kRun, "the model failed", kRunRemedy, [&] {
-      state.function.CallPacked(state.arguments.data(), static_cast<int>(state.arguments.size()),
-                                &state.result);
+      model_->WithCode([&] {
+        state.function.CallPacked(state.arguments.data(), static_cast<int>(state.arguments.size()),
+                                  &state.result);
+      });
     });
     TakeOutputs(&state);
   } catch (...) {
@@ -613,9 +513,10 @@ void Session::GetOutput(std::size_t entry, std::size_t output, void* data, std::
 const void* Session::ViewOutput(std::size_t entry, std::size_t output) const {
   const Tensor& tensor = Output(entry, output);
   if (tensor->device.device_type != kDLCPU) {
-    throw Error(ErrorKind::kUsage,
-                "the outputs of a model on " + device_name_ + " do not lie in the program's memory",
-                "Copy them (get the output instead of viewing it).");
+    throw Error(
+        ErrorKind::kUsage,
+        "the outputs of a model on " + model_->device() + " do not lie in the program's memory",
+        "Copy them (get the output instead of viewing it).");
   }
   return static_cast<const std::byte*>(tensor->data) + tensor->byte_offset;
 }
@@ -629,7 +530,7 @@ void Session::ShareInputs(std::size_t entry) {
     std::vector<ffi::AnyView> arguments{name};
     arguments.insert(arguments.end(), state.arguments.begin(), state.arguments.end());
     ffi::Any result;
-    vm_->Function("set_input")
+    vm_.Function("set_input")
         .CallPacked(arguments.data(), static_cast<int>(arguments.size()), &result);
   });
 }

@@ -1,4 +1,4 @@
-// A loaded package on one device, and the tensors that its entries take and give.
+// A model's inputs, outputs and state.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -9,34 +9,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "array.h"
 #include "memory_pools.h"
+#include "model.h"
 #include "package.h"
-#include "program_build.h"
-#include "program_cache.h"
-#include "source.h"
 #include "staging.h"
 #include "vm.h"
 
 namespace adt {
-
-struct Param;
-
-struct SessionOptions {
-  /// "cpu", "opencl" or "cuda", or one of several ("opencl:1"); empty for the first of those that
-  /// the package was compiled for.
-  std::string device;
-  /// Where compiled OpenCL programs are kept.
-  ProgramStore programs;
-  /// How those that are not there are built.
-  ProgramBuildOptions build;
-  /// Directory for a library that cannot be loaded from memory; empty for none.
-  std::string scratch;
-};
 
 /// Dimensions of an array, of any container. The pointer may be null when *rank* is 0.
 struct Extents {
@@ -44,44 +28,23 @@ struct Extents {
   std::size_t rank = 0;
 };
 
-/// Parameters and inputs stay on the device. One thread at a time, of any threads. Every function
-/// throws Error only, besides std::bad_alloc.
+/// Inputs stay on the device. One thread at a time, of any threads; sessions of one model run side
+/// by side. Every function throws Error only, besides std::bad_alloc.
 ///
-/// Entries, inputs and outputs go by their index in package(). An index that does not exist throws
-/// Error(kUsage).
+/// Entries, inputs and outputs go by their index in the package. An index that does not exist
+/// throws Error(kUsage).
 class Session {
  public:
-  /// Check the package against this runner, this machine and its own hashes, then load it.
-  /// Error(kPackage): it is damaged. Error(kMismatch): it does not fit. Error(kNoDevice). *source*
-  /// is not needed afterwards.
-  explicit Session(const Source& source, const SessionOptions& options = {});
-  explicit Session(const std::string& directory, const SessionOptions& options = {})
-      : Session(OpenDirectory(directory), options) {}
+  explicit Session(std::shared_ptr<Model> model);
   /// Waits for the device.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  const Package& package() const { return package_; }
-  /// The text of mod.json.
-  const std::string& manifest() const { return manifest_; }
-  /// "cpu", "opencl" or "cuda".
-  const std::string& device() const { return device_name_; }
-  /// What the device calls itself.
-  const std::string& device_name() const { return device_label_; }
-  /// Version of its driver; empty for the CPU.
-  const std::string& device_driver() const { return device_driver_; }
-  DLDevice dl_device() const { return device_; }
-  const ProgramReport& programs() const { return programs_; }
-  const ProgramBuildReport& build() const { return build_; }
-  /// After a run: write the compiled OpenCL programs that were not found when loading, once.
-  void KeepPrograms();
-  /// The same in steps: take them, to write them without the session, and say how that went.
-  std::optional<ProgramFile> TakePrograms();
-  void NotePrograms(const std::string& problem) { NoteWrite(problem, &programs_); }
-  const Vm& vm() const { return *vm_; }
-  /// Whether all that it runs is compiled for the CPU: no driver and no other library computes.
-  bool IsPlain() const { return plain_; }
+  const std::shared_ptr<Model>& model() const { return model_; }
+  const Package& package() const { return model_->package(); }
+  DLDevice dl_device() const { return model_->dl_device(); }
+  const Vm& vm() const { return vm_; }
 
   /// Error(kUsage) with the names that there are.
   std::size_t EntryIndex(const std::string& name) const;
@@ -150,9 +113,8 @@ class Session {
     const Entry* entry = nullptr;
     tvm::ffi::Function function;
     std::vector<Input> inputs;
-    std::vector<Port> ports;  // of the outputs
-    std::vector<tvm::runtime::Tensor> params;
-    std::vector<tvm::ffi::AnyView> arguments;  // the inputs', then the params
+    std::vector<Port> ports;                   // of the outputs
+    std::vector<tvm::ffi::AnyView> arguments;  // the inputs', then the weights
     std::vector<std::int64_t> symbols;         // extents of the last run
     std::vector<std::int64_t> symbols_before;  // and of the one before
     PoolLimit pool_limit;
@@ -161,8 +123,6 @@ class Session {
     std::vector<tvm::runtime::Tensor> outputs;
   };
 
-  bool LiesReady(const Param& param, const Blob& file) const;
-  void LoadEntries(const Source& source);
   EntryState& State(std::size_t entry);
   const EntryState& State(std::size_t entry) const;
   void CopyIn(const void* data, const tvm::runtime::Tensor& tensor);
@@ -173,17 +133,9 @@ class Session {
   void RequireIndices(const EntryState& state) const;
   static void TakeOutputs(EntryState* state);
 
-  PoolUser pool_user_;  // the first, and so the last to go
-  Package package_;
-  std::string manifest_;
-  DLDevice device_{};
-  std::string device_name_;
-  std::string device_label_;
-  std::string device_driver_;
-  ProgramReport programs_;
-  ProgramBuildReport build_;
-  bool plain_ = false;
-  std::optional<Vm> vm_;
+  std::shared_ptr<Model> model_;  // the first, and so the last to go
+  DLDevice device_;
+  Vm vm_;
   std::vector<EntryState> entries_;
   mutable Staging staging_;  // of inputs that the device's queue may not have copied yet
 };

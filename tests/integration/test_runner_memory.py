@@ -33,6 +33,14 @@ def test_a_cpus_parameters_are_pages_of_the_file(built: Built, large: Package) -
     case(built, "parameters_are_pages_of_the_file", large=large.path)
 
 
+def test_memory_of_sessions(built: Built, large: Package) -> None:
+    case(built, "memory_of_sessions", large=large.path)
+
+
+def test_sessions_on_opencl_share_weights(built: Built, large_on_opencl: Path, driver: Path) -> None:
+    case(built, "sessions_share_weights", {"LD_LIBRARY_PATH": str(driver)}, large=large_on_opencl)
+
+
 def test_memory_of_handles(built: Built, mixed: Package) -> None:
     case(built, "memory_of_handles", mixed=mixed.path)
 
@@ -45,21 +53,27 @@ def test_objects_of_handles(
     case(built, "objects_of_handles", environment, textured=textured.path, tmp=tmp_path)
 
 
-def test_parameters_are_waited_for_once(
-    built: Built, textured: ModelPackage, driver: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def large_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """64 MiB of weights, for OpenCL."""
+    place = tmp_path_factory.mktemp("large")
     generator = np.random.default_rng(0)
     nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(16)]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 1024)) for name in ("x0", "x16")]
     weights = [numpy_helper.from_array(generator.random((1024, 1024), "float32"), f"w{i}") for i in range(16)]
     graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.save(model, tmp_path / "large.onnx")
-    package = tmp_path / "package"
-    adt.compile(tmp_path / "large.onnx", out=package, platform="host", target="adreno-buffer", check=False)
+    onnx.save(model, place / "large.onnx")
+    package = place / "package"
+    adt.compile(place / "large.onnx", out=package, platform="host", target="adreno-buffer", check=False)
+    return package
 
+
+def test_parameters_are_waited_for_once(
+    built: Built, textured: ModelPackage, large_on_opencl: Path, driver: Path
+) -> None:
     environment = {"LD_LIBRARY_PATH": str(driver)}
-    case(built, "parameters_are_waited_for_once", environment, textured=textured.path, large=package)
+    case(built, "parameters_are_waited_for_once", environment, textured=textured.path, large=large_on_opencl)
 
 
 def test_no_text_is_made_for_an_error_that_does_not_happen(

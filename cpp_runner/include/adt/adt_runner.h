@@ -53,7 +53,7 @@ typedef int32_t adt_status_t;
 #define ADT_ERROR_OUT_OF_MEMORY 9 /* this machine's, or the device's: free some, try again */
 #define ADT_ERROR_CANCELLED 10    /* adt_ticket_cancel() ended the run */
 
-/* A loaded package on one device. */
+/* A session: a loaded package on one device, with inputs, outputs and state. */
 typedef struct adt_runner adt_runner_t;
 /* A run that was asked for. */
 typedef struct adt_ticket adt_ticket_t;
@@ -155,6 +155,9 @@ adt_status_t adt_runner_create(const char* directory, const adt_runner_options_t
                                adt_runner_t** out);
 adt_status_t adt_runner_create_from(const adt_package_source_t* source,
                                     const adt_runner_options_t* options, adt_runner_t** out);
+/* Another session of the package: it shares weights, code and compiled kernels with *of*, and has
+ * inputs, outputs and state of its own. Sessions run at once, and are freed in any order. */
+adt_status_t adt_runner_create_session(const adt_runner_t* of, adt_runner_t** out);
 /* NULL does nothing. Waits for what was started; outputs that were viewed are gone. */
 void adt_runner_free(adt_runner_t* runner);
 

@@ -175,6 +175,14 @@ class Runner {
     handle_.reset(handle);
   }
 
+  /// Another session of the package: weights and code are shared; inputs, outputs and state are its
+  /// own.
+  Runner CreateSession() const {
+    adt_runner_t* handle = nullptr;
+    Check(adt_runner_create_session(this->handle(), &handle));
+    return Runner(handle);
+  }
+
   /// For functions that this class does not have. It stays the Runner's.
   adt_runner_t* handle() const { return handle_.get(); }
 
@@ -295,6 +303,8 @@ class Runner {
   }
 
  private:
+  explicit Runner(adt_runner_t* handle) : handle_(handle) {}
+
   struct Free {
     void operator()(adt_runner_t* handle) const { adt_runner_free(handle); }
   };

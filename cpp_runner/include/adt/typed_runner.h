@@ -25,6 +25,9 @@ class TypedRunner {
   TypedRunner(const adt_package_source_t& source, const Options& options)
       : runner_(source, options) {}
 
+  /// Another session of the package.
+  TypedRunner CreateSession() const { return TypedRunner(runner_.CreateSession()); }
+
   Runner& runner() { return runner_; }
   const Runner& runner() const { return runner_; }
 
@@ -90,6 +93,8 @@ class TypedRunner {
   }
 
  private:
+  explicit TypedRunner(Runner runner) : runner_(std::move(runner)) {}
+
   template <typename View>
   static std::vector<std::int64_t> Extents(const View& array) {
     return {array.shape().begin(), array.shape().end()};

@@ -3,6 +3,7 @@
 #include <tvm/ffi/function.h>
 
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "error.h"
@@ -80,8 +81,8 @@ void WriteCalls(const Options& options, const Session& session, RunReport* repor
   report->calls_left_out = std::move(dump.left_out);
 }
 
-SessionOptions ForSession(const Options& options) {
-  SessionOptions wanted;
+ModelOptions ForModel(const Options& options) {
+  ModelOptions wanted;
   wanted.device = options.device;
   wanted.build.threads = static_cast<int>(options.build_threads);
   wanted.programs = options.programs ? *options.programs : DefaultProgramStore();
@@ -91,9 +92,9 @@ SessionOptions ForSession(const Options& options) {
 void DescribeSession(const Session& session, RunReport* report) {
   report->runner = Info();
   report->package = session.package();
-  report->device = session.device();
-  report->device_name = session.device_name();
-  report->build = session.build();
+  report->device = session.model()->device();
+  report->device_name = session.model()->device_name();
+  report->build = session.model()->build();
   if (session.dl_device().device_type == kDLOpenCL) {
     report->opencl = DescribeOpenCl(session.dl_device());
   }
@@ -136,8 +137,8 @@ std::optional<std::int64_t> WorkspaceBytes() {
 
 // The files and the further runs that were asked for.
 void Afterwards(const Options& options, std::size_t entry, Session* session, RunReport* report) {
-  session->KeepPrograms();
-  report->programs = session->programs();
+  session->model()->KeepPrograms();
+  report->programs = session->model()->programs();
   if (!options.output.empty()) {
     WriteNpz(options.output, report->outputs);
     report->output_file = options.output;
@@ -165,9 +166,9 @@ RunReport RunPackage(const Options& options, const std::function<Source()>& open
   sampler.Now();
   report.before_load_kb = ResidentKb();
 
-  const SessionOptions wanted = ForSession(options);
+  const ModelOptions wanted = ForModel(options);
   const auto load_start = Clock::now();
-  Session session(open(), wanted);
+  Session session(std::make_shared<Model>(open(), wanted));
   report.load_ms = MillisecondsSince(load_start);
   DescribeSession(session, &report);
   const Entry& entry = session.package().entry(options.entry);

@@ -162,6 +162,13 @@ class Runner:
             library.call("create", str(package).encode(), byref(given), byref(self.handle))
         assert self.handle
 
+    def session(self) -> Runner:
+        """Another one of the package."""
+        other = object.__new__(Runner)
+        other.library, other.handle = self.library, c_void_p()
+        self.library.call("create_session", self.handle, byref(other.handle))
+        return other
+
     def free(self) -> None:
         self.library.raw.adt_runner_free(self.handle)
         self.handle = None

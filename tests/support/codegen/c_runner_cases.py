@@ -417,11 +417,13 @@ def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
             expect(used, x * factor * k)
 
     in_thread(lambda: use(runner, 2))
-    other = Runner(library, opencl, program_cache="off")
-    at_once(lambda: use(runner, 3), lambda: use(other, 4))
+    other, session = Runner(library, opencl, program_cache="off"), runner.session()
+    at_once(lambda: use(runner, 3), lambda: use(other, 4), lambda: use(session, 6))
     runner.free()
     use(other, 5)
     other.free()
+    use(session, 8)
+    session.free()
     state_on_opencl(library, recurrent)
 
 
@@ -494,6 +496,86 @@ def parameters_are_pages_of_the_file(library: Library, large: Path) -> None:
     assert grown < 8_000_000, grown
     for runner in runners:
         runner.free()
+
+
+def sessions(library: Library, mixed: Path, recurrent: Path) -> None:
+    """Four of one model from four threads: each has its own inputs, outputs and state."""
+    first = Runner(library, mixed)
+    four = [first, *(first.session() for _ in range(3))]
+
+    def use(runner: Runner, factor: int) -> None:
+        for k in range(50):
+            run_mixed(runner, X * factor * k)
+
+    at_once(*(lambda runner=runner, n=n: use(runner, n) for n, runner in enumerate(four, 1)))
+    for n, runner in enumerate(four, 1):
+        expect_mixed(runner, X * n * 49)
+    first.free()  # the others have the model
+    last = four[1].session()
+    for runner in (*four[1:], last):
+        run_mixed(runner, X * 7)
+        runner.free()
+
+    one = Runner(library, recurrent)
+    two = one.session()
+    for runner, start in ((one, 0), (two, 100)):
+        runner.set(0, np.full(4, start, "float32"), entry=1)
+        runner.set(1, np.zeros(4, "float32"), entry=1)
+    for steps, runner in ((3, one), (5, two)):
+        for _ in range(steps):
+            runner.run(1)
+            runner.call("carry", 1, 1, 1, 0)
+    assert (one.get(1, 1)[0], two.get(1, 1)[0]) == (3, 105)
+
+    out = c_void_p(1)
+    library.refused(USAGE, "of is NULL", call=lambda: library.call("create_session", None, byref(out)))
+    assert not out
+    library.refused(USAGE, "out is NULL", call=lambda: one.call("create_session", None))
+
+
+def sessions_share_weights(library: Library, large: Path) -> None:
+    """On OpenCL, which is tests/support/standins/opencl_driver.c."""
+    driver = ctypes.CDLL("libOpenCL.so")
+
+    def run(runner: Runner) -> Runner:
+        x = runner.info("input", 0)
+        runner.set(0, np.zeros(x.shape[: x.rank], "float32"))
+        runner.run()
+        return runner
+
+    def count() -> np.ndarray[Any, Any]:
+        library.raw.adt_trim()
+        return np.array([driver.standin_alive(), driver.standin_bytes()])
+
+    empty = count()
+    first = Runner(library, large, program_cache="off")
+    loaded = count() - empty  # weights and programs
+    run(first)
+    after_one = count()
+    others = [run(first.session()) for _ in range(3)]
+    each = (count() - after_one) / 3
+    assert (each < loaded / (2, 100)).all(), (each, loaded)  # objects, bytes
+    for runner in (first, *others):
+        runner.free()
+    assert (count() == empty).all()
+
+
+def memory_of_sessions(library: Library, large: Path) -> None:
+    """64 MiB of weights, copied or in place: those of four sessions are there once."""
+
+    def used() -> int:
+        return resident()
+
+    first = Runner(library, large)
+    first.set(0, np.full(1, 7, "float32"))
+    first.run()
+    before = used()
+    others = [first.session() for _ in range(3)]
+    for runner in others:
+        runner.set(0, np.full(1, 7, "float32"))
+        runner.run()
+        assert runner.get(0) == 7
+    assert used() - before < 4_000_000, used() - before
 
 
 def memory_of_handles(library: Library, mixed: Path) -> None:

@@ -93,6 +93,11 @@ void Recurrent(const char* path) {
     runner.Carry("t", "s", "decode", "decode");
   }
   REQUIRE(runner.Output<float>("y", "decode") == std::vector<float>(4, 8));
+  adt::Runner session = runner.CreateSession();
+  session.SetInput("x", std::vector<float>(4, 1), {}, "encode");
+  session.Run("encode");
+  REQUIRE(session.Output<float>("h", "encode") == std::vector<float>(4, 2));
+  REQUIRE(runner.Output<float>("h", "encode") == std::vector<float>(4, 6));
 }
 
 void Symbolic(const char* path) {

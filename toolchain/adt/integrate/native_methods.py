@@ -85,6 +85,7 @@ NATIVE_METHODS = (
         "RunnerOptions.BuildProgress buildProgress)",
         "Load mod.json and mod.params from parts of open files, and the library by name; 0 when that fails.",
     ),
+    _method("long createSession(long runner)", "Another session of a loaded package; 0 when that fails."),
     _method("void free(long runner)", "Release a loaded package."),
     _method("void trim()", "Give back the memory that is kept for later runs."),
     _method("byte[] packageName(long runner)", "Name of the package."),

@@ -51,6 +51,7 @@ public final class RunnerCases {
         picture();
         halves();
         refused();
+        sessions();
         closed();
         sharedByThreads();
         closedWhileRunning();
@@ -355,6 +356,20 @@ public final class RunnerCases {
             expect(small.info().runnerVersion().contains("TVM"), small.info());
             expect(!small.info().deviceName().isEmpty(), small.info());
         }
+    }
+
+    private static void sessions() throws Exception {
+        Small first = Small.load(model("small"));
+        Small second = first.session();
+        float[] x = {1, 2, 3, 4};
+        float[] y = first.run(x);
+        first.close();
+        expect(Arrays.equals(second.run(x), y), "the session's result");
+        try (Small third = second.session()) {
+            expect(Arrays.equals(third.run(x), y), "a session's session");
+        }
+        second.close();
+        thrown(IllegalStateException.class, second::session);
     }
 
     private static void closed() throws Exception {
