@@ -131,6 +131,8 @@ def test_an_app_has_its_libraries_models_and_plan(made_up: Callable[..., Project
         for name in ("mod.json", "mod.params"):
             found = entries[f"assets/adt/toy/{abi}/{name}"]
             assert isinstance(found.contents, Path) and abi in str(found.contents)
+        # The runner uses its pages where they lie.
+        assert entries[f"assets/adt/toy/{abi}/mod.params"].alignment == BIG_PAGE
     assert entries[BENCH_PLAN].contents == b"{}"
     assert len({one.api.stem for one in made.models}) == 2
 

@@ -35,8 +35,7 @@ Asset::Asset(AAssetManager* manager, const std::string& path) : name_("assets/" 
 }
 
 Blob Asset::Borrow() const {
-  return copied_.empty() ? Blob::Borrow(mapped_.data(), mapped_.size())
-                         : Blob::Borrow(copied_.data(), copied_.size());
+  return copied_.empty() ? mapped_ : Blob::Borrow(copied_.data(), copied_.size());
 }
 
 std::string_view Asset::text() const { return Borrow().text(); }

@@ -21,7 +21,7 @@ class Asset {
 
   const std::string& name() const { return name_; }
   std::string_view text() const;
-  /// The same bytes; this must outlive it.
+  /// The same bytes, mapped where they are; this must outlive it.
   Blob Borrow() const;
 
  private:

@@ -19,6 +19,7 @@ from adt.host.ndk import Ndk
 from adt.integrate.bench_plan import BENCH_PLAN
 from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files
 from adt.integrate.model_api import Project
+from adt.model.package.files import PARAMS
 
 WORD = 4
 """Bytes at which Android wants what it maps from an APK and is no library."""
@@ -44,12 +45,14 @@ def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
         MismatchError: a bundle is not for Android, or was built without the activity.
     """
     files = apk_files(project) | benchmark_files(project)
-    entries = [
-        ApkEntry(name, path, alignment=BIG_PAGE if name.startswith(LIBRARIES) else WORD)
-        for name, path in files.items()
-    ]
+    entries = [ApkEntry(name, path, _alignment(name)) for name, path in files.items()]
     plan = ApkEntry(BENCH_PLAN, bench_plan.encode())
     return tuple(sorted([plan, *entries], key=lambda entry: entry.name))
+
+
+def _alignment(name: str) -> int:
+    """Whole pages of libraries, and of parameters, are used where they lie."""
+    return BIG_PAGE if name.startswith(LIBRARIES) or name.endswith(f"/{PARAMS}") else WORD
 
 
 def audit_libraries(
