@@ -231,7 +231,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 2; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
   adt_runner_free(runner);
   options.device = "opencl";
-  REFUSED(ADT_ERROR_PACKAGE, adt_runner_create(argv[1], &options, &runner));
+  REFUSED(ADT_ERROR_MISMATCH, adt_runner_create(argv[1], &options, &runner));
   LoadFromMemoryAndFiles(argv[1]);
   puts("ok");
   return 0;

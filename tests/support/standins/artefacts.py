@@ -49,7 +49,7 @@ while [ $# -gt 0 ]; do
 done
 [ -f "$model/mod.json" ] || { echo "rtvm: error: no mod.json in $model" >&2; exit 3; }
 case $entry in
-  fit) echo "rtvm: error: built for another module ABI" >&2; echo "remedy: compile it again" >&2; exit 3;;
+  fit) echo "rtvm: error: built for another module ABI" >&2; echo "remedy: compile it again" >&2; exit 6;;
   input) echo "rtvm: error: input x has the wrong shape" >&2; echo "remedy: give 1x4" >&2; exit 4;;
   fail) echo "rtvm: error: the device ran out of luck" >&2; exit 5;;
   segv) kill -SEGV $$;;
