@@ -330,7 +330,6 @@ def test_a_damaged_model_is_a_document_too_and_others_are_measured(app: App) -> 
         ("adt/bench.json", None, "no assets/adt/bench.json"),
         ("adt/bench.json", b'{"schema": "adt.app-bench-plan"}', "assets/adt/bench.json: schema_version"),
         ("adt/bench.json", PLAN.text().replace('"runs": 5', '"runs": -5').encode(), "runs is less than 0"),
-        ("adt/bench.json", PLAN.text().replace('"runs": 5', '"runs": 5, "x": 1').encode(), "x"),
     ],
 )
 def test_an_application_without_its_parts_says_so(app: App, path: str, text: bytes | None, what: str) -> None:

@@ -136,7 +136,7 @@ def test_a_changed_package_is_refused(first_up: dict[str, Any], small: Path, tmp
     done = adt("run", tmp_path / "pkg")
     assert done.returncode == 11 and "mod.params" in done.stderr
     document = json.loads((tmp_path / "pkg/mod.json").read_text())
-    (tmp_path / "pkg/mod.json").write_text(json.dumps(document | {"surprise": 1}))
+    (tmp_path / "pkg/mod.json").write_text(json.dumps(document | {"requires": ["surprise"]}))
     done = adt("run", tmp_path / "pkg")
     assert done.returncode == 11 and "surprise" in done.stderr
 

@@ -67,10 +67,12 @@ class AppDevice:
 
 @dataclass(frozen=True)
 class AppMemory:
-    """Resident memory of the application's process, KiB; None: not known."""
+    """Memory of the application's process, resident in KiB; None: not known."""
 
     before_load_kb: int | None
     peak_kb: int | None
+    workspace_bytes: int | None = None
+    """Of libraries on a GPU, of a device's memory."""
 
 
 @dataclass(frozen=True)
