@@ -3,27 +3,20 @@
 // model/passes/offload/cublas.py of adt says what goes there. Of cuBLAS only what is called is
 // declared here, as NVIDIA documents it; the values are the same in cuBLAS 11 to 13. cuBLAS counts
 // matrices by columns: of rows, it computes the transposed product of the operands swapped.
-#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <string>
 
-#include "runtime/contrib/json/json_node.h"
-#include "runtime/contrib/json/json_runtime.h"
-#include "vendor_library.h"
+#include "vendor_runtime.h"
 
 namespace {
 
 namespace ffi = tvm::ffi;
-using tvm::runtime::Tensor;
 using tvm::runtime::json::JSONGraphNode;
-using tvm::runtime::json::JSONRuntimeBase;
 
 using Handle = struct cublasContext*;
 using Status = int;
@@ -74,61 +67,38 @@ void Check(Status status, const std::string& what) {
   }
 }
 
-// What all products on a device compute with, one after the other.
-struct State {
-  State() { Check(TheCublas().Create(&handle), "this device"); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+struct State : adt::cuda::LayerState<Handle> {
+  explicit State(int device) {
+    Check(TheCublas().Create(&handle), "this device");
+    int generation = 0;
+    adt::cuda::CheckCuda(
+        cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, device));
+    workspace_bytes = generation >= kHopper ? kLargeWorkspace : kSmallWorkspace;
+  }
   ~State() { TheCublas().Destroy(handle); }
 
   // cuBLAS forgets its workspace with the stream.
-  void Use(cudaStream_t stream, std::size_t bytes) {
-    if (used && stream == current) return;
-    Check(TheCublas().SetStream(handle, stream), "the stream");
-    void* const data = workspace.Grow(bytes, stream);
-    Check(TheCublas().SetWorkspace(handle, data, bytes), "its workspace");
-    current = stream;
-    used = true;
+  void SetStream(cudaStream_t next) {
+    Check(TheCublas().SetStream(handle, next), "the stream");
+    void* const data = workspace.Grow(workspace_bytes, next);
+    Check(TheCublas().SetWorkspace(handle, data, workspace_bytes), "its workspace");
   }
 
-  Handle handle = nullptr;
-  cudaStream_t current = nullptr;
-  bool used = false;
-  adt::cuda::Workspace workspace;
-  std::mutex mutex;
+  std::size_t workspace_bytes = 0;
 };
 
-class CublasRuntime final : public JSONRuntimeBase {
+class CublasRuntime final : public adt::cuda::LayerRuntime<State> {
  public:
   CublasRuntime(const std::string& symbol, const std::string& graph,
                 const ffi::Array<ffi::String>& constants)
-      : JSONRuntimeBase(symbol, graph, constants) {
-    TheCublas();          // where there is none, the package must not load
-    initialized_ = true;  // no constants
+      : LayerRuntime(symbol, graph, constants) {
+    TheCublas();  // where there is none, the package must not load
   }
 
   const char* kind() const override { return "cublas_json"; }
-  void Init(const ffi::Array<Tensor>&) override {}
-
-  void Run() override {
-    const int device = data_entry_[EntryID(outputs_[0])]->device.device_id;
-    adt::cuda::CheckCuda(cudaSetDevice(device));
-    if (state_ == nullptr || device != device_) {
-      state_ = adt::cuda::SharedState<State>(device);
-      device_ = device;
-      int generation = 0;
-      adt::cuda::CheckCuda(
-          cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, device));
-      workspace_bytes_ = generation >= kHopper ? kLargeWorkspace : kSmallWorkspace;
-    }
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    const auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDLCUDA, device));
-    state_->Use(stream, workspace_bytes_);
-    Compute(nodes_[outputs_[0].id_]);
-  }
 
  private:
-  void Compute(const JSONGraphNode& node) const {
+  void Compute(const JSONGraphNode& node) override {
     const auto number = [&node](const char* name) {
       return static_cast<int>(node.GetAttr<int64_t>(name));
     };
@@ -156,20 +126,12 @@ class CublasRuntime final : public JSONRuntimeBase {
             "the product");
     }
   }
-
-  std::uint8_t* Data(const tvm::runtime::json::JSONGraphNodeEntry& entry) const {
-    const DLTensor* tensor = data_entry_[EntryID(entry)];
-    return static_cast<std::uint8_t*>(tensor->data) + tensor->byte_offset;
-  }
-
-  std::shared_ptr<State> state_;
-  int device_ = 0;
-  std::size_t workspace_bytes_ = 0;
 };
 
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  tvm::ffi::reflection::GlobalDef().def("ffi.Module.load_from_bytes.cublas_json",
-                                        JSONRuntimeBase::LoadFromBytes<CublasRuntime>);
+  tvm::ffi::reflection::GlobalDef().def(
+      "ffi.Module.load_from_bytes.cublas_json",
+      tvm::runtime::json::JSONRuntimeBase::LoadFromBytes<CublasRuntime>);
 }

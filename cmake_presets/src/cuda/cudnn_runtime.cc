@@ -3,7 +3,6 @@
 // model/passes/offload/cudnn.py of adt says what goes there; its inputs are x, weights, then a bias
 // and a tensor that is added, where there are such. Of cuDNN's legacy API only what is called is
 // declared here, as NVIDIA documents it; the values are the same in cuDNN 8 and 9.
-#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 
@@ -12,20 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
-#include "runtime/contrib/json/json_node.h"
-#include "runtime/contrib/json/json_runtime.h"
-#include "vendor_library.h"
+#include "vendor_runtime.h"
 
 namespace {
 
 namespace ffi = tvm::ffi;
-using tvm::runtime::Tensor;
 using tvm::runtime::json::JSONGraphNode;
-using tvm::runtime::json::JSONRuntimeBase;
 
 using Handle = struct cudnnContext*;
 using Descriptor = void*;  // each kind has a type of its own, and all are pointers
@@ -111,25 +105,11 @@ void Check(Status status, const std::string& what) {
                               << TheCudnn().GetErrorString(status);
 }
 
-// What all layers on a device compute with, one after the other.
-struct State {
-  State() { Check(TheCudnn().Create(&handle), "this device"); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+struct State : adt::cuda::LayerState<Handle> {
+  explicit State(int /*device*/) { Check(TheCudnn().Create(&handle), "this device"); }
   ~State() { TheCudnn().Destroy(handle); }
 
-  void Use(cudaStream_t stream) {
-    if (used && stream == current) return;
-    Check(TheCudnn().SetStream(handle, stream), "the stream");
-    current = stream;
-    used = true;
-  }
-
-  Handle handle = nullptr;
-  cudaStream_t current = nullptr;
-  bool used = false;
-  adt::cuda::Workspace workspace;
-  std::mutex mutex;
+  void SetStream(cudaStream_t next) { Check(TheCudnn().SetStream(handle, next), "the stream"); }
 };
 
 struct Destroy {
@@ -152,36 +132,25 @@ Owned MakeTensor(int type, const std::array<int, 4>& shape) {
   return tensor;
 }
 
-class CudnnRuntime final : public JSONRuntimeBase {
+class CudnnRuntime final : public adt::cuda::LayerRuntime<State> {
  public:
   CudnnRuntime(const std::string& symbol, const std::string& graph,
                const ffi::Array<ffi::String>& constants)
-      : JSONRuntimeBase(symbol, graph, constants) {
-    TheCudnn();           // where there is none, the package must not load
-    initialized_ = true;  // no constants
+      : LayerRuntime(symbol, graph, constants) {
+    TheCudnn();  // where there is none, the package must not load
   }
 
   const char* kind() const override { return "cudnn_json"; }
-  void Init(const ffi::Array<Tensor>&) override {}
-
-  void Run() override {
-    const JSONGraphNode& node = nodes_[outputs_[0].id_];
-    const int device = data_entry_[EntryID(outputs_[0])]->device.device_id;
-    adt::cuda::CheckCuda(cudaSetDevice(device));
-    if (state_ == nullptr || device != device_) {
-      state_ = adt::cuda::SharedState<State>(device);
-      device_ = device;
-      algorithms_.clear();
-    }
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    stream_ = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDLCUDA, device));
-    state_->Use(stream_);
-    if (x_ == nullptr) Describe(node);
-    if (algorithms_.empty()) Choose();
-    Compute(node);
-  }
 
  private:
+  void Forget() override { algorithms_.clear(); }
+
+  void Compute(const JSONGraphNode& node) override {
+    if (x_ == nullptr) Describe(node);
+    if (algorithms_.empty()) Choose();
+    Convolve(node);
+  }
+
   static std::array<int, 4> ShapeOf(const JSONGraphNode& node) {
     const ffi::Array<int64_t> shape = node.GetOpShape()[0];
     std::array<int, 4> extents{};
@@ -251,14 +220,6 @@ class CudnnRuntime final : public JSONRuntimeBase {
     fused_ = true;
   }
 
-  const void* Data(const JSONGraphNode& node, std::size_t input) const {
-    return Data(data_entry_[EntryID(node.GetInputs()[input])]);
-  }
-
-  static std::uint8_t* Data(const DLTensor* tensor) {
-    return static_cast<std::uint8_t*>(tensor->data) + tensor->byte_offset;
-  }
-
   void SetMath(int math) {
     if (math == math_) return;
     Check(TheCudnn().SetConvolutionMathType(convolution_.get(), math), "the precision");
@@ -267,10 +228,10 @@ class CudnnRuntime final : public JSONRuntimeBase {
 
   void* Prepare(const Performance& algorithm) {
     SetMath(algorithm.math);
-    return state_->workspace.Grow(algorithm.bytes, stream_);
+    return state_->workspace.Grow(algorithm.bytes, *state_->stream);
   }
 
-  void Compute(const JSONGraphNode& node) {
+  void Convolve(const JSONGraphNode& node) {
     const bool bias = node.GetInputs().size() > 2;
     if (bias && fused_) {
       fused_ = ComputeFused(node);
@@ -279,16 +240,20 @@ class CudnnRuntime final : public JSONRuntimeBase {
     const Cudnn& cudnn = TheCudnn();
     const Performance& algorithm = algorithms_.front();
     void* const workspace = Prepare(algorithm);
-    void* const y = Data(data_entry_[EntryID(outputs_[0])]);
+    void* const y = Data(outputs_[0]);
     const Handle handle = state_->handle;
-    Check(cudnn.ConvolutionForward(handle, &kOne, x_.get(), Data(node, 0), weights_.get(),
-                                   Data(node, 1), convolution_.get(), algorithm.algorithm,
-                                   workspace, algorithm.bytes, &kZero, y_.get(), y),
-          "the convolution");
+    Check(
+        cudnn.ConvolutionForward(handle, &kOne, x_.get(), Data(node.GetInputs()[0]), weights_.get(),
+                                 Data(node.GetInputs()[1]), convolution_.get(), algorithm.algorithm,
+                                 workspace, algorithm.bytes, &kZero, y_.get(), y),
+        "the convolution");
     if (!bias) return;
-    Check(cudnn.AddTensor(handle, &kOne, bias_.get(), Data(node, 2), &kOne, y_.get(), y), "a bias");
+    Check(
+        cudnn.AddTensor(handle, &kOne, bias_.get(), Data(node.GetInputs()[2]), &kOne, y_.get(), y),
+        "a bias");
     if (node.GetInputs().size() > 3) {
-      Check(cudnn.AddTensor(handle, &kOne, y_.get(), Data(node, 3), &kOne, y_.get(), y), "a sum");
+      Check(cudnn.AddTensor(handle, &kOne, y_.get(), Data(node.GetInputs()[3]), &kOne, y_.get(), y),
+            "a sum");
     }
     if (!Flag(node, "relu")) return;
     Check(
@@ -301,22 +266,19 @@ class CudnnRuntime final : public JSONRuntimeBase {
     const Performance* algorithm = Flag(node, "relu") ? &algorithms_.front() : general_;
     if (algorithm == nullptr) return false;
     void* const workspace = Prepare(*algorithm);
-    void* const y = Data(data_entry_[EntryID(outputs_[0])]);
+    void* const y = Data(outputs_[0]);
     const bool sum = node.GetInputs().size() > 3;
     const Status status = TheCudnn().ConvolutionBiasActivationForward(
-        state_->handle, &kOne, x_.get(), Data(node, 0), weights_.get(), Data(node, 1),
-        convolution_.get(), algorithm->algorithm, workspace, algorithm->bytes, sum ? &kOne : &kZero,
-        y_.get(), sum ? Data(node, 3) : y, bias_.get(), Data(node, 2), activation_.get(), y_.get(),
-        y);
+        state_->handle, &kOne, x_.get(), Data(node.GetInputs()[0]), weights_.get(),
+        Data(node.GetInputs()[1]), convolution_.get(), algorithm->algorithm, workspace,
+        algorithm->bytes, sum ? &kOne : &kZero, y_.get(), sum ? Data(node.GetInputs()[3]) : y,
+        bias_.get(), Data(node.GetInputs()[2]), activation_.get(), y_.get(), y);
     return status == kSuccess;
   }
 
   static constexpr float kOne = 1;
   static constexpr float kZero = 0;
 
-  std::shared_ptr<State> state_;
-  int device_ = 0;
-  cudaStream_t stream_ = nullptr;
   bool exact_ = true;
   int math_ = kDefaultMath;  // of a new descriptor
   Owned x_{nullptr, {nullptr}};
@@ -336,6 +298,7 @@ std::int64_t LibraryWorkspace() { return adt::cuda::WorkspaceBytes(); }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   tvm::ffi::reflection::GlobalDef()
-      .def("ffi.Module.load_from_bytes.cudnn_json", JSONRuntimeBase::LoadFromBytes<CudnnRuntime>)
+      .def("ffi.Module.load_from_bytes.cudnn_json",
+           tvm::runtime::json::JSONRuntimeBase::LoadFromBytes<CudnnRuntime>)
       .def("adt.library_workspace_bytes", LibraryWorkspace);
 }

@@ -88,7 +88,7 @@ class Workspace {
   std::size_t bytes_ = 0;
 };
 
-/// A library's *State* on the current device: made for the first module, gone with the last one.
+/// A library's *State* on *device*, the current one: made for the first module, gone with the last.
 template <typename State>
 std::shared_ptr<State> SharedState(int device) {
   static std::mutex mutex;
@@ -96,7 +96,7 @@ std::shared_ptr<State> SharedState(int device) {
   const std::lock_guard<std::mutex> lock(mutex);
   std::weak_ptr<State>& known = states.at(static_cast<std::size_t>(device));
   std::shared_ptr<State> state = known.lock();
-  if (state == nullptr) known = state = std::make_shared<State>();
+  if (state == nullptr) known = state = std::make_shared<State>(device);
   return state;
 }
 
