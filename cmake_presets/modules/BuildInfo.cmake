@@ -82,6 +82,7 @@ function(adt_write_build_info file)
   adt_json_bool(nnapi "${USE_NNAPI_RUNTIME}")
   adt_json_bool(xnnpack "${ADT_XNNPACK}")
   adt_json_bool(rpc "${USE_CPP_RPC}")
+  adt_json_bool(one_library "${ADT_ONE_LIBRARY}")
   adt_json_bool(opencl_linked "${OpenCL_LIBRARIES}")
   set(clml_sdk "null")
   if(ADT_CLML_VERSION)
@@ -114,6 +115,7 @@ function(adt_write_build_info file)
   \"nnapi\": ${nnapi},
   \"xnnpack\": ${xnnpack},
   \"rpc\": ${rpc},
+  \"one_library\": ${one_library},
   \"system_name\": ${CMAKE_SYSTEM_NAME_JSON},
   \"system_processor\": ${CMAKE_SYSTEM_PROCESSOR_JSON},
   \"abi\": ${abi},

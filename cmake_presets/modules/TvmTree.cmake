@@ -129,18 +129,18 @@ function(adt_extend_opencl)
   )
   target_sources(
     ${runtime} PRIVATE "${ours}/opencl_clock.cc" "${ours}/opencl_failures.cc" "${ours}/opencl_images.cc" "${ours}/opencl_image_reuse.cc"
-                       "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc" "${ours}/opencl_waiting.cc"
+                       "${ours}/opencl_library.cc" "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc"
+                       "${ours}/opencl_uploads.cc" "${ours}/opencl_waiting.cc"
   )
   file(GLOB_RECURSE header "${ADT_TVM_SOURCE}/src/opencl_common.h")
   get_filename_component(headers "${header}" DIRECTORY)
   set_property(
-    SOURCE "${ours}/opencl_clock.cc" "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc"
+    SOURCE "${ours}/opencl_clock.cc" "${ours}/opencl_programs.cc" "${ours}/opencl_state.cc" "${ours}/opencl_uploads.cc"
     TARGET_DIRECTORY ${runtime}
     PROPERTY INCLUDE_DIRECTORIES "${headers}"
   )
   if(NOT OpenCL_LIBRARIES)
     list(APPEND replaced "opencl_wrapper.cc:dlopen=adt_open_opencl")
-    target_sources(${runtime} PRIVATE "${ours}/opencl_library.cc")
   endif()
   foreach(pair IN LISTS replaced)
     string(REPLACE ":" ";" pair "${pair}")

@@ -96,7 +96,7 @@ function(adt_add_xnnpack)
   adt_join_sources(microkernels-prod)
 endfunction()
 
-# Adds libadt_xnnpack.so; takes ADT_TVM_SOURCE and its targets.
+# Adds libadt_xnnpack.so, or its archive for ADT_ONE_LIBRARY; takes ADT_TVM_SOURCE and its targets.
 function(adt_add_xnnpack_runtime)
   adt_check_xnnpack("${ADT_XNNPACK_SOURCE}")
   adt_add_xnnpack()
@@ -126,7 +126,11 @@ function(adt_add_xnnpack_runtime)
   endif()
   target_link_libraries(pthreadpool INTERFACE $<LINK_ONLY:tvm_runtime>) # behind it, for linkers that keep what is needed
 
-  add_library(adt_xnnpack SHARED "${ours}/xnnpack_runtime.cc")
+  set(kind SHARED)
+  if(ADT_ONE_LIBRARY)
+    set(kind STATIC)
+  endif()
+  add_library(adt_xnnpack ${kind} "${ours}/xnnpack_runtime.cc")
   set_target_properties(
     adt_xnnpack
     PROPERTIES CXX_STANDARD ${ADT_CXX_STANDARD}
@@ -134,6 +138,7 @@ function(adt_add_xnnpack_runtime)
                CXX_EXTENSIONS OFF
                CXX_VISIBILITY_PRESET hidden
                VISIBILITY_INLINES_HIDDEN ON
+               POSITION_INDEPENDENT_CODE ON
   )
   target_compile_options(adt_xnnpack PRIVATE -Wall -Wextra -Werror)
   target_include_directories(adt_xnnpack SYSTEM PRIVATE ${headers} "${ADT_TVM_SOURCE}/src" "${ADT_TVM_SOURCE}/3rdparty/compiler-rt")

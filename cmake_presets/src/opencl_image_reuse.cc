@@ -5,8 +5,8 @@
 // it afterwards, which drivers answer slowly: with one of them, more slowly than small kernels run.
 // Here a released image is kept, and given out again when the same one is asked for.
 //
-// What used it before is done by then: all commands for a context of one device go into one queue,
-// in their order. Images of other contexts are not kept.
+// What used it before is done by then: all commands that use images of a context of one device go
+// into one queue, in their order. Images of other contexts are not kept.
 #include <CL/cl.h>
 
 #include <algorithm>

@@ -2,12 +2,15 @@
 
 #include "adt/adt_runner.h"
 
+#include <tvm/ffi/dtype.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -17,9 +20,12 @@
 #include <utility>
 #include <vector>
 
+#include "device_tensor.h"
+#include "devices.h"
 #include "dtype.h"
 #include "error.h"
 #include "executor.h"
+#include "external_memory.h"
 #include "memory_pools.h"
 #include "parallel.h"
 #include "runner_info.h"
@@ -49,10 +55,12 @@ struct TensorText {
   std::vector<const char*> symbols;
   std::int64_t element_size = 0;
   std::int64_t size = -1;
+  adt_dtype_t type = 0;
 
   explicit TensorText(const adt::TensorSpec& spec) : name(spec.name), dtype(spec.dtype) {
     const adt::DType& element = *adt::FindDType(dtype);  // a Session takes no other
     element_size = static_cast<std::int64_t>(element.size);
+    type = static_cast<adt_dtype_t>(&element - adt::kDTypes.data() + ADT_FLOAT16);
     bool symbolic = false;
     for (const adt::Dim& dim : spec.shape) {
       shape.push_back(dim.symbolic() ? -1 : dim.extent);
@@ -158,6 +166,30 @@ struct adt_ticket {
 
 namespace {
 
+adt::TensorSpec SpecOf(const DLTensor& tensor) {
+  adt::TensorSpec spec;
+  spec.dtype = std::string(tvm::ffi::DLDataTypeToString(tensor.dtype));
+  for (std::int32_t i = 0; i < tensor.ndim; ++i) spec.shape.push_back({tensor.shape[i], {}});
+  return spec;
+}
+
+}  // namespace
+
+struct adt_tensor {
+  explicit adt_tensor(tvm::runtime::Tensor given)
+      : tensor(std::move(given)),
+        device(adt::KindName(tensor->device)),
+        text(SpecOf(*tensor.operator->())) {}
+
+  adt::PoolUser pool_user;  // the first, and so the last to go
+  const tvm::runtime::Tensor tensor;
+  const std::string device;
+  const TensorText text;
+  std::atomic<std::int32_t> references{1};
+};
+
+namespace {
+
 // *work*'s result; *none* when it throws.
 template <typename Value, typename Work>
 Value GuardValue(Value none, Work&& work) noexcept {
@@ -217,6 +249,48 @@ adt::Extents Shape(const std::int64_t* shape, std::int32_t rank) {
     Misuse("a shape of " + std::to_string(rank) + " extents", "Give the number of extents.");
   if (rank != 0) Require(shape, "shape");
   return {shape, static_cast<std::size_t>(rank)};
+}
+
+// An array as its caller describes it.
+struct ArrayType {
+  ArrayType(adt_dtype_t type, const std::int64_t* extents, std::int32_t rank) {
+    const auto index = static_cast<std::size_t>(type) - ADT_FLOAT16;  // 0 is huge, too
+    if (index >= adt::kDTypes.size()) {
+      Misuse("there is no element type " + std::to_string(type),
+             "adt_dtype_t has those there are.");
+    }
+    const adt::Extents given = Shape(extents, rank);
+    const adt::DType& element = adt::kDTypes[index];
+    const auto bytes = adt::ByteSize(element.size, given.data, given.rank);
+    shape = tvm::ffi::Shape(given.data, given.data + given.rank);
+    if (!bytes) {
+      throw Error(ErrorKind::kInput,
+                  adt::Describe(element.name, {shape.begin(), shape.end()}) +
+                      " is no array that fits into memory",
+                  "Give the array's own extents.");
+    }
+    size = *bytes;
+    dtype = tvm::ffi::StringToDLDataType(tvm::ffi::String(std::string(element.name)));
+  }
+
+  tvm::ffi::Shape shape;
+  DLDataType dtype{};
+  std::size_t size = 0;
+};
+
+// *make*'s tensor, as the caller's first reference.
+template <typename Make>
+adt_status_t MakeTensor(adt_tensor_t** out, Make&& make) {
+  if (out != nullptr) *out = nullptr;
+  return Guard([&] {
+    Require(out, "out");
+    *out = std::make_unique<adt_tensor>(make()).release();
+  });
+}
+
+std::function<void()> Release(adt_tensor_release_t release, void* data) {
+  if (release == nullptr) return {};
+  return [=] { release(data); };
 }
 
 // Sizes of structs in ABI 1's first version, which no program is below: numbers, so that no later
@@ -326,6 +400,7 @@ void Fill(const TensorText& text, adt_tensor_info_t* info) {
   full.symbols = text.symbols.data();
   full.element_size = text.element_size;
   full.size = text.size;
+  full.type = text.type;
   RequireSize(info->struct_size, kInfoSizeV1, "adt_tensor_info");
   auto* bytes = reinterpret_cast<std::byte*>(info);
   std::memset(bytes, 0, info->struct_size);  // a newer program's fields: nothing is known of them
@@ -526,26 +601,27 @@ adt_status_t adt_runner_set_input_shaped(adt_runner_t* runner, std::int32_t entr
   });
 }
 
-adt_status_t adt_runner_bind_input(adt_runner_t* runner, std::int32_t entry, std::int32_t input,
-                                   const void* data, std::int64_t size, const std::int64_t* shape,
-                                   std::int32_t rank) {
+adt_status_t adt_runner_set_input_tensor(adt_runner_t* runner, std::int32_t entry,
+                                         std::int32_t input, adt_tensor_t* tensor) {
   return WithSession(runner, [&](adt::Session& session) {
-    session.BindInput(Index(entry, "entry"), Index(input, "input"), data, ArraySize(data, size),
-                      Shape(shape, rank));
+    session.SetInputTensor(Index(entry, "entry"), Index(input, "input"),
+                           Require(tensor, "tensor").tensor);
+  });
+}
+
+adt_status_t adt_runner_input_tensor(adt_runner_t* runner, std::int32_t entry, std::int32_t input,
+                                     const std::int64_t* shape, std::int32_t rank,
+                                     adt_tensor_t** out) {
+  return MakeTensor(out, [&] {
+    const std::lock_guard<std::mutex> lock(Require(runner, "runner").mutex);
+    return runner->session.InputTensor(Index(entry, "entry"), Index(input, "input"),
+                                       Shape(shape, rank));
   });
 }
 
 std::int64_t adt_runner_alignment(const adt_runner_t* runner) {
   return GuardValue<std::int64_t>(
       -1, [&] { return Require(runner, "runner").session.package().alignment; });
-}
-
-adt_status_t adt_runner_carry(adt_runner_t* runner, std::int32_t from_entry, std::int32_t output,
-                              std::int32_t to_entry, std::int32_t input) {
-  return WithSession(runner, [&](adt::Session& session) {
-    session.Carry(Index(from_entry, "entry"), Index(output, "output"), Index(to_entry, "entry"),
-                  Index(input, "input"));
-  });
 }
 
 adt_status_t adt_runner_run(adt_runner_t* runner, std::int32_t entry) {
@@ -635,15 +711,98 @@ adt_status_t adt_runner_get_output(adt_runner_t* runner, std::int32_t entry, std
   });
 }
 
-adt_status_t adt_runner_view_output(adt_runner_t* runner, std::int32_t entry, std::int32_t output,
-                                    const void** data, std::int64_t* size) {
-  return WithSession(runner, [&](const adt::Session& session) {
-    Require(data, "data");
-    Require(size, "size");
-    const std::size_t at = Index(entry, "entry");
-    const std::size_t index = Index(output, "output");
-    *data = session.ViewOutput(at, index);
-    *size = static_cast<std::int64_t>(session.OutputSize(at, index));
+adt_status_t adt_runner_take_output(adt_runner_t* runner, std::int32_t entry, std::int32_t output,
+                                    adt_tensor_t** out) {
+  return MakeTensor(out, [&] {
+    const std::lock_guard<std::mutex> lock(Require(runner, "runner").mutex);
+    return runner->session.TakeOutput(Index(entry, "entry"), Index(output, "output"));
+  });
+}
+
+adt_status_t adt_tensor_from_memory(void* data, std::int64_t size, adt_dtype_t dtype,
+                                    const std::int64_t* shape, std::int32_t rank,
+                                    adt_tensor_release_t release, void* release_data,
+                                    adt_tensor_t** out) {
+  return MakeTensor(out, [&] {
+    const ArrayType array(dtype, shape, rank);
+    if (ArraySize(data, size) != array.size) {
+      throw Error(ErrorKind::kInput,
+                  "the tensor has " + std::to_string(size) + " bytes of data, its shape takes " +
+                      std::to_string(array.size),
+                  "Give memory for the whole array, in C order.");
+    }
+    return adt::WrapMemory(data, array.shape, array.dtype, DLDevice{kDLCPU, 0},
+                           Release(release, release_data));
+  });
+}
+
+adt_status_t adt_tensor_from_opencl(adt_runner_t* runner, void* buffer, adt_dtype_t dtype,
+                                    const std::int64_t* shape, std::int32_t rank,
+                                    adt_tensor_release_t release, void* release_data,
+                                    adt_tensor_t** out) {
+  return MakeTensor(out, [&] {
+    const DLDevice device = Require(runner, "runner").session.dl_device();
+    if (device.device_type != kDLOpenCL) {
+      Misuse("the runner is on " + runner->session.model()->device() + ", not on OpenCL",
+             "Load the package with the device opencl, or give memory of the program's.");
+    }
+    Require(static_cast<const char*>(buffer), "buffer");
+    const ArrayType array(dtype, shape, rank);
+    return adt::WrapOpenCl(buffer, array.shape, array.dtype, device,
+                           Release(release, release_data));
+  });
+}
+
+adt_status_t adt_tensor_from_dlpack(DLManagedTensorVersioned* managed, adt_tensor_t** out) {
+  return MakeTensor(out, [&] { return adt::WrapDlpack(&Require(managed, "managed")); });
+}
+
+adt_status_t adt_tensor_to_dlpack(adt_tensor_t* tensor, DLManagedTensorVersioned** out) {
+  if (out != nullptr) *out = nullptr;
+  return Guard([&] {
+    Require(out, "out");
+    const auto& array = Require(tensor, "tensor").tensor;
+    if (array->device.device_type != kDLCPU) {
+      Misuse("the tensor lies in the memory of " + tensor->device,
+             "Copy it to the program's memory (adt_tensor_copy).");
+    }
+    auto managed = std::make_unique<DLManagedTensorVersioned>();
+    managed->version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+    managed->dl_tensor = *array.operator->();
+    managed->manager_ctx = adt_tensor_retain(tensor);
+    managed->deleter = [](DLManagedTensorVersioned* self) {
+      adt_tensor_free(static_cast<adt_tensor_t*>(self->manager_ctx));
+      delete self;
+    };
+    *out = managed.release();
+  });
+}
+
+adt_tensor_t* adt_tensor_retain(adt_tensor_t* tensor) {
+  if (tensor != nullptr) ++tensor->references;
+  return tensor;
+}
+
+void adt_tensor_free(adt_tensor_t* tensor) {
+  if (tensor != nullptr && --tensor->references == 0) delete tensor;
+}
+
+adt_status_t adt_tensor_describe(const adt_tensor_t* tensor, adt_tensor_info_t* info) {
+  return Guard([&] { Fill(Require(tensor, "tensor").text, info); });
+}
+
+const char* adt_tensor_device(const adt_tensor_t* tensor) {
+  return GuardValue<const char*>(nullptr, [&] { return Require(tensor, "tensor").device.c_str(); });
+}
+
+void* adt_tensor_data(adt_tensor_t* tensor) {
+  return GuardValue<void*>(nullptr, [&] { return adt::DataOf(Require(tensor, "tensor").tensor); });
+}
+
+adt_status_t adt_tensor_copy(adt_tensor_t* tensor, void* data, std::int64_t size) {
+  return Guard([&] {
+    adt::CopyFromDevice(Require(tensor, "tensor").tensor, data, ArraySize(data, size),
+                        [] { return std::string("the tensor"); });
   });
 }
 

@@ -55,4 +55,32 @@ Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image,
       });
 }
 
+DLTensor HostArray(const void* data, const DLTensor& like) {
+  DLTensor array = like;
+  array.data = const_cast<void*>(data);
+  array.device = DLDevice{kDLCPU, 0};
+  array.strides = nullptr;
+  array.byte_offset = 0;
+  return array;
+}
+
+void CopyFromDevice(const Tensor& tensor, void* data, std::size_t size,
+                    const std::function<std::string()>& name) {
+  const std::size_t bytes = ffi::GetDataSize(*tensor.operator->());
+  if (size != bytes) {
+    throw Error(ErrorKind::kInput,
+                name() + " has " + std::to_string(bytes) + " bytes, there is room for " +
+                    std::to_string(size),
+                "Give room for exactly its size.");
+  }
+  if (size == 0) return;
+  WithTvmErrors(
+      ErrorKind::kRun, [&] { return "cannot copy " + name() + " from the device"; },
+      "Run it again; if it still fails, report the message with the model.",
+      [&] {
+        DLTensor to = HostArray(data, *tensor.operator->());
+        Tensor::CopyFromTo(tensor.operator->(), &to);
+      });
+}
+
 }  // namespace adt

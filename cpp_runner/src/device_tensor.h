@@ -3,6 +3,7 @@
 
 #include <tvm/runtime/tensor.h>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -16,5 +17,13 @@ namespace adt {
 /// such image; kOutOfMemory; kRun.
 tvm::runtime::Tensor CopyToDevice(const DLTensor& from, DLDevice device, bool image,
                                   const std::function<std::string()>& name);
+
+/// A header of a CPU's array at *data*, of the shape and type of *like*, for TVM's copies.
+DLTensor HostArray(const void* data, const DLTensor& like);
+
+/// Copy the tensor to *size* bytes at *data*, after what is in the device's queue. Error(kInput):
+/// *size* is not its size. Error(kRun). Both call it *name*().
+void CopyFromDevice(const tvm::runtime::Tensor& tensor, void* data, std::size_t size,
+                    const std::function<std::string()>& name);
 
 }  // namespace adt

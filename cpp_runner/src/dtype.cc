@@ -1,30 +1,10 @@
 #include "dtype.h"
 
-#include <array>
 #include <limits>
 
 #include "error.h"
 
 namespace adt {
-namespace {
-
-constexpr std::array<DType, 12> kDTypes{{
-    {"float16", 'f', 2},
-    {"float32", 'f', 4},
-    {"float64", 'f', 8},
-    {"int8", 'i', 1},
-    {"int16", 'i', 2},
-    {"int32", 'i', 4},
-    {"int64", 'i', 8},
-    {"uint8", 'u', 1},
-    {"uint16", 'u', 2},
-    {"uint32", 'u', 4},
-    {"uint64", 'u', 8},
-    {"bool", 'b', 1},
-}};
-
-}  // namespace
-
 const DType* FindDType(std::string_view name) {
   for (const DType& dtype : kDTypes) {
     if (dtype.name == name) return &dtype;

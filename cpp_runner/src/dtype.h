@@ -1,6 +1,7 @@
 // The element types of Array.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,6 +16,22 @@ struct DType {
   char kind;         ///< numpy's: f, i, u or b
   std::size_t size;  ///< bytes
 };
+
+/// All that there are, in the order of adt_dtype_t.
+inline constexpr std::array<DType, 12> kDTypes{{
+    {"float16", 'f', 2},
+    {"float32", 'f', 4},
+    {"float64", 'f', 8},
+    {"int8", 'i', 1},
+    {"int16", 'i', 2},
+    {"int32", 'i', 4},
+    {"int64", 'i', 8},
+    {"uint8", 'u', 1},
+    {"uint16", 'u', 2},
+    {"uint32", 'u', 4},
+    {"uint64", 'u', 8},
+    {"bool", 'b', 1},
+}};
 
 /// nullptr when there is none.
 const DType* FindDType(std::string_view name);

@@ -10,6 +10,7 @@
 #include "compatibility.h"
 #include "devices.h"
 #include "error.h"
+#include "external_memory.h"
 #include "library.h"
 #include "opencl_device.h"
 #include "opencl_modules.h"
@@ -46,14 +47,6 @@ DLTensor HostArray(const Param& param) {
   array.shape = const_cast<std::int64_t*>(param.shape.data());
   return array;
 }
-
-// A file's pages, as the allocator of a tensor.
-struct Pages {
-  void* data;
-  Blob file;
-  void AllocData(DLTensor* tensor) const { tensor->data = data; }
-  void FreeData(DLTensor*) const {}
-};
 
 // Whether kernels of a CPU can read the parameter where it lies in the file.
 bool LiesReady(const Param& param, const Blob& file, DLDevice device, std::int64_t alignment) {
@@ -108,8 +101,7 @@ void Model::LoadParams(const Source& source) {
     Tensor tensor;
     if (LiesReady(it->second, source.params, device_, package_.alignment)) {
       const ffi::Shape shape(array.shape, array.shape + array.ndim);
-      tensor =
-          ffi::Tensor::FromNDAlloc(Pages{array.data, source.params}, shape, array.dtype, device_);
+      tensor = WrapMemory(array.data, shape, array.dtype, device_, [file = source.params] {});
     } else {
       tensor = upload.Copy(array, image, [&] { return "parameter " + name; });
     }

@@ -1,8 +1,10 @@
 #include "random_inputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "dtype.h"
 #include "error.h"
@@ -24,12 +26,13 @@ std::uint64_t Fnv1a64(const std::string& text) {
   return hash;
 }
 
-// The float16 with the value n / 2048, for n below 2048: exact, and never subnormal.
-std::uint16_t HalfOf2048th(std::uint32_t n) {
+// The float16 with the value n * 2^scale, for n below 2048 and scale from -11: exact, never
+// subnormal.
+std::uint16_t Half(std::uint32_t n, int scale) {
   if (n == 0) return 0;
   int top = 10;
   while ((n >> top) == 0) --top;  // n is in [2^top, 2^(top + 1))
-  const auto exponent = static_cast<std::uint32_t>(top - 11 + 15);
+  const auto exponent = static_cast<std::uint32_t>(top + scale + 15);
   const std::uint32_t mantissa = (n << (10 - top)) & 0x3FF;
   return static_cast<std::uint16_t>(exponent << 10 | mantissa);
 }
@@ -58,25 +61,54 @@ Span SpanOf(const TensorSpec& spec) {
   return {static_cast<std::uint64_t>(low), static_cast<std::uint64_t>(most - low) + 1};
 }
 
-void StoreElement(const DType& dtype, const Span& span, std::uint64_t z, std::byte* at) {
+void StoreRandom(const DType& dtype, const Span& span, std::uint64_t z, std::byte* at) {
   if (dtype.kind == 'f') {
     if (dtype.size == 8) return Store(at, static_cast<double>(z >> 11) * 0x1p-53);
     if (dtype.size == 4) return Store(at, static_cast<float>(z >> 40) * 0x1p-24F);
-    return Store(at, HalfOf2048th(static_cast<std::uint32_t>(z >> 53)));
+    return Store(at, Half(static_cast<std::uint32_t>(z >> 53), -11));
   }
   const std::uint64_t value = dtype.kind == 'b' ? z >> 63 : span.low + z % span.count;
   std::memcpy(at, &value, dtype.size);  // its low bytes: the machine is little-endian
 }
 
+void StoreNumber(const DType& dtype, const TensorSpec& spec, const Span& span, std::uint64_t n,
+                 std::byte* at) {
+  if (dtype.kind == 'f') {
+    if (dtype.size == 8) return Store(at, static_cast<double>(n));
+    if (dtype.size == 4) return Store(at, static_cast<float>(n % (1U << 24)));
+    return Store(at, Half(static_cast<std::uint32_t>(n % (1U << 11)), 0));
+  }
+  std::uint64_t value = dtype.kind == 'b' ? n % 2 : n;
+  if (spec.values) value = span.low + (n < span.low ? 0 : (n - span.low) % span.count);
+  std::memcpy(at, &value, dtype.size);
+}
+
+constexpr std::array<std::pair<const char*, FillMode>, 4> kFillModes = {
+    {{"random", FillMode::kRandom},
+     {"zeros", FillMode::kZeros},
+     {"ones", FillMode::kOnes},
+     {"arange", FillMode::kArange}}};
+
 }  // namespace
 
-NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed) {
+std::optional<FillMode> FindFillMode(const std::string& name) {
+  for (const auto& [known, fill] : kFillModes) {
+    if (name == known) return fill;
+  }
+  return std::nullopt;
+}
+
+const char* FillModeName(FillMode fill) {
+  return kFillModes.at(static_cast<std::size_t>(fill)).first;
+}
+
+NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed, FillMode fill) {
   NamedArrays inputs;
   for (const TensorSpec& spec : specs) {
     const DType* dtype = FindDType(spec.dtype);
     if (dtype == nullptr) {
       throw Error(ErrorKind::kInput,
-                  "no random values for input " + spec.name + " of type " + spec.dtype,
+                  "no values can be made up for input " + spec.name + " of type " + spec.dtype,
                   "Give the inputs in a file: --input in.npz.");
     }
     Array array;
@@ -85,7 +117,7 @@ NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t see
       if (dim.symbolic()) {
         throw Error(ErrorKind::kInput,
                     "input " + spec.name + " has the symbolic dimension " + dim.symbol +
-                        ", so there is no size for random values",
+                        ", so there is no size for made-up values",
                     "Give the inputs in a file: --input in.npz.");
       }
       array.shape.push_back(dim.extent);
@@ -93,10 +125,14 @@ NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t see
     array.data.resize(ByteSize(*dtype, array.shape));
     const Span span = SpanOf(spec);
     const std::uint64_t stream = Mix(seed + Fnv1a64(spec.name));
-    std::uint64_t counter = stream;
-    for (std::size_t at = 0; at < array.data.size(); at += dtype->size) {
-      counter += kGolden;
-      StoreElement(*dtype, span, Mix(counter), array.data.data() + at);
+    for (std::uint64_t k = 0; k < array.data.size() / dtype->size; ++k) {
+      std::byte* at = array.data.data() + k * dtype->size;
+      if (fill == FillMode::kRandom) {
+        StoreRandom(*dtype, span, Mix(stream + (k + 1) * kGolden), at);
+      } else {
+        const std::uint64_t n = fill == FillMode::kArange ? k : fill == FillMode::kOnes ? 1 : 0;
+        StoreNumber(*dtype, spec, span, n, at);
+      }
     }
     inputs.push_back({spec.name, std::move(array)});
   }

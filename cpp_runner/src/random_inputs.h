@@ -1,7 +1,9 @@
-// Reproducible random inputs.
+// Inputs that are made up, reproducibly.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "array.h"
@@ -9,8 +11,14 @@
 
 namespace adt {
 
-/// Arrays for *specs* by the generator "adt-splitmix64-v1". Python's adt.model.random_inputs gives
-/// the same bits.
+/// What made-up inputs hold: random values; zeros; ones; or 0, 1, 2, … in C order.
+enum class FillMode { kRandom, kZeros, kOnes, kArange };
+/// By the names of --fill-mode; none for another one.
+std::optional<FillMode> FindFillMode(const std::string& name);
+const char* FillModeName(FillMode fill);
+
+/// Arrays for *specs*. Random ones are by the generator "adt-splitmix64-v1". Python's
+/// adt.model.random_inputs gives the same bits.
 ///
 /// All arithmetic is on unsigned 64-bit integers, modulo 2^64:
 ///
@@ -29,9 +37,13 @@ namespace adt {
 ///
 /// Every float is exact, in [0, 1). fnv1a64 starts at 0xCBF29CE484222325 and, for each byte b, does
 /// h = (h ^ b) * 0x100000001B3.
+/// Other modes: a float is the number itself, of arange modulo 2^24 (float16: 2^11), so that it is
+/// exact; whole numbers keep their low bytes, and stay in a known range, from its least number on
+/// again behind its largest; a bool is the number's lowest bit.
 ///
 /// Throws Error(kInput): a shape has a symbolic dimension, the element type is none of Array's, or
 /// nothing is known of whole numbers that become indices.
-NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed);
+NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed,
+                         FillMode fill = FillMode::kRandom);
 
 }  // namespace adt

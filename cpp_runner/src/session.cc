@@ -12,8 +12,11 @@
 #include <utility>
 
 #include "cancellation.h"
+#include "device_tensor.h"
+#include "devices.h"
 #include "dtype.h"
 #include "error.h"
+#include "external_memory.h"
 #include "opencl_waiting.h"
 #include "tvm_errors.h"
 
@@ -54,20 +57,16 @@ ffi::Shape TvmShape(Extents shape) { return ffi::Shape(shape.data, shape.data + 
 
 std::size_t ByteSize(const Tensor& tensor) { return ffi::GetDataSize(*tensor.operator->()); }
 
-// Nobody holds the tensor but its *holders* in an Input, so no output of the last run is the same
-// one.
+// No output of the last run is the tensor, or a part of it.
 bool IsOurs(const Tensor& tensor, const Tensor& argument) {
   return tensor.use_count() == (argument.same_as(tensor) ? 2 : 1);
 }
 
-// A header of a CPU's array, for TVM's copies.
-DLTensor HostArray(const void* data, const DLTensor& like) {
-  DLTensor array = like;
-  array.data = const_cast<void*>(data);
-  array.device = DLDevice{kDLCPU, 0};
-  array.strides = nullptr;
-  array.byte_offset = 0;
-  return array;
+// Make *tensor* one of that shape that no run's result is. Whether it is another one now.
+bool Fit(Tensor* tensor, const Tensor& argument, Extents shape, DLDataType dtype, DLDevice device) {
+  if (tensor->defined() && SameShape(*tensor, shape) && IsOurs(*tensor, argument)) return false;
+  *tensor = Tensor::Empty(TvmShape(shape), dtype, device);
+  return true;
 }
 
 void RequireNames(const NamedArrays& inputs, const Entry& entry) {
@@ -89,13 +88,6 @@ void RequireNames(const NamedArrays& inputs, const Entry& entry) {
     }
   }
 }
-
-// Memory that somebody else keeps, as the allocator of a tensor.
-struct Borrowed {
-  void* data;
-  void AllocData(DLTensor* tensor) const { tensor->data = data; }
-  void FreeData(DLTensor*) const {}
-};
 
 template <typename T>
 void RequireRange(const TensorSpec& spec, const void* data, std::size_t size) {
@@ -220,7 +212,7 @@ Session::Input& Session::InputAt(EntryState* state, std::size_t input) {
 }
 
 // The array's shape, checked: the given one, or the input's own when none is given.
-Extents Session::RequireShape(const Port& port, std::size_t size, Extents shape) {
+Extents Session::RequireShape(const Port& port, std::optional<std::size_t> size, Extents shape) {
   const TensorSpec& spec = *port.spec;
   std::size_t bytes = port.size;
   if (shape.data == nullptr && shape.rank == 0) {
@@ -244,9 +236,9 @@ Extents Session::RequireShape(const Port& port, std::size_t size, Extents shape)
                   kShapeRemedy);
     }
   }
-  if (size != bytes) {
+  if (size && *size != bytes) {
     throw Error(ErrorKind::kInput,
-                "input " + spec.name + " has " + std::to_string(size) +
+                "input " + spec.name + " has " + std::to_string(*size) +
                     " bytes of data, its shape takes " + std::to_string(bytes),
                 "Give data for the whole array, in C order.");
   }
@@ -274,6 +266,16 @@ void Session::CopyIn(const void* data, const Tensor& tensor) {
   copy();
 }
 
+// False where the device cannot do so.
+bool Session::CopyBesideRuns(Input* input, const void* data, std::size_t size, Extents shape) {
+  if (!started_ || size == 0 || !input->upload.Make(device_, size)) return false;
+  Tensor next = std::exchange(input->spare, Tensor());  // gone when the copy fails
+  const bool fresh = Fit(&next, input->argument, shape, input->port.dtype, device_);
+  input->upload.Copy(data, next, fresh);
+  input->spare = std::exchange(input->owned, std::move(next));
+  return true;
+}
+
 void Session::SetInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
                        Extents shape) {
   EntryState& state = State(entry);
@@ -284,72 +286,70 @@ void Session::SetInput(std::size_t entry, std::size_t input, const void* data, s
       ErrorKind::kRun, [&] { return "cannot copy input " + to.port.spec->name + " to the device"; },
       "Check the memory that the device has left.",
       [&] {
-        if (!to.owned.defined() || !SameShape(to.owned, shape) || !IsOurs(to.owned, to.argument)) {
-          to.owned = Tensor::Empty(TvmShape(shape), to.port.dtype, device_);
-        }
+        if (CopyBesideRuns(&to, data, size, shape)) return;
+        Fit(&to.owned, to.argument, shape, to.port.dtype, device_);
         CopyIn(data, to.owned);
       });
   if (!to.argument.same_as(to.owned)) Use(&state, &to, to.owned);
 }
 
-void Session::BindInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
-                        Extents shape) {
+void Session::SetInputTensor(std::size_t entry, std::size_t input, const Tensor& tensor) {
   EntryState& state = State(entry);
   Input& to = InputAt(&state, input);
-  if (device_.device_type != kDLCPU) {
-    throw Error(
-        ErrorKind::kUsage,
-        "the inputs of a model on " + model_->device() + " cannot lie in the program's memory",
-        "Copy them (set the input instead of binding it).");
+  static constexpr std::int64_t kNoExtents = 0;
+  const Extents shape{tensor->ndim == 0 ? &kNoExtents : tensor->shape, ShapeOf(tensor).rank};
+  if (tensor->dtype != to.port.dtype) {
+    throw Error(ErrorKind::kInput,
+                "input " + to.port.spec->name + " is " +
+                    Describe(std::string(ffi::DLDataTypeToString(tensor->dtype)), shape) +
+                    ", the model takes " + Describe(*to.port.spec),
+                "Give a tensor of the same element type.");
   }
-  shape = RequireShape(to.port, size, shape);
+  RequireShape(to.port, std::nullopt, shape);
+  const bool here = tensor->device.device_type == device_.device_type &&
+                    tensor->device.device_id == device_.device_id;
+  const bool on_cpu = tensor->device.device_type == kDLCPU;
+  if (!here && on_cpu) return SetInput(entry, input, DataOf(tensor), ByteSize(tensor), shape);
+  if (!here) {
+    throw Error(ErrorKind::kInput,
+                "input " + to.port.spec->name + " lies on another device (" +
+                    KindName(tensor->device) + ":" + std::to_string(tensor->device.device_id) +
+                    ") than the model",
+                "Copy it to the program's memory first (adt_tensor_copy).");
+  }
+  if (tensor->byte_offset != 0) {  // kernels take no offset: a copy, but on the device
+    Tensor copy;
+    WithTvmErrors(ErrorKind::kRun, "cannot copy the tensor on the device", kRunRemedy, [&] {
+      copy = Tensor::Empty(TvmShape(shape), to.port.dtype, device_);
+      if (ByteSize(tensor) != 0) {
+        Tensor::CopyFromTo(tensor.operator->(), const_cast<DLTensor*>(copy.operator->()));
+      }
+    });
+    return Use(&state, &to, copy);
+  }
   const auto alignment =
       static_cast<std::uintptr_t>(std::max<std::int64_t>(package().alignment, 1));
-  if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
+  if (on_cpu && reinterpret_cast<std::uintptr_t>(tensor->data) % alignment != 0) {
     throw Error(
         ErrorKind::kInput,
         "input " + to.port.spec->name + " lies at an address that is no multiple of " +
             std::to_string(alignment) + " bytes, which the package takes for granted",
-        "Allocate it with aligned_alloc or posix_memalign, or copy it (set the input instead of "
-        "binding it).");
+        "Allocate it with aligned_alloc or posix_memalign, or copy it (adt_runner_set_input).");
   }
-  void* address = const_cast<void*>(data);
-  if (to.borrowed.defined() && SameShape(to.borrowed, shape) && IsOurs(to.borrowed, to.argument)) {
-    const_cast<DLTensor*>(to.borrowed.operator->())->data = address;
-  } else {
-    to.borrowed =
-        ffi::Tensor::FromNDAlloc(Borrowed{address}, TvmShape(shape), to.port.dtype, device_);
-  }
-  if (!to.argument.same_as(to.borrowed)) Use(&state, &to, to.borrowed);
+  if (!to.argument.same_as(tensor)) Use(&state, &to, tensor);
 }
 
-void Session::Carry(std::size_t from_entry, std::size_t output, std::size_t to_entry,
-                    std::size_t input) {
-  const Tensor& tensor = Output(from_entry, output);
-  EntryState& state = State(to_entry);
+Tensor Session::InputTensor(std::size_t entry, std::size_t input, Extents shape) {
+  EntryState& state = State(entry);
   Input& to = InputAt(&state, input);
-  const Extents shape = ShapeOf(tensor);
-  const Port& from = entries_[from_entry].ports[output];
-  const std::size_t size = ByteSize(tensor);
-  if (from.spec->dtype != to.port.spec->dtype) {
-    throw Error(ErrorKind::kInput,
-                "input " + to.port.spec->name + " is " + Describe(from.spec->dtype, shape) +
-                    ", the model takes " + Describe(*to.port.spec),
-                "Carry an output of the same element type.");
-  }
-  static constexpr std::int64_t kNoExtents = 0;
-  RequireShape(to.port, size, {shape.rank == 0 ? &kNoExtents : shape.data, shape.rank});
-  const bool here = tensor->device.device_type == device_.device_type && tensor->byte_offset == 0;
-  WithTvmErrors(ErrorKind::kRun, "cannot carry the output over", kRunRemedy, [&] {
-    if (here) {
-      Use(&state, &to, tensor);
-    } else {  // kernels take no offset: a copy, but on the device
-      Tensor copy = Tensor::Empty(TvmShape(shape), to.port.dtype, device_);
-      if (size != 0)
-        Tensor::CopyFromTo(tensor.operator->(), const_cast<DLTensor*>(copy.operator->()));
-      Use(&state, &to, copy);
-    }
-  });
+  shape = RequireShape(to.port, std::nullopt, shape);
+  Tensor tensor = WithTvmErrors(
+      ErrorKind::kRun, [&] { return "cannot allocate input " + to.port.spec->name; },
+      "Check the memory that the device has left.",
+      [&] { return Tensor::Empty(TvmShape(shape), to.port.dtype, device_); });
+  to.owned = Tensor();
+  Use(&state, &to, tensor);
+  return tensor;
 }
 
 // Sets the symbols to the arguments' extents.
@@ -378,7 +378,7 @@ void Session::RequireArguments(EntryState* state) {
   state->checked = true;
 }
 
-// What lies in the program's or another entry's memory may have changed since it was set.
+// What others have, too, may have changed since it was set.
 void Session::RequireIndices(const EntryState& state) const {
   if (device_.device_type != kDLCPU) return;
   for (const Input& input : state.inputs) {
@@ -445,6 +445,7 @@ void Session::Start(std::size_t entry, const std::atomic<bool>* cancelled) {
     RequireNotCancelled(*cancelled);
     cancellation.emplace(vm_.module(), *cancelled);
   }
+  started_ = device_.device_type == kDLOpenCL;
   try {
     WithTvmErrors(ErrorKind::kRun, "the model failed", kRunRemedy, [&] {
       model_->WithCode([&] {
@@ -467,6 +468,7 @@ void Session::Wait() {
                 "Run it again; if it still fails, report the message with the model.",
                 [&] { tvm::runtime::DeviceAPI::Get(device_)->StreamSync(device_, nullptr); });
   staging_.Release();
+  started_ = false;
 }
 
 const Tensor& Session::Output(std::size_t entry, std::size_t output) const {
@@ -488,37 +490,22 @@ std::size_t Session::OutputSize(std::size_t entry, std::size_t output) const {
 
 void Session::GetOutput(std::size_t entry, std::size_t output, void* data, std::size_t size) const {
   const Tensor& tensor = Output(entry, output);
-  const std::size_t wanted = ByteSize(tensor);
-  if (size != wanted) {
-    throw Error(ErrorKind::kInput,
-                "output " + entries_[entry].ports[output].spec->name + " has " +
-                    std::to_string(wanted) + " bytes, there is room for " + std::to_string(size),
-                "Give room for exactly the output's size.");
+  const TensorSpec& spec = *entries_[entry].ports[output].spec;
+  CopyFromDevice(tensor, data, size, [&spec] { return "output " + spec.name; });
+  if (tensor->device.device_type == kDLOpenCL) {  // the copy waited for the queue
+    staging_.Release();
+    started_ = false;
   }
-  if (size == 0) return;
-  WithTvmErrors(
-      ErrorKind::kRun,
-      [&] {
-        return "cannot copy output " + entries_[entry].ports[output].spec->name +
-               " from the device";
-      },
-      "Run it again; if it still fails, report the message with the model.",
-      [&] {
-        DLTensor to = HostArray(data, *tensor.operator->());
-        Tensor::CopyFromTo(tensor.operator->(), &to);
-      });
-  if (tensor->device.device_type == kDLOpenCL) staging_.Release();  // the copy waited for the queue
 }
 
-const void* Session::ViewOutput(std::size_t entry, std::size_t output) const {
-  const Tensor& tensor = Output(entry, output);
-  if (tensor->device.device_type != kDLCPU) {
-    throw Error(
-        ErrorKind::kUsage,
-        "the outputs of a model on " + model_->device() + " do not lie in the program's memory",
-        "Copy them (get the output instead of viewing it).");
+Tensor Session::TakeOutput(std::size_t entry, std::size_t output) {
+  Tensor tensor = Output(entry, output);
+  for (Input& input : State(entry).inputs) {  // what a model hands through is no longer ours
+    for (Tensor* own : {&input.owned, &input.spare}) {
+      if (own->defined() && !IsOurs(*own, input.argument)) *own = Tensor();
+    }
   }
-  return static_cast<const std::byte*>(tensor->data) + tensor->byte_offset;
+  return tensor;
 }
 
 void Session::ShareInputs(std::size_t entry) {

@@ -10,12 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "array.h"
 #include "memory_pools.h"
 #include "model.h"
+#include "opencl_upload.h"
 #include "package.h"
 #include "staging.h"
 #include "vm.h"
@@ -56,14 +58,13 @@ class Session {
   /// is out of its range.
   void SetInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
                 Extents shape);
-  /// Use an array where it lies, until the input is set, bound or carried again. Error(kUsage): the
-  /// device has other memory. Error(kInput): as SetInput, or not aligned to the package's
-  /// alignment. Indices are looked at by each run, as the caller may change them.
-  void BindInput(std::size_t entry, std::size_t input, const void* data, std::size_t size,
-                 Extents shape);
-  /// Make an output of *from_entry*'s last run an input, without a copy. Error(kInput): they differ
-  /// in shape or type.
-  void Carry(std::size_t from_entry, std::size_t output, std::size_t to_entry, std::size_t input);
+  /// Use a tensor where it lies, until the input is set again; one of the program's memory is
+  /// copied to another device. Error(kInput): its type or shape is not the input's, it is not
+  /// aligned to the package's alignment, or lies on another device. Indices in this machine's
+  /// memory are looked at by each run, as somebody may change them.
+  void SetInputTensor(std::size_t entry, std::size_t input, const tvm::runtime::Tensor& tensor);
+  /// New memory of the device, which is the input from now on.
+  tvm::runtime::Tensor InputTensor(std::size_t entry, std::size_t input, Extents shape);
 
   /// Run; on OpenCL, return when all is in the device's queue. Error(kInput): an input is missing,
   /// or symbolic extents of one name differ. Error(kRun). Error(kCancelled), between two calls of
@@ -78,8 +79,9 @@ class Session {
   std::size_t OutputSize(std::size_t entry, std::size_t output) const;
   /// Copy it. Error(kInput): *size* is not its size.
   void GetOutput(std::size_t entry, std::size_t output, void* data, std::size_t size) const;
-  /// Its bytes where they lie. Error(kUsage): the device has other memory.
-  const void* ViewOutput(std::size_t entry, std::size_t output) const;
+
+  /// The output itself, for others: the next run uses other memory while anybody has it.
+  tvm::runtime::Tensor TakeOutput(std::size_t entry, std::size_t output);
 
   /// Give the VM its own reference to the inputs, for what goes by its invoke_stateful.
   void ShareInputs(std::size_t entry);
@@ -106,8 +108,9 @@ class Session {
   struct Input {
     Port port;
     tvm::runtime::Tensor owned;     // what arrays are copied to; kept for the next one
-    tvm::runtime::Tensor borrowed;  // a header around the caller's array
-    tvm::runtime::Tensor argument;  // what the next run takes: owned, borrowed, or an output
+    tvm::runtime::Tensor spare;     // the next one's, when runs may still read *owned*
+    OpenClUpload upload;            // to *spare*
+    tvm::runtime::Tensor argument;  // what the next run takes: owned, or somebody's
   };
   struct EntryState {
     const Entry* entry = nullptr;
@@ -126,8 +129,9 @@ class Session {
   EntryState& State(std::size_t entry);
   const EntryState& State(std::size_t entry) const;
   void CopyIn(const void* data, const tvm::runtime::Tensor& tensor);
+  bool CopyBesideRuns(Input* input, const void* data, std::size_t size, Extents shape);
   static Input& InputAt(EntryState* state, std::size_t input);
-  static Extents RequireShape(const Port& port, std::size_t size, Extents shape);
+  static Extents RequireShape(const Port& port, std::optional<std::size_t> size, Extents shape);
   static void Use(EntryState* state, Input* input, const tvm::runtime::Tensor& tensor);
   static void RequireArguments(EntryState* state);
   void RequireIndices(const EntryState& state) const;
@@ -137,7 +141,8 @@ class Session {
   DLDevice device_;
   Vm vm_;
   std::vector<EntryState> entries_;
-  mutable Staging staging_;  // of inputs that the device's queue may not have copied yet
+  mutable bool started_ = false;  // runs that were not waited for, on OpenCL
+  mutable Staging staging_;       // of inputs that the device's queue may not have copied yet
 };
 
 }  // namespace adt

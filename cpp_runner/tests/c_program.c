@@ -72,7 +72,11 @@ static void RefuseWrongArguments(adt_runner_t* runner) {
     REFUSED(ADT_ERROR_USAGE, adt_runner_set_input(runner, 0, wrong, kX, sizeof(kX)));
     REFUSED(ADT_ERROR_USAGE, adt_runner_run(runner, wrong));
     REFUSED(ADT_ERROR_USAGE, adt_runner_get_output(runner, 0, wrong, &byte, 1));
-    REFUSED(ADT_ERROR_USAGE, adt_runner_carry(runner, 0, wrong, 0, 0));
+    adt_tensor_t* none = NULL;
+    REFUSED(ADT_ERROR_USAGE, adt_runner_take_output(runner, 0, wrong, &none));
+    REFUSED(ADT_ERROR_USAGE, adt_runner_input_tensor(runner, 0, wrong, NULL, 0, &none));
+    REFUSED(ADT_ERROR_USAGE, adt_runner_set_input_tensor(runner, 0, wrong, NULL));
+    REQUIRE(none == NULL);
   }
   REQUIRE(adt_runner_find_entry(runner, "other") == -1 &&
           adt_runner_find_input(runner, 0, "z") == -1);
@@ -83,7 +87,6 @@ static void RefuseWrongArguments(adt_runner_t* runner) {
   REQUIRE(adt_runner_get_output(runner, 0, 0, &byte, 1) != ADT_OK);
   const int64_t negative[2] = {-2, -3};
   REQUIRE(adt_runner_set_input_shaped(runner, 0, 0, kX, sizeof(kX), negative, 2) != ADT_OK);
-  REQUIRE(adt_runner_bind_input(runner, 0, 0, &byte, 1, NULL, 0) != ADT_OK);
   REQUIRE(adt_runner_input_info(runner, 0, 0, NULL) != ADT_OK);
   /* A null handle and null arguments are wrong arguments, too. */
   REQUIRE(adt_runner_run(NULL, 0) != ADT_OK && adt_runner_entry_count(NULL) == -1);
@@ -93,6 +96,33 @@ static void RefuseWrongArguments(adt_runner_t* runner) {
   REFUSED(ADT_ERROR_PACKAGE, adt_runner_create("/nowhere", NULL, &none));
   REQUIRE(none == NULL);
   adt_runner_free(NULL);
+}
+
+static void Count(void* released) { ++*(int*)released; }
+
+/* Set memory as the input x, and give up the reference to it. */
+static void UseMemory(adt_runner_t* runner, void* data, const int64_t* extents,
+                      adt_status_t status) {
+  static int released;
+  adt_tensor_t* tensor = NULL;
+  adt_tensor_info_t info = Info();
+  REFUSED(ADT_ERROR_INPUT,
+          adt_tensor_from_memory(data, 4, ADT_FLOAT32, extents, 2, Count, &released, &tensor));
+  REFUSED(ADT_ERROR_USAGE,
+          adt_tensor_from_memory(data, sizeof(kX), 77, extents, 2, Count, &released, &tensor));
+  REQUIRE(tensor == NULL);
+  released = 0;
+  REQUIRE(adt_tensor_from_memory(data, sizeof(kX), ADT_FLOAT32, extents, 2, Count, &released,
+                                 &tensor) == ADT_OK);
+  REQUIRE(adt_tensor_describe(tensor, &info) == ADT_OK && info.type == ADT_FLOAT32);
+  REQUIRE(info.rank == 2 && info.shape[1] == 3 && info.size == sizeof(kX) && !info.symbols[0]);
+  REQUIRE(strcmp(adt_tensor_device(tensor), "cpu") == 0 && adt_tensor_data(tensor) == data);
+  REQUIRE(adt_runner_set_input_tensor(runner, 0, 0, tensor) == status);
+  REQUIRE(adt_tensor_retain(tensor) == tensor);
+  adt_tensor_free(tensor);
+  REQUIRE(released == 0);
+  adt_tensor_free(tensor);
+  REQUIRE(released == (status != ADT_OK)); /* else the runner has it */
 }
 
 static void UseEveryWay(adt_runner_t* runner) {
@@ -107,30 +137,44 @@ static void UseEveryWay(adt_runner_t* runner) {
   REQUIRE(adt_runner_output_shape(runner, 0, 0, shape, 1) == 2 && shape[0] == 2);
   REQUIRE(adt_runner_output_shape(runner, 0, 0, shape, 2) == 2 && shape[1] == 5);
   REQUIRE(adt_runner_output_size(runner, 0, 0) == sizeof(want));
-  const void* data = NULL;
-  int64_t size = 0;
-  REQUIRE(adt_runner_view_output(runner, 0, 0, &data, &size) == ADT_OK && size == sizeof(want));
-  REQUIRE(memcmp(data, want, sizeof(want)) == 0);
+  adt_tensor_t* taken = NULL;
+  REQUIRE(adt_runner_take_output(runner, 0, 0, &taken) == ADT_OK);
+  REQUIRE(memcmp(adt_tensor_data(taken), want, sizeof(want)) == 0);
+  REQUIRE(adt_tensor_copy(taken, found, sizeof(found) - 1) == ADT_ERROR_INPUT);
 
   const size_t alignment = (size_t)adt_runner_alignment(runner);
   void* own = aligned_alloc(alignment, alignment);
   REQUIRE(own && sizeof(kX) <= alignment);
   memcpy(own, kX, sizeof(kX));
-  REQUIRE(adt_runner_bind_input(runner, 0, 0, (char*)own + 4, sizeof(kX), NULL, 0) != ADT_OK);
-  REQUIRE(adt_runner_bind_input(runner, 0, 0, own, sizeof(kX), NULL, 0) == ADT_OK);
   const int64_t extents[2] = {2, 3};
+  UseMemory(runner, (char*)own + 4, extents, ADT_ERROR_INPUT);
+  UseMemory(runner, own, extents, ADT_OK);
   REQUIRE(adt_runner_start(runner, 0) == ADT_OK && adt_runner_start(runner, 0) == ADT_OK);
   REQUIRE(adt_runner_wait(runner) == ADT_OK);
   ReadOutputs(runner, found);
   REQUIRE(memcmp(found, want, sizeof(want)) == 0);
   REQUIRE(adt_runner_set_input_shaped(runner, 0, 0, kX, sizeof(kX), extents, 2) == ADT_OK);
-  free(own); /* bound no longer */
+  memset(own, 0, sizeof(kX));
+  free(own); /* used no longer */
 
   int64_t m[4];
-  REQUIRE(adt_runner_carry(runner, 0, 1, 0, 1) == ADT_OK); /* n = m */
+  REFUSED(ADT_ERROR_INPUT, adt_runner_set_input_tensor(runner, 0, 0, taken)); /* is float32[2, 5] */
+  REQUIRE(memcmp(adt_tensor_data(taken), want, sizeof(want)) == 0); /* after two more runs */
+  adt_tensor_free(taken);
+  REQUIRE(adt_runner_take_output(runner, 0, 1, &taken) == ADT_OK);
+  REFUSED(ADT_ERROR_INPUT, adt_runner_set_input_tensor(runner, 0, 0, taken)); /* is int64 */
+  REQUIRE(adt_runner_set_input_tensor(runner, 0, 1, taken) == ADT_OK);        /* n = m */
+  adt_tensor_free(taken);
   REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
   REQUIRE(adt_runner_get_output(runner, 0, 1, m, sizeof(m)) == ADT_OK && m[0] == 4 * kN[0]);
-  REQUIRE(adt_runner_carry(runner, 0, 0, 0, 0) != ADT_OK); /* float32[2, 5] is no float32[2, 3] */
+
+  adt_tensor_t* input = NULL;
+  REQUIRE(adt_runner_input_tensor(runner, 0, 0, extents, 2, &input) == ADT_OK);
+  memcpy(adt_tensor_data(input), kX, sizeof(kX));
+  REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
+  REQUIRE(adt_runner_get_output(runner, 0, 0, found, sizeof(found)) == ADT_OK);
+  REQUIRE(memcmp(found, want, sizeof(want)) == 0);
+  adt_tensor_free(input);
   SetInputs(runner);
   REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
   ReadOutputs(runner, found);

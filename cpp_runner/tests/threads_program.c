@@ -42,6 +42,26 @@ static void SetInputs(adt_runner_t* runner) {
   }
 }
 
+static pthread_mutex_t latest_lock = PTHREAD_MUTEX_INITIALIZER;
+static adt_tensor_t* latest;
+
+/* Read an output that this thread or another one's run made, leave it, and free the one that was
+ * there. */
+static void Exchange(adt_tensor_t* taken) {
+  adt_tensor_info_t info;
+  info.struct_size = sizeof(info);
+  REQUIRE(adt_tensor_describe(taken, &info) == ADT_OK);
+  void* copy = malloc((size_t)info.size);
+  REQUIRE(adt_tensor_copy(taken, copy, info.size) == ADT_OK);
+  free(copy);
+  pthread_mutex_lock(&latest_lock);
+  adt_tensor_t* before = latest;
+  latest = adt_tensor_retain(taken);
+  pthread_mutex_unlock(&latest_lock);
+  adt_tensor_free(before);
+  adt_tensor_free(taken);
+}
+
 static void Count(void* data, adt_status_t status) {
   REQUIRE(status == ADT_OK || status == ADT_ERROR_CANCELLED);
   ++*(int*)data; /* of one executor's thread, and read after the wait */
@@ -64,13 +84,17 @@ static void* Use(void* number) {
       REQUIRE(status == ADT_OK || (i == 1 && status == ADT_ERROR_CANCELLED));
       adt_ticket_free(tickets[i]);
     }
+    adt_tensor_t* taken = NULL;
+    if (adt_runner_take_output(shared, 0, 0, &taken) == ADT_OK) Exchange(taken);
     if (round % 10 == 0) {
       adt_runner_t* runner = Load(own);
       SetInputs(runner);
       REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
       REQUIRE(adt_runner_program_cache(runner) != NULL);
+      REQUIRE(adt_runner_take_output(runner, 0, 0, &taken) == ADT_OK);
       REQUIRE(adt_runner_run_async(runner, 0, NULL, NULL, NULL) == ADT_OK);
       adt_runner_free(runner);
+      Exchange(taken);
       REQUIRE(adt_set_threads(1, "all") == ADT_OK);
     }
   }
@@ -92,6 +116,7 @@ int main(int argc, char** argv) {
   }
   for (int i = 0; i < kThreads; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
   adt_runner_free(shared);
+  adt_tensor_free(latest);
   puts("ok");
   return 0;
 }

@@ -57,6 +57,15 @@ typedef int32_t adt_status_t;
 typedef struct adt_runner adt_runner_t;
 /* A run that was asked for. */
 typedef struct adt_ticket adt_ticket_t;
+/* An array in the memory of a device, or of the program, and references to it. */
+typedef struct adt_tensor adt_tensor_t;
+
+/* Type of an array's elements. */
+typedef int32_t adt_dtype_t;
+/* clang-format off */
+enum { ADT_FLOAT16 = 1, ADT_FLOAT32, ADT_FLOAT64, ADT_INT8, ADT_INT16, ADT_INT32, ADT_INT64,
+       ADT_UINT8, ADT_UINT16, ADT_UINT32, ADT_UINT64, ADT_BOOL };
+/* clang-format on */
 
 /* Told by the thread that loads a package how many of its OpenCL programs are built, and how many
  * of them there are to be built; not called when there are none. It must return, and throw nothing.
@@ -108,7 +117,8 @@ typedef struct adt_package_source {
 #define ADT_PACKAGE_SOURCE_INIT \
   {(uint32_t)sizeof(adt_package_source_t), ADT_BLOB_NONE, ADT_BLOB_NONE, ADT_BLOB_NONE, NULL}
 
-/* An input or output as mod.json describes it. Pointers are valid until the handle is freed. */
+/* An input or output as mod.json describes it, or a tensor. Pointers are valid until the handle or
+ * the tensor is freed. */
 typedef struct adt_tensor_info {
   uint32_t struct_size; /* set by the caller: sizeof(adt_tensor_info_t) */
   int32_t rank;
@@ -117,7 +127,8 @@ typedef struct adt_tensor_info {
   const int64_t* shape; /* rank extents; -1 where the extent is symbolic */
   const char* const* symbols; /* rank names; NULL where the extent is a number */
   int64_t element_size;
-  int64_t size; /* of the whole array; -1 when the shape has a symbolic extent */
+  int64_t size;     /* of the whole array; -1 when the shape has a symbolic extent */
+  adt_dtype_t type; /* dtype as a number */
 } adt_tensor_info_t;
 
 /* ---- the library ---- */
@@ -191,30 +202,25 @@ adt_status_t adt_runner_output_info(const adt_runner_t* runner, int32_t entry, i
 /* ---- inputs; each stays set for later runs ---- */
 
 /* Copy an array of the input's own shape. The device's memory is allocated the first time; on
- * OpenCL the copy comes after the runs that were started, and nobody waits for them. Indices
- * out of the range that mod.json knows are refused (ADT_ERROR_INPUT), as they would read other
- * memory; those of a bound or carried array by adt_runner_start, where they lie in the program's
- * memory. */
+ * OpenCL the copy is made beside the last runs that were started: they have what was set before.
+ * Indices out of the range that mod.json knows are refused (ADT_ERROR_INPUT), as they would read
+ * other memory; those of a tensor by adt_runner_start, where they lie in this machine's memory. */
 adt_status_t adt_runner_set_input(adt_runner_t* runner, int32_t entry, int32_t input,
                                   const void* data, int64_t size);
 /* The same for an input with symbolic extents: *shape* has *rank* extents. */
 adt_status_t adt_runner_set_input_shaped(adt_runner_t* runner, int32_t entry, int32_t input,
                                          const void* data, int64_t size, const int64_t* shape,
                                          int32_t rank);
-/* Use the caller's array where it lies, on a CPU. It must be aligned to adt_runner_alignment() and
- * stay there until another array was set, bound or carried, or the handle was freed; a model may
- * return its input, so a viewed output may be this array. shape may be NULL with rank 0 when no
- * extent is symbolic. */
-adt_status_t adt_runner_bind_input(adt_runner_t* runner, int32_t entry, int32_t input,
-                                   const void* data, int64_t size, const int64_t* shape,
-                                   int32_t rank);
-/* Bytes that an array must be aligned to in order to be bound; -1 for a wrong handle. */
+/* The same with a tensor, which is used where it lies: of any session or package on the device, of
+ * the program's memory on a CPU. The program's memory is copied to another device, now. */
+adt_status_t adt_runner_set_input_tensor(adt_runner_t* runner, int32_t entry, int32_t input,
+                                         adt_tensor_t* tensor);
+/* Memory of the device, set as the input: write there before a run. An input that takes *shape*,
+ * which may be NULL with rank 0 when no extent is symbolic. */
+adt_status_t adt_runner_input_tensor(adt_runner_t* runner, int32_t entry, int32_t input,
+                                     const int64_t* shape, int32_t rank, adt_tensor_t** out);
+/* Bytes that memory must be aligned to in order to be used in place; -1 for a wrong handle. */
 int64_t adt_runner_alignment(const adt_runner_t* runner);
-/* Make an output of from_entry's last run an input of to_entry's next run, on the device and
- * without a copy: a recurrent state, or a decoder behind an encoder. The output may still be read.
- */
-adt_status_t adt_runner_carry(adt_runner_t* runner, int32_t from_entry, int32_t output,
-                              int32_t to_entry, int32_t input);
 
 /* ---- runs ---- */
 
@@ -253,9 +259,41 @@ int64_t adt_runner_output_size(adt_runner_t* runner, int32_t entry, int32_t outp
 /* Copy the array; *size* must be its size. */
 adt_status_t adt_runner_get_output(adt_runner_t* runner, int32_t entry, int32_t output, void* data,
                                    int64_t size);
-/* The array where it lies, on a CPU; valid until the entry's next run or the handle is freed. */
-adt_status_t adt_runner_view_output(adt_runner_t* runner, int32_t entry, int32_t output,
-                                    const void** data, int64_t* size);
+/* The array itself. It stays as it is: the entry's next run has other memory, while anybody has it.
+ */
+adt_status_t adt_runner_take_output(adt_runner_t* runner, int32_t entry, int32_t output,
+                                    adt_tensor_t** out);
+
+/* ---- tensors: from any thread; they outlive the handles that they come from ---- */
+
+/* The program's memory of *size* bytes. *release*, which may be NULL, is called with *release_data*
+ * when nobody uses it any more, by whoever was the last: it must return soon, and call no function
+ * of a handle. Not when there is an error. */
+typedef void (*adt_tensor_release_t)(void* release_data);
+adt_status_t adt_tensor_from_memory(void* data, int64_t size, adt_dtype_t dtype,
+                                    const int64_t* shape, int32_t rank,
+                                    adt_tensor_release_t release, void* release_data,
+                                    adt_tensor_t** out);
+/* The same of a cl_mem that is a buffer of the runner's context. */
+adt_status_t adt_tensor_from_opencl(adt_runner_t* runner, void* buffer, adt_dtype_t dtype,
+                                    const int64_t* shape, int32_t rank,
+                                    adt_tensor_release_t release, void* release_data,
+                                    adt_tensor_t** out);
+/* DLPack's, of a CPU, dense: *managed* is the tensor's from now on, or the caller's. */
+struct DLManagedTensorVersioned;
+adt_status_t adt_tensor_from_dlpack(struct DLManagedTensorVersioned* managed, adt_tensor_t** out);
+adt_status_t adt_tensor_to_dlpack(adt_tensor_t* tensor, struct DLManagedTensorVersioned** out);
+/* Another reference, and one less; NULL does nothing. */
+adt_tensor_t* adt_tensor_retain(adt_tensor_t* tensor);
+void adt_tensor_free(adt_tensor_t* tensor);
+
+adt_status_t adt_tensor_describe(const adt_tensor_t* tensor, adt_tensor_info_t* info);
+const char* adt_tensor_device(const adt_tensor_t* tensor); /* as adt_runner_device */
+/* Where it lies: the address of the first byte, or on OpenCL the cl_mem; NULL with an error for an
+ * image. On OpenCL runs that were started may still write there: adt_runner_wait. */
+void* adt_tensor_data(adt_tensor_t* tensor);
+/* Copy it to the program's memory, after the runs that were started; *size* must be its size. */
+adt_status_t adt_tensor_copy(adt_tensor_t* tensor, void* data, int64_t size);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

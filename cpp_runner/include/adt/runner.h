@@ -59,32 +59,59 @@ struct Float16 {
   std::uint16_t bits = 0;
 };
 
-/// mod.json's name of the element type *T*; empty for a type that no array has.
+/// Throw the thread's last error unless *status* is ADT_OK.
+inline void Check(adt_status_t status) {
+  if (status == ADT_OK) return;
+  throw abi1::Error(static_cast<ErrorKind>(status), adt_last_error(), adt_last_remedy());
+}
+
+/// The element type *T*; 0 for a type that no array has.
 template <typename T>
-constexpr std::string_view DTypeName() {
+constexpr adt_dtype_t DTypeOf() {
   using Value = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Value, Float16>) return "float16";
-  if constexpr (std::is_same_v<Value, float>) return "float32";
-  if constexpr (std::is_same_v<Value, double>) return "float64";
-  if constexpr (std::is_same_v<Value, bool>) return "bool";
+  if constexpr (std::is_same_v<Value, Float16>) return ADT_FLOAT16;
+  if constexpr (std::is_same_v<Value, float>) return ADT_FLOAT32;
+  if constexpr (std::is_same_v<Value, double>) return ADT_FLOAT64;
+  if constexpr (std::is_same_v<Value, bool>) return ADT_BOOL;
   if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>) {
     constexpr bool kSigned = std::is_signed_v<Value>;
     switch (sizeof(Value)) {
       case 1:
-        return kSigned ? "int8" : "uint8";
+        return kSigned ? ADT_INT8 : ADT_UINT8;
       case 2:
-        return kSigned ? "int16" : "uint16";
+        return kSigned ? ADT_INT16 : ADT_UINT16;
       case 4:
-        return kSigned ? "int32" : "uint32";
+        return kSigned ? ADT_INT32 : ADT_UINT32;
       case 8:
-        return kSigned ? "int64" : "uint64";
+        return kSigned ? ADT_INT64 : ADT_UINT64;
     }
   }
-  return {};
+  return 0;
 }
 
-/// An input or output as mod.json describes it.
+/// mod.json's name of the element type *T*; empty for a type that no array has.
+template <typename T>
+constexpr std::string_view DTypeName() {
+  constexpr std::string_view kNames[] = {"",       "float16", "float32", "float64", "int8",
+                                         "int16",  "int32",   "int64",   "uint8",   "uint16",
+                                         "uint32", "uint64",  "bool"};
+  return kNames[DTypeOf<T>()];
+}
+
+/// An input or output as mod.json describes it, or a tensor.
 struct TensorInfo {
+  TensorInfo() = default;
+  explicit TensorInfo(const adt_tensor_info_t& raw)
+      : name(raw.name),
+        dtype(raw.dtype),
+        shape(raw.shape, raw.shape + raw.rank),
+        element_size(raw.element_size),
+        size(raw.size) {
+    for (std::int32_t i = 0; i < raw.rank; ++i) {
+      symbols.emplace_back(raw.symbols[i] == nullptr ? "" : raw.symbols[i]);
+    }
+  }
+
   std::string name;
   std::string dtype;
   /// -1 where the extent is symbolic.
@@ -108,6 +135,92 @@ struct Span {
   const T& operator[](std::size_t i) const { return data[i]; }
 };
 
+namespace internal {
+
+template <typename T>
+void RequireType(const adt_tensor_info_t& info) {
+  static_assert(!DTypeName<T>().empty(), "no array has elements of this type");
+  if (DTypeOf<T>() == info.type) return;
+  throw abi1::Error(ErrorKind::kInput,
+                    std::string(*info.name == '\0' ? "the tensor" : info.name) +
+                        " has elements of type " + info.dtype + ", not " +
+                        std::string(DTypeName<T>()),
+                    "Convert the array.");
+}
+
+}  // namespace internal
+
+/// A reference to an array in the memory of a device, or of the program; copies are references to
+/// the same array, which outlives the Runner that it comes from. From any thread.
+class SharedTensor {
+ public:
+  SharedTensor() = default;
+  /// The reference is this object's from now on.
+  explicit SharedTensor(adt_tensor_t* handle) : handle_(handle, adt_tensor_free) {}
+
+  /// The program's array of *count* elements. *release*, which must not throw, is called when
+  /// nobody uses it any more.
+  template <typename T>
+  static SharedTensor FromMemory(T* data, std::size_t count, const std::vector<std::int64_t>& shape,
+                                 std::function<void()> release = {}) {
+    static_assert(!DTypeName<T>().empty(), "no array has elements of this type");
+    using Release = std::function<void()>;
+    const auto call = [](void* given) noexcept {
+      const std::unique_ptr<Release> owned(static_cast<Release*>(given));
+      (*owned)();
+    };
+    auto owned = release ? std::make_unique<Release>(std::move(release)) : nullptr;
+    adt_tensor_t* handle = nullptr;
+    Check(adt_tensor_from_memory(const_cast<std::remove_cv_t<T>*>(data),
+                                 static_cast<std::int64_t>(count * sizeof(T)), DTypeOf<T>(),
+                                 shape.data(), static_cast<std::int32_t>(shape.size()),
+                                 owned ? +call : nullptr, owned.get(), &handle));
+    static_cast<void>(owned.release());
+    return SharedTensor(handle);
+  }
+
+  /// nullptr when there is none. It stays this object's.
+  adt_tensor_t* handle() const { return handle_.get(); }
+  TensorInfo info() const { return TensorInfo(Raw()); }
+  /// "cpu", "opencl" or "cuda".
+  std::string device() const {
+    const char* name = adt_tensor_device(handle());
+    if (name == nullptr) Check(adt_last_status());
+    return name;
+  }
+  /// The first element, on a CPU.
+  template <typename T>
+  T* Data() const {
+    internal::RequireType<T>(Raw());
+    if (device() != "cpu") {
+      throw abi1::Error(ErrorKind::kUsage, "the tensor does not lie in the program's memory",
+                        "Copy it.");
+    }
+    return static_cast<T*>(adt_tensor_data(handle()));
+  }
+  /// All elements, on a CPU.
+  template <typename T>
+  Span<T> View() const {
+    return {Data<T>(), static_cast<std::size_t>(Raw().size) / sizeof(T)};
+  }
+  /// Copy the array to *count* elements at *data*, after the runs that were started.
+  template <typename T>
+  void CopyTo(T* data, std::size_t count) const {
+    internal::RequireType<T>(Raw());
+    Check(adt_tensor_copy(handle(), data, static_cast<std::int64_t>(count * sizeof(T))));
+  }
+
+ private:
+  adt_tensor_info_t Raw() const {
+    adt_tensor_info_t raw{};
+    raw.struct_size = static_cast<std::uint32_t>(sizeof(raw));
+    Check(adt_tensor_describe(handle(), &raw));
+    return raw;
+  }
+
+  std::shared_ptr<adt_tensor_t> handle_;
+};
+
 /// How to load a package; what is empty has its default.
 struct Options {
   std::string device;
@@ -122,7 +235,9 @@ struct Options {
 };
 
 /// How many threads do the work of kernels, and on which cores: adt_set_threads.
-inline void SetThreads(std::int32_t count, const std::string& affinity = "big");
+inline void SetThreads(std::int32_t count, const std::string& affinity = "big") {
+  Check(adt_set_threads(count, affinity.c_str()));
+}
 /// Give back memory that is kept for later runs: adt_trim.
 inline void Trim() { adt_trim(); }
 
@@ -148,7 +263,7 @@ class Ticket {
   explicit Ticket(adt_ticket_t* handle) : handle_(handle) {}
 
   /// Return when the run is over; throw what Runner::Run() would have thrown.
-  void Wait() const;
+  void Wait() const { Check(adt_ticket_wait(handle_.get())); }
   /// End it before its next kernel, unless it is over by then.
   void Cancel() const { adt_ticket_cancel(handle_.get()); }
 
@@ -192,7 +307,7 @@ class Runner {
   std::string device_name() const { return Text(adt_runner_device_name(handle())); }
   std::string device_driver() const { return Text(adt_runner_device_driver(handle())); }
   std::string program_cache() const { return Text(adt_runner_program_cache(handle())); }
-  /// Bytes that an array must be aligned to in order to be bound.
+  /// Bytes that memory must be aligned to in order to be used in place.
   std::int64_t alignment() const { return Number(adt_runner_alignment(handle())); }
 
   /// Names of the entries, in order; most packages have one, "main".
@@ -225,20 +340,19 @@ class Runner {
     static_assert(!std::is_same_v<T, bool>, "std::vector<bool> is no array; use data and count");
     SetInput(input, values.data(), values.size(), shape, entry);
   }
-  /// Use the array where it lies, on a CPU; it must outlive its use.
-  template <typename T>
-  void BindInput(Id input, const T* data, std::size_t count,
-                 const std::vector<std::int64_t>& shape = {}, Id entry = 0) {
-    const Place at = TypedInput<T>(input, entry);
-    Check(adt_runner_bind_input(handle(), at.entry, at.index, data, Bytes<T>(count),
-                                shape.empty() ? nullptr : shape.data(),
-                                static_cast<std::int32_t>(shape.size())));
+  /// Use the tensor where it lies, without a copy.
+  void SetInput(Id input, const SharedTensor& tensor, Id entry = 0) {
+    const Place at = InputPlace(input, entry);
+    Check(adt_runner_set_input_tensor(handle(), at.entry, at.index, tensor.handle()));
   }
-  /// Make an output of the last run an input of the next one, without a copy.
-  void Carry(Id output, Id input, Id from_entry = 0, Id to_entry = 0) {
-    const Place from = OutputPlace(output, from_entry);
-    const Place to = InputPlace(input, to_entry);
-    Check(adt_runner_carry(handle(), from.entry, from.index, to.entry, to.index));
+  /// Memory of the device, set as the input: write there before a run.
+  SharedTensor InputTensor(Id input, const std::vector<std::int64_t>& shape = {}, Id entry = 0) {
+    const Place at = InputPlace(input, entry);
+    adt_tensor_t* tensor = nullptr;
+    Check(adt_runner_input_tensor(handle(), at.entry, at.index,
+                                  shape.empty() ? nullptr : shape.data(),
+                                  static_cast<std::int32_t>(shape.size()), &tensor));
+    return SharedTensor(tensor);
   }
 
   void Run(Id entry = 0) { Check(adt_runner_run(handle(), Entry(entry))); }
@@ -286,20 +400,12 @@ class Runner {
     const Place at = TypedOutput<T>(output, entry);
     Check(adt_runner_get_output(handle(), at.entry, at.index, data, Bytes<T>(count)));
   }
-  /// The array where it lies, on a CPU, until the entry's next run.
-  template <typename T>
-  Span<T> ViewOutput(Id output, Id entry = 0) const {
-    const Place at = TypedOutput<T>(output, entry);
-    const void* data = nullptr;
-    std::int64_t size = 0;
-    Check(adt_runner_view_output(handle(), at.entry, at.index, &data, &size));
-    return {static_cast<const T*>(data), static_cast<std::size_t>(size) / sizeof(T)};
-  }
-
-  /// Throw the thread's last error unless *status* is ADT_OK.
-  static void Check(adt_status_t status) {
-    if (status == ADT_OK) return;
-    throw abi1::Error(static_cast<ErrorKind>(status), adt_last_error(), adt_last_remedy());
+  /// The array itself: the next run uses other memory, while anybody has it.
+  SharedTensor TakeOutput(Id output, Id entry = 0) {
+    const Place at = OutputPlace(output, entry);
+    adt_tensor_t* tensor = nullptr;
+    Check(adt_runner_take_output(handle(), at.entry, at.index, &tensor));
+    return SharedTensor(tensor);
   }
 
  private:
@@ -357,24 +463,15 @@ class Runner {
     return {at, Number(adt_runner_find_output(handle(), at, output.name()))};
   }
   template <typename T>
-  static void RequireType(const adt_tensor_info_t& info) {
-    static_assert(!DTypeName<T>().empty(), "no array has elements of this type");
-    if (DTypeName<T>() == info.dtype) return;
-    throw abi1::Error(ErrorKind::kInput,
-                      std::string(info.name) + " has elements of type " + info.dtype + ", not " +
-                          std::string(DTypeName<T>()),
-                      "Convert the array.");
-  }
-  template <typename T>
   Place TypedInput(Id input, Id entry) const {
     const Place at = InputPlace(input, entry);
-    RequireType<T>(Info(adt_runner_input_info, at));
+    internal::RequireType<T>(Info(adt_runner_input_info, at));
     return at;
   }
   template <typename T>
   Place TypedOutput(Id output, Id entry) const {
     const Place at = OutputPlace(output, entry);
-    RequireType<T>(Info(adt_runner_output_info, at));
+    internal::RequireType<T>(Info(adt_runner_output_info, at));
     return at;
   }
   template <typename Ask>
@@ -389,28 +486,13 @@ class Runner {
     std::vector<TensorInfo> infos;
     const std::int32_t total = Number(count(handle(), entry));
     for (std::int32_t i = 0; i < total; ++i) {
-      const adt_tensor_info_t raw = Info(ask, {entry, i});
-      TensorInfo& info = infos.emplace_back();
-      info.name = raw.name;
-      info.dtype = raw.dtype;
-      info.shape.assign(raw.shape, raw.shape + raw.rank);
-      for (std::int32_t k = 0; k < raw.rank; ++k) {
-        info.symbols.emplace_back(raw.symbols[k] == nullptr ? "" : raw.symbols[k]);
-      }
-      info.element_size = raw.element_size;
-      info.size = raw.size;
+      infos.emplace_back(Info(ask, {entry, i}));
     }
     return infos;
   }
 
   std::unique_ptr<adt_runner_t, Free> handle_;
 };
-
-inline void Ticket::Wait() const { Runner::Check(adt_ticket_wait(handle_.get())); }
-
-inline void SetThreads(std::int32_t count, const std::string& affinity) {
-  Runner::Check(adt_set_threads(count, affinity.c_str()));
-}
 
 }  // namespace abi1
 }  // namespace adt

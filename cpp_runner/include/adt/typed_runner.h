@@ -68,12 +68,20 @@ class TypedRunner {
   template <typename T, std::size_t... Extents>
   void Bind(int entry, int input, TensorView<const T, Extents...> array) {
     RequireData(entry, input, array);
-    runner_.BindInput(input, array.data(), array.size(), {}, entry);
+    BindArray(entry, input, array);
   }
   template <typename T, std::size_t Rank>
   void Bind(int entry, int input, const DynamicTensorView<const T, Rank>& array) {
     RequireData(entry, input, array);
-    runner_.BindInput(input, array.data(), array.size(), Extents(array), entry);
+    BindArray(entry, input, array);
+  }
+
+  /// Run with the inputs as they are. The outputs of the entry's last run are gone.
+  void Run(int entry) {
+    for (auto& [place, output] : outputs_) {
+      if (place.first == entry) output = SharedTensor();
+    }
+    runner_.Run(entry);
   }
 
   /// The output of the entry's last run: where it lies on a CPU, else a copy that is kept here.
@@ -97,14 +105,29 @@ class TypedRunner {
 
   template <typename View>
   static std::vector<std::int64_t> Extents(const View& array) {
-    return {array.shape().begin(), array.shape().end()};
+    const auto& shape = array.shape();  // of static extents a temporary, which lives as long
+    return {shape.begin(), shape.end()};
+  }
+
+  template <typename View>
+  void BindArray(int entry, int input, const View& array) {
+    if (!on_cpu_) {
+      throw Error(ErrorKind::kUsage, "inputs on " + runner_.device() + " cannot be the program's",
+                  "Copy them: set the inputs instead of binding them.");
+    }
+    runner_.SetInput(input, SharedTensor::FromMemory(array.data(), array.size(), Extents(array)),
+                     entry);
   }
 
   template <typename T>
   Span<T> Elements(int entry, int output) {
-    if (on_cpu_) return runner_.ViewOutput<T>(output, entry);
+    if (on_cpu_) {
+      SharedTensor& tensor = outputs_[{entry, output}];
+      tensor = runner_.TakeOutput(output, entry);
+      return tensor.View<T>();
+    }
     const std::int64_t bytes = adt_runner_output_size(runner_.handle(), entry, output);
-    if (bytes < 0) Runner::Check(adt_last_status());
+    if (bytes < 0) Check(adt_last_status());
     const std::size_t count = static_cast<std::size_t>(bytes) / sizeof(T);
     std::vector<std::byte>& memory = copies_[{entry, output}];
     memory.resize(static_cast<std::size_t>(bytes));
@@ -148,7 +171,7 @@ class TypedRunner {
   adt_tensor_info_t Info(Ask ask, int entry, int index) const {
     adt_tensor_info_t info{};
     info.struct_size = static_cast<std::uint32_t>(sizeof(info));
-    Runner::Check(ask(runner_.handle(), entry, index, &info));
+    Check(ask(runner_.handle(), entry, index, &info));
     return info;
   }
 
@@ -163,6 +186,7 @@ class TypedRunner {
 
   Runner runner_;
   bool on_cpu_ = runner_.device() == "cpu";
+  std::map<std::pair<int, int>, SharedTensor> outputs_;  // by entry and output: that are looked at
   std::map<std::pair<int, int>, std::vector<std::byte>> copies_;
 };
 

@@ -1,17 +1,25 @@
 #include "rtvm/aligned_inputs.h"
 
+#include <tvm/ffi/dtype.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <utility>
+
+#include "error.h"
+#include "external_memory.h"
 
 namespace adt::rtvm {
 
-void AlignedInputs::Free::operator()(std::byte* data) const { std::free(data); }
-
 AlignedInputs::AlignedInputs(const NamedArrays& inputs, const Session& session, std::size_t entry)
     : entry_(entry) {
+  if (session.dl_device().device_type != kDLCPU) {
+    throw Error(ErrorKind::kUsage,
+                "the inputs of a model on " + session.model()->device() +
+                    " cannot lie in the program's memory",
+                "Let them be copied (leave out --zero-copy).");
+  }
   const auto alignment = static_cast<std::size_t>(session.package().alignment);
   for (const TensorSpec& spec : session.package().entries[entry].inputs) {
     const auto found = std::find_if(inputs.begin(), inputs.end(),
@@ -22,19 +30,15 @@ AlignedInputs::AlignedInputs(const NamedArrays& inputs, const Session& session, 
                        std::max<std::size_t>(array.data.size(), 1)) != 0) {
       throw std::bad_alloc();
     }
-    Aligned aligned{array.shape, array.data.size(), {}};
-    aligned.data.reset(static_cast<std::byte*>(memory));
     if (!array.data.empty()) std::memcpy(memory, array.data.data(), array.data.size());
-    inputs_.push_back(std::move(aligned));
+    inputs_.push_back(WrapMemory(memory, tvm::ffi::Shape(array.shape),
+                                 tvm::ffi::StringToDLDataType(tvm::ffi::String(array.dtype)),
+                                 DLDevice{kDLCPU, 0}, [memory] { std::free(memory); }));
   }
 }
 
-void AlignedInputs::Bind(Session* session) const {
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const Aligned& input = inputs_[i];
-    session->BindInput(entry_, i, input.data.get(), input.size,
-                       {input.shape.data(), input.shape.size()});
-  }
+void AlignedInputs::Set(Session* session) const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) session->SetInputTensor(entry_, i, inputs_[i]);
 }
 
 }  // namespace adt::rtvm

@@ -1,8 +1,9 @@
 // Inputs where the model can use them as they lie.
 #pragma once
 
+#include <tvm/runtime/tensor.h>
+
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "array.h"
@@ -10,27 +11,18 @@
 
 namespace adt::rtvm {
 
-/// Copies of arrays, aligned as a package wants them; they must outlive the runs.
+/// Copies of arrays, aligned as a package wants them.
 class AlignedInputs {
  public:
-  /// *inputs* fit *entry* of the session.
+  /// *inputs* fit *entry* of the session. Throws Error(kUsage): it is not on a CPU.
   AlignedInputs(const NamedArrays& inputs, const Session& session, std::size_t entry);
 
-  /// Make them the entry's inputs, without a copy. Throws Error(kUsage): not on a CPU.
-  void Bind(Session* session) const;
+  /// Make them the entry's inputs, without a copy.
+  void Set(Session* session) const;
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
-  struct Aligned {
-    std::vector<std::int64_t> shape;
-    std::size_t size;
-    std::unique_ptr<std::byte, Free> data;
-  };
-
   std::size_t entry_;
-  std::vector<Aligned> inputs_;  // in the entry's order
+  std::vector<tvm::runtime::Tensor> inputs_;  // in the entry's order
 };
 
 }  // namespace adt::rtvm

@@ -166,6 +166,12 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
        [&](const std::string& name, const std::string& value) {
          options.seed = ParseNumber(name, value, 0, std::numeric_limits<std::uint64_t>::max());
        }},
+      {"--fill-mode",
+       [&](const std::string& name, const std::string& value) {
+         const std::optional<FillMode> fill = FindFillMode(value);
+         if (!fill) Wrong(name + " takes random, zeros, ones or arange, not '" + value + "'");
+         options.fill = *fill;
+       }},
       {"--affinity",
        [&](const std::string&, const std::string& value) {
          CheckAffinity(value);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "program_cache.h"
+#include "random_inputs.h"
 
 namespace adt::rtvm {
 
@@ -18,8 +19,9 @@ struct Options {
   std::string input;
   std::string output;
   std::string entry = "main";
+  FillMode fill = FillMode::kRandom;
   std::uint64_t seed = 0;
-  /// Of symbols in the inputs' shapes, for random inputs.
+  /// Of symbols in the inputs' shapes, for made-up inputs.
   std::map<std::string, std::int64_t> extents;
 
   /// Warm-up and timed runs: until both the number and the time are reached.

@@ -13,6 +13,7 @@
 #include "package.h"
 #include "program_build.h"
 #include "program_cache.h"
+#include "random_inputs.h"
 #include "runner_info.h"
 #include "sensors.h"
 
@@ -60,7 +61,9 @@ struct RunReport {
   std::int64_t call_tensors = 0;
   std::vector<std::string> calls_left_out;
 
-  /// Seed of the random inputs; none when a file gave them.
+  /// What made-up inputs hold; none when a file gave them.
+  std::optional<FillMode> fill;
+  /// Seed of random ones.
   std::optional<std::uint64_t> seed;
   NamedArrays inputs;
   NamedArrays outputs;

@@ -114,8 +114,10 @@ std::vector<TensorSpec> WithExtents(std::vector<TensorSpec> specs,
 
 void GetInputs(const Options& options, const Entry& entry, RunReport* report) {
   if (options.input.empty()) {
-    report->seed = options.seed;
-    report->inputs = RandomInputs(WithExtents(entry.inputs, options.extents), options.seed);
+    report->fill = options.fill;
+    if (options.fill == FillMode::kRandom) report->seed = options.seed;
+    report->inputs =
+        RandomInputs(WithExtents(entry.inputs, options.extents), options.seed, options.fill);
   } else {
     report->inputs = ReadNpz(options.input);
   }
@@ -178,7 +180,7 @@ RunReport RunPackage(const Options& options, const std::function<Source()>& open
   const std::size_t index = session.EntryIndex(entry.name);
   std::optional<AlignedInputs> aligned;
   const auto set = [&] {
-    aligned ? aligned->Bind(&session) : session.SetInputs(report.inputs, entry.name);
+    aligned ? aligned->Set(&session) : session.SetInputs(report.inputs, entry.name);
   };
   const auto run = [&] {
     session.Start(index);

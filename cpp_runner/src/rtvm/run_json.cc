@@ -112,6 +112,8 @@ std::string RunJson(const RunReport& report) {
     json.Null();
   }
   WriteCallDump(&json, report);
+  json.Key("fill_mode");
+  report.fill ? json.String(FillModeName(*report.fill)) : json.Null();
   json.Key("seed");
   report.seed ? json.Unsigned(*report.seed) : json.Null();
   WriteArrays(&json, "inputs", report.inputs);

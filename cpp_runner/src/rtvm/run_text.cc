@@ -110,7 +110,8 @@ std::string RunText(const RunReport& report) {
   WriteLoad(out, report);
   for (const NamedArray& input : report.inputs) {
     out << "input     " << input.name << " " << Describe(input.array.dtype, input.array.shape)
-        << (report.seed ? ", random with seed " + std::to_string(*report.seed) : "") << "\n";
+        << (report.fill ? std::string(", ") + FillModeName(*report.fill) : "")
+        << (report.seed ? " with seed " + std::to_string(*report.seed) : "") << "\n";
   }
   WriteRuns(out, report);
   if (!report.samples.empty()) {

@@ -15,7 +15,8 @@ What runs:
   --device NAME        cpu, opencl or cuda, or one of several as in opencl:1; default: the first of
                        what the package was compiled for
   --entry NAME         function to run (default main)
-  --input FILE         inputs, as numpy.savez writes them; default: random values from --seed
+  --input FILE         inputs, as numpy.savez writes them; default: made-up values
+  --fill-mode MODE     what these are: random (default), zeros, ones, or arange: 0, 1, 2, ...
   --seed S             seed of the random inputs (default 0)
   --output FILE        write the outputs of the last timed run here, for numpy.load
   --zero-copy          the inputs are used where they lie, and not copied (cpu)

@@ -55,13 +55,15 @@ class BundleOptions:
     nnapi: bool = False
     """The runtime for Android's NNAPI is inside."""
     xnnpack: bool = False
-    """``lib/libadt_xnnpack.so`` is inside."""
+    """The runtime for XNNPACK is inside."""
     cuda: bool = False
     """The CUDA runtime is inside (the driver's libcuda.so.1 is opened at run time), …"""
     cudnn: bool = False
     """… the runtime for cuDNN …"""
     cublas: bool = False
     """… and that for cuBLAS (NVIDIA's libraries are opened at run time, too)."""
+    one_library: bool = False
+    """TVM's runtime is inside ``lib/libadt_runner.so``, which exports none of it, and inside each program."""
 
     @property
     def libraries(self) -> tuple[Library, ...]:
@@ -142,6 +144,7 @@ class BundleManifest:
                 for library in options.libraries
             ),
             "CUDA" if options.cuda else "",
+            "one library" if options.one_library else "",
             "RPC" if options.rpc else "no RPC",
             f"{options.alignment}-byte tensors",
             options.build_type if options.build_type != "Release" else "",

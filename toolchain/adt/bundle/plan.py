@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from adt.host.clml import ClmlSdk
     from adt.host.opencl_sdk import OpenClSdk
 
+ONE_LIBRARY = "ADT_ONE_LIBRARY"
+"""CMake's variable, which links TVM's runtime into libadt_runner."""
 FLAGS = ("CFLAGS", "CXXFLAGS", "LDFLAGS")
 """Variables of the environment that CMake takes compiler and linker flags from."""
 
@@ -100,8 +102,9 @@ def plan_build(settings: Settings) -> BuildPlan:
         xnnpack = find_xnnpack(settings.build.xnnpack_source)
         places["ADT_XNNPACK_SOURCE"] = xnnpack.path
         identity["XNNPACK"] = xnnpack.digest
-    # It changes nothing of the rest: with it a bundle is built where that without is, from the same objects.
-    rest = {name: value for name, value in identity.items() if name not in ("XNNPACK", XNNPACK_VARIABLE)}
+    # They change nothing of the rest: a bundle with them is built where that without is, of the same objects.
+    apart = ("XNNPACK", XNNPACK_VARIABLE, ONE_LIBRARY)
+    rest = {name: value for name, value in identity.items() if name not in apart}
     root = cache.cache_dir()
     return BuildPlan(
         platform,
@@ -152,6 +155,7 @@ def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[st
     values = {
         "USE_OPENCL": "ON" if choice.opencl else "OFF",
         "USE_CPP_RPC": "ON" if options.rpc else "OFF",
+        **({ONE_LIBRARY: "ON"} if options.one_library else {}),
         "USE_KALLOC_ALIGNMENT": str(options.alignment or choice.platform.alignment),
         "CMAKE_BUILD_TYPE": options.build_type,
     }

@@ -15,9 +15,6 @@ from adt.bundle.audit.report import REFUSED, WARNING, Finding, Symbols
 from adt.host.elf import Import
 
 NAMES_SHOWN = 5
-FFI = "libtvm_ffi.so"
-FFI_SYMBOLS = "TVMFFI"
-"""How all names of the C API begin that a compiled model takes from the libtvm_ffi.so of any bundle."""
 
 
 def check_symbols(binary: Binary, providers: Providers, system: str) -> tuple[Symbols, list[Finding]]:
@@ -30,8 +27,7 @@ def check_symbols(binary: Binary, providers: Providers, system: str) -> tuple[Sy
         owners = providers.owners(symbol, binary.facts)
         if _in_scope(symbol, closure, owners):
             continue
-        elsewhere = may_be_in_system(symbol, closure, providers.destination, system, elsewhere=bool(owners))
-        if elsewhere or (not owners and _is_from_any_bundle(symbol, binary, providers, system)):
+        if may_be_in_system(symbol, closure, providers.destination, system, elsewhere=bool(owners)):
             unchecked += 1
         elif symbol.weak:
             weak.append(symbol.name)
@@ -49,12 +45,6 @@ def _in_scope(symbol: Import, closure: Closure, owners: list[Binary]) -> bool:
         or any(file.facts.supplies(symbol) for file in closure.files)
         or any(stub.supplies(symbol) for _, stub in closure.stubs)
     )
-
-
-def _is_from_any_bundle(symbol: Import, binary: Binary, providers: Providers, system: str) -> bool:
-    """Whether a library on glibc gets *wanted* from whichever bundle loads it; none is looked at here."""
-    loaded_into_bundle = system == GLIBC and not binary.facts.program and not providers.find(FFI, binary)
-    return loaded_into_bundle and symbol.name.startswith(FFI_SYMBOLS)
 
 
 def _findings(
