@@ -1,12 +1,26 @@
-"""The versions that a generated Gradle project pins: one set that its makers' tables say goes together.
+"""The versions that a generated Gradle project pins: for each Android Gradle plugin, what goes with it.
 
-A test has the makers' tables, so that a version cannot be moved without the others. Nothing here was
-downloaded or built: adt has no Gradle.
+By the makers' pages, as they stood on these days:
+
+- developer.android.com/build/releases/agp-8-13-0-release-notes (September 2025) and agp-9-0-0 (January 2026),
+  9-1-0 (March 2026), 9-2-0, 9-3-0 (July 2026), 9-4-0-release-notes (September 2026): Gradle, API level, NDK,
+  JDK. 9.5 and 9.6 were alphas on 2026-11-08.
+- developer.android.com/build/migrate-to-built-in-kotlin, and the release notes of 9.0 and 9.4: the plugin's
+  own Kotlin (github.com/android/skills, build-system/agp/agp-9-upgrade, of 2026-08-06, has both as text).
+- kotlinlang.org/docs/gradle-configure-project.html (as of Kotlin 2.4.20): the highest Gradle of Kotlin; its
+  rows from 2.3.20 on as others quote them.
+- developer.android.com/build/kotlin-support: the R8, so the plugin, that reads a Kotlin's metadata.
+
+The plugin's patch releases are those that public projects pinned in November 2026. A test has the tables, so
+that a version cannot be moved without the others. Nothing here was downloaded or built: adt has no Gradle.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+BUILT_IN_KOTLIN = "2.2.10"
+"""The Kotlin that the Android Gradle plugin 9 brings along: it needs no other, and takes a newer one."""
 
 
 @dataclass(frozen=True)
@@ -16,38 +30,53 @@ class AndroidVersions:
     agp: str
     """The Android Gradle plugin."""
     gradle: str
+    """Its lowest and default."""
     kotlin: str
     """Kotlin's compiler and its Gradle plugin."""
-    coroutines: str
-    """kotlinx.coroutines."""
     compile_sdk: str
-    """API level that the sources are compiled against …"""
-    target_sdk: str
-    """… and that the application says it knows."""
-    build_tools: str
-    """Of the SDK: aapt2, d8, zipalign."""
-    ndk: str
+    """API level that the sources are compiled against: the plugin's highest …"""
+    target_sdk: str = "36"
+    """… and that the application says it knows: what Google Play asks for."""
+    coroutines: str = "1.10.2"
+    """kotlinx.coroutines."""
+    annotation: str = "1.9.1"
+    """androidx.annotation, which the Java sources are compiled with."""
+    ndk: str = "28.2.13676358"
     """Compiles the JNI layer; the bundle's libraries have their own."""
-    cmake: str
+    cmake: str = "3.22.1"
     """The SDK's package of CMake."""
-    jdk: str
-    """Runs Gradle; also the bytecode's level."""
-    test_runner: str
+    jdk: str = "17"
+    """Lowest that runs Gradle; also the bytecode's level."""
+    test_runner: str = "1.7.0"
     """androidx.test:runner, for tests on a device."""
-    junit: str
+    junit: str = "4.13.2"
+
+    @property
+    def series(self) -> str:
+        """``9.4`` of 9.4.1: as ``--agp`` has it."""
+        return ".".join(self.agp.split(".")[:2])
+
+    @property
+    def built_in_kotlin(self) -> bool:
+        """Whether the Android plugin compiles Kotlin itself; beside it ``kotlin-android`` is an error."""
+        return int(self.agp.split(".")[0]) >= 9
+
+    @property
+    def newer_kotlin(self) -> bool:
+        """Whether the buildscript's classpath has a Kotlin newer than the Android plugin's own."""
+        return self.built_in_kotlin and self.kotlin != BUILT_IN_KOTLIN
 
 
-VERSIONS = AndroidVersions(
-    agp="8.13.2",
-    gradle="8.13",
-    kotlin="2.3.0",
-    coroutines="1.10.2",
-    compile_sdk="36",
-    target_sdk="36",
-    build_tools="35.0.0",
-    ndk="28.2.13676358",
-    cmake="3.22.1",
-    jdk="17",
-    test_runner="1.7.0",
-    junit="4.13.2",
-)
+VERSIONS = {
+    row.series: row
+    for row in (
+        AndroidVersions(agp="9.4.1", gradle="9.6.0", kotlin="2.4.20", compile_sdk="37"),
+        AndroidVersions(agp="9.3.1", gradle="9.5.0", kotlin="2.4.10", compile_sdk="37"),
+        AndroidVersions(agp="9.2.1", gradle="9.4.1", kotlin="2.4.10", compile_sdk="36"),
+        AndroidVersions(agp="9.1.1", gradle="9.3.1", kotlin=BUILT_IN_KOTLIN, compile_sdk="36"),
+        AndroidVersions(agp="9.0.1", gradle="9.1.0", kotlin="2.3.21", compile_sdk="36"),
+        AndroidVersions(agp="8.13.2", gradle="8.13", kotlin="2.3.0", compile_sdk="36"),
+    )
+}
+"""By the plugin's series, the newest first."""
+NEWEST = next(iter(VERSIONS.values()))

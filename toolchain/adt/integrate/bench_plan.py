@@ -96,7 +96,7 @@ def planned_models(project: Project, *, extent: int | None = None) -> tuple[Plan
         ConfigError: a shape has one.
     """
     planned = []
-    for model in project.models:
+    for model in project.packaged:
         entries = model.api.entries
         entry = next((entry for entry in entries if entry.name == "main"), entries[0])
         if extent is None:

@@ -40,7 +40,7 @@ def apk_files(project: Project) -> dict[str, Path]:
                 files[_library_path(bundle.manifest.abi, name)] = bundle.file(name)
         for name in sorted(bundle.manifest.licenses):
             files[f"assets/adt/{name}"] = bundle.file(name)
-    for model in project.models:
+    for model in project.packaged:
         for variant in model.variants:
             package, assets = variant.package.path, f"assets/adt/{model.api.stem}/{variant.abi}"
             files[_library_path(variant.abi, f"lib{model.api.library}.so")] = package / LIBRARY
@@ -97,7 +97,7 @@ def cmake_files(project: Project) -> tuple[CopiedFile, ...]:
         libraries = [name for name in manifest.files if name.startswith("lib/")]
         for file in (*libraries, *manifest.headers, *manifest.build_files, *manifest.licenses):
             files.append(CopiedFile(f"bundles/{manifest.platform}/{file}", bundle.file(file)))
-    for model in project.models:
+    for model in project.packaged:
         for variant in model.variants:
             directory = f"models/{variant.bundle.manifest.platform}/{model.api.stem}"
             for source in variant.package.files:

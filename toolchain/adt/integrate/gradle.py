@@ -1,8 +1,9 @@
 """Gradle projects: an Android library with the models, alone or with an application to try them.
 
-The library module is adt's: `adt generate` writes it again, and the application's benchmark. What is around
-it (settings, versions, the wrapper's properties) is written where it is missing and then the user's, so the
-module can be generated into a project that exists. So is the application but for its benchmark.
+The library module is adt's: `adt generate` writes it again, and the application's benchmark. Its build file,
+and what is around it (settings, versions, the wrapper's properties), is written where it is missing and then
+the user's, so the module can be generated into a project that exists. So is the application but for its
+benchmark. What depends on the models reaches the users' build files by the module's adt.properties.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from adt import __version__
 from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError
 from adt.integrate import jni
-from adt.integrate.android_versions import VERSIONS
+from adt.integrate.android_versions import BUILT_IN_KOTLIN
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, BenchPlan, planned_models
 from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files, opencl_libraries
 from adt.integrate.model_api import EntryApi, Project, TensorApi
@@ -38,7 +39,7 @@ def aar_files(project: Project) -> tuple[OutputFile, ...]:
         ConfigError: a bundle is not for Android.
     """
     readme = render(
-        "aar/README.md.j2", min_sdk=_lowest_api_level(project), project=project, versions=VERSIONS
+        "aar/README.md.j2", min_sdk=_lowest_api_level(project), project=project, versions=project.android
     )
     return (
         TextFile("README.md", readme, users=True),
@@ -66,9 +67,10 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
     """
     values = {
         "app": app,
+        "built_in_kotlin": BUILT_IN_KOTLIN,
         "modules": (*(("app",) if app else ()), project.name),
         "project": project,
-        "versions": VERSIONS,
+        "versions": project.android,
     }
     templates = {
         ".gitignore": "gitignore",
@@ -85,7 +87,7 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
 
 
 def _library_module(project: Project) -> tuple[OutputFile, ...]:
-    """The library module, in a directory of the project's name.
+    """The library module, in a directory of the project's name; all of it adt's but its build file.
 
     Raises:
         ConfigError: a bundle is not for Android.
@@ -97,7 +99,7 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
         "library": jni.library(project),
         "min_sdk": min_sdk,
         "opencl_libraries": opencl_libraries(project),
-        "pictures": _pictures(project),
+        "pictures": any(jni.takes_pictures(model.api) for model in project.models),
         "project": project,
         "sources": [
             file.path.removeprefix("cpp/")
@@ -105,22 +107,22 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
             if file.path.startswith("cpp/") and file.path.endswith(".cc")
         ],
         "version": __version__,
-        "versions": VERSIONS,
+        "versions": project.android,
     }
     templates = {
-        "build.gradle.kts": "module.gradle.kts",
+        "adt.properties": "adt.properties",
         "consumer-rules.pro": "consumer-rules.pro",
         "src/main/AndroidManifest.xml": "library-manifest.xml",
         "src/main/cpp/CMakeLists.txt": "CMakeLists.txt",
         "src/main/prefab/prefab.json": "prefab/prefab.json",
         "src/main/prefab/modules/adt_runner/module.json": "prefab/module.json",
     }
-    if values["pictures"]:
-        templates[f"src/main/kotlin/{project.java_path}/Bitmaps.kt"] = "Bitmaps.kt"
     files: list[OutputFile] = [
         TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values))
         for path, template in templates.items()
     ]
+    build_file = render("aar/module.gradle.kts.j2", **values)
+    files.append(TextFile(f"{project.name}/build.gradle.kts", build_file, users=True))
     files += [
         TextFile(
             f"{project.name}/src/androidTest/kotlin/{project.java_path}/{model.api.cls}Test.kt",
@@ -160,27 +162,6 @@ def _lowest_api_level(project: Project) -> int:
     return max(levels)
 
 
-@dataclass(frozen=True)
-class _Picture:
-    """An input that takes a picture, and where it is."""
-
-    cls: str
-    """The model's class."""
-    inputs: str
-    """The class in it that has the input."""
-    tensor: TensorApi
-
-
-def _pictures(project: Project) -> tuple[_Picture, ...]:
-    return tuple(
-        _Picture(model.api.cls, f"{entry.pascal}Inputs", tensor)
-        for model in project.models
-        for entry in model.api.entries
-        for tensor in entry.inputs
-        if tensor.image is not None
-    )
-
-
 def _in_module(project: Project, file: OutputFile) -> OutputFile:
     """A file of :func:`adt.integrate.jni.sources`, where Gradle looks for it."""
     return replace(file, path=f"{project.name}/src/main/{file.path}")
@@ -198,7 +179,7 @@ def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
         "aar/prefab/abi.json.j2",
         abi=manifest.abi,
         api_level=manifest.api_level,
-        ndk=int((manifest.ndk_revision or VERSIONS.ndk).split(".")[0]),
+        ndk=int((manifest.ndk_revision or project.android.ndk).split(".")[0]),
     )
     directory = f"{project.name}/src/main/prefab/modules/adt_runner/libs/android.{manifest.abi}"
     return TextFile(f"{directory}/abi.json", facts)
@@ -249,7 +230,7 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
         "process": ":benchmark",
         "project": project,
         "ranked": [tensor.java for tensor in entry.outputs if _ranked(tensor, len(labels))],
-        "versions": VERSIONS,
+        "versions": project.android,
     }
     users = {
         "build.gradle.kts": "app.gradle.kts",
@@ -258,13 +239,14 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
         f"src/main/kotlin/{app_package.replace('.', '/')}/MainActivity.kt": "MainActivity.kt",
         "src/main/res/drawable/ic_launcher_foreground.xml": "res/ic_launcher_foreground.xml",
         "src/main/res/layout/activity_main.xml": "res/activity_main.xml",
-        "src/main/res/values/colors.xml": "res/colors.xml",
+        "src/main/res/xml/data_extraction_rules.xml": "res/data_extraction_rules.xml",
         "src/main/res/values/strings.xml": "res/strings.xml",
         "src/main/res/values/themes.xml": "res/themes.xml",
     }
     if labels:
         users["src/main/res/raw/labels.txt"] = "labels.txt"
     if values["adaptive_icon"]:
+        users["src/main/res/values/colors.xml"] = "res/colors.xml"
         users["src/main/res/mipmap-anydpi-v26/ic_launcher.xml"] = "res/ic_launcher.xml"
     application = [
         TextFile(f"{APP_MODULE}/{path}", render(f"android-app/{template}.j2", **values), users=True)

@@ -14,7 +14,16 @@ from typing import Any
 from adt.errors import ConfigError
 from adt.integrate.contents import cmake_files
 from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
-from adt.integrate.native_methods import cpp_head, cpp_macro, java_declarations
+from adt.integrate.native_methods import (
+    BITMAP_METHOD,
+    CLASS,
+    IMAGE_CLASS,
+    IMAGE_METHODS,
+    NATIVE_METHODS,
+    cpp_head,
+    cpp_macro,
+    java_declarations,
+)
 from adt.integrate.output import OutputFile, TextFile
 from adt.integrate.templates import comment, java_string, render
 
@@ -94,13 +103,6 @@ TENSOR_CLASSES = {
 }
 """By dtype."""
 
-_PIXEL_ELEMENTS = {
-    "float32": "value",
-    "float16": "HalfTensor.toHalf(value)",
-    "uint8": "(byte) Math.max(0, Math.min(255, Math.round(value)))",
-}
-"""Java expression of an element of a picture, by dtype."""
-
 
 def library(project: Project) -> str:
     """Name of the JNI library, without ``lib`` and ``.so``."""
@@ -155,8 +157,8 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
         android: with the methods that load a model out of an application, which need Android's classes.
     """
     models = [model.api for model in project.models]
-    kinds = _pixel_kinds(project)
-    macro = cpp_macro(project.jni_prefix)
+    pictures = any(map(takes_pictures, models))
+    image_methods = (*IMAGE_METHODS, BITMAP_METHOD) if android else IMAGE_METHODS
 
     def render_file(path: str, template: str, **more: Any) -> TextFile:
         values = {
@@ -164,38 +166,55 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
             "android": android,
             "library": library(project),
             "alignment": alignment(project),
+            # androidx.annotation's, which a JVM's project does not have
+            "nonnull": "@NonNull " if android else "",
+            "nullable": "@Nullable " if android else "",
+            "worker_thread": "@WorkerThread\n    " if android else "",
+            "pictures": pictures,
         }
         return TextFile(path, render(f"jni/{template}.j2", **values, **_functions(), **more))
+
+    def macro(cls: str) -> str:
+        return cpp_macro(project.jni_prefix, cls)
 
     def java(name: str, **more: Any) -> TextFile:
         return render_file(f"java/{project.java_path}/{name}.java", f"{name}.java", **more)
 
     files = [
         java("AdtException"),
-        java("NativeRunner", native_declarations=java_declarations()),
+        java("NativeHandle"),
+        java("NativeRunner", native_declarations=java_declarations(NATIVE_METHODS)),
         java("RunnerInfo"),
         java("RunnerOptions"),
         java("Tensor"),
         render_file("cpp/CMakeLists.txt", "cpp.CMakeLists.txt"),
-        render_file(f"cpp/{library(project)}.cc", "jni.cc", head=cpp_head, macro=macro),
+        render_file(f"cpp/{library(project)}.cc", "jni.cc", head=cpp_head, macro=macro(CLASS)),
         render_file(f"kotlin/{project.java_path}/Models.kt", "Models.kt", models=models),
     ]
     if android:
         files.append(java("PackagedModel"))
-    if kinds:
-        files.append(java("ImagePixels", kinds=kinds, buffers=sorted({kind["buffer"] for kind in kinds})))
+    if pictures:
+        files += [
+            java("ImageFiller", native_declarations=java_declarations(image_methods)),
+            java("PictureFit"),
+            java("YuvFrame"),
+            render_file(
+                f"cpp/{library(project)}_images.cc", "images.cc", head=cpp_head, macro=macro(IMAGE_CLASS)
+            ),
+        ]
     for kind in _tensor_classes(project):
         files.append(render_file(f"java/{project.java_path}/{kind.cls}.java", "TypedTensor.java", kind=kind))
-    for model in models:
-        path = f"java/{project.java_path}/{model.cls}.java"
-        text = {"about": _about(model), "signature": _signature(model)}
-        files.append(render_file(path, "Model.java", model=model, **text))
+    for model in project.models:
+        path = f"java/{project.java_path}/{model.api.cls}.java"
+        text = {"about": _about(model.api), "signature": _signature(model.api)}
+        more = {"packages": model.every_device, "shows": takes_pictures(model.api)}
+        files.append(render_file(path, "Model.java", model=model.api, **more, **text))
     return tuple(sorted(files, key=lambda file: file.path))
 
 
 def alignment(project: Project) -> int:
     """Bytes that an array's address must be a multiple of to be used where it lies, with every package."""
-    return max(variant.package.manifest.alignment for model in project.models for variant in model.variants)
+    return max(variant.package.manifest.alignment for model in project.packaged for variant in model.variants)
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -205,11 +224,10 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "channels": _channels,
         "cls": lambda tensor: _class_of(tensor).cls,
         "extents": _extents,
-        "factors": _factors,
         "floats": _floats,
         "javadoc": _javadoc,
+        "levels": _levels,
         "kotlin_array": lambda tensor: _class_of(tensor).kotlin_array,
-        "offsets": _offsets,
         "picture_doc": _picture_doc,
         "picture_extents": lambda tensor: ", ".join(str(_extent(extent, 1)) for extent in tensor.shape),
         "shape_list": _shape_list,
@@ -237,18 +255,9 @@ def _tensor_classes(project: Project) -> list[TensorClass]:
     return [used[name] for name in sorted(used)]
 
 
-def _pixel_kinds(project: Project) -> list[dict[str, str]]:
-    dtypes = {tensor.element.dtype for tensor in _tensors(project) if tensor.image}
-    return [
-        {
-            "dtype": dtype,
-            "cls": TENSOR_CLASSES[dtype].cls,
-            "buffer": TENSOR_CLASSES[dtype].buffer,
-            "element": element,
-        }
-        for dtype, element in _PIXEL_ELEMENTS.items()
-        if dtype in dtypes
-    ]
+def takes_pictures(model: ModelApi) -> bool:
+    """Whether any of its inputs does."""
+    return any(tensor.image for entry in model.entries for tensor in entry.inputs)
 
 
 def _single(entry: EntryApi) -> bool:
@@ -298,12 +307,12 @@ def _by_channel(numbers: tuple[float, ...]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), words[-1]])
 
 
-def _picture_doc(tensor: TensorApi) -> str:
+def _picture_doc(tensor: TensorApi, what: str) -> str:
     """What filling the input from a picture does, for Javadoc."""
     assert tensor.image is not None
     return (
-        f"Fill {tensor.java} from a picture of {tensor.image.width} by {tensor.image.height} pixels, in the "
-        f"model's order of axes and channels: {_normalisation(tensor.image)}."
+        f"Fill {tensor.java} from {what}, resized to {tensor.image.width} by {tensor.image.height} with a "
+        f"filter that averages, in the model's order of axes and channels: {_normalisation(tensor.image)}."
     )
 
 
@@ -360,18 +369,13 @@ def _shape_list(tensor: TensorApi) -> str:
     return f"Collections.unmodifiableList(Arrays.asList({extents}))"
 
 
-def _factors(image: ImageInput) -> list[float]:
-    """What a level is multiplied by, for each channel."""
-    std = image.std or (1.0,) * image.channels
-    return [image.scale / divisor for divisor in std]
-
-
-def _offsets(image: ImageInput) -> list[float]:
-    """What is added then: (level * scale - mean) / std is level * factor + offset."""
+def _levels(image: ImageInput) -> list[float]:
+    """Scale, three means and three standard deviations."""
     mean = image.mean or (0.0,) * image.channels
     std = image.std or (1.0,) * image.channels
-    return [-m / s + 0.0 for m, s in zip(mean, std, strict=True)]
+    widen = 3 // image.channels
+    return [image.scale, *mean * widen, *std * widen]
 
 
 def _floats(numbers: list[float]) -> str:
-    return "new float[] {" + ", ".join(f"{number!r}f" for number in numbers) + "}"
+    return ", ".join(f"{number!r}f" for number in numbers)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from adt.bundle.bundle import TargetBundle
 from adt.errors import PackageError
+from adt.integrate.android_versions import NEWEST, AndroidVersions
 from adt.model.package.package import ModelPackage
 
 
@@ -140,10 +141,20 @@ class Variant:
 
 @dataclass(frozen=True)
 class ProjectModel:
-    """A model and its packages: one per bundle, all with the same entries."""
+    """A model and its packages for one device: one per bundle, all with the same entries."""
 
     api: ModelApi
+    device: str
+    """``cpu``, ``opencl`` or ``cuda``: what they were compiled for."""
     variants: tuple[Variant, ...]
+    alternatives: tuple[ProjectModel, ...] = ()
+    """Its packages for other devices, in the order in which an application tries them behind these; the
+    class is the same, the file names are not. They have none of their own."""
+
+    @property
+    def every_device(self) -> tuple[ProjectModel, ...]:
+        """This and the alternatives."""
+        return (self, *self.alternatives)
 
 
 @dataclass(frozen=True)
@@ -159,6 +170,13 @@ class Project:
     """One per ABI."""
     labels: tuple[str, ...] = ()
     """Of a classifier's scores, for the sample screen; any text."""
+    android: AndroidVersions = NEWEST
+    """What a Gradle project of it pins."""
+
+    @property
+    def packaged(self) -> tuple[ProjectModel, ...]:
+        """The models for every device, as files have them."""
+        return tuple(part for model in self.models for part in model.every_device)
 
     @property
     def bundle_digests(self) -> dict[str, str]:

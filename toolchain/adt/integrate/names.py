@@ -88,12 +88,12 @@ CLASSES = _words(
     """
     activity adt adt_exception adt_runner all all_build any app application array array_list arrays
     asset_file_descriptor asset_manager assets auto_closeable aux bench benchmark benchmark_plan
-    benchmark_subject bin bitmap bitmap_factory bitmaps boolean buffer build build_config builder bundle
+    benchmark_subject bin bitmap bitmap_factory boolean buffer build build_config builder bundle
     button byte byte_buffer byte_order canvas character class clean closeable collections color com1 con
     concurrent_hash_map content_resolver context coroutine_scope cpp deprecated dispatchers display doc
     docs double doxygen edit_cache element entry enum error example exception executor_service executors
     file file_channel files float float_buffer gradle half handler hash_map help image image_decoder
-    image_pixels image_view include input_stream inputs install int int_buffer integer intent io_exception
+    image_filler image_view include input_stream inputs install int int_buffer integer intent io_exception
     iterable java jni kind kotlin label labels layout lib library linked_hash_map lint list loaded locale
     log long long_buffer looper lpt1 main main_activity manifest map math menu model models module_info
     native native_runner nothing nul number object objects optional options output_stream outputs override
@@ -101,7 +101,10 @@ CLASSES = _words(
     process project r random rebuild_cache record resources result row run_tests runner runtime sample set
     shape share short short_buffer span spinner src std string string_builder surface_view system
     system_clock tensor test text text_view thread thread_local throwable time_unit toast tvm tvm_ffi
-    tvm_runtime uninstall unit uri utils view void zero_check
+    tvm_runtime uninstall unit uri utils view void yuv_frame zero_check
+    cancellation_exception completable_deferred coroutine_dispatcher hash_set linked_blocking_queue
+    native_handle non_cancellable non_null nullable phantom_reference picture_fit rect reference_queue
+    thread_pool_executor worker_thread
     """
 )
 """Classes that the generated code uses, CMake's own targets, directories of the generated projects, and

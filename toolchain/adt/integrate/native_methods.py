@@ -1,18 +1,20 @@
-"""The native methods of ``NativeRunner``, described once, for Java's declarations and C++'s definitions.
+"""The native methods of ``NativeRunner`` and ``ImageFiller``, described once, for Java and for C++.
 
 Java has them as ``native`` methods, C++ as functions named by the rules of JNI. A parameter that
 one of them has and the other has not would be found only when a call goes wrong; so neither is
-written by hand. What the C++ functions do stands in ``templates/jni/jni.cc.j2``, whose heads
-:func:`cpp_head` writes.
+written by hand. What the C++ functions do stands in ``templates/jni/jni.cc.j2`` and ``images.cc.j2``, whose
+heads :func:`cpp_head` writes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adt.integrate.templates import WIDTH, filled, wrap
 
 CLASS = "NativeRunner"
+IMAGE_CLASS = "ImageFiller"
 
 CPP_TYPES = {
     "void": "void",
@@ -20,7 +22,10 @@ CPP_TYPES = {
     "int": "jint",
     "long": "jlong",
     "byte[]": "jbyteArray",
+    "int[]": "jintArray",
     "long[]": "jlongArray",
+    "float[]": "jfloatArray",
+    "Bitmap": "jobject",
     "ByteBuffer": "jobject",
     "RunnerOptions.BuildProgress": "jobject",
 }
@@ -75,14 +80,14 @@ NATIVE_METHODS = (
     ),
     _method(
         "long create(byte[] directory, byte[] device, byte[] programCache, byte[] scratch, "
-        "RunnerOptions.BuildProgress buildProgress)",
+        "boolean ownExecutor, RunnerOptions.BuildProgress buildProgress)",
         "Load the package in a directory; 0 when that fails.",
     ),
     _method(
         "long createFrom(int manifestFd, long manifestOffset, long manifestSize, "
         "int paramsFd, long paramsOffset, long paramsSize, "
         "byte[] library, byte[] device, byte[] programCache, byte[] scratch, "
-        "RunnerOptions.BuildProgress buildProgress)",
+        "boolean ownExecutor, RunnerOptions.BuildProgress buildProgress)",
         "Load mod.json and mod.params from parts of open files, and the library by name; 0 when that fails.",
     ),
     _method("long createSession(long runner)", "Another session of a loaded package; 0 when that fails."),
@@ -112,6 +117,10 @@ NATIVE_METHODS = (
         static=False,
     ),
     _method("int run(long runner, int entry)", "Run the model to its end; a status.", static=False),
+    _method("long startRun(long runner, int entry)", "Ask for a run; its ticket, or 0 when that fails."),
+    _method("int awaitRun(long ticket)", "Wait until the run is over; its status."),
+    _method("void cancelRun(long ticket)", "End the run before its next kernel."),
+    _method("void freeRun(long ticket)", "Release the ticket."),
     _method(
         "long[] resultShape(long runner, int entry, int output)",
         "Extents of an output of the last run; null when that fails.",
@@ -129,10 +138,25 @@ Those that are not static take part in a run: their object, which keeps the arra
 reads, stays reachable while they are at work.
 """
 
+_INTO_INPUT = "int[] format, float[] normalisation, int[] placement, ByteBuffer scratch, ByteBuffer array, "
+IMAGE_METHODS = (
+    _method(
+        f"int fillPixels({_INTO_INPUT}int[] pixels, int[] size)",
+        "Fill an input from pixels, 0xAARRGGBB; how many floats of scratch are missing, 0 when it is filled.",
+    ),
+    _method(
+        f"int fillYuv({_INTO_INPUT}int[] frame, ByteBuffer y, ByteBuffer u, ByteBuffer v)",
+        "The same from a camera's frame.",
+    ),
+)
+"""Of :data:`IMAGE_CLASS`."""
+BITMAP_METHOD = _method(f"int fillBitmap({_INTO_INPUT}Bitmap bitmap)", "The same from a bitmap in ARGB_8888.")
+"""Of :data:`IMAGE_CLASS`, on Android."""
 
-def java_declarations() -> str:
+
+def java_declarations(methods: Sequence[NativeMethod]) -> str:
     """All of them as members of a Java class."""
-    return "\n\n".join(map(_java_declaration, NATIVE_METHODS))
+    return "\n\n".join(map(_java_declaration, methods))
 
 
 def _java_declaration(method: NativeMethod) -> str:
@@ -158,7 +182,8 @@ def cpp_head(name: str, *unused: str) -> str:
         name: in Java.
         unused: parameters that the body does not use; ``env`` may be one.
     """
-    method = next(method for method in NATIVE_METHODS if method.name == name)
+    methods = (*NATIVE_METHODS, *IMAGE_METHODS, BITMAP_METHOD)
+    method = next(method for method in methods if method.name == name)
     named = [("JNIEnv*", "env"), ("jclass" if method.static else "jobject", "")]
     named += [(CPP_TYPES[parameter.type], parameter.cpp) for parameter in method.parameters]
     parameters = [f"{kind} {'' if word in unused else word}".rstrip() for kind, word in named]
@@ -166,14 +191,14 @@ def cpp_head(name: str, *unused: str) -> str:
     return front + filled(parameters, ") {", " " * len(front))
 
 
-def cpp_macro(jni_prefix: str) -> str:
-    """The macro NATIVE, which makes the name that JNI looks a method up by, as clang-format leaves it.
+def cpp_macro(jni_prefix: str, cls: str) -> str:
+    """The macro NATIVE, which makes the name of a method of *cls* for JNI, as clang-format leaves it.
 
     Args:
         jni_prefix: ``Java_com_example_vision_``.
     """
     front, types = "#define NATIVE(type, method)", "JNIEXPORT type JNICALL"
-    function = f"{jni_prefix}{CLASS}_##method"
+    function = f"{jni_prefix}{cls}_##method"
     if len(f"{front} {types} {function}") <= WIDTH:
         return f"{front} {types} {function}"
     if len(f"  {types} {function}") <= WIDTH:

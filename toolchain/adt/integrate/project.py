@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError, InputError, MismatchError, PackageError
+from adt.integrate.android_versions import NEWEST, AndroidVersions
 from adt.integrate.model_api import (
     EntryApi,
     ImageInput,
@@ -43,6 +44,7 @@ def project(
     classes: Mapping[str, str] | None = None,
     images: Mapping[str, PictureOptions] | None = None,
     labels: Sequence[str] = (),
+    android: AndroidVersions = NEWEST,
 ) -> Project:
     """What to generate from.
 
@@ -55,6 +57,7 @@ def project(
         images: how pictures are normalised, by the package's name, or by an empty one for all models
             without their own.
         labels: of a classifier's scores, for the sample screen.
+        android: what a Gradle project pins.
 
     Raises:
         ConfigError: a name cannot be used, or packages or bundles are missing or given twice.
@@ -86,14 +89,17 @@ def project(
         else:
             free = names.give(model, "model", number=len(models) + 1)
             cls, stem = free.pascal, free.snake
-        models.append(
-            ProjectModel(
-                _model_api(group[0].manifest, cls, stem, _for_model(pictures, model)),
-                _variants(model, group, bundles),
-            )
-        )
+        api = _model_api(group[0].manifest, cls, stem, _for_model(pictures, model))
+        first, *others = _by_device(group).items()
+        alternatives = []
+        for device, theirs in others:
+            stem = names.give(f"{api.stem}_{device}", "model", number=len(models) + 1).snake
+            other = replace(api, stem=stem, library=_library(stem))
+            alternatives.append(ProjectModel(other, device, _variants(model, theirs, bundles)))
+        device, theirs = first
+        models.append(ProjectModel(api, device, _variants(model, theirs, bundles), tuple(alternatives)))
     _check_pictures(pictures, models)
-    return Project(name, java_package, _with_libraries(models), tuple(bundles), tuple(labels))
+    return Project(name, java_package, _with_libraries(models), tuple(bundles), tuple(labels), android)
 
 
 def _for_model(pictures: Mapping[str, PictureOptions], model: str) -> PictureOptions:
@@ -140,10 +146,10 @@ def _groups(packages: Sequence[ModelPackage]) -> dict[str, list[ModelPackage]]:
                     "entries",
                     remedy=f"Compile both from {first.source.file} with the same --shape and settings.",
                 )
-            if _platform(manifest) in [_platform(earlier.manifest) for earlier in group[:index]]:
+            if _device(manifest) in [_device(earlier.manifest) for earlier in group[:index]]:
                 raise ConfigError(
-                    f"two packages of {name} are for {manifest.target.platform}",
-                    remedy="Give one for each platform.",
+                    f"two packages of {name} are for {manifest.target.platform} and {manifest.target.device}",
+                    remedy="Give one for each platform and device.",
                 )
     return groups
 
@@ -154,6 +160,18 @@ def _interface(manifest: PackageManifest) -> list[tuple[object, ...]]:
 
 def _platform(manifest: PackageManifest) -> tuple[str, str]:
     return manifest.target.platform, manifest.target.machine
+
+
+def _device(manifest: PackageManifest) -> tuple[str, str, str]:
+    return (*_platform(manifest), manifest.target.device)
+
+
+def _by_device(group: Sequence[ModelPackage]) -> dict[str, list[ModelPackage]]:
+    """A model's packages by the device that they were compiled for, in the order in which they were given."""
+    devices: dict[str, list[ModelPackage]] = {}
+    for package in group:
+        devices.setdefault(package.manifest.target.device, []).append(package)
+    return devices
 
 
 def _check_bundles(bundles: Sequence[TargetBundle]) -> None:
@@ -201,7 +219,7 @@ def _model_api(manifest: PackageManifest, cls: str, stem: str, options: PictureO
         for index, entry in enumerate(manifest.entries)
     )
     return ModelApi(
-        manifest.name, cls, stem, f"{stem}_model", manifest.source.file, manifest.precision, entries
+        manifest.name, cls, stem, _library(stem), manifest.source.file, manifest.precision, entries
     )
 
 
@@ -255,14 +273,22 @@ def _entry_api(
     )
 
 
+def _library(stem: str) -> str:
+    return f"{stem}_model"
+
+
 def _with_libraries(models: Sequence[ProjectModel]) -> tuple[ProjectModel, ...]:
     """The models; a library that is called as another model's targets gets another name."""
-    stems = {model.api.stem for model in models}
+    stems = {part.api.stem for model in models for part in model.every_device}
 
     def free(library: str) -> str:
         return library if library not in stems else free(f"{library}_so")
 
-    return tuple(replace(model, api=replace(model.api, library=free(model.api.library))) for model in models)
+    def with_library(model: ProjectModel) -> ProjectModel:
+        api = replace(model.api, library=free(model.api.library))
+        return replace(model, api=api, alternatives=tuple(map(with_library, model.alternatives)))
+
+    return tuple(map(with_library, models))
 
 
 DTYPES = ("uint8", "float16", "float32")

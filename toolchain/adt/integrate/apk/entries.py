@@ -16,6 +16,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import BIG_PAGE, platform_named
 from adt.errors import BuildError
 from adt.host.ndk import Ndk
+from adt.integrate.apk.stub_dex import CLASSES_DEX, stub_dex
 from adt.integrate.bench_plan import BENCH_PLAN
 from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files
 from adt.integrate.model_api import Project
@@ -46,8 +47,8 @@ def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
     """
     files = apk_files(project) | benchmark_files(project)
     entries = [ApkEntry(name, path, _alignment(name)) for name, path in files.items()]
-    plan = ApkEntry(BENCH_PLAN, bench_plan.encode())
-    return tuple(sorted([plan, *entries], key=lambda entry: entry.name))
+    made = [ApkEntry(BENCH_PLAN, bench_plan.encode()), ApkEntry(CLASSES_DEX, stub_dex())]
+    return tuple(sorted([*made, *entries], key=lambda entry: entry.name))
 
 
 def _alignment(name: str) -> int:

@@ -24,9 +24,8 @@ TEMPLATE = "apk/AndroidManifest.xml.j2"
 NAME = "AndroidManifest.xml"
 MAPS_LIBRARIES_SINCE = 23
 """The first API level that maps libraries straight from an APK."""
-TARGET_SDK = 30
-"""The API level whose rules the app asks for. From 31 on, Android hands the libraries that a manifest names
-to the class loader of an app's code: an app without code sees none of the vendor's, and so no OpenCL."""
+TARGET_SDK = 36
+"""The API level whose rules the app asks for."""
 NEWER_ELEMENTS = re.compile(r"unexpected element <uses-native-library>")
 """What older aapt2 (Debian's) warns of: Android reads it all the same."""
 
