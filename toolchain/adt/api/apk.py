@@ -22,6 +22,8 @@ from adt.integrate.apk.entries import apk_entries, audit_libraries
 from adt.integrate.apk.keystore import Keystore, debug_keystore, users_keystore
 from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk, read_apk
 from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS, BenchPlan, planned_models, result_file
+from adt.integrate.contents import apk_files
+from adt.integrate.large_pages import check_large_pages
 from adt.integrate.model_api import Project
 from adt.integrate.project import project
 from adt.model.package.package import load_package
@@ -80,7 +82,7 @@ def apk(request: ApkRequest) -> Apk:
         ConfigError: a name, a keystore or its password is not right, or an input has no fixed shape.
         MismatchError: packages and bundles do not fit each other, or are not for Android.
         ToolNotFound, SdkError: what makes APKs is not on this machine.
-        BuildError: one of its programs fails, or a library would not load.
+        BuildError: one of its programs fails, or a library would not load, or not with pages of 16 KB.
     """
     out = request.out
     if out is not None and out.suffix != SUFFIX:
@@ -111,6 +113,8 @@ def apk(request: ApkRequest) -> Apk:
         bundle.manifest.abi: audit_libraries(entries, bundle, api_level=level, ndk=symbols)
         for bundle in described.bundles
     }
+    if not request.allow_4k:
+        check_large_pages(apk_files(described))
     tools, key = find_apk_tools(request.sdk), _keystore(request)
     built = build_apk(
         manifest_text(described, debuggable=request.debuggable),

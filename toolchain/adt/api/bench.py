@@ -157,6 +157,7 @@ def _setup(request: BenchOptions, *, rounds: int | None = None, cold_start: bool
         affinity=request.affinity,
         end_to_end=request.end_to_end,
         cold_start=cold_start,
+        fill_mode=request.fill_mode,
         seed=request.seed,
         timeout=request.run_seconds,
         inputs=request.inputs,

@@ -10,6 +10,9 @@ from adt.api.requests import GenerateRequest
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.errors import ConfigError
 from adt.integrate import cpp, gradle, jni
+from adt.integrate.android_versions import VERSIONS
+from adt.integrate.contents import apk_files
+from adt.integrate.large_pages import check_large_pages
 from adt.integrate.model_api import Project
 from adt.integrate.output import OutputFile, WritePlan, plan, write
 from adt.integrate.project import project
@@ -23,6 +26,8 @@ KINDS: dict[str, Callable[[Project], tuple[OutputFile, ...]]] = {
     "aar": gradle.aar_files,
 }
 """What can be generated, and what makes its files."""
+APP_KINDS = ("android-app", "aar")
+"""Those whose libraries become part of an APK."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,18 @@ def generate(request: GenerateRequest) -> Generated:
         PackageError: a package or bundle is damaged, or *out* is of another kind.
         InputError: *images* do not fit an input.
         WouldOverwrite: edited files are in the way; nothing was written.
+        BuildError: a library does not load on devices with pages of 16 KB, and *allow_4k* is not given.
         DiskError: no room, or no access.
     """
     if request.kind not in KINDS:
         raise ConfigError(
             f"nothing is generated as {request.kind!r}", remedy=f"Choose one of: {', '.join(KINDS)}."
+        )
+    if request.agp not in VERSIONS:
+        raise ConfigError(
+            f"no versions are known for the Android Gradle plugin {request.agp!r}",
+            remedy=f"Choose one of: {', '.join(VERSIONS)}. "
+            "For another, change gradle/libs.versions.toml afterwards.",
         )
     packages = tuple(load_package(path) for path in request.packages)
     described = project(
@@ -65,7 +77,10 @@ def generate(request: GenerateRequest) -> Generated:
         classes=request.classes,
         images=request.images,
         labels=request.labels,
+        android=VERSIONS[request.agp],
     )
+    if request.kind in APP_KINDS and not request.allow_4k:
+        check_large_pages(apk_files(described))
     steps = plan(KINDS[request.kind](described), request.out, kind=request.kind)
     if not request.dry_run:
         write(steps, force=request.force)

@@ -53,6 +53,7 @@ def profile(request: ProfileRequest) -> Profile:
     options = RtvmOptions(
         entry=request.entry,
         device=package.manifest.target.device,
+        fill_mode=request.fill_mode,
         seed=request.seed,
         warmup_runs=request.warmup_runs,
         run_count=request.runs,
@@ -122,7 +123,7 @@ def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
 
     model, entry, runs, inputs = remote.model, request.entry, request.runs, request.inputs
     if inputs is None:
-        inputs = random_inputs(model.entry(entry).inputs, request.seed)
+        inputs = random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
     measure = _function(remote)
     model.set_inputs(inputs, entry)
     for _ in range(request.warmup_runs):

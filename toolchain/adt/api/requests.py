@@ -6,11 +6,14 @@ are written in :mod:`adt.options.sections`. What several verbs have is a class t
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.integrate.android_versions import NEWEST, VERSIONS
+from adt.limits import MOST_MODEL_BYTES
 from adt.options.option import (
     Files,
     MaybePath,
@@ -35,6 +38,7 @@ from adt.options.sections import (
     DeviceTimeout,
     Kernels,
     KernelTolerance,
+    MadeUpInputs,
     NdkRoot,
     PlatformName,
     Processor,
@@ -159,14 +163,32 @@ class ElfRequest(Request, RunsBeside, NdkRoot):
 # Models
 
 
-class ModelArgument(Options):
+class ModelPlace(Options):
+    """Where a model may be."""
+
+    insecure_no_digest: bool = option(
+        "Take a model from an address without its sha256, and say what that is.", default=False
+    )
+
+    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """With the local copy of a model that an address names."""
+        model = arguments["model"]
+        if model is not None and os.fspath(model).startswith(("https:/", "http:/")):
+            from adt.host.download import local_file  # verbs that download nothing start without it
+
+            any_digest = bool(arguments["insecure_no_digest"])
+            model = local_file(model, any_digest=any_digest, most_bytes=MOST_MODEL_BYTES)
+        return super()._complete({**arguments, "model": model})
+
+
+class ModelArgument(ModelPlace):
     """A model, first."""
 
     model: PathTo = option(
-        "An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function, a Python callable that makes a "
-        "PyTorch model.",
+        "An .onnx, .tflite, .pt2, .keras or .h5 file, its address (``https://…/m.onnx#sha256=…``), or "
+        "module:function, a Python callable that makes a PyTorch model.",
         kw_only=False,
-        help="An .onnx, .tflite, .pt2, .keras or .h5 file, or module:function.",
+        help="An .onnx, .tflite, .pt2, .keras or .h5 file, its address with #sha256=…, or module:function.",
     )
 
 
@@ -328,7 +350,17 @@ class PackagesArgument(Options):
     )
 
 
-class GenerateRequest(Request, PackagesArgument, KindArgument):
+class SmallPages(Options):
+    """Libraries that only some devices load."""
+
+    allow_4k: bool = option(
+        "Take libraries that devices with pages of 16 KB, and so Google Play, do not.",
+        "--allow-4k",
+        default=False,
+    )
+
+
+class GenerateRequest(Request, SmallPages, PackagesArgument, KindArgument):
     """Of ``generate``."""
 
     out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR")
@@ -346,6 +378,12 @@ class GenerateRequest(Request, PackagesArgument, KindArgument):
         default=None,
     )
     labels: Texts = python("Of a classifier's scores, for the sample.", default=())
+    agp: str = option(
+        "Series of the Android Gradle plugin that a new project pins, with what goes with it.",
+        default=NEWEST.series,
+        choices=tuple(VERSIONS),
+        help="Android Gradle plugin of a new project.",
+    )
     dry_run: bool = option("Write nothing; show what would change as a diff.", default=False)
     force: bool = option(
         "Replace edited files, and files that adt did not write.",
@@ -586,7 +624,7 @@ class InputArrays(Options):
     )
 
 
-class SourceModel(Options):
+class SourceModel(ModelPlace):
     """The source model of a package."""
 
     model: MaybePath = option("The source model; else the copy that compiling kept.", default=None)
@@ -599,7 +637,7 @@ class Threads(Options):
     affinity: str = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
 
 
-class RunRequest(Seed, RemoteRequest):
+class RunRequest(MadeUpInputs, RemoteRequest):
     """Of ``run``."""
 
     inputs: Arrays | None = python("Name to array.", default=None)
@@ -662,7 +700,7 @@ class LayerOptions(Options):
     trust: bool = option("With --layers: run the kernels of a package made elsewhere here.", default=False)
 
 
-class LayersRequest(LayerOptions, KernelTolerance, Seed, InputArrays, PlaceRequest):
+class LayersRequest(LayerOptions, KernelTolerance, MadeUpInputs, InputArrays, PlaceRequest):
     """Of ``verify_layers``."""
 
 
@@ -681,7 +719,7 @@ class ProtocolOptions(Threads, Seed):
     end_to_end: bool = option("Time copying inputs in and outputs out, too.", default=False)
 
 
-class MeasureOptions(ProtocolOptions, InputArrays, PlaceOptions):
+class MeasureOptions(MadeUpInputs, ProtocolOptions, InputArrays, PlaceOptions):
     """Of every measurement on a device."""
 
     cool_down: str | None = option(
@@ -720,7 +758,7 @@ class CompareOffloadRequest(Rounds, MeasureOptions, Records, JobRequest):
     """Of ``compare_offload``."""
 
 
-class ApkRequest(ProtocolOptions, Request, NdkRoot, PackagesArgument):
+class ApkRequest(ProtocolOptions, Request, NdkRoot, SmallPages, PackagesArgument):
     """Of ``apk``."""
 
     out: MaybePath = option("The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE")
@@ -737,7 +775,7 @@ class ApkRequest(ProtocolOptions, Request, NdkRoot, PackagesArgument):
     debuggable: bool = option("Let debuggers, and all who have adb, look into the app.", default=False)
 
 
-class ProfileRequest(Threads, Seed, InputArrays, RemoteRequest):
+class ProfileRequest(Threads, MadeUpInputs, InputArrays, RemoteRequest):
     """Of ``profile``."""
 
     runs: int = option("Runs with clocks, and without.", "--runs", "-n", default=20, least=1)

@@ -64,6 +64,7 @@ def run(request: RunRequest) -> RunResult:
         request.options or RtvmOptions(),
         entry=entry.name,
         device=package.manifest.target.device,
+        fill_mode=request.fill_mode,
         seed=request.seed,
         warmup_runs=request.warmup_runs,
         run_count=request.run_count,
@@ -91,7 +92,7 @@ def _run_remotely(
     from adt.model.inputs.random import random_inputs
 
     if arrays is None:
-        arrays = random_inputs(entry.inputs, request.seed)
+        arrays = random_inputs(entry.inputs, request.seed, request.fill_mode)
     with connect(package, request) as remote:
         remote.model.set_inputs(arrays, entry.name)
         remote.model.run(entry.name)
@@ -118,7 +119,9 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
 
 def _check_rpc_options(options: RtvmOptions) -> None:
     """Refuse rtvm's options over RPC: there TVM's server runs the model once."""
-    plain = RtvmOptions(entry=options.entry, device=options.device, seed=options.seed)
+    plain = RtvmOptions(
+        entry=options.entry, device=options.device, seed=options.seed, fill_mode=options.fill_mode
+    )
     names = [name for name in vars(plain) if getattr(options, name) != getattr(plain, name)]
     if names:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)

@@ -34,8 +34,11 @@ def compile_command(job: CompileJob, database: Path) -> str:
     for name in ("cpu", "opt_level", "precision", "offload"):
         if getattr(settings.compile, name) != getattr(usual, name):
             words += [f"--{name.replace('_', '-')}", str(getattr(settings.compile, name))]
-    if settings.compile.keep_float32:
-        words += ["--keep-float32", ",".join(settings.compile.keep_float32)]
+    for option, names in (
+        ("--keep-float32", settings.compile.keep_float32),
+        ("--half-only", settings.compile.half_only),
+    ):
+        words += [option, ",".join(names)] if names else []
     return shlex.join([*words, "--db", str(database)])
 
 

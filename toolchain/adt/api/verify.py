@@ -96,16 +96,19 @@ def verify_at(
 
     manifest = opened.package.manifest
     entry = manifest.entry()
-    first = resolved.verify.seed
-    if seeds < 1 or (inputs is not None and (seeds > 1 or not inputs)):
+    first, fill = resolved.verify.seed, resolved.verify.fill_mode
+    if seeds < 1 or (seeds > 1 and fill != "random") or (inputs is not None and (seeds > 1 or not inputs)):
         raise ConfigError(
-            f"{seeds} sets of made-up inputs and {len(inputs or ())} sets of the caller's",
-            remedy="Give --seeds N (at least 1), or --input once or several times.",
+            f"{seeds} sets of made-up inputs ({fill}) and {len(inputs or ())} sets of the caller's",
+            remedy="Give --seeds N (at least 1, of random inputs), or --input once or several times.",
         )
     sets = (
         [(f"input {number}", dict(arrays)) for number, arrays in enumerate(inputs, start=1)]
         if inputs is not None
-        else [(f"seed {first + k}", random_inputs(entry.inputs, first + k)) for k in range(seeds)]
+        else [
+            (f"seed {seed}" if fill == "random" else fill, random_inputs(entry.inputs, seed, fill))
+            for seed in range(first, first + seeds)
+        ]
     )
     reference = reference_named(resolved.verify.reference, opened.package, find_model, resolved)
     if reference.name == FILE and len(sets) > 1:
@@ -156,7 +159,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         )
     opened = open_place(package, request)
     specs = package.manifest.entry().inputs
-    arrays = dict(inputs) if inputs is not None else random_inputs(specs, request.seed)
+    arrays = dict(inputs) if inputs is not None else random_inputs(specs, request.seed, request.fill_mode)
     scan = Scan(
         max_rel=request.max_rel,
         max_steps=request.max_steps,

@@ -46,8 +46,9 @@ def bench(keywords: Keywords, flags: BenchFlags) -> Rendering:
             remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
         )
     if flags.ab is not None:
-        model, _ = keywords.pop("model"), keywords.pop("cold_start")
-        if model or flags.times:
+        model = keywords.pop("insecure_no_digest"), keywords.pop("model")
+        keywords.pop("cold_start")
+        if any(model) or flags.times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
                 remedy="Measure one package alone: adt bench PACKAGE.",

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from adt.api.requests import CompileRequest
+from adt.api.requests import CompileRequest, ExplainRequest
 from adt.cli.command import Keywords, Rendering, command
 from adt.cli.endings import command_with
-from adt.options.option import Options, option
+from adt.options.option import Options, option, options_of
 
 if TYPE_CHECKING:
     from adt.model.importers.importer import Explanation
@@ -31,7 +31,8 @@ def compile_(keywords: Keywords, flags: CompileFlags) -> Rendering:
     import adt
 
     if flags.explain:
-        explanation = adt.explain(keywords["model"], shapes=keywords["shapes"])
+        asked = options_of(ExplainRequest)
+        explanation = adt.explain(**{name: value for name, value in keywords.items() if name in asked})
         return Rendering(
             "compile-explain",
             lambda: asdict(explanation),

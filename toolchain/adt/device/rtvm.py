@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host.npz import DamagedNpz, read_npz
+from adt.model.inputs.random import check_fill_mode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +39,9 @@ class RtvmOptions:
     device: str = "cpu"
     """``cpu``, ``opencl`` or ``cuda``."""
     seed: int = 0
-    """Of the inputs that it makes up when none are given."""
+    """Of the inputs that it makes up when none are given …"""
+    fill_mode: str = "random"
+    """… and what they hold."""
     warmup_runs: int = 0
     """Runs before the first timed one."""
     warmup_ms: float = 0.0
@@ -83,6 +86,7 @@ class RtvmOptions:
         self._check()
         words = ["--device", self.device, "--entry", self.entry, "--json", "--output", OUTPUTS]
         words += ["--input", INPUTS] if given else ["--seed", str(self.seed)]
+        words += ["--fill-mode", self.fill_mode] if self.fill_mode != "random" and not given else []
         words += ["--dry-run", str(self.warmup_runs), "--run-count", str(self.run_count)]
         words += _option("--warmup-ms", self.warmup_ms) + _option("--min-seconds", self.min_seconds)
         words += _option("--max-seconds", self.max_seconds) + _option("--threads", self.threads)
@@ -99,6 +103,7 @@ class RtvmOptions:
         return [*words, "--program-cache", programs if self.program_cache else "off"]
 
     def _check(self) -> None:
+        check_fill_mode(self.fill_mode)
         if self.device not in ("cpu", "opencl", "cuda") or self.run_count < 1 or self.warmup_runs < 0:
             raise InputError(
                 f"cannot run {self.run_count} times after {self.warmup_runs} on {self.device!r}",

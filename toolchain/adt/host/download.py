@@ -1,19 +1,28 @@
-"""Fetch a file from an address, known by its sha256: nothing else is ever kept."""
+"""Fetch a file from an address, known by its sha256."""
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from adt.errors import ConfigError, DownloadError
 from adt.host import registry
-from adt.host.cache import downloaded
+from adt.host.cache import downloaded, file_sha256
+from adt.host.disk import scratch_directory
+
+log = logging.getLogger("adt")
 
 SCHEMES = ("https", "http")
 """http, too: what is fetched is checked against its sha256 all the same."""
 TIMEOUT = 60
 """Seconds without a byte."""
 PIECE = 1 << 20
+DIGEST = "sha256="
+"""Before the digest, in an address' fragment."""
+NO_DIGEST = "--insecure-no-digest"
 
 
 def is_address(text: str) -> bool:
@@ -42,14 +51,58 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
         Path(parts.path).name or "file",
         digest,
         lambda partial: _fetch(url, partial, most_bytes),
-        not_had=lambda reason: DownloadError(
-            f"could not download {url}: {reason}",
-            remedy="Check the address and the network, then run this again.",
-        ),
+        not_had=lambda reason: _not_had(url, reason),
         differs=lambda found: DownloadError(
             f"{url} has sha256 {found}, expected {digest}",
             remedy="It is not the file that was meant: do not use it; ask who published it.",
         ),
+    )
+
+
+def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes: int) -> Path:
+    """The local copy of the file at *address*, ``https://…/model.onnx#sha256=…``; a path of it will do.
+
+    Args:
+        any_digest: an address may be without; what was had is then told.
+
+    Raises:
+        ConfigError: the digest is missing, or is none.
+        DownloadError, DiskError: see :func:`download`.
+    """
+    scheme, _, rest = os.fspath(address).partition(":")
+    url, _, fragment = f"{scheme}://{rest.lstrip('/')}".partition("#")  # a Path has one slash
+    if fragment.startswith(DIGEST):
+        return download(url, fragment.removeprefix(DIGEST), most_bytes=most_bytes)
+    if not any_digest:
+        raise ConfigError(
+            f"{url} could be anything: its sha256 is missing",
+            remedy=f"Add #{DIGEST}… to the address; {NO_DIGEST} downloads it as it is, and says the digest.",
+        )
+    with scratch_directory("download") as scratch:
+        copy = scratch / "copy"
+        try:
+            _fetch(url, copy, most_bytes)
+        except OSError as error:  # of requests, too
+            raise _not_had(url, error) from error
+        digest = file_sha256(copy)
+
+        def move(partial: Path) -> None:
+            shutil.move(copy, partial)
+
+        log.warning("%s was taken as it came; next time: '%s#%s%s'", url, url, DIGEST, digest)
+        return downloaded(
+            Path(urlsplit(url).path).name or "file",
+            digest,
+            move,
+            not_had=lambda reason: _not_had(url, reason),
+            differs=lambda found: _not_had(url, ValueError(f"its copy has changed to {found}")),
+        )
+
+
+def _not_had(url: str, reason: Exception) -> DownloadError:
+    return DownloadError(
+        f"could not download {url}: {reason}",
+        remedy="Check the address and the network, then run this again.",
     )
 
 

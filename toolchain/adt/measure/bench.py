@@ -65,6 +65,8 @@ class BenchSetup:
 
     protocol: Protocol
     seed: int = 0
+    fill_mode: str = "random"
+    """Of made-up inputs, as rtvm has it."""
     threads: int | None = None
     affinity: str = ""
     end_to_end: bool = False
@@ -96,6 +98,7 @@ def options_for(opened: Opened, setup: BenchSetup, **more: Any) -> RtvmOptions:
     return RtvmOptions(
         device=opened.package.manifest.target.device,
         seed=setup.seed,
+        fill_mode=setup.fill_mode,
         threads=setup.threads,
         affinity=setup.affinity,
         end_to_end=setup.end_to_end,

@@ -127,6 +127,7 @@ def _on_host(
             cpu="generic",
             precision="float32",
             keep_float32=(),
+            half_only=(),
             offload="none",
             shapes=tuple(used.get("shapes", ())),
         )

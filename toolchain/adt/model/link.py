@@ -18,10 +18,12 @@ from adt.host.ndk import Ndk
 from adt.host.process import run
 from adt.host.tools import find_tool
 
-RUNTIME_LIBRARIES = ("tvm_ffi", "tvm_runtime")
-"""What may supply a module's undefined symbols, in the bundle's ``lib/``."""
-OBJECTS = ("lib0.o", "lib1.o", "devc.o")
-"""Names of the object files that TVM's ``export_library`` writes."""
+ERROR_PARTS = Path(__file__).with_name("error_parts.c")
+"""What a module has in place of the one function that it would need a library of TVM's for."""
+PARTS = "error_parts.o"
+"""Its object file, beside the module's."""
+OBJECTS = ("lib0.o", "lib1.o", "devc.o", PARTS)
+"""Names of the object files that TVM's ``export_library`` writes, and of that."""
 AT_LOAD = re.compile(r"\.((pre)?init_array|fini_array|init|fini|ctors|dtors)(\..*)?$")
 """Sections of an object file with what runs when its library is loaded or unloaded."""
 
@@ -50,6 +52,14 @@ class Linker:
                     remedy="No kernel needs such code. With --db, a record may have brought it: see "
                     "`adt db verify DB`; else report it with the model.",
                 )
+        parts = Path(objects[0]).parent / PARTS
+        remedy = "Is the compiler complete (`adt doctor`), and does the bundle fit this adt's TVM?"
+        run(  # by itself: a compiler that links, too, puts the object into TMPDIR
+            [self.compiler, "-c", "-O1", "-fPIC", "-pipe", "-xc", ERROR_PARTS, "-o", parts],
+            error=CompileError,
+            what=f"compiling {ERROR_PARTS.name} failed",
+            remedy=remedy,
+        )
         run(
             [
                 self.compiler,
@@ -60,11 +70,12 @@ class Linker:
                 "-o",
                 output,
                 *objects,
+                parts,
                 *self.flags,
             ],
             error=CompileError,
             what="linking mod.so failed",
-            remedy="Is the compiler complete (`adt doctor`), and does the bundle fit this adt's TVM?",
+            remedy=remedy,
         )
 
     def export(self, built: Any, library: Path, scratch: Path | None = None) -> None:
@@ -103,10 +114,7 @@ def _in_memory(path: Path) -> int:
 def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: TargetBundle | None) -> Linker:
     """The linker for *platform*.
 
-    bionic looks for a library's symbols in that library's own DT_NEEDED and
-    binds at once, so on Android mod.so names the bundle's libraries that supply
-    its symbols; with a bundle the same is done elsewhere, and an undefined
-    symbol is an error here instead of on the device.
+    mod.so needs the system's libraries alone; an undefined symbol is an error here instead of on the device.
 
     Raises:
         MismatchError: Android without a bundle, or a bundle of another platform.
@@ -118,16 +126,13 @@ def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: T
             f"the bundle {bundle.path} is for {bundle.manifest.platform}, the model for {platform.name}",
             remedy=f"adt build-target --for {platform.name}",
         )
-    flags: list[str] = []
+    flags = ["-Wl,--no-undefined", "-Wl,--as-needed", "-lm"]
     if platform.page_alignment == BIG_PAGE:
         flags.append(f"-Wl,-z,max-page-size={BIG_PAGE}")
-    if bundle is not None:
-        libraries = [f"-l{name}" for name in RUNTIME_LIBRARIES]
-        flags += ["-Wl,--no-undefined", "-Wl,--as-needed", f"-L{bundle.path / 'lib'}", *libraries, "-lm"]
     if platform.android:
         if bundle is None or ndk is None:
             raise MismatchError(
-                "a model for Android is linked against the bundle it will run with, and none was given",
+                "a model for Android is compiled for the bundle that it will run with, and none was given",
                 remedy=f"adt build-target --for {platform.name}, then pass --bundle DIR",
             )
         return Linker(ndk.compiler(platform.ndk_triple, api_level), tuple(flags))

@@ -118,6 +118,11 @@ class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, sect
         "Build the runtime for CUDA in, on 64-bit Linux (the driver's libcuda.so.1 is opened at run time).",
         default=False,
     )
+    one_library: Flag = option(
+        "Link TVM's runtime into ``libadt_runner.so``, which then exports ``adt_*`` alone: for an app with "
+        "another TVM inside.",
+        default=False,
+    )
     rpc: Flag = option("Build tvm_rpc.", default=True)
     build_type: Text = option(
         "CMake's build type; Debug and RelWithDebInfo put symbol files beside the stripped ones.",
@@ -182,6 +187,13 @@ class Kernels(Shapes, Computing, section="compile"):
         "(``nn.softmax``), or variables of the imported module (``lv12``); ``-NAME`` frees a delicate one.",
         default=(),
         metavar="nn.softmax,exp,…",
+        separator=",",
+    )
+    half_only: Texts = option(
+        "The operators that may compute in half precision, and no others, as Relax calls them "
+        "(``nn.conv2d,matmul``; Relay's ``nn.dense`` is taken, too); empty: all but the delicate ones.",
+        default=(),
+        metavar="nn.conv2d,matmul,…",
         separator=",",
     )
     offload: Text = option(
@@ -305,6 +317,19 @@ class Seed(Options, section="verify"):
     )
 
 
+FILL_MODES = ("random", "zeros", "ones", "arange")
+
+
+class MadeUpInputs(Seed, section="verify"):
+    """What inputs hold when none are given."""
+
+    fill_mode: Text = option(
+        "What made-up inputs hold: ``random`` values of the seed, ``zeros``, ``ones``, ``arange``: 0, 1, ….",
+        default="random",
+        choices=FILL_MODES,
+    )
+
+
 class KernelTolerance(Options, section="verify"):
     """What is right of a single kernel, too."""
 
@@ -323,7 +348,7 @@ class KernelTolerance(Options, section="verify"):
     )
 
 
-class VerifySettings(KernelTolerance, Seed, section="verify"):
+class VerifySettings(KernelTolerance, MadeUpInputs, section="verify"):
     """What counts as right."""
 
     max_abs: Real = option(

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from adt.options.sections import Settings
 from adt.tuning.candidates import Timing, Toolchain
 
-KERNEL_SETTINGS = ("shapes", "opt_level", "precision", "keep_float32", "offload", "texture_choice")
+KERNEL_SETTINGS = (
+    "shapes",
+    "opt_level",
+    "precision",
+    "keep_float32",
+    "half_only",
+    "offload",
+    "texture_choice",
+)
 """Settings of [compile] that decide which kernels a model has; the target comes in by its key."""
 SEARCH_SETTINGS = ("per_task", "tuner", "cost_model", "seed", "number", "repeat", "min_repeat_ms")
 """Settings of [tune] that decide what is proposed, and how it is measured. The number of trials is none of

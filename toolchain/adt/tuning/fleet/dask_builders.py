@@ -141,9 +141,8 @@ def _versions() -> dict[str, str]:
 
 
 def _required_paths(toolchain: Toolchain) -> list[str]:
-    """The compiler, directories that it searches for libraries, and TVM's plugin for CUDA."""
-    directories = [option.removeprefix("-L") for option in toolchain.link_options if option.startswith("-L")]
-    return [toolchain.compiler, *directories, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
+    """The compiler, and TVM's plugin for CUDA."""
+    return [toolchain.compiler, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
 
 
 def _connect(address: str) -> Any:

@@ -48,8 +48,12 @@ def convert_precision(
     """
     policy.check_precision(settings.precision)
     if settings.precision == "float32":
-        if settings.keep_float32 or files:
-            option = "--keep-float32" if settings.keep_float32 else "--accuracy-inputs"
+        given = {
+            "--half-only": settings.half_only,
+            "--keep-float32": settings.keep_float32,
+            "--accuracy-inputs": files,
+        }
+        if option := next(filter(given.get, given), None):
             raise ConfigError(
                 f"{option} is for half precision, and the precision is float32",
                 remedy="Add --precision float16_acc32, or leave it out.",
@@ -71,7 +75,9 @@ def convert_precision(
             "(--cpu CORE, or --cpu +fp16, for those that have it)"
         )
     samples = _samples(imported, settings, files) if _is_measured(imported, settings, files) else None
-    module, params = half.rewrite(imported.module, imported.params, settings.precision, settings.keep_float32)
+    module, params = half.rewrite(
+        imported.module, imported.params, settings.precision, settings.keep_float32, settings.half_only
+    )
     converted = dataclasses.replace(imported, module=module, params=params)
     if samples is None:
         return converted, None

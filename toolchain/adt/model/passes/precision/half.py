@@ -162,7 +162,11 @@ _Value = _Float | _Fixed | _Group
 
 
 def rewrite(
-    module: Any, params: Mapping[str, Any], precision: str, keep: Sequence[str] = ()
+    module: Any,
+    params: Mapping[str, Any],
+    precision: str,
+    keep: Sequence[str] = (),
+    only: Sequence[str] = (),
 ) -> tuple[Any, Mapping[str, Any]]:
     """Rewrite *module* to *precision*; its inputs and outputs keep their types.
 
@@ -171,20 +175,20 @@ def rewrite(
     Args:
         module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
         params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
-        keep: as in :func:`policy`.
+        keep, only: as in :func:`policy`.
 
     Returns:
         The module and its parameters. Nothing that was passed in has changed.
 
     Raises:
-        ConfigError: the precision or a name in *keep* is unknown.
+        ConfigError: the precision or a name in *keep* or *only* is unknown.
     """
     check_precision(precision)
     if precision == "float32":
         return module, params
     from tvm import relax
 
-    rules = policy(module, precision, keep)
+    rules = policy(module, precision, keep, only)
     if "nn.batch_norm" not in rules.kept:
         module = relax.transform.DecomposeOpsForInference()(module)
     rewriter = _Rewriter(module, params, rules)

@@ -80,6 +80,13 @@ So do x * x, which is a square, and any operator that is in none of these tables
 """
 
 
+COMPUTING = PRODUCTS | ELEMENTWISE | KEPT.keys()
+"""Operators that can compute in half precision."""
+
+RELAY_NAMES = {"nn.dense": "matmul", "nn.batch_matmul": "matmul"}
+"""What Relay called differently: ``--half-only`` takes lists that were written for it."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """How the operators of one module compute."""
@@ -93,22 +100,25 @@ class Policy:
 
     def half(self, op: str, binding: str) -> bool:
         """Whether the operator *op* that gives *binding* may compute in half precision."""
-        able = op in PRODUCTS or op in ELEMENTWISE or op in MOVING or op in KEPT
+        able = op in COMPUTING or op in MOVING
         return able and op not in self.kept and binding not in self.kept_bindings
 
 
-def policy(module: Any, precision: str, keep: Sequence[str]) -> Policy:
+def policy(module: Any, precision: str, keep: Sequence[str] = (), only: Sequence[str] = ()) -> Policy:
     """The policy for *precision*.
 
     Args:
         keep: names of Relax operators (``nn.softmax``) or of Relax variables of *module*
             (``lv12``) that stay float32 on top of KEPT; ``-NAME`` takes an operator out of KEPT.
+        only: the operators that may compute in half precision, of KEPT, too, besides those that only move
+            values; none: all but KEPT.
 
     Raises:
         ConfigError: the precision or a name is unknown.
     """
     check_precision(precision)
-    kept, bindings = set(KEPT), set[str]()
+    kept = set(COMPUTING - _able(only)) if only else set(KEPT)
+    bindings = set[str]()
     operators, variables = _operators(), _variables(module)
     for text in keep:
         freed = text.startswith("-")
@@ -133,6 +143,23 @@ def policy(module: Any, precision: str, keep: Sequence[str]) -> Policy:
             )
     accumulate = "float32" if precision == "float16_acc32" else "float16"
     return Policy(accumulate, frozenset(kept), frozenset(bindings))
+
+
+def _able(names: Sequence[str]) -> set[str]:
+    """The operators that *names* mean.
+
+    Raises:
+        ConfigError: one of them cannot compute in half precision.
+    """
+    found = {name: RELAY_NAMES.get(name, name).removeprefix("relax.") for name in names}
+    for name, operator in found.items():
+        if operator not in COMPUTING:
+            raise ConfigError(
+                f"--half-only {name}: no such operator computes in half precision."
+                f"{did_you_mean(operator, sorted(COMPUTING))}",
+                remedy=f"Those that do: {', '.join(sorted(COMPUTING))}; what only moves values follows them.",
+            )
+    return set(found.values())
 
 
 def check_precision(precision: str) -> None:
