@@ -163,7 +163,7 @@ def test_further_android_abis_through_the_standin(abi: str, machine: str, page: 
     made = adt_json("compile", MAGIKA, "--for", f"android-{abi}", "--ndk", ndk, "-o", out)
     assert made["package"]["target"]["machine"] == machine
     library = read_elf(out / "mod.so")
-    assert library.page_alignment >= page and "libtvm_ffi.so" in library.needed
+    assert library.page_alignment >= page and not any("tvm" in name for name in library.needed)
     if abi == "x86_64":  # the stand-in's x86_64 is this machine's
         verify(bundle.path, f"android-{abi}", [], tmp_path / "run", MAGIKA, "--ndk", ndk)
 

@@ -43,11 +43,13 @@ from adt.model.package.manifest import (
     ValueRange,
 )
 from adt.model.package.params_file import write_params
+from adt.options.sections import FILL_MODES
 from support.devices.programs import Finished
 
 USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)
 HEADERS = {
-    f"include/adt/{name}" for name in ("adt_runner.h", "image.h", "runner.h", "tensor.h", "typed_runner.h")
+    f"include/adt/{name}"
+    for name in ("adt_runner.h", "image.h", "image_filter.h", "runner.h", "tensor.h", "typed_runner.h")
 }
 BUILD_FILES = {
     "lib/cmake/adt_runner/adt_runnerConfig.cmake", "lib/cmake/adt_runner/adt_runnerConfigVersion.cmake",
@@ -351,6 +353,15 @@ def test_random_inputs_are_pythons(built: Built, echo: Package, seed: int) -> No
         array = want[given["name"]]
         assert given["dtype"] == array.dtype.name
         assert given["sha256"] == hashlib.sha256(array.tobytes()).hexdigest(), given
+
+
+@pytest.mark.parametrize("fill_mode", FILL_MODES[1:])
+def test_other_made_up_inputs_are_pythons(built: Built, echo: Package, fill_mode: str) -> None:
+    document = built.run("--model", echo.path, "--fill-mode", fill_mode, "--json").json
+    want = random_inputs(echo.manifest.entries[0].inputs, 0, fill_mode)
+    assert (document["fill_mode"], document["seed"]) == (fill_mode, None)
+    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in want.items()}
+    assert {given["name"]: given["sha256"] for given in document["inputs"]} == digests
 
 
 FORMS: dict[str, Callable[[Any], Any]] = {

@@ -16,7 +16,7 @@ import pytest
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.host.resources import resource
-from adt.integrate.android_versions import VERSIONS
+from adt.integrate.android_versions import NEWEST
 from adt.integrate.bench_plan import ACTIVITY_CLASS
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.gradle import android_app_files
@@ -73,11 +73,13 @@ def merged(gradle: Path, directory: Path) -> Path:
     manifest.set("package", re.findall(r'applicationId = "(.+)"', script)[0])
     manifest.set(ANDROID + "versionCode", re.findall(r"versionCode = (\d+)", script)[0])
     manifest.set(ANDROID + "versionName", re.findall(r'versionName = "(.+)"', script)[0])
-    lowest = re.findall(r"minSdk = (\d+)", script)[0]
-    levels = {ANDROID + "minSdkVersion": lowest, ANDROID + "targetSdkVersion": VERSIONS.target_sdk}
+    lowest = re.findall(r"minSdk=(\d+)", (gradle / "vision/adt.properties").read_text())[0]
+    levels = {ANDROID + "minSdkVersion": lowest, ANDROID + "targetSdkVersion": NEWEST.target_sdk}
     manifest.insert(0, ET.Element("uses-sdk", levels))
     application = manifest.find("application")
     assert application is not None
+    # Of API level 31: the framework here is of 29.
+    assert application.attrib.pop(ANDROID + "dataExtractionRules") == "@xml/data_extraction_rules"
     for root in roots[1:]:
         (theirs,) = root
         assert theirs.tag == "application"
@@ -102,7 +104,7 @@ def test_merged_manifest_and_resources_are_androids(gradle: Path, tmp_path: Path
     for line in (
         f"package: name='{APP}' versionCode='1' versionName='1.0'",
         "sdkVersion:'24'",
-        f"targetSdkVersion:'{VERSIONS.target_sdk}'",
+        f"targetSdkVersion:'{NEWEST.target_sdk}'",
         f"launchable-activity: name='{APP}.MainActivity'",
         "application-label:'vision'",
     ):
@@ -154,7 +156,7 @@ def test_every_kind_of_screen_compiles(inputs: list[TensorSpec], tmp_path: Path)
 
 
 def stub_runner(ndk: Path, directory: Path) -> None:
-    """A libadt_runner.so in *directory* with the functions of its header, which do nothing."""
+    """libadt_runner.so and libjnigraphics.so in *directory*, whose functions do nothing."""
     header = (resource("cpp_runner") / "include/adt/adt_runner.h").read_text()
     names = sorted(set(re.findall(r"\b(adt_\w+)\(", header)))
     assert "adt_runner_create_from" in names
@@ -164,7 +166,31 @@ def stub_runner(ndk: Path, directory: Path) -> None:
     compiler = ndk / "toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android24-clang"
     library = directory / "libadt_runner.so"
     done(compiler, "-shared", "-fPIC", "-Wl,-soname,libadt_runner.so", "-o", library, source)
+    source.write_text(
+        """
+int AndroidBitmap_getInfo(void *env, void *bitmap, void *info) { return -1; }
+int AndroidBitmap_lockPixels(void *env, void *bitmap, void **pixels) { return -1; }
+int AndroidBitmap_unlockPixels(void *env, void *bitmap) { return -1; }
+"""
+    )
+    done(compiler, "-shared", "-fPIC", "-o", directory / "libjnigraphics.so", source)
     source.unlink()
+
+
+BITMAP_H = """
+// STAND-IN for the NDK's header, written from its reference.
+#pragma once
+#include <jni.h>
+#include <stdint.h>
+#define ANDROID_BITMAP_RESULT_SUCCESS 0
+enum AndroidBitmapFormat { ANDROID_BITMAP_FORMAT_RGBA_8888 = 1 };
+typedef struct { uint32_t width, height, stride; int32_t format; uint32_t flags; } AndroidBitmapInfo;
+extern "C" {
+int AndroidBitmap_getInfo(JNIEnv* env, jobject bitmap, AndroidBitmapInfo* info);
+int AndroidBitmap_lockPixels(JNIEnv* env, jobject bitmap, void** pixels);
+int AndroidBitmap_unlockPixels(JNIEnv* env, jobject bitmap);
+}
+"""
 
 
 def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path) -> None:
@@ -175,6 +201,8 @@ def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path
     include.mkdir(parents=True)
     for header in (resource("cpp_runner") / "include/adt").glob("*.h"):
         (include / header.name).write_text(header.read_text())
+    (main / "cpp/include/android").mkdir()
+    (main / "cpp/include/android/bitmap.h").write_text(BITMAP_H)
     jni = [f"-I{java_home() / 'include'}", f"-I{java_home() / 'include/linux'}"]  # the NDK has its own jni.h
     done(
         *("cmake", "-G", "Ninja", "-S", main / "cpp", "-B", tmp_path, "-DCMAKE_BUILD_TYPE=Release"),

@@ -398,7 +398,7 @@ int main() {
   adt::FillImage(format, picture, plain.view());
   Write(plain.data(), plain.size());
   try {
-    adt::FillImage(format, {pixels.data(), 5, 5, 4, 28}, plain);
+    adt::FillImage(format, {pixels.data(), 5, 0, 4, 28}, plain);
   } catch (const adt::Error&) {
     return 0;
   }

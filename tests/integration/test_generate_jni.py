@@ -25,14 +25,16 @@ from test_runner_abi import recurrent
 import adt
 from adt.bundle.bundle import load_bundle
 from adt.host.elf import read_elf
+from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.integrate import jni
 from adt.integrate.model_api import Project as Described
-from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS
+from adt.integrate.native_methods import CPP_TYPES, IMAGE_METHODS, NATIVE_METHODS
 from adt.integrate.output import TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.package.package import load_package
+from support.codegen import image_reference as reference
 from support.codegen.kotlin import compile_kotlin
 from support.models.published import named
 from support.models.small import MAGIKA, small_model
@@ -45,7 +47,9 @@ __all__ = ["built", "echo", "recurrent", "symbolic"]
 CASES = Path(__file__).parents[1] / "support/codegen/jvm"
 JAVA_PACKAGE = "com.example.vision"
 PICTURES = PictureOptions(mean=(127.5,), std=(128.0,), scale=1.0, color="BGR")
+CANCELLATION = f"{JAVA_PACKAGE}.CancellationCasesKt"
 CYCLES = 10_000
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror")
 RNG = np.random.default_rng(5)
 
 
@@ -162,6 +166,13 @@ def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest
     return Project(path, data, built.installed)
 
 
+@pytest.fixture(scope="module")
+def kotlin(generated: Project, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The class path of the generated Kotlin and of what is done with it."""
+    sources = [*(generated.path / "kotlin").rglob("*.kt"), *CASES.glob("*.kt")]
+    return compile_kotlin(sources, tmp_path_factory.mktemp("kotlin"), classpath=[generated.jar])
+
+
 def test_the_projects_own_tests_pass(generated: Project) -> None:
     ctest = Path(cmake().path).with_name("ctest")
     said = run(ctest, "--test-dir", generated.path / "build", "--output-on-failure")
@@ -246,8 +257,18 @@ def test_the_build_of_programs_is_reported(generated: Project, tmp_path: Path) -
     assert "done\n" in said
 
 
+def test_a_package_whose_device_is_absent_gives_way_to_the_next(
+    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+) -> None:
+    models, data = tmp_path / "models", tmp_path / "data"
+    adt.compile(small_model(tmp_path / "small.onnx"), out=models / "small", platform="host", target="opencl")
+    shutil.copytree(next(path for path in packages if path.name == "small"), data / "small")
+    none = {"OCL_ICD_VENDORS": str(tmp_path / "none"), "OCL_ICD_FILENAMES": ""}
+    assert "done\n" in generated.java_with_opencl("RunnerCases", "devices", models, data, **none)
+
+
 def test_pixels_of_every_kind(tmp_path: Path) -> None:
-    """Types, layouts, channels and normalisation; needs Java alone."""
+    """Types, layouts, channels and normalisation; pixels, and direct buffers in place of a camera's."""
     kinds = {
         "float planes": ((1, 3, 10, 12), "float32", PictureOptions(mean=(0.5, 0.25, 0.1), std=(0.2,))),
         "half colors": ((1, 10, 12, 3), "float16", PictureOptions(color="BGR")),
@@ -273,7 +294,23 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
     picture = RNG.integers(0, 256, (10, 12, 3), dtype=np.uint32)
     pixels = 0x7F << 24 | picture[..., 0] << 16 | picture[..., 1] << 8 | picture[..., 2]
     pixels.astype("<u4").tofile(tmp_path / "pixels.bin")
-    assert run("java", "-cp", tmp_path / "classes", "PictureCases", tmp_path) == "done\n"
+    (source,) = (file for file in jni.sources(described, android=False) if file.path.endswith("_images.cc"))
+    assert isinstance(source, TextFile)
+    (tmp_path / "images.cc").write_text(source.text)
+    run(
+        "g++", "-std=c++17", "-O3", *WARNINGS, "-shared", "-fPIC", f"-I{resource('cpp_runner') / 'include'}",
+        *(f"-isystem{path}" for path in jni_includes()),
+        tmp_path / "images.cc", "-o", tmp_path / "libvision_jni.so",
+    )  # fmt: skip
+    chroma = RNG.integers(0, 256, (2, 90, 160), dtype=np.uint8)
+    luma = RNG.integers(0, 256, (180, 320), dtype=np.uint8)
+    luma.tofile(tmp_path / "luma.bin")
+    chroma.transpose(1, 2, 0)[..., ::-1].tofile(tmp_path / "chroma.bin")  # as NV21
+    said = run(
+        "java", "-Xcheck:jni", f"-Djava.library.path={tmp_path}",
+        "-cp", tmp_path / "classes", "PictureCases", tmp_path,
+    )  # fmt: skip
+    assert said == "done\n"
 
     def found(cls: str, dtype: type, *shape: int) -> NDArray[Any]:
         return np.fromfile(tmp_path / f"{cls}.bin", dtype).reshape(shape).astype(np.float64)
@@ -285,6 +322,16 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
     gray = levels @ [0.299, 0.587, 0.114]
     np.testing.assert_allclose(found("FloatGray", np.float32, 10, 12), gray, atol=1e-3)
     np.testing.assert_array_equal(found("Levels", np.uint8, 10, 12, 3), levels)
+
+    frame = reference.Yuv(luma, chroma[0], chroma[1])
+    wanted = reference.levels(
+        frame,
+        reference.Format(10, 12, dtype="uint8"),
+        reference.Placement("letterbox", 90, (10, 20, 200, 101)),
+    )
+    assert np.abs(found("Camera", np.uint8, 10, 12, 3) - wanted).max() < 1
+    turned = np.rot90(levels, 2)
+    np.testing.assert_array_equal(found("Turned", np.uint8, 10, 12, 3), turned)
 
 
 def write_java(described: Described, directory: Path, *, android: bool) -> None:
@@ -303,10 +350,16 @@ def held(said: str) -> list[dict[str, int]]:
     return [{kind: int(number) for kind, number in (one.split("=") for one in line)} for line in lines]
 
 
-def test_loading_and_closing_leaves_nothing(generated: Project) -> None:
+def test_a_cancelled_coroutine_leaves_nothing(generated: Project, kotlin: list[Path]) -> None:
+    """Cancelled behind each step, in queued and begun runs; nobody waits for a run that did not ask for it."""
+    said = generated.java(CANCELLATION, "points", generated.models, path=kotlin)
+    assert said.endswith("done\n")
+
+
+def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotlin: list[Path]) -> None:
     """The first half is for what the JVM and the runtime make once."""
     fixed = ["-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch"]
-    said = generated.java("RunnerCases", "cycles", generated.models, generated.data, CYCLES, options=fixed)
+    said = generated.java(CANCELLATION, "cycles", generated.models, CYCLES, path=kotlin, options=fixed)
     usage = held(said)
     assert len(usage) == 4
     before, after = usage[1], usage[3]
@@ -321,27 +374,32 @@ def test_declarations_and_symbols_are_the_same(generated: Project, tmp_path: Pat
     sources = generated.path / f"java/{JAVA_PACKAGE.replace('.', '/')}"
     run("javac", "-h", tmp_path, "-d", tmp_path, *sources.glob("*.java"))
     headers = sorted(tmp_path.glob("*.h"))
-    assert [header.name for header in headers] == ["com_example_vision_NativeRunner.h"]
-    text = headers[0].read_text()
+    classes = {"ImageFiller": IMAGE_METHODS, "NativeRunner": NATIVE_METHODS}
+    assert [header.name for header in headers] == [f"com_example_vision_{cls}.h" for cls in classes]
     declared = {
         name: (returns, [one.strip() for one in parameters.split(",")][2:])
+        for header in headers
         for returns, name, parameters in re.findall(
-            r"JNIEXPORT (\w+) JNICALL Java_com_example_vision_NativeRunner_(\w+)\s*\(([^)]*)\)", text
+            r"JNIEXPORT (\w+) JNICALL Java_com_example_vision_(\w+)\s*\(([^)]*)\)", header.read_text()
         )
     }
     described = {
-        method.name: (CPP_TYPES[method.returns], [CPP_TYPES[one.type] for one in method.parameters])
-        for method in NATIVE_METHODS
+        f"{cls}_{method.name}": (
+            CPP_TYPES[method.returns],
+            [CPP_TYPES[one.type] for one in method.parameters],
+        )
+        for cls, methods in classes.items()
+        for method in methods
     }
     assert declared == described
     functions = read_elf(generated.library).functions
     exported = {name for name in functions if name.startswith(("Java_", "JNI_"))}
-    assert exported == {f"Java_com_example_vision_NativeRunner_{name}" for name in described}
+    assert exported == {f"Java_com_example_vision_{name}" for name in described}
     # A second declaration with other types is an error for a compiler.
     compiled = [f"-I{path}" for path in jni_includes()]
-    source = generated.path / "cpp/vision_jni.cc"
-    both = ["-include", "jni.h", "-include", headers[0], f"-I{generated.bundle / 'include'}", source]
-    run("g++", "-std=c++17", "-fsyntax-only", *compiled, *both)
+    for header, source in zip(headers, ("vision_jni_images.cc", "vision_jni.cc"), strict=True):
+        both = ["-include", "jni.h", "-include", header, f"-I{generated.bundle / 'include'}"]
+        run("g++", "-std=c++17", "-fsyntax-only", *compiled, *both, generated.path / "cpp" / source)
 
 
 def jni_includes() -> list[Path]:
@@ -349,10 +407,8 @@ def jni_includes() -> list[Path]:
     return [home / "include", home / "include/linux"]
 
 
-def test_kotlin(generated: Project, tmp_path: Path) -> None:
-    sources = [*(generated.path / "kotlin").rglob("*.kt"), CASES / "KotlinCases.kt"]
-    classes = compile_kotlin(sources, tmp_path / "kotlin", classpath=[generated.jar])
-    assert generated.java("KotlinCasesKt", generated.models, path=classes).endswith("done\n")
+def test_kotlin(generated: Project, kotlin: list[Path]) -> None:
+    assert generated.java("KotlinCasesKt", generated.models, path=kotlin).endswith("done\n")
 
 
 @dataclass(frozen=True)
@@ -365,8 +421,10 @@ class Application:
     generated: Project
 
     @classmethod
-    def of(cls, small: Path, generated: Project, path: Path) -> Application:
-        described = project([load_package(small)], [load_bundle(generated.bundle)], java_package=JAVA_PACKAGE)
+    def of(cls, small: Path, generated: Project, path: Path, *, cpu: Path | None = None) -> Application:
+        """With *cpu*, the same model for the CPU, as a second package."""
+        packages = [load_package(place) for place in (small, cpu) if place]
+        described = project(packages, [load_bundle(generated.bundle)], java_package=JAVA_PACKAGE)
         write_java(described, path, android=True)
         android = standin_android.compile_classes(path / "android", real=False)
         running = standin_assets.compile_classes(path / "running", android)
@@ -376,23 +434,27 @@ class Application:
         libraries = path / "lib"
         libraries.mkdir()
         shutil.copy(small / "mod.so", libraries / "libsmall_model.so")
+        if cpu:
+            shutil.copy(cpu / "mod.so", libraries / "libsmall_cpu_model.so")
         return cls(path, class_path(running, classes, android), generated)
 
-    def assets(self, small: Path, **more: Path) -> dict[str, Path]:
+    def assets(self, small: Path, stem: str = "small", **more: Path) -> dict[str, Path]:
         """By their names; *more*: compiled programs."""
         abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
         files = {name: small / name for name in ("mod.json", "mod.params")}
         files |= {f"programs/{name}": file for name, file in more.items()}
-        return {f"adt/small/{abi}/{name}": file for name, file in files.items()}
+        return {f"adt/{stem}/{abi}/{name}": file for name, file in files.items()}
 
-    def java(self, *words: object, assets: dict[str, Path]) -> str:
+    def java(
+        self, *words: object, assets: dict[str, Path], options: Sequence[str] = (), **environment: str
+    ) -> str:
         """Run AndroidCases."""
         return run(
-            "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS,
+            "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS, *options,
             f"-Dassets={standin_assets.write_assets(self.path / 'assets.bin', assets)}",
             f"-Dassets.without={standin_assets.write_assets(self.path / 'none.bin', {})}",
             f"-Djava.library.path={self.generated.library.parent}", "-cp", self.classes,
-            "AndroidCases", *words, LD_LIBRARY_PATH=str(self.path / "lib"),
+            "AndroidCases", *words, LD_LIBRARY_PATH=str(self.path / "lib"), **environment,
         )  # fmt: skip
 
 
@@ -405,6 +467,38 @@ def test_an_applications_model_is_loaded_from_its_assets(
     said = application.java(tmp_path / "code cache", small / "mod.params", assets=application.assets(small))
     assert said.endswith("done\n"), said
     assert "warning" not in said.lower(), said
+
+
+def test_assets_that_an_application_compresses_are_copied(
+    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+) -> None:
+    small = next(path for path in packages if path.name == "small")
+    application = Application.of(small, generated, tmp_path)
+    cache, assets = tmp_path / "code cache", application.assets(small)
+    for _ in range(2):
+        said = application.java(cache, assets=assets, options=["-Dassets.compressed=true"])
+        assert "device cpu after 0" in said
+    for name, source in assets.items():
+        assert (cache / "adt-assets" / name).read_bytes() == source.read_bytes()
+
+
+def test_an_application_takes_the_package_of_the_first_device_that_is_there(
+    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+) -> None:
+    cpu = next(path for path in packages if path.name == "small")
+    model = small_model(tmp_path / "small.onnx")
+    opencl = adt.compile(model, out=tmp_path / "small", platform="host", target="opencl").path
+    application = Application.of(opencl, generated, tmp_path, cpu=cpu)
+    assets = application.assets(opencl) | application.assets(cpu, stem="small_cpu")
+    absent = {"OCL_ICD_VENDORS": str(tmp_path / "none"), "OCL_ICD_FILENAMES": ""}
+    for devices, environment, device, skipped in (
+        ((), {}, "opencl", 0),
+        ((), absent, "cpu", 1),
+        (("-Ddevices=cpu,opencl",), {}, "cpu", 0),
+        (("-Ddevices=opencl:9,cpu",), {}, "cpu", 1),
+    ):
+        said = application.java(tmp_path / "cache", assets=assets, options=devices, **environment)
+        assert f"device {device} after {skipped}" in said
 
 
 def test_programs_that_an_application_carries(generated: Project, tmp_path: Path) -> None:

@@ -228,6 +228,7 @@ def test_on_inputs_of_ones_own(tmp_path: Path) -> None:
         ({"precision": "half"}, ConfigError, "unknown precision"),
         ({"precision": "float16", "keep_float32": ["nn.sofmax"]}, ConfigError, "Did you mean 'nn.softmax'"),
         ({"keep_float32": ["exp"]}, ConfigError, "the precision is float32"),
+        ({"half_only": ["matmul"]}, ConfigError, "--half-only is for half precision"),
         ({"precision": "float16", "accuracy_inputs": [Path("absent.npz")]}, InputError, "absent.npz"),
     ],
 )

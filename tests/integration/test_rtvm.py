@@ -115,6 +115,7 @@ def reference(onnx_file: Path, package: ModelPackage, seed: int) -> np.ndarray:
         (["--min-seconds", "0x10"], "--min-seconds takes a number"),
         (["--max-seconds", "1e99"], "--max-seconds takes a number"),
         (["--min-seconds", "3", "--max-seconds", "2"], "--max-seconds is less than --min-seconds"),
+        (["--fill-mode", "empty"], "--fill-mode takes random, zeros, ones or arange"),
         (["--threads", "0"], "--threads takes a number from 1"),
         (["--affinity", "fast"], "--affinity takes big, little, all"),
         (["--affinity", "4095"], "4095"),
@@ -138,7 +139,7 @@ def test_help_names_every_option(rtvm: Rtvm) -> None:
     text = rtvm("--help").out
     for option in (
         "model", "device", "input", "output", "dump-meta", "pre-compiled", "program-cache", "profile", "dry-run",
-        "run-count", "zero-copy", "json", "threads", "affinity", "seed", "warmup-ms", "min-seconds", "max-seconds",
+        "run-count", "zero-copy", "json", "threads", "affinity", "seed", "fill-mode", "warmup-ms", "min-seconds", "max-seconds",
         "entry", "end-to-end", "times", "sample-ms", "dump-calls", "calls", "sysfs", "verbose", "version", "help",
     ):  # fmt: skip
         assert f"\n  --{option} " in text, option

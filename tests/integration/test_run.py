@@ -121,6 +121,11 @@ def test_rpc_on_this_machine_gives_the_same_numbers(
     assert set(native.outputs) == set(remote.outputs)
     for name, array in native.outputs.items():
         np.testing.assert_allclose(remote.outputs[name], array, atol=1e-6)
+    counted = [adt.run(package, via=via, fill_mode="arange").outputs for via in ("rpc", "native")]
+    assert counted[0].keys() == counted[1].keys() == native.outputs.keys()
+    for name, array in native.outputs.items():
+        np.testing.assert_allclose(*(each[name] for each in counted), rtol=1e-6)
+        assert not np.allclose(counted[0][name], array)
 
 
 def servers_here() -> list[str]:

@@ -163,7 +163,7 @@ def test_programs_do_not_export_the_implementation(built: Built) -> None:
 
 def test_headers_are_in_the_bundle(built: Built) -> None:
     headers = load_bundle(built.installed).manifest.headers
-    names = ("adt_runner.h", "image.h", "runner.h", "tensor.h", "typed_runner.h")
+    names = ("adt_runner.h", "image.h", "image_filter.h", "runner.h", "tensor.h", "typed_runner.h")
     assert set(headers) == {f"include/adt/{name}" for name in names}
 
 

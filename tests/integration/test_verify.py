@@ -181,6 +181,9 @@ def test_several_sets_of_inputs(packages: dict[str, Path], tmp_path: Path) -> No
     worst = max(run["outputs"][0]["max_rel"] for run in facts["runs"])
     assert facts["outputs"][0]["max_rel"] == worst and facts["outputs"][0]["inputs"] in facts["inputs"]
     assert facts["reference"] == "onnxruntime"
+    ones = adt_json("verify", packages["cpu"], "--fill-mode", "ones")
+    assert ones["passed"] and ones["inputs"] == ["ones"]
+    assert adt("verify", packages["cpu"], "--fill-mode", "ones", "--seeds", 2).returncode == 3
 
     files = []
     for number in range(2):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from adt.device.rtvm import RtvmOptions
 from adt.errors import InputError
 from adt.model.inputs.random import random_inputs
-from adt.model.package.manifest import TensorSpec
+from adt.model.package.manifest import TensorSpec, ValueRange
 
 DTYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",
@@ -77,6 +78,34 @@ def test_largest_seed_scalar_and_empty_shape() -> None:
     got = random_inputs([TensorSpec("s", (), "int32"), TensorSpec("e", (0, 3), "float32")], 2**64 - 1)
     assert got["s"].shape == ()
     assert got["e"].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill_mode", "start"),
+    [
+        ("float16", "arange", [0, 1, 2]),
+        ("int8", "arange", [0, 1, 2]),
+        ("bool", "arange", [False, True, False]),
+        ("float32", "ones", [1, 1, 1]),
+        ("uint8", "zeros", [0, 0, 0]),
+    ],
+)
+def test_other_fill_modes_number_the_elements(dtype: str, fill_mode: str, start: list[float]) -> None:
+    array = random_inputs([TensorSpec("x", (70000,), dtype)], 0, fill_mode)["x"]
+    assert array.dtype == np.dtype(dtype) and array[:3].tolist() == start
+    assert np.isfinite(array.astype("float64")).all()
+
+
+def test_another_fill_mode_is_refused() -> None:
+    with pytest.raises(InputError, match="made up as 'zeroes'"):
+        random_inputs([TensorSpec("x", (1,), "float32")], 0, "zeroes")
+    with pytest.raises(InputError, match="made up as 'zeroes'"):
+        RtvmOptions(fill_mode="zeroes").words(given=False, programs="p")
+
+
+def test_numbers_stay_in_a_known_range() -> None:
+    spec = TensorSpec("x", (7,), "int64", ValueRange("index", 2, 4))
+    assert random_inputs([spec], 0, "arange")["x"].tolist() == [2, 2, 2, 3, 4, 2, 3]
 
 
 @pytest.mark.parametrize("spec", [TensorSpec("x", ("n", 3), "float32"), TensorSpec("x", (3,), "complex64")])

@@ -274,17 +274,6 @@ def test_the_same_module_for_glibc(toolbox: Toolbox) -> None:
     assert both.verdict == OK
 
 
-def test_what_every_bundle_has_is_no_warning(toolbox: Toolbox) -> None:
-    """A compiled model alone: tvm-ffi comes with whichever bundle loads it; one that is given is asked."""
-    source = "int TVMFFIErrorNew(void); int entry(void) { return TVMFFIErrorNew(); }"
-    module = toolbox.link("mod.so", source, needs=(), api_level=None)
-    alone = audit(collect(module), destination(BOARD)).files[0]
-    assert alone.verdict == OK and alone.symbols.unchecked == 1 and not alone.symbols.missing
-    other = toolbox.link("libtvm_ffi.so", "int other(void) { return 1; }", needs=(), api_level=None)
-    both = audit([*collect(module), *collect(other)], destination(BOARD)).files[0]
-    assert both.verdict == WARNING and codes(both) == {"symbol-from-program"}
-
-
 def test_a_symbol_that_nobody_has(toolbox: Toolbox) -> None:
     """Found without an NDK: libc's symbols have versions, liblog's begin with __android_log_."""
     file = only(judge(toolbox.link("libplugin.so", MODULE, needs=("libc.so", "liblog.so"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import adt
 from adt.api.generate import KINDS
 from adt.api.requests import GenerateRequest
 from adt.cli.app import app
-from adt.errors import ConfigError, WouldOverwrite
+from adt.errors import BuildError, ConfigError, WouldOverwrite
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.options.option import options_of
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
+from support.standins.elf import GCC
 
 OUT = ("--out", "out", "--package", "com.example.vision")
 ENTRIES = (entry([tensor("photo", (1, 3, 32, 64))], [tensor("scores", (1, 2))]),)
@@ -102,6 +104,43 @@ def test_edited_files_are_refused_and_forced(place: Path) -> None:
     )
     assert generate("--force").exit_code == 0
     assert (place / "out/detector.h").read_text() != "edited\n"
+
+
+def test_a_build_file_that_was_edited_stays_when_a_bundle_asks_for_more(place: Path) -> None:
+    aar = ("generate", "aar", "pkg", *OUT, "--agp", "8.13")
+    assert CliRunner().invoke(app, [*aar, "--bundle", "bundle"]).exit_code == 0
+    script = place / "out/vision/build.gradle.kts"
+    assert "libs.plugins.kotlin.android" in script.read_text()
+    script.write_text("// a line of one's own\n" + script.read_text())
+    make_app_bundle(place / "newer", api_level=30)
+    done = CliRunner().invoke(app, [*aar, "--bundle", "newer"])
+    assert done.exit_code == 0, done.output
+    assert script.read_text().startswith("// a line of one's own\n")
+    assert "minSdk=30\n" in (place / "out/vision/adt.properties").read_text()
+
+
+@pytest.mark.parametrize(("page", "refused"), [(4096, True), (16384, False)])
+def test_libraries_for_small_pages_are_refused(place: Path, page: int, refused: bool) -> None:
+    library = place / "libc++_shared.so"
+    source = place / "empty.c"
+    source.write_text("int f(void) { return 1; }\n")
+    pages = f"-Wl,-z,max-page-size={page},-z,common-page-size=4096"
+    subprocess.run([GCC, "-shared", "-nostdlib", pages, "-o", library, source], check=True)
+    make_app_bundle(place / "linked", contents={"lib/libc++_shared.so": library.read_bytes()})
+    aar = ("generate", "aar", "pkg", "--bundle", "linked", *OUT)
+    done = CliRunner().invoke(app, aar)
+    assert done.exit_code == (BuildError.exit_code if refused else 0), done.output
+    if refused:
+        assert "lib/arm64-v8a/libc++_shared.so does not load on devices with pages of 16 KB" in done.stderr
+        assert "NDK r28 or newer" in done.stderr and not (place / "out").exists()
+        assert CliRunner().invoke(app, [*aar, "--allow-4k"]).exit_code == 0
+
+
+def test_an_unknown_android_plugin_is_refused(place: Path) -> None:
+    done = generate("--agp", "10.0")
+    assert done.exit_code == ConfigError.exit_code
+    assert "no versions are known for the Android Gradle plugin '10.0'" in done.stderr
+    assert "Choose one of: 9.4, 9.3" in done.stderr
 
 
 def test_the_document(place: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError, MismatchError
-from adt.integrate.android_versions import VERSIONS, AndroidVersions
+from adt.integrate.android_versions import NEWEST, VERSIONS, AndroidVersions
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.gradle import aar_files, android_app_files
 from adt.integrate.model_api import Project
@@ -56,15 +56,33 @@ class Limit:
 
 
 LIMITS = (
-    # Android Gradle plugin 8.13, release notes: compatibility.
+    # Android Gradle plugin, release notes of each series: compatibility.
     Limit("agp", "8.13", "gradle", "8.13"),
-    Limit("agp", "8.13", "build_tools", "35.0.0"),
-    Limit("agp", "8.13", "jdk", "17"),
     Limit("agp", "8.13", "compile_sdk", "1", "36"),
-    # Kotlin 2.3, "Configure a Gradle project": fully supported versions.
-    Limit("kotlin", "2.3", "gradle", "7.6.3", "9.0.0"),
-    # Android Gradle plugin, "Kotlin support": the R8 that reads this Kotlin's metadata.
-    Limit("kotlin", "2.3", "agp", "8.13.2", "8.13.2"),
+    Limit("agp", "9.0", "gradle", "9.1.0"),
+    Limit("agp", "9.0", "compile_sdk", "1", "36"),
+    Limit("agp", "9.1", "gradle", "9.3.1"),
+    Limit("agp", "9.1", "compile_sdk", "1", "36"),
+    Limit("agp", "9.2", "gradle", "9.4.1"),
+    Limit("agp", "9.2", "compile_sdk", "1", "36"),
+    Limit("agp", "9.3", "gradle", "9.5.0"),
+    Limit("agp", "9.3", "compile_sdk", "1", "37"),
+    Limit("agp", "9.4", "gradle", "9.6.0"),
+    Limit("agp", "9.4", "compile_sdk", "1", "37"),
+    Limit("agp", "8", "jdk", "17"),
+    Limit("agp", "9", "jdk", "17"),
+    # The same of 9.0: its own Kotlin, and the lowest.
+    Limit("agp", "9", "kotlin", "2.2.10"),
+    Limit("kotlin", "2.2.10", "agp", "9.0"),
+    # Kotlin, "Configure a Gradle project": fully supported versions.
+    Limit("kotlin", "2.3.0", "gradle", "7.6.3", "9.0.0"),
+    Limit("kotlin", "2.3.21", "gradle", "7.6.3", "9.3.0"),
+    Limit("kotlin", "2.4.10", "gradle", "7.6.3", "9.5.0"),
+    Limit("kotlin", "2.4.20", "gradle", "7.6.3", "9.7.0"),
+    # Android Gradle plugin, "Kotlin support": the R8 that reads this Kotlin's metadata; of 2.4's it is 9.1.29,
+    # which no release of 9.1 is known to have.
+    Limit("kotlin", "2.3", "agp", "8.13.2"),
+    Limit("kotlin", "2.4", "agp", "9.2"),
     # NDK r28: the first whose libraries have 16 KB pages without being told.
     Limit("target_sdk", "36", "ndk", "28"),
     # A target above what the sources are compiled against is refused by lint.
@@ -88,6 +106,11 @@ def conflicts(versions: AndroidVersions) -> tuple[str, ...]:
     for asker in dict.fromkeys(limit.of for limit in LIMITS):
         if not any(limit.of == asker and _begins(values[asker], limit.series) for limit in LIMITS):
             problems.append(f"nothing is written down about {asker} {values[asker]}")
+    if not any(
+        limit.needs == "gradle" and limit.of == "agp" and _begins(versions.agp, limit.series)
+        for limit in LIMITS
+    ):
+        problems.append(f"nothing is written down about the Gradle of agp {versions.agp}")
     return tuple(problems)
 
 
@@ -133,41 +156,54 @@ def text(files: Sequence[OutputFile], path: str) -> str:
     return file.text
 
 
-def test_versions_go_together() -> None:
-    assert conflicts(VERSIONS) == ()
+@pytest.mark.parametrize("series", VERSIONS)
+def test_versions_go_together(series: str) -> None:
+    assert conflicts(VERSIONS[series]) == ()
+
+
+def test_series_are_sorted_and_the_newest_is_the_default() -> None:
+    assert sorted(VERSIONS, key=_numbers, reverse=True) == list(VERSIONS)
+    assert next(iter(VERSIONS)) == NEWEST.series
+    assert "8.13" in VERSIONS
 
 
 @pytest.mark.parametrize(
-    ("moved", "found"),
+    ("moved", "conflict"),
     [
         ({"gradle": "8.11.1"}, "agp 8.13 needs gradle 8.13 or newer, and 8.11.1 is pinned"),
+        ({"gradle": "9.6.0"}, "kotlin 2.3.0 needs gradle 7.6.3 to 9.0.0, and 9.6.0 is pinned"),
         ({"compile_sdk": "37"}, "agp 8.13 needs compile_sdk 1 to 36, and 37 is pinned"),
-        ({"agp": "8.13.0"}, "kotlin 2.3 needs agp 8.13.2 to 8.13.2, and 8.13.0 is pinned"),
-        ({"kotlin": "2.4.0"}, "nothing is written down about kotlin 2.4.0"),
+        ({"agp": "8.13.0"}, "kotlin 2.3 needs agp 8.13.2 or newer, and 8.13.0 is pinned"),
+        ({"agp": "9.5.0"}, "nothing is written down about the Gradle of agp 9.5.0"),
+        ({"kotlin": "2.4.20"}, "kotlin 2.4 needs agp 9.2 or newer, and 8.13.2 is pinned"),
+        ({"kotlin": "2.5.0"}, "nothing is written down about kotlin 2.5.0"),
         ({"ndk": "27.2.12479018"}, "target_sdk 36 needs ndk 28 or newer, and 27.2.12479018 is pinned"),
     ],
 )
-def test_a_version_that_is_moved_alone_is_found(moved: dict[str, str], found: str) -> None:
-    assert found in conflicts(dataclasses.replace(VERSIONS, **moved))
+def test_a_version_that_is_moved_alone_is_found(moved: dict[str, str], conflict: str) -> None:
+    assert conflict in conflicts(dataclasses.replace(VERSIONS["8.13"], **moved))
 
 
 def test_limits_name_versions() -> None:
-    names = {one.name for one in dataclasses.fields(VERSIONS)}
+    names = {field.name for field in dataclasses.fields(AndroidVersions)}
     assert {limit.of for limit in LIMITS} | {limit.needs for limit in LIMITS} <= names
 
 
-def test_projects_pin_the_versions(tmp_path: Path) -> None:
-    files = android_app_files(described(tmp_path))
+@pytest.mark.parametrize("series", VERSIONS)
+def test_projects_pin_the_versions(tmp_path: Path, series: str) -> None:
+    versions = VERSIONS[series]
+    files = android_app_files(dataclasses.replace(described(tmp_path), android=versions))
     catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
     pinned = catalog["versions"]
-    for name in ("agp", "kotlin", "coroutines", "junit", "ndk", "cmake"):
-        assert pinned[name] == getattr(VERSIONS, name)
-    assert (pinned["compileSdk"], pinned["targetSdk"]) == (VERSIONS.compile_sdk, VERSIONS.target_sdk)
-    assert (pinned["buildTools"], pinned["testRunner"]) == (VERSIONS.build_tools, VERSIONS.test_runner)
+    for name in ("agp", "annotation", "coroutines", "junit", "ndk", "cmake"):
+        assert pinned[name] == getattr(versions, name)
+    assert (pinned["compileSdk"], pinned["targetSdk"]) == (versions.compile_sdk, versions.target_sdk)
+    assert pinned["testRunner"] == versions.test_runner
+    assert pinned.get("kotlin", "2.2.10") == versions.kotlin
     used = {row["version"]["ref"] for kind in ("libraries", "plugins") for row in catalog[kind].values()}
     assert used <= set(pinned)
     wrapper = text(files, "gradle/wrapper/gradle-wrapper.properties")
-    assert f"gradle-{VERSIONS.gradle}-bin.zip" in wrapper
+    assert f"gradle-{versions.gradle}-bin.zip" in wrapper
     # What the build files ask their catalog for is in it.
     scripts = [file.text for file in files if isinstance(file, TextFile) and file.path.endswith(".kts")]
     asked = {
@@ -180,23 +216,86 @@ def test_projects_pin_the_versions(tmp_path: Path) -> None:
     assert asked <= offered
 
 
+@pytest.mark.parametrize("series", VERSIONS)
+def test_kotlin_is_compiled_by_what_the_plugin_has(tmp_path: Path, series: str) -> None:
+    """The release notes of 9.0: beside built-in Kotlin the plugin kotlin-android is an error."""
+    versions = VERSIONS[series]
+    files = android_app_files(dataclasses.replace(described(tmp_path), android=versions))
+    scripts = [text(files, f"{place}build.gradle.kts") for place in ("", "app/", "vision/")]
+    catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
+    old = not series.startswith("9.")
+    for script in scripts:
+        assert ("libs.plugins.kotlin.android" in script) is old
+    for script in scripts[1:]:  # 9 takes compileOptions' level
+        assert ("jvmTarget = JvmTarget.JVM_17" in script) is old
+    assert ("kotlin-android" in catalog["plugins"]) is old
+    newer = "classpath(libs.kotlin.gradle.plugin)" in scripts[0]
+    assert newer is ("kotlin-gradle-plugin" in catalog["libraries"])
+    assert newer is (not old and versions.kotlin != "2.2.10")
+
+
+ANDROID_DSL = {
+    "aarMetadata",
+    "abiFilters",
+    "androidResources",
+    "applicationId",
+    "buildTypes",
+    "cmake",
+    "compileOptions",
+    "compileSdk",
+    "consumerProguardFiles",
+    "create",
+    "debugSymbolLevel",
+    "defaultConfig",
+    "externalNativeBuild",
+    "initWith",
+    "isMinifyEnabled",
+    "isShrinkResources",
+    "jniLibs",
+    "lint",
+    "matchingFallbacks",
+    "minCompileSdk",
+    "minSdk",
+    "namespace",
+    "ndk",
+    "ndkVersion",
+    "noCompress",
+    "packaging",
+    "path",
+    "proguardFiles",
+    "publishing",
+    "release",
+    "signingConfig",
+    "singleVariant",
+    "sourceCompatibility",
+    "targetCompatibility",
+    "targetSdk",
+    "testInstrumentationRunner",
+    "testOptions",
+    "useLegacyPackaging",
+    "version",
+    "versionCode",
+    "versionName",
+    "withSourcesJar",
+}
+"""Names of the Android plugin's DSL, none of them among those that the release notes of 9.0 to 9.4 remove."""
+
+
+@pytest.mark.parametrize("series", VERSIONS)
+def test_build_files_use_names_that_every_plugin_has(tmp_path: Path, series: str) -> None:
+    files = android_app_files(dataclasses.replace(described(tmp_path), android=VERSIONS[series]))
+    for path in ("app/build.gradle.kts", "vision/build.gradle.kts"):
+        block = text(files, path).partition("\nandroid {\n")[2].partition("\n}\n")[0]
+        names = re.findall(r"^ +(?!//)(\w+)(?= (?:\+?=|\{)|\()", block, re.MULTILINE)
+        assert {"namespace", "minSdk", "ndkVersion"} <= set(names) <= ANDROID_DSL
+
+
 def test_docs_have_the_versions() -> None:
     page = (DOCS / "apps-android.md").read_text()
-    rows = dict(re.findall(r"^\| ([^|]+?) \| `([^`]+)` \|", page, re.MULTILINE))
-    assert rows == {
-        "Android Gradle plugin": VERSIONS.agp,
-        "Gradle": VERSIONS.gradle,
-        "Kotlin": VERSIONS.kotlin,
-        "kotlinx.coroutines": VERSIONS.coroutines,
-        "compileSdk": VERSIONS.compile_sdk,
-        "targetSdk": VERSIONS.target_sdk,
-        "SDK Build Tools": VERSIONS.build_tools,
-        "NDK": VERSIONS.ndk,
-        "CMake": VERSIONS.cmake,
-        "JDK": VERSIONS.jdk,
-        "androidx.test:runner": VERSIONS.test_runner,
-        "JUnit": VERSIONS.junit,
-    }
+    rows = re.findall(r"^\| `([\d.]+)` \| ([\d.]+) \| ([\d.]+) \| (\d+) \|", page, re.MULTILINE)
+    assert rows == [(row.agp, row.gradle, row.kotlin, row.compile_sdk) for row in VERSIONS.values()]
+    for version in ("target_sdk", "annotation", "coroutines", "ndk", "cmake", "jdk", "test_runner", "junit"):
+        assert getattr(NEWEST, version) in page, version
 
 
 def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
@@ -224,14 +323,18 @@ def test_library_is_adts_and_the_rest_is_the_users(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path))
     for file in files:
         adts = file.path.startswith(("vision/", "app/src/benchmark/"))
+        adts &= file.path != "vision/build.gradle.kts"
         users = isinstance(file, TextFile) and file.users
         assert users is not adts, file.path
 
 
 def test_lowest_api_level_is_the_highest_of_the_bundles(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path, levels=(26, 29)))
-    assert "minSdk = 29\n" in text(files, "vision/build.gradle.kts")
-    assert "minSdk = 29\n" in text(files, "app/build.gradle.kts")
+    properties = text(files, "vision/adt.properties")
+    assert "\nminSdk=29\n" in properties
+    assert "\nabis=arm64-v8a,x86_64\n" in properties
+    for script in ("vision/build.gradle.kts", "app/build.gradle.kts"):
+        assert 'minSdk = models.getProperty("minSdk").toInt()\n' in text(files, script)
     apis = {
         abi: json.loads(
             text(files, f"vision/src/main/prefab/modules/adt_runner/libs/android.{abi}/abi.json")
@@ -322,6 +425,28 @@ def test_a_bundle_without_the_activity_is_refused(tmp_path: Path) -> None:
     assert aar_files(dataclasses.replace(made, bundles=bundles))
 
 
+@pytest.mark.parametrize(("level", "adaptive"), [(24, False), (26, True)])
+def test_every_resource_is_used(tmp_path: Path, level: int, adaptive: bool) -> None:
+    """As lint's UnusedResources sees it; and its MonochromeLauncherIcon."""
+    files = android_app_files(described(tmp_path, levels=(level, level)))
+    texts = {file.path: file.text for file in files if isinstance(file, TextFile)}
+    names = {
+        f"{match[0]}/{match[1]}"
+        for file in texts.values()
+        for match in re.findall(r'<(string|color|style) name="(\w+)"', file)
+    }
+    names |= {
+        f"{parts[-2].partition('-')[0]}/{parts[-1].partition('.')[0]}"
+        for path in texts
+        if (parts := path.split("/"))[:4] == ["app", "src", "main", "res"] and parts[4] != "values"
+    }
+    every = "".join(texts.values())
+    used = set(re.findall(r"@(\w+/\w+)", every))
+    used |= {f"{kind}/{name}" for kind, name in re.findall(r"R\.(\w+)\.(\w+)", every)}
+    assert names <= used
+    assert ("<monochrome" in every) is adaptive
+
+
 def test_symbols_get_an_extent(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path, TEXT))
     screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainActivity.kt")
@@ -360,7 +485,7 @@ def test_prefab_package_is_as_prefab_wants_it(tmp_path: Path) -> None:
 
 def test_properties_are_properties(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path))
-    for path in ("gradle.properties", "gradle/wrapper/gradle-wrapper.properties"):
+    for path in ("gradle.properties", "gradle/wrapper/gradle-wrapper.properties", "vision/adt.properties"):
         parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
         parser.read_string("[all]\n" + text(files, path))
         assert all(value for _, value in parser["all"].items()), path

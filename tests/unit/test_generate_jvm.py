@@ -11,13 +11,21 @@ import pytest
 from adt.errors import ConfigError
 from adt.integrate.jni import TENSOR_CLASSES, alignment, array_doc, files, sources, tensor_doc
 from adt.integrate.model_api import Project
-from adt.integrate.native_methods import CPP_TYPES, NATIVE_METHODS, cpp_head, java_declarations
+from adt.integrate.native_methods import (
+    BITMAP_METHOD,
+    CPP_TYPES,
+    IMAGE_METHODS,
+    NATIVE_METHODS,
+    cpp_head,
+    java_declarations,
+)
 from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
+ALL_METHODS = (*NATIVE_METHODS, *IMAGE_METHODS, BITMAP_METHOD)
 ROOT = Path(__file__).parents[2]
 DETECT = [entry([tensor("images", (1, 3, 32, 32))], [tensor("scores", (1, "n"))])]
 
@@ -41,30 +49,37 @@ def test_cpp_is_formatted_for_packages_of_any_length(tmp_path: Path, length: int
     """The name that JNI makes of a package is in one macro, which is broken as clang-format breaks it."""
     words = ["a", "b" * (length - 2)]
     text = texts(one_model(tmp_path, ".".join(words)), android=False)
-    (source,) = [path for path in text if path.endswith(".cc")]
-    place = tmp_path / "jni.cc"
-    place.write_text(text[source])
-    style = f"--style=file:{ROOT / '.clang-format'}"
-    done = subprocess.run(
-        ["clang-format", style, "--dry-run", "--Werror", place], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    for source in (path for path in text if path.endswith(".cc")):
+        place = tmp_path / "jni.cc"
+        place.write_text(text[source])
+        style = f"--style=file:{ROOT / '.clang-format'}"
+        done = subprocess.run(
+            ["clang-format", style, "--dry-run", "--Werror", place],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_each_method_is_declared_and_defined_once(tmp_path: Path) -> None:
     text = texts(one_model(tmp_path), android=True)
-    defined = re.findall(r"^NATIVE\(\w+, (\w+)\)", text["cpp/vision_jni.cc"], re.MULTILINE)
-    runner = text["java/com/example/vision/NativeRunner.java"]
-    declared = re.findall(r"native [\w\[\]]+ (\w+)\(", runner)
-    assert sorted(defined) == sorted(declared) == sorted(method.name for method in NATIVE_METHODS)
-    assert java_declarations() in runner
+    for cpp, java, methods in (
+        ("vision_jni", "NativeRunner", NATIVE_METHODS),
+        ("vision_jni_images", "ImageFiller", (*IMAGE_METHODS, BITMAP_METHOD)),
+    ):
+        defined = re.findall(r"^NATIVE\(\w+, (\w+)\)", text[f"cpp/{cpp}.cc"], re.MULTILINE)
+        cls = text[f"java/com/example/vision/{java}.java"]
+        declared = re.findall(r"native [\w\[\]]+ (\w+)\(", cls)
+        assert sorted(defined) == sorted(declared) == sorted(method.name for method in methods)
+        assert java_declarations(methods) in cls
 
 
 def test_heads_have_both_languages_types() -> None:
-    assert {one.type for method in NATIVE_METHODS for one in method.parameters} <= set(CPP_TYPES)
+    assert {one.type for method in ALL_METHODS for one in method.parameters} <= set(CPP_TYPES)
     assert cpp_head("run", "env") == "NATIVE(jint, run)(JNIEnv*, jobject, jlong runner, jint entry) {"
     assert cpp_head("createFrom").splitlines()[0].endswith("jint manifest_fd, jlong manifest_offset,")
-    for line in java_declarations().splitlines():
+    for line in java_declarations(ALL_METHODS).splitlines():
         assert len(line) <= 100, line
 
 
@@ -72,11 +87,19 @@ def test_android_is_in_few_files(tmp_path: Path) -> None:
     """So that the rest compiles where there is no Android."""
     described = one_model(tmp_path)
     jvm, android = texts(described, android=False), texts(described, android=True)
-    assert not [path for path, text in jvm.items() if "import android." in text]
+    assert not [path for path, text in jvm.items() if "import android" in text]
     names = {Path(path).name for path, text in android.items() if "import android." in text}
-    assert names == {"Detector.java", "Models.kt", "PackagedModel.java"}
+    assert names == {
+        "Detector.java",
+        "ImageFiller.java",
+        "Models.kt",
+        "PackagedModel.java",
+        "YuvFrame.java",
+    }
+    assert "@WorkerThread\n    @NonNull public static" in android["java/com/example/vision/Detector.java"]
+    assert not [path for path, text in jvm.items() if re.search("@NonNull|@Nullable|@WorkerThread", text)]
     assert set(android) - set(jvm) == {"java/com/example/vision/PackagedModel.java"}
-    assert "load(Context" not in "".join(jvm.values())
+    assert "Context context" not in "".join(jvm.values())
 
 
 def test_only_tensor_classes_that_are_used_are_there(tmp_path: Path) -> None:

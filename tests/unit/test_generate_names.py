@@ -219,6 +219,28 @@ def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
         made(tmp_path, {"m": ONE, "n": ONE}, classes={"m": "Detector", "n": "Detector"})
 
 
+def test_packages_for_several_devices_are_one_class(tmp_path: Path) -> None:
+    platforms = ("android-arm64-v8a", "android-x86_64")
+    packages = [
+        make_typed_package(tmp_path / f"{device}{name}", "m", ONE, platform=name, device=device)
+        for device in ("opencl", "cpu")
+        for name in platforms
+    ]
+    taken = make_typed_package(tmp_path / "taken", "m cpu", ONE, platform=platforms[0])
+    taken_too = make_typed_package(tmp_path / "too", "m cpu", ONE, platform=platforms[1])
+    bundles = [make_app_bundle(tmp_path / f"b{name}", name) for name in platforms]
+    given = project([taken, taken_too, *packages], bundles, java_package="com.example.vision")
+    other, model = given.models
+    (alternative,) = model.alternatives
+    assert (other.api.cls, model.api.cls, alternative.api.cls) == ("MCpu", "M", "M")
+    assert (model.device, alternative.device) == ("opencl", "cpu")
+    assert [part.api.stem for part in given.packaged] == ["m_cpu", "m", alternative.api.stem]
+    assert len({part.api.library for part in given.packaged}) == 3
+    assert [v.package.path for v in alternative.variants] == [package.path for package in packages[2:]]
+    with pytest.raises(MismatchError, match="bundle for android-x86_64 and no package of m"):
+        project(packages[:3], bundles, java_package="com.example.vision")
+
+
 def test_what_is_missing_or_given_twice_is_refused(tmp_path: Path) -> None:
     arm, x86 = "android-arm64-v8a", "android-x86_64"
     package = {

@@ -261,6 +261,17 @@ def test_keep_frees_what_is_kept_by_default() -> None:
     assert ("exp", "float16") in operators(made)
 
 
+def test_only_what_is_named_computes_in_half_precision() -> None:
+    made, params = rewrite(*module(mlp, (2, 8), **MLP), "float16", only=["nn.dense", "nn.softmax"])
+    assert operators(made) == [
+        ("matmul", "float16"), ("add", "float32"), ("nn.relu", "float32"), ("matmul", "float16"),
+        ("nn.softmax", "float32"),
+    ]  # fmt: skip
+    assert types(params) == {"w": "float16", "b": "float32", "v": "float16"}
+    with pytest.raises(ConfigError, match=r"--half-only nn\.conv2: .*Did you mean 'nn\.conv2d'"):
+        rewrite(*module(mlp, (2, 8), **MLP), "float16", only=["nn.conv2"])
+
+
 @pytest.mark.parametrize(
     ("keep", "said"),
     [

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.server
 import io
 import os
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +27,7 @@ from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import open_database
 from adt.tuning.database.verification import verify
 from adt.tuning.records import MeasuredOn, Record, Workload
+from support.site import served
 from support.standins.tuning_records import CONTEXT, OTHER, SERIAL, applicable, baseline, name_of, workload
 
 
@@ -349,28 +348,8 @@ def test_an_archive_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
-    """A directory that is served on 127.0.0.1, and its address."""
-    root = tmp_path / "site"
-    root.mkdir()
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args, directory=str(root))  # type: ignore[arg-type]
-
-        def log_message(self, *_args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
-    monkeypatch.setenv("PIP_CERT", str(tmp_path))
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield root, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(tmp_path, monkeypatch) as place:
+        yield place
 
 
 def test_fetching_from_an_address(

@@ -69,6 +69,18 @@ class Info(ctypes.Structure):
     )
 
 
+class TypedInfo(Info):
+    """With what came after the first version."""
+
+    _fields_ = (("type", c_int32),)
+
+
+DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64",
+          "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
+"""In the order of adt_dtype_t, from 1."""
+
+Release = ctypes.CFUNCTYPE(None, c_void_p)
+
 RESULTS = {
     "abi_version": c_uint32, "version": c_char_p, "package_name": c_char_p, "manifest": c_char_p,
     "device": c_char_p, "device_name": c_char_p, "device_driver": c_char_p, "program_cache": c_char_p,
@@ -95,6 +107,9 @@ class Library:
         self.raw.adt_last_remedy.restype = c_char_p
         for name, result in RESULTS.items():
             getattr(self.raw, f"adt_runner_{name}").restype = result
+        self.raw.adt_tensor_device.restype = c_char_p
+        self.raw.adt_tensor_data.restype = self.raw.adt_tensor_retain.restype = c_void_p
+        self.raw.adt_tensor_free.restype = None
 
     def failure(self) -> Failure:
         text, remedy = self.raw.adt_last_error().decode(), self.raw.adt_last_remedy().decode()
@@ -102,8 +117,9 @@ class Library:
         return Failure(self.raw.adt_last_status(), text, remedy)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """adt_runner_<name>, whose result is a status."""
-        status = getattr(self.raw, f"adt_runner_{name}")(*arguments)
+        """adt_runner_<name>, or adt_tensor_…, whose result is a status."""
+        function = name if name.startswith("adt_") else f"adt_runner_{name}"
+        status = getattr(self.raw, function)(*arguments)
         if status:
             failure = self.failure()
             assert failure.status == status
@@ -147,6 +163,54 @@ def source(manifest: Blob, params: Blob, library: Blob | str) -> Source:
     return made
 
 
+class Tensor:
+    """A reference to an array."""
+
+    def __init__(self, library: Library, function: str, *arguments: Any) -> None:
+        """What *function*, which gives one in its last argument, makes."""
+        self.library, self.handle = library, c_void_p(1)
+        try:
+            library.call(function, *arguments, byref(self.handle))
+        except Failure:
+            assert not self.handle
+            raise
+
+    @staticmethod
+    def of(library: Library, array: np.ndarray[Any, Any], release: Any = None) -> Tensor:
+        shape = (c_int64 * array.ndim)(*array.shape)
+        return Tensor(
+            library, "adt_tensor_from_memory", array.ctypes.data_as(c_void_p), c_int64(array.nbytes),
+            DTYPES.index(str(array.dtype)) + 1, shape, array.ndim, release, None,
+        )  # fmt: skip
+
+    def info(self) -> TypedInfo:
+        info = TypedInfo(ctypes.sizeof(TypedInfo))
+        self.library.call("adt_tensor_describe", self.handle, byref(info))
+        return info
+
+    def data(self) -> int:
+        data = self.library.raw.adt_tensor_data(self.handle)
+        if data is None:
+            raise self.library.failure()
+        return int(data)
+
+    def view(self) -> np.ndarray[Any, Any]:
+        """The array where it lies, on a CPU."""
+        info = self.info()
+        raw = (ctypes.c_char * info.size).from_address(self.data())
+        return np.frombuffer(raw, info.dtype.decode()).reshape(info.shape[: info.rank])
+
+    def get(self) -> np.ndarray[Any, Any]:
+        info = self.info()
+        array = np.empty(info.shape[: info.rank], info.dtype.decode())
+        self.library.call("adt_tensor_copy", self.handle, array.ctypes.data_as(c_void_p), c_int64(info.size))
+        return array
+
+    def free(self) -> None:
+        self.library.raw.adt_tensor_free(self.handle)
+        self.handle = None
+
+
 class Runner:
     """A handle."""
 
@@ -179,8 +243,8 @@ class Runner:
     def ask(self, name: str, *arguments: Any) -> Any:
         return self.library.ask(name, self.handle, *arguments)
 
-    def info(self, kind: str, index: int, entry: int = 0) -> Info:
-        info = Info(ctypes.sizeof(Info))
+    def info(self, kind: str, index: int, entry: int = 0) -> TypedInfo:
+        info = TypedInfo(ctypes.sizeof(TypedInfo))
         self.call(f"{kind}_info", entry, index, byref(info))
         return info
 
@@ -192,10 +256,31 @@ class Runner:
         else:
             self.call("set_input", entry, index, data, size)
 
+    def set_tensor(self, index: int, tensor: Tensor, entry: int = 0) -> None:
+        self.call("set_input_tensor", entry, index, tensor.handle)
+
     def bind(self, index: int, array: np.ndarray[Any, Any], entry: int = 0) -> None:
-        shape = (c_int64 * array.ndim)(*array.shape)
-        size = c_int64(array.nbytes)
-        self.call("bind_input", entry, index, array.ctypes.data_as(c_void_p), size, shape, array.ndim)
+        """Use the array, which must stay, where it lies."""
+        tensor = Tensor.of(self.library, array)
+        try:
+            self.set_tensor(index, tensor, entry)
+        finally:
+            tensor.free()
+
+    def input_tensor(self, index: int, entry: int = 0, shape: tuple[int, ...] = ()) -> Tensor:
+        extents = (c_int64 * len(shape))(*shape) if shape else None
+        return Tensor(self.library, "adt_runner_input_tensor", self.handle, entry, index, extents, len(shape))
+
+    def take(self, index: int, entry: int = 0) -> Tensor:
+        return Tensor(self.library, "adt_runner_take_output", self.handle, entry, index)
+
+    def carry(self, from_entry: int, output: int, to_entry: int, index: int) -> None:
+        """Make an output an input."""
+        tensor = self.take(output, from_entry)
+        try:
+            self.set_tensor(index, tensor, to_entry)
+        finally:
+            tensor.free()
 
     def run(self, entry: int = 0) -> None:
         self.call("run", entry)
@@ -211,14 +296,6 @@ class Runner:
         size = c_int64(array.nbytes)
         self.call("get_output", entry, index, array.ctypes.data_as(c_void_p), size)
         return array
-
-    def view(self, index: int, entry: int = 0) -> np.ndarray[Any, Any]:
-        """The output where it lies."""
-        data, size = c_void_p(), c_int64()
-        self.call("view_output", entry, index, byref(data), byref(size))
-        raw = (ctypes.c_char * size.value).from_address(data.value)
-        dtype = self.info("output", index, entry).dtype.decode()
-        return np.frombuffer(raw, dtype).reshape(self.shape(index, entry))
 
 
 def aligned(shape: tuple[int, ...], dtype: str, alignment: int = 64, off: int = 0) -> np.ndarray[Any, Any]:

@@ -30,6 +30,8 @@ from support.codegen.c_runner import (
     OwnExecutor,
     Runner,
     Source,
+    Tensor,
+    TypedInfo,
     aligned,
     in_file,
     in_memory,
@@ -88,8 +90,9 @@ def runs(library: Library, mixed: Path) -> None:
     expect_mixed(runner, X * 2)
     runner.run()  # n stays set
     expect_mixed(runner)
-    seen = runner.view(0)
-    assert seen.tolist() == runner.get(0).tolist()
+    taken = runner.take(0)
+    assert taken.view().tolist() == taken.get().tolist() == runner.get(0).tolist()
+    taken.free()
     runner.call("start", 0)
     runner.call("wait")
     expect_mixed(runner)
@@ -118,9 +121,18 @@ def inputs_that_come_back(library: Library, echo: Path) -> None:
     at = runner.ask("find_input", 0, b"in_float32")
     runner.bind(at, bound)
     runner.run()
-    view = runner.view(at)
-    assert view.ctypes.data == bound.ctypes.data
-    assert view.tolist() == bound.tolist()
+    taken = runner.take(at)
+    assert taken.data() == bound.ctypes.data
+    assert taken.view().tolist() == bound.tolist()
+    taken.free()
+    runner.set(at, values[at])
+    runner.run()
+    taken = runner.take(at)  # the runner's own memory, and the taker's from now on
+    runner.set(at, np.zeros_like(values[at]))
+    runner.run()
+    assert taken.view().tolist() == values[at].tolist()
+    assert not runner.get(at).any()
+    taken.free()
 
 
 def indices(library: Library, ranged: Path) -> None:
@@ -139,7 +151,7 @@ def indices(library: Library, ranged: Path) -> None:
     library.refused(INPUT, "input n has the value -4", call=runner.run)
     runner.set(1, right)
     runner.run()  # m = n + n
-    runner.call("carry", 0, 1, 0, 1)
+    runner.carry(0, 1, 0, 1)
     library.refused(INPUT, "input n has the value -6", call=runner.run)
 
 
@@ -198,24 +210,20 @@ def state(library: Library, recurrent: Path) -> None:
     runner.set(0, np.full(4, 3, "float32"), encode)
     runner.run(encode)
     runner.set(0, np.zeros(4, "float32"), decode)
-    runner.call("carry", encode, 0, decode, 1)
+    runner.carry(encode, 0, decode, 1)
     for step in range(4):
         runner.run(decode)
         assert runner.get(0, decode).tolist() == [6.0 + step] * 4
-        place = runner.view(1, decode).ctypes.data
-        runner.call("carry", decode, 1, decode, 0)
-        assert runner.view(1, decode).ctypes.data == place  # it may still be read
+        runner.carry(decode, 1, decode, 0)  # it may still be read
         assert runner.get(1, decode).tolist() == [step + 1.0] * 4
     assert runner.get(0, encode).tolist() == [6.0] * 4  # another entry's outputs stay
     runner.set(0, np.full(4, 9, "float32"), decode)  # not into the carried output
     assert runner.get(1, decode).tolist() == [4.0] * 4
     runner.run(decode)
     assert runner.get(0, decode).tolist() == [15.0] * 4
-    library.refused(USAGE, "no output 2", call=lambda: runner.call("carry", decode, 2, decode, 0))
-    library.refused(
-        INPUT, "input c is float32[4]", "float32[5]", call=lambda: runner.call("carry", 0, 0, 2, 0)
-    )
-    library.refused(INPUT, "int64[4]", call=lambda: runner.call("carry", 0, 0, 2, 1))
+    library.refused(USAGE, "no output 2", call=lambda: runner.carry(decode, 2, decode, 0))
+    library.refused(INPUT, "input c is float32[4]", "float32[5]", call=lambda: runner.carry(0, 0, 2, 0))
+    library.refused(INPUT, "int64[4]", call=lambda: runner.carry(0, 0, 2, 1))
 
 
 def origins(library: Library, mixed: Path, tmp: Path) -> None:
@@ -407,8 +415,11 @@ def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
     runner.run()
     expect(runner, x * 5)
     bound = aligned((1, 4), "float32")
-    library.refused(USAGE, "opencl", "set the input", call=lambda: runner.bind(0, bound))
-    library.refused(USAGE, "opencl", "get the output", call=lambda: runner.view(0))
+    bound[:] = x
+    runner.bind(0, bound)  # copied now
+    bound[:] = 1000
+    runner.run()
+    expect(runner, x)
 
     def use(used: Runner, factor: int) -> None:
         for k in range(10):
@@ -434,7 +445,7 @@ def state_on_opencl(library: Library, recurrent: Path) -> None:
     runner.set(1, np.full((1, 4), 6, "float32"))
     for _ in range(5):
         runner.call("start", 0)
-        runner.call("carry", 0, 1, 0, 0)
+        runner.carry(0, 1, 0, 0)
     assert runner.get(1).tolist() == [[5.0] * 4]
     assert runner.get(0).tolist() == [[10.0] * 4]
 
@@ -524,7 +535,7 @@ def sessions(library: Library, mixed: Path, recurrent: Path) -> None:
     for steps, runner in ((3, one), (5, two)):
         for _ in range(steps):
             runner.run(1)
-            runner.call("carry", 1, 1, 1, 0)
+            runner.carry(1, 1, 1, 0)
     assert (one.get(1, 1)[0], two.get(1, 1)[0]) == (3, 105)
 
     out = c_void_p(1)
@@ -737,7 +748,7 @@ class NewerSource(Source):
     _fields_ = (("later", ctypes.c_uint64 * 3),)
 
 
-class NewerInfo(Info):
+class NewerInfo(TypedInfo):
     _fields_ = (("later", ctypes.c_uint64 * 2),)
 
 
@@ -793,6 +804,7 @@ def mistakes(library: Library, mixed: Path) -> None:
     info = byref(Info(ctypes.sizeof(Info)))
     data, size = X.ctypes.data_as(c_void_p), c_int64(X.nbytes)
     big = c_int64(2**62)
+    tensor = Tensor.of(library, X)
     calls: list[tuple[int, str, Callable[[], Any]]] = []
 
     def refuse(status: int, words: str, name: str, *arguments: Any) -> None:
@@ -802,18 +814,19 @@ def mistakes(library: Library, mixed: Path) -> None:
 
     for index in (-1, 2, 2**31 - 1, -(2**31)):
         refuse(USAGE, f"no input {index}", "set_input", 0, index, data, size)
-        refuse(USAGE, f"no input {index}", "bind_input", 0, index, data, size, none, 0)
+        refuse(USAGE, f"no input {index}", "set_input_tensor", 0, index, tensor.handle)
+        refuse(USAGE, f"no input {index}", "input_tensor", 0, index, none, 0, byref(out))
         refuse(USAGE, f"no input {index}", "input_info", 0, index, info)
         refuse(USAGE, f"no output {index}", "output_info", 0, index, info)
         refuse(USAGE, f"no output {index}", "get_output", 0, index, data, size)
-        refuse(USAGE, f"no output {index}", "view_output", 0, index, byref(out), byref(size))
+        refuse(USAGE, f"no output {index}", "take_output", 0, index, byref(out))
         refuse(USAGE, f"no output {index}", "output_shape", 0, index, none, 0)
         refuse(USAGE, f"no output {index}", "output_size", 0, index)
         refuse(USAGE, f"no entry {index}", "run", index)
         refuse(USAGE, f"no entry {index}", "start", index)
         refuse(USAGE, f"no entry {index}", "entry_name", index)
         refuse(USAGE, f"no entry {index}", "input_count", index)
-        refuse(USAGE, f"no entry {index}", "carry", index, 0, 0, 0)
+        refuse(USAGE, f"no entry {index}", "take_output", index, 0, byref(out))
     refuse(USAGE, "no entry other", "find_entry", b"other")
     refuse(USAGE, "It has: x, n", "find_input", 0, b"other")
     refuse(USAGE, "It has: y, m", "find_output", 0, b"other")
@@ -826,7 +839,10 @@ def mistakes(library: Library, mixed: Path) -> None:
     refuse(INPUT, "has 4 bytes of data, its shape takes 24", "set_input", 0, 0, data, c_int64(4))
     refuse(INPUT, "its shape takes 24", "set_input", 0, 0, data, big)
     refuse(USAGE, "no outputs yet", "get_output", 0, 0, data, size)
-    refuse(USAGE, "no outputs yet", "carry", 0, 0, 0, 0)
+    refuse(USAGE, "no outputs yet", "take_output", 0, 0, byref(out))
+    refuse(USAGE, "tensor is NULL", "set_input_tensor", 0, 0, none)
+    refuse(USAGE, "out is NULL", "input_tensor", 0, 0, none, 0, none)
+    refuse(INPUT, "input n is float32[2, 3]", "set_input_tensor", 0, 1, tensor.handle)
     refuse(USAGE, "info is NULL", "input_info", 0, 0, none)
     refuse(USAGE, "struct_size is 0", "input_info", 0, 0, byref(Info(0)))
     for status, words, call in calls:
@@ -836,9 +852,8 @@ def mistakes(library: Library, mixed: Path) -> None:
     calls.clear()
     refuse(INPUT, "output y has 40 bytes, there is room for 24", "get_output", 0, 0, data, size)
     refuse(USAGE, "data is NULL", "get_output", 0, 0, none, c_int64(40))
-    refuse(USAGE, "data is NULL", "view_output", 0, 0, none, byref(size))
+    refuse(USAGE, "out is NULL", "take_output", 0, 0, none)
     refuse(USAGE, "shape is NULL", "output_shape", 0, 0, none, 2)
-    refuse(INPUT, "input n is float32[2, 5]", "carry", 0, 0, 0, 1)
     for status, words, call in calls:
         library.refused(status, words, call=call)
     short = (c_int64 * 2)(-7, -7)
@@ -850,7 +865,9 @@ def mistakes(library: Library, mixed: Path) -> None:
                  "entry_count", "alignment"):  # fmt: skip
         library.refused(USAGE, "runner is NULL", call=lambda name=name: library.ask(name, none))
     for name, arguments in {
-        "run": (0,), "start": (0,), "wait": (), "set_input": (0, 0, data, size), "carry": (0, 0, 0, 0),
+        "run": (0,), "start": (0,), "wait": (), "set_input": (0, 0, data, size),
+        "set_input_tensor": (0, 0, tensor.handle), "input_tensor": (0, 0, none, 0, byref(out)),
+        "take_output": (0, 0, byref(out)),
         "get_output": (0, 0, data, size), "input_info": (0, 0, info),
     }.items():  # fmt: skip
         library.refused(

@@ -109,10 +109,11 @@ def kernels_of_callers(library: Library, textured: Path) -> None:
 
 
 def inputs_do_not_wait(library: Library, textured: Path) -> None:
-    """OpenCL is tests/support/standins/opencl_driver.c."""
+    """OpenCL is tests/support/standins/opencl_driver.c. Copies beside runs wait for those that read the memory."""
     driver = ctypes.CDLL("libOpenCL.so")
     runner = Runner(library, textured, program_cache="off")
     run(runner)
+    assert driver.standin_ordered() == 0
     before = driver.standin_finishes()
     for _ in range(5):
         runner.set(0, zeros(runner))
@@ -120,7 +121,10 @@ def inputs_do_not_wait(library: Library, textured: Path) -> None:
     assert driver.standin_finishes() == before
     runner.call("wait")
     assert driver.standin_finishes() == before + 1
+    # Of four copies: each, the runs behind it, and from the third on the program's memory.
+    assert driver.standin_ordered() == 4 + 4 + 2
     runner.free()
+    assert driver.standin_alive() == 0
 
 
 def executors_of_their_own(library: Library, parallel: Path) -> None:

@@ -152,8 +152,14 @@ def _apk(described: Project) -> Iterator[tuple[str, str | Path, str]]:
     digests = {bundle.manifest.abi: "0" * 64 for bundle in described.bundles}
     plan = BenchPlan(described.java_package, digests, planned_models(described)).text()
     for file in apk_entries(described, plan):
-        contents = file.contents if isinstance(file.contents, Path) else file.contents.decode()
-        yield file.name, contents, f", at a multiple of {file.alignment}"
+        yield file.name, _text(file.contents), f", at a multiple of {file.alignment}"
+
+
+def _text(contents: Path | bytes) -> Path | str:
+    """A class file in hexadecimal digits."""
+    if isinstance(contents, Path):
+        return contents
+    return f"{contents.hex(' ', 4)}\n" if contents.startswith(b"dex\n") else contents.decode()
 
 
 def expected() -> dict[str, str]:

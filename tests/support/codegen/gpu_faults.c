@@ -21,7 +21,21 @@ static void die(const char* what) {
   _exit(1);
 }
 
-/* Errors of one handle's functions from creation on. */
+static int set_inputs(adt_runner_t* runner) {
+  int errors = 0;
+  for (int32_t i = 0; i < adt_runner_input_count(runner, 0); ++i) {
+    adt_tensor_info_t info;
+    info.struct_size = sizeof(info);
+    if (adt_runner_input_info(runner, 0, i, &info) != ADT_OK) die("input_info");
+    void* zeros = calloc(1, (size_t)info.size);
+    errors += adt_runner_set_input(runner, 0, i, zeros, info.size) != ADT_OK;
+    free(zeros);
+  }
+  return errors;
+}
+
+/* Errors of one handle's functions from creation on. Its last run is
+ * under way when it is freed. */
 static int life(const char* package, const char* cache, int free_it) {
   adt_runner_options_t options = ADT_RUNNER_OPTIONS_INIT;
   adt_runner_t* runner = NULL;
@@ -33,14 +47,11 @@ static int life(const char* package, const char* cache, int free_it) {
     return 1;
   }
   for (int run = 0; run < 2; ++run) {
-    for (int32_t i = 0; i < adt_runner_input_count(runner, 0); ++i) {
-      adt_tensor_info_t info;
-      info.struct_size = sizeof(info);
-      if (adt_runner_input_info(runner, 0, i, &info) != ADT_OK) die("input_info");
-      void* zeros = calloc(1, (size_t)info.size);
-      errors += adt_runner_set_input(runner, 0, i, zeros, info.size) != ADT_OK;
-      free(zeros);
+    for (int i = 0; i < 3; ++i) { /* beside the runs before */
+      errors += set_inputs(runner);
+      errors += adt_runner_start(runner, 0) != ADT_OK;
     }
+    errors += set_inputs(runner);
     errors += adt_runner_run(runner, 0) != ADT_OK;
     for (int32_t i = 0; i < adt_runner_output_count(runner, 0); ++i) {
       const int64_t size = adt_runner_output_size(runner, 0, i);
@@ -49,8 +60,13 @@ static int life(const char* package, const char* cache, int free_it) {
       free(to);
     }
   }
-  if (errors && (!*adt_last_error() || !*adt_last_remedy())) die("an error without a text");
+  adt_ticket_t* ticket = NULL;
+  errors += set_inputs(runner);
+  errors += adt_runner_run_async(runner, 0, NULL, NULL, &ticket) != ADT_OK;
   if (free_it) adt_runner_free(runner);
+  errors += adt_ticket_wait(ticket) != ADT_OK;
+  adt_ticket_free(ticket);
+  if (errors && (!*adt_last_error() || !*adt_last_remedy())) die("an error without a text");
   return errors;
 }
 
@@ -62,7 +78,9 @@ static int child(const char* package, const char* place, long first, long last, 
     char cache[4096] = "off";
     if (first == last) snprintf(cache, sizeof(cache), "%s/%ld%d", place, first, (int)code);
     fail(first, last, code);
-    const int errors = life(package, cache, 1);
+    const int freed = first % 2 == 0;
+    const int errors = life(package, cache, freed);
+    if (!freed) exit(errors ? 77 : 0); /* with the handle, and with what fails */
     fail(1, -1, 0);
     life(package, cache, 1); /* the device may be there again, or not */
     exit(errors ? 77 : 0);

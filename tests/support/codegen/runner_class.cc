@@ -1,6 +1,7 @@
 // The class of adt/runner.h, for tests/integration/test_runner_abi.py: <mixed> <recurrent>
 // <symbolic> <opencl>.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -55,23 +56,39 @@ void Mixed(const char* path) {
   runner.Run();
   REQUIRE((runner.Output<std::int64_t>("m") == std::vector<std::int64_t>{2, 4, 6, 8}));
   REQUIRE((runner.OutputShape("y") == std::vector<std::int64_t>{2, 5}));
-  const adt::Span<float> view = runner.ViewOutput<float>("y");
+  const adt::SharedTensor y = runner.TakeOutput("y");
+  const adt::Span<float> view = y.View<float>();
   REQUIRE(std::vector<float>(view.begin(), view.end()) == runner.Output<float>(0));
   std::vector<float> room(10);
   runner.GetOutput(0, room.data(), room.size());
   REQUIRE(room[9] == view[9]);
 
   alignas(64) float bound[6] = {};
-  runner.BindInput("x", bound, 6);
+  int released = 0;
+  runner.SetInput("x", adt::SharedTensor::FromMemory(bound, 6, {2, 3}, [&] { ++released; }));
   runner.Start();
   runner.Wait();
   REQUIRE(runner.Output<float>("y") == std::vector<float>(10));
+  REQUIRE(room[9] == view[9] && released == 0);  // what was taken stays
+  const adt::SharedTensor in = runner.InputTensor("x");
+  REQUIRE(released == 1 && in.info().shape == std::vector<std::int64_t>({2, 3}));
+  std::copy(x.begin(), x.end(), in.Data<float>());
+  runner.Run();
+  y.CopyTo(room.data(), room.size());
+  REQUIRE(runner.Output<float>("y") == room && in.device() == "cpu");
 
   Refused(adt::ErrorKind::kInput, "x has elements of type float32, not float64",
           [&] { runner.SetInput("x", std::vector<double>(6)); });
   Refused(adt::ErrorKind::kInput, "has 20 bytes", [&] { runner.SetInput("x", x.data(), 5); });
   Refused(adt::ErrorKind::kInput, "no multiple of 64",
-          [&] { runner.BindInput("x", bound + 1, 6); });
+          [&] { runner.SetInput("x", adt::SharedTensor::FromMemory(bound + 1, 6, {2, 3})); });
+  Refused(adt::ErrorKind::kInput, "the tensor has elements of type float32, not int32",
+          [&] { y.Data<int>(); });
+  Refused(adt::ErrorKind::kUsage, "tensor is NULL", [] { adt::SharedTensor().info(); });
+  Refused(adt::ErrorKind::kInput, "input x is int32[2, 3]", [&] {
+    int numbers[6];
+    runner.SetInput("x", adt::SharedTensor::FromMemory(numbers, 6, {2, 3}));
+  });
   Refused(adt::ErrorKind::kInput, "m has elements of type int64",
           [&] { runner.Output<float>("m"); });
   Refused(adt::ErrorKind::kUsage, "no input z", [&] { runner.SetInput("z", x); });
@@ -87,10 +104,10 @@ void Recurrent(const char* path) {
   runner.SetInput("x", std::vector<float>(4, 3), {}, "encode");
   runner.Run("encode");
   runner.SetInput("s", std::vector<float>(4), {4}, "decode");
-  runner.Carry("h", "h", "encode", "decode");
+  runner.SetInput("h", runner.TakeOutput("h", "encode"), "decode");
   for (int step = 0; step < 3; ++step) {
     runner.Run("decode");
-    runner.Carry("t", "s", "decode", "decode");
+    runner.SetInput("s", runner.TakeOutput("t", "decode"), "decode");
   }
   REQUIRE(runner.Output<float>("y", "decode") == std::vector<float>(4, 8));
   adt::Runner session = runner.CreateSession();

@@ -91,16 +91,10 @@ CLASSES = {
     "android.graphics.Bitmap": """
         public final class Bitmap {
             public enum Config { ALPHA_8, RGB_565, ARGB_4444, ARGB_8888, RGBA_F16, HARDWARE, RGBA_1010102 }
-            public static Bitmap createScaledBitmap(Bitmap source, int width, int height, boolean filter) {
-                throw new Error();
-            }
             public Bitmap copy(Config config, boolean mutable) { throw new Error(); }
             public Config getConfig() { throw new Error(); }
             public int getWidth() { throw new Error(); }
             public int getHeight() { throw new Error(); }
-            public void getPixels(int[] pixels, int offset, int stride, int x, int y, int width, int height) {
-                throw new Error();
-            }
             public void recycle() { throw new Error(); }
         }""",
     "android.graphics.BitmapFactory": """
@@ -138,7 +132,26 @@ CLASSES = {
             public void setTargetSampleSize(int size) { throw new Error(); }
             public void close() { throw new Error(); }
         }""",
-    "android.graphics.Rect": "public final class Rect {}",
+    "android.graphics.Rect": """
+        public final class Rect {
+            public int left;
+            public int top;
+            public int right;
+            public int bottom;
+        }""",
+    "android.media.Image": """
+        public abstract class Image implements AutoCloseable {
+            public abstract static class Plane {
+                public abstract int getRowStride();
+                public abstract int getPixelStride();
+                public abstract java.nio.ByteBuffer getBuffer();
+            }
+            public abstract int getWidth();
+            public abstract int getHeight();
+            public abstract Plane[] getPlanes();
+            public android.graphics.Rect getCropRect() { throw new Error(); }
+            public abstract void close();
+        }""",
     "android.net.Uri": "public abstract class Uri { private Uri() {} }",
     "android.os.Bundle": "public final class Bundle {}",
     "android.os.ParcelFileDescriptor": """
@@ -186,6 +199,9 @@ CLASSES = {
             public final void setText(CharSequence text) { throw new Error(); }
             public final void setText(int id) { throw new Error(); }
         }""",
+    "androidx.annotation.NonNull": "public @interface NonNull {}",
+    "androidx.annotation.Nullable": "public @interface Nullable {}",
+    "androidx.annotation.WorkerThread": "public @interface WorkerThread {}",
     "androidx.test.platform.app.InstrumentationRegistry": """
         public final class InstrumentationRegistry {
             private InstrumentationRegistry() {}

@@ -8,7 +8,7 @@ its inputs. No model runs here: tests of real models use the real artefacts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,15 +162,26 @@ def make_typed_package(
 
 
 def make_app_bundle(
-    directory: Path, platform: str = "android-arm64-v8a", *, alignment: int = 64, api_level: int = 24
+    directory: Path,
+    platform: str = "android-arm64-v8a",
+    *,
+    alignment: int = 64,
+    api_level: int = 24,
+    contents: Mapping[str, bytes] | None = None,
 ) -> TargetBundle:
-    """Write a bundle with what apps link: libraries, headers, build files and licenses of a few bytes of text."""
+    """Write a bundle with what apps link: libraries, headers, build files and licenses of a few bytes of text.
+
+    Args:
+        contents: of files that are not to be text.
+    """
     about = platform_named(platform)
     libraries = (*LIBRARIES, "libc++_shared.so") if about.android else LIBRARIES
 
     def write(*paths: str) -> dict[str, BundleFile]:
-        return _bundle_files(directory, {path: f"{path} for {platform}\n".encode() for path in paths})
+        texts = {path: f"{path} for {platform}\n".encode() for path in paths}
+        return _bundle_files(directory, texts | {path: own[path] for path in paths if path in own})
 
+    own = contents or {}
     empty = bundle_manifest(platform, api_level=api_level)
     return _bundle(
         directory,

@@ -22,7 +22,7 @@ CLASSES = {
                         .toArray(String[]::new);
             }
             public java.io.InputStream open(String name) throws java.io.IOException {
-                try (AssetFileDescriptor part = openFd(name);
+                try (AssetFileDescriptor part = part(name);
                         java.io.RandomAccessFile archive =
                                 new java.io.RandomAccessFile(System.getProperty("assets"), "r")) {
                     byte[] bytes = new byte[(int) part.getLength()];
@@ -32,6 +32,12 @@ CLASSES = {
                 }
             }
             public AssetFileDescriptor openFd(String name) throws java.io.IOException {
+                if (Boolean.getBoolean("assets.compressed")) {
+                    throw new java.io.FileNotFoundException(name + ": it is probably compressed");
+                }
+                return part(name);
+            }
+            private static AssetFileDescriptor part(String name) throws java.io.IOException {
                 java.io.File archive = new java.io.File(System.getProperty("assets"));
                 java.io.File index = new java.io.File(archive.getPath() + ".index");
                 for (String line : java.nio.file.Files.readAllLines(index.toPath())) {

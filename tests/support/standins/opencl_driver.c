@@ -54,6 +54,9 @@ long standin_calls(void) { return calls; }
 static long finishes, writes;
 long standin_finishes(void) { return finishes; }
 long standin_writes(void) { return writes; }
+/* Commands that were to wait for others'. */
+static long ordered;
+long standin_ordered(void) { return ordered; }
 /* Memory objects, programs, kernels and events that were not released. */
 long standin_alive(void) { return alive[MEMORY] + alive[PROGRAM] + alive[KERNEL] + alive[EVENT]; }
 /* Bytes of memory objects. */
@@ -307,6 +310,10 @@ static char* at(cl_mem m, size_t offset, size_t size) {
   if (offset > memory->size || size > memory->size - offset) wrong("a copy beyond a buffer's end");
   return memory->data + offset;
 }
+static void known(cl_uint n, const cl_event* events) {
+  ordered += n != 0;
+  for (cl_uint i = 0; i < n; ++i) the(events[i], EVENT);
+}
 cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t offset, size_t size,
                            void* to, cl_uint n, const cl_event* list, cl_event* event) {
   CALL();
@@ -317,13 +324,29 @@ cl_int clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool wait, size_t o
                             const void* from, cl_uint n, const cl_event* list, cl_event* event) {
   CALL();
   ++writes;
+  known(n, list);
   memcpy(at(m, offset, size), from, size);
   return queued(q, event);
+}
+void* clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool wait, cl_map_flags flags,
+                         size_t offset, size_t size, cl_uint n, const cl_event* list,
+                         cl_event* event, cl_int* code) {
+  MAKE();
+  the(q, QUEUE);
+  return at(m, offset, size);
+}
+cl_int clEnqueueUnmapMemObject(cl_command_queue q, cl_mem m, void* mapped, cl_uint n,
+                               const cl_event* list, cl_event* event) {
+  CALL();
+  the(q, QUEUE);
+  if (mapped != the(m, MEMORY)->data) wrong("memory that was not mapped");
+  return CL_SUCCESS;
 }
 cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t from_offset,
                            size_t to_offset, size_t size, cl_uint n, const cl_event* list,
                            cl_event* event) {
   CALL();
+  ++writes;
   memmove(at(to, to_offset, size), at(from, from_offset, size), size);
   return queued(q, event);
 }
@@ -372,7 +395,24 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimension
 }
 cl_int clWaitForEvents(cl_uint n, const cl_event* events) {
   CALL();
+  known(n, events);
   return CL_SUCCESS;
+}
+cl_int clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event* list,
+                                   cl_event* event) {
+  CALL();
+  known(n, list);
+  return queued(q, event);
+}
+cl_int clEnqueueBarrierWithWaitList(cl_command_queue q, cl_uint n, const cl_event* list,
+                                    cl_event* event) {
+  CALL();
+  known(n, list);
+  return queued(q, event);
+}
+cl_int clReleaseEvent(cl_event e) {
+  CALL();
+  return drop(e, EVENT);
 }
 cl_int clGetEventProfilingInfo(cl_event e, cl_profiling_info what, size_t room, void* value,
                                size_t* real) {

@@ -7,7 +7,8 @@ import java.io.File;
 
 /**
  * Loads a model as an application carries it: `AndroidCases CACHE PARAMS`, or `AndroidCases CACHE` to
- * run once and say what became of compiled OpenCL kernels.
+ * run once, on the devices of the property `devices`, and say on which and what became of compiled
+ * OpenCL kernels.
  */
 public final class AndroidCases {
     private AndroidCases() {}
@@ -28,8 +29,15 @@ public final class AndroidCases {
                 };
         float[] x = {1, 2, 3, 4};
         if (arguments.length == 1) {
-            try (Small small = Small.load(context)) {
+            String devices = System.getProperty("devices");
+            RunnerOptions options =
+                    devices == null
+                            ? RunnerOptions.DEFAULTS
+                            : new RunnerOptions.Builder().devices(devices.split(",")).build();
+            try (Small small = Small.load(context, options)) {
                 expect(Math.abs(small.run(x)[0] - 1) < 1e-5, small.info());
+                int absent = small.info().absentDevices().size();
+                System.out.println("device " + small.info().device() + " after " + absent);
                 System.out.println("programs: " + small.info().programCache());
             }
             return;

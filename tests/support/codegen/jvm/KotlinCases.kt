@@ -1,4 +1,3 @@
-import com.example.vision.Detector
 import com.example.vision.Small
 import com.example.vision.Symbolic
 import com.example.vision.a
@@ -13,7 +12,6 @@ import java.io.File
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.async
 import kotlinx.coroutines.awaitAll
-import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 
 /** What generated Kotlin does: `KotlinCasesKt MODELS`. */
@@ -39,14 +37,6 @@ fun main(arguments: Array<String>) = runBlocking {
             b.set(floatArrayOf(3f, 4f), 2)
         }
         check(near(model.runSuspending(inputs).toArrays().z, floatArrayOf(4f, 6f)))
-    }
-    Detector.load(File(models, "detector")).use { model ->
-        val inputs = Detector.Inputs()
-        val outputs = Detector.Outputs()
-        val job = launch { repeat(1000) { model.runSuspending(inputs, outputs) } }
-        model.runSuspending(inputs)
-        job.cancel() // a run that has begun ends first
-        job.join()
     }
     println("done")
 }

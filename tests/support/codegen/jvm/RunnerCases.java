@@ -37,7 +37,7 @@ public final class RunnerCases {
         switch (arguments[0]) {
             case "everything" -> everything();
             case "buildProgress" -> buildProgress();
-            case "cycles" -> cycles(Integer.parseInt(arguments[3]));
+            case "devices" -> devices();
             default -> throw new AssertionError(arguments[0]);
         }
         System.out.println("done");
@@ -52,6 +52,7 @@ public final class RunnerCases {
         halves();
         refused();
         sessions();
+        ownExecutors();
         closed();
         sharedByThreads();
         closedWhileRunning();
@@ -94,6 +95,34 @@ public final class RunnerCases {
             expect(small.info().programCache().equals("hit"), small.info().toString());
             expect(calls.isEmpty(), calls.toString());
         }
+    }
+
+    /** MODELS has the small model for OpenCL, which is not there, and DATA has it for the CPU. */
+    private static void devices() throws Exception {
+        File opencl = model("small");
+        File cpu = data.resolve("small").toFile();
+        RunnerOptions none = RunnerOptions.DEFAULTS;
+        float[] x = {1, 2, 3, 4};
+        AdtException absent = thrown(AdtException.class, () -> Small.load(opencl));
+        expect(absent.kind() == AdtException.Kind.NO_DEVICE, absent.kind());
+        try (Small small = Small.load(List.of(opencl, cpu), none)) {
+            expect(small.info().device().equals("cpu"), small.info());
+            expect(small.info().absentDevices().equals(List.of(absent.problem())), small.info());
+            expect(close(small.run(x), product(x)), "the second package's result");
+            try (Small session = small.session()) {
+                expect(session.info().absentDevices().size() == 1, session.info());
+            }
+        }
+        RunnerOptions several = none.toBuilder().devices("cpu:7", "abacus", "cpu").build();
+        try (Small small = Small.load(cpu, several)) {
+            expect(small.info().absentDevices().size() == 2, small.info().absentDevices());
+        }
+        RunnerOptions.Device[] inOrder = {RunnerOptions.Device.OPENCL, RunnerOptions.Device.CPU};
+        RunnerOptions other = none.toBuilder().devices(inOrder).build();
+        AdtException mismatch = thrown(AdtException.class, () -> Small.load(cpu, other));
+        expect(mismatch.kind() == AdtException.Kind.MISMATCH, mismatch.kind()); // not for OpenCL
+        thrown(AdtException.class, () -> Small.load(List.of(model("none"), cpu), none));
+        thrown(IllegalArgumentException.class, () -> Small.load(List.of(), none));
     }
 
     private static File model(String name) {
@@ -325,7 +354,7 @@ public final class RunnerCases {
         AdtException other = thrown(AdtException.class, () -> Small.load(model("symbolic")));
         expect(other.kind() == AdtException.Kind.MISMATCH, other.kind());
         expect(other.problem().contains("another model"), other);
-        RunnerOptions unknown = new RunnerOptions.Builder().device("abacus").build();
+        RunnerOptions unknown = new RunnerOptions.Builder().devices("abacus").build();
         AdtException device = thrown(AdtException.class, () -> Small.load(model("small"), unknown));
         expect(device.kind() == AdtException.Kind.NO_DEVICE, device.kind());
         expect(device.problem().contains("abacus"), device);
@@ -370,6 +399,29 @@ public final class RunnerCases {
         }
         second.close();
         thrown(IllegalStateException.class, second::session);
+    }
+
+    /** Models with threads of their own run side by side, and so do their sessions. */
+    private static void ownExecutors() throws Exception {
+        RunnerOptions options = new RunnerOptions.Builder().ownExecutor(true).build();
+        float[] x = {1, 2, 3, 4};
+        try (Small first = Small.load(model("small"), options);
+                Small second = Small.load(model("small"), options);
+                Small third = second.session()) {
+            expect(executors() >= 3, executors());
+            for (Small small : List.of(first, second, third)) {
+                expect(close(small.run(x), product(x)), "an executor's result");
+            }
+        }
+    }
+
+    private static long executors() throws IOException {
+        long count = 0;
+        for (File thread : new File("/proc/self/task").listFiles()) {
+            String name = Files.readString(thread.toPath().resolve("comm"));
+            count += name.equals("adt-runner\n") ? 1 : 0;
+        }
+        return count;
     }
 
     private static void closed() throws Exception {
@@ -439,7 +491,7 @@ public final class RunnerCases {
     }
 
     private static void threadOptions() throws Exception {
-        RunnerOptions options = new RunnerOptions.Builder().threads(1).affinity("all").build();
+        RunnerOptions options = new RunnerOptions.Builder().threads(1).affinity(RunnerOptions.Affinity.ALL).build();
         RunnerOptions wrong = options.toBuilder().affinity("sideways").build();
         float[] x = {1, 2, 3, 4};
         try (Small small = Small.load(model("small"), options)) {
@@ -462,36 +514,5 @@ public final class RunnerCases {
             }
         }
         expect(found == 150_000, found);
-    }
-
-    /** Loads, runs and closes; says what the process holds after each quarter. */
-    private static void cycles(int count) throws IOException {
-        for (int cycle = 0; cycle < count; cycle++) {
-            if (cycle > 0 && cycle % (count / 4) == 0) {
-                usage();
-            }
-            try (Small small = Small.load(model("small"))) {
-                small.run(new float[] {1, 2, 3, cycle});
-            }
-        }
-        usage();
-    }
-
-    private static void usage() throws IOException {
-        System.gc();
-        long maps = Files.readAllLines(Path.of("/proc/self/maps")).size();
-        String[] status = Files.readString(Path.of("/proc/self/status")).split("\n");
-        long memory = 0;
-        for (String line : status) {
-            if (line.startsWith("RssAnon:")) {
-                memory = Long.parseLong(line.replaceAll("[^0-9]", ""));
-            }
-        }
-        System.out.printf(
-                "holds fds=%d tasks=%d maps=%d kb=%d%n",
-                new File("/proc/self/fd").list().length,
-                new File("/proc/self/task").list().length,
-                maps,
-                memory);
     }
 }

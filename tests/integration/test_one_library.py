@@ -1,0 +1,80 @@
+"""A bundle with TVM's runtime inside libadt_runner, in a process with another TVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+from test_kernels import add_one
+from test_runner_memory import unload, unloaded
+
+import adt
+from adt.bundle.bundle import TargetBundle
+from adt.host.elf import read_elf
+from adt.model.package.package import ModelPackage
+
+__all__ = ["unload"]
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def bundle() -> TargetBundle:
+    return adt.build_target(platform="host", one_library=True).bundle
+
+
+@pytest.fixture(scope="module")
+def package(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> ModelPackage:
+    """y = relu(x) + one."""
+    place = tmp_path_factory.mktemp("package")
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3)) for name in ("x", "y")]
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Add", ["r", "one"], ["y"])]
+    one = numpy_helper.from_array(np.ones((2, 3), "float32"), "one")
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], [one])
+    save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), place / "m.onnx"
+    )
+    return adt.compile(place / "m.onnx", out=place / "package", platform="host", bundle=bundle.path)
+
+
+def test_it_exports_the_c_interface_alone(bundle: TargetBundle) -> None:
+    assert [name for name in bundle.manifest.files if name.startswith("lib/")] == ["lib/libadt_runner.so"]
+    library = read_elf(bundle.file("lib/libadt_runner.so"))
+    assert {name for name in library.functions if not name.startswith("adt_")} == set()
+    for name in bundle.manifest.files:
+        assert not any("tvm" in needed for needed in read_elf(bundle.file(name)).needed), name
+
+
+def test_a_package_takes_nothing_of_tvms_by_name(package: ModelPackage) -> None:
+    library = read_elf(package.path / "mod.so")
+    assert [name for name in library.undefined if "TVM" in name] == []
+    assert "__TVMFFIErrorSetRaisedFromCStr" in package.manifest.tvm.context_symbols
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+def test_beside_another_tvm(bundle: TargetBundle, package: ModelPackage, tmp_path: Path, order: str) -> None:
+    kernel = adt.compile_kernel(add_one(), name="add_one", platform="host", out=tmp_path / "add_one.so")
+    runner = bundle.file("lib/libadt_runner.so")
+    words = [sys.executable, TESTS / "support/codegen/two_runtimes.py"]
+    done = subprocess.run(
+        [*words, runner, package.path, kernel.path, order],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
+
+
+def test_its_programs_run_and_it_is_unloaded(
+    bundle: TargetBundle, package: ModelPackage, unload: Path
+) -> None:
+    x = np.full((2, 3), -1, "float32")
+    result = adt.run(package.path, inputs={"x": x}, bundle=bundle.path)
+    np.testing.assert_array_equal(result.outputs["y"], np.ones((2, 3)))
+    unloaded(unload, "-", bundle.file("lib/libadt_runner.so"))
