@@ -57,6 +57,10 @@ def test_properties_and_log(phone: Phone) -> None:
     assert phone.shell("setprop debug.adt.test 'a b=c' && getprop debug.adt.test") == "a b=c\n"
     assert phone("shell", "setprop ro.product.model x", rc=1).stderr
     assert phone.shell("getprop none.such fallback") == "fallback\n"
+    assert phone.shell("svc power stayon usb && settings get global stay_on_while_plugged_in") == "2\n"
+    assert (
+        phone.shell("settings delete global stay_on_while_plugged_in; settings get global none") == "null\n"
+    )
     phone.shell("logcat -c; log -t adt -p W hello there")
     assert phone.shell("logcat -d").rstrip().endswith("W adt: hello there")
 
@@ -386,7 +390,7 @@ def test_failed_start_says_why_and_leaves_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 def test_scripts_of_the_device_are_found_by_absolute_name(phone: Phone) -> None:
-    for name in properties.SCRIPTS:
+    for name in properties.BY_PATH:
         assert phone.shell(f"ls -L /system/bin/{name}").strip() == f"/system/bin/{name}"
 
 

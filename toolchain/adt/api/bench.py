@@ -92,13 +92,14 @@ def bench(request: BenchRequest) -> BenchResult:
     """
     setup, cooling = _setup(request, cold_start=request.cold_start), _cooling(request)
     opened = open_place(load_package(request.package), request)
-    verification = _verify(opened, request, request.model)
-    if reason := _no_speed(opened, verification):
-        return _result(opened, setup, request, verification, no_speed=reason)
-    first = pilot(opened, setup)
-    flags = _cool_down(opened, cooling)
-    now = conditions(opened.place)
-    measurement = measure(opened, setup, first, now.external_power)
+    with opened.place.awake():
+        verification = _verify(opened, request, request.model)
+        if reason := _no_speed(opened, verification):
+            return _result(opened, setup, request, verification, no_speed=reason)
+        first = pilot(opened, setup)
+        flags = _cool_down(opened, cooling)
+        now = conditions(opened.place)
+        measurement = measure(opened, setup, first, now.external_power)
     return _result(opened, setup, request, verification, measurement=measurement, now=now, flags=flags)
 
 
@@ -119,19 +120,20 @@ def bench_ab(request: AbRequest) -> AbResult:
             f"{request.a} runs on {a.place.name}, and {request.b} on {b.place.name}",
             remedy="Compare packages that were compiled for the same machine.",
         )
-    verified = _verify(a, request), _verify(b, request)
-    reasons = _no_speed(a, verified[0]), _no_speed(b, verified[1])
-    if cause := reasons[0] or reasons[1]:
-        other = f"it was not compared: {cause}"
-        results = [
-            _result(opened, setup, request, verification, no_speed=reason or other)
-            for opened, verification, reason in zip((a, b), verified, reasons, strict=True)
-        ]
-        return AbResult(results[0], results[1], None, ())
-    first = pilot(a, setup), pilot(b, setup)
-    flags = _cool_down(a, cooling)
-    now = conditions(a.place)
-    turns = take_turns((a, b), first, setup)
+    with a.place.awake():
+        verified = _verify(a, request), _verify(b, request)
+        reasons = _no_speed(a, verified[0]), _no_speed(b, verified[1])
+        if cause := reasons[0] or reasons[1]:
+            other = f"it was not compared: {cause}"
+            results = [
+                _result(opened, setup, request, verification, no_speed=reason or other)
+                for opened, verification, reason in zip((a, b), verified, reasons, strict=True)
+            ]
+            return AbResult(results[0], results[1], None, ())
+        first = pilot(a, setup), pilot(b, setup)
+        flags = _cool_down(a, cooling)
+        now = conditions(a.place)
+        turns = take_turns((a, b), first, setup)
     ratio = times_as_fast(*turns)
     results = [
         _result(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from adt.bundle.bundle import TargetBundle
+from adt.device.awake import awake
 from adt.device.deploy.store import Deployment
 from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
@@ -46,6 +48,9 @@ class Place(Protocol):
     @property
     def host(self) -> bool:
         """It is the machine that adt runs on."""
+
+    def awake(self) -> AbstractContextManager[None]:
+        """Keep it from sleeping for as long as the block runs: see :mod:`adt.device.awake`."""
 
     def run(
         self,
@@ -94,6 +99,10 @@ class DevicePlace:
     def host(self) -> bool:
         """Never."""
         return False
+
+    def awake(self) -> AbstractContextManager[None]:
+        """See :meth:`Place.awake`."""
+        return awake(self.device)
 
     def run(
         self,
@@ -155,6 +164,10 @@ class HostPlace:
     def host(self) -> bool:
         """Always."""
         return True
+
+    def awake(self) -> AbstractContextManager[None]:
+        """Nothing: that is its owner's affair."""
+        return nullcontext()
 
     def run(
         self,

@@ -22,6 +22,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from adt.device.awake import awake
 from adt.device.device import Device
 from adt.device.scripts import script
 from adt.device.transport import adb, forwards
@@ -148,7 +149,10 @@ class Instance:
             self.config.digest,
         )
         argv = ("sh", "-c", script("server_start"), "sh", *words, *arguments)
-        with device.start(argv, timeout=ANSWER_SECONDS, keep_stdin=True) as command:
+        with (
+            awake(device),
+            device.start(argv, timeout=ANSWER_SECONDS, keep_stdin=True) as command,
+        ):
             threading.Thread(target=_follow, args=(command, self.events), daemon=True).start()
             try:
                 death = self._await_ready(port)

@@ -1,8 +1,8 @@
 """System properties of the virtual device, and the small programs that read them.
 
 Tools of the Android world ask `getprop`; the answers here say truthfully what
-the device is. `getprop`, `setprop`, `log` and `logcat` are shell scripts, because
-Android's own need services that a Linux does not have.
+the device is. `getprop`, `setprop`, `log`, `logcat`, `settings` and `svc` are shell
+scripts, because Android's own need services that a Linux does not have.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def text(properties: dict[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
-SCRIPTS = ("getprop", "setprop", "log", "logcat")
+BY_PATH = ("getprop", "setprop", "log", "logcat")
+"""Those that are in /system/bin as well."""
+SCRIPTS = (*BY_PATH, "settings", "svc")
 """Programs of the device: files of their own in ``scripts/``, where STORE and LOG stand as they are here."""
 
 

@@ -226,7 +226,7 @@ def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, o
     (tree / "system/build.prop").write_text(
         properties.text({"ro.adt.virtual": "1", "ro.adt.notice": properties.linux_notice(abi)})
     )
-    for script in properties.SCRIPTS:
+    for script in properties.BY_PATH:
         (programs / script).symlink_to(f"{properties.TOOLS}/{script}")
     link_applets(tree, programs, abi, interpreter)
     if opencl:
