@@ -31,7 +31,7 @@ say "style and types"
 ruff check toolchain tests docs examples bench
 ruff format --check toolchain tests docs examples bench
 find cpp_runner cmake_presets \( -name '*.cc' -o -name '*.h' \) -print0 | xargs -0 clang-format --dry-run --Werror
-shellcheck -x ./*.sh scripts/*.sh .ci/run toolchain/adt/device/scripts/*.sh toolchain/adt/virtual/scripts/*.sh
+shellcheck -x ./*.sh examples/*.sh scripts/*.sh .ci/run toolchain/adt/device/scripts/*.sh toolchain/adt/virtual/scripts/*.sh
 mypy
 python docs/generate.py --check
 site=$(mktemp -d)

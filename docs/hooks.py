@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 DOCS = Path(__file__).parent
-ELSEWHERE = {"../CHANGELOG.md": "changes.md", "../toolchain/adt/model/schemas/": "schemas/"}
+TUTORIALS = {
+    f"../examples/{path.name}": f"tutorial-{path.stem}.md" for path in (DOCS.parent / "examples").iterdir()
+}
+ELSEWHERE = {
+    "../CHANGELOG.md": "changes.md",
+    "../tests/seeds.md": "seeds.md",
+    "../toolchain/adt/model/schemas/": "schemas/",
+    **TUTORIALS,
+}
 """Files of the repository that pages link to, and what the site calls them."""
 SECTION = re.compile(r"^## (.+)$|^- \[(.+?)\]\(([^)]+)\)", re.M)
 
@@ -44,12 +52,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are not kept in docs/."""
     sys.path.insert(0, str(DOCS))  # mkdocs loads this file by its path alone
+    from cells import page
     from generate import SITE_PAGES
 
-    texts = {name: page() for name, page in SITE_PAGES.items()}
-    texts["changes.md"] = (DOCS.parent / "CHANGELOG.md").read_text()
+    texts = {name: make() for name, make in SITE_PAGES.items()}
+    for path in ("../CHANGELOG.md", "../tests/seeds.md"):
+        texts[ELSEWHERE[path]] = (DOCS / path).read_text()
     for schema in (DOCS.parent / "toolchain/adt/model/schemas").glob("*.json"):
         texts[f"schemas/{schema.name}"] = schema.read_text()
+    texts |= {
+        name: page(DOCS / path) for path, name in TUTORIALS.items() if path in (DOCS / "index.md").read_text()
+    }
     for name, text in texts.items():
         files.append(File.generated(config, name, content=text))
     return files

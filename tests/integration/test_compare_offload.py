@@ -5,8 +5,6 @@ That there are times is tested, never which are shorter.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from adt.device.place import HostPlace
 from support.devices.programs import adt_json
 from support.models.offload import mobile_net, residual_net
 
-EXAMPLE = Path(__file__).parents[2] / "examples/external_library.py"
 HOW = {"platform": "host", "offload": "xnnpack", "protocol": "quick"}
 
 
@@ -101,12 +98,3 @@ def test_an_emulated_place_has_no_times(model: Path, monkeypatch: pytest.MonkeyP
     text = "\n".join(_lines(result, everything=False))
     assert "right: library with fused" in text and "no times: the device is emulated" in text
     assert "p50" not in text and "call by call" not in text
-
-
-def test_the_example_goes_from_fused_kernels_to_a_librarys(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLE], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    for line in ("fused_conv_blocks_add_relu", '"xnnpack.conv2d": 1', "off by at most", "which is faster?"):
-        assert line in done.stdout

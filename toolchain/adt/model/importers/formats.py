@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import zipfile
 from pathlib import Path
 
@@ -22,6 +23,7 @@ SUFFIXES = {
 EXTENSIONS = {ONNX: ".onnx", TFLITE: ".tflite", TORCH: ".pt2", KERAS: ".keras"}
 """Suffix under which a model of each format is kept."""
 HDF5 = b"\x89HDF\r\n\x1a\n"
+WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -50,7 +52,10 @@ def format_of(path: Path) -> str:
         remedy = "Convert it first: tf2onnx or the TFLite converter read SavedModel directories."
         raise ModelError(f"{path} is a directory, not a model file", remedy=remedy)
     if not path.is_file():
-        raise ModelError(f"there is no model file {path}", remedy="Check the path.")
+        remedy = "Check the path."
+        if WINDOWS.match(str(path)):
+            remedy = f'In WSL2 it is "$(wslpath {shlex.quote(str(path))})".'
+        raise ModelError(f"there is no model file {path}", remedy=remedy)
     with path.open("rb") as file:
         head = file.read(64)
     if not head:

@@ -1,0 +1,70 @@
+"""Each example in cells, from a copy and in a directory of its own, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adt.rpc import server, tracker
+from adt.virtual import emulator
+from support.devices.programs import ADT
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHOWN = {
+    "adreno.sh": (
+        "android  1      1     0",
+        "mod.json\nmod.so\nmod.params\n",
+        "__read_only image2d_array_t",
+        "✓ out: float32[1, 16, 224, 224]",
+        "1 × openclml.relu.bias.nn.conv2d",
+        "CMakePresets.json",
+    ),
+    "mobile_gpu_tuning.sh": ("rk3399  2      2     0", "tuned 2 of 2 kernels", "outputs     right: 1 of 1"),
+    "cross_compile_and_rpc.py": ("add_one.so for linux-aarch64", "cpu: right", "opencl: right", "secs/op"),
+    "host_tuning.py": (
+        "class='Egyptian cat' with probability=0.",
+        "8 of 8",
+        "kernels are tuned",
+        "unoptimised",
+    ),
+    "external_library.py": (
+        "fused_conv_blocks_add_relu",
+        '"xnnpack.conv2d": 1',
+        "off by at most",
+        "which is faster?",
+    ),
+}
+"""What each says that nothing but a success says."""
+
+
+def test_every_example_in_cells_is_run() -> None:
+    in_cells = {path.name for path in EXAMPLES.iterdir() if path.is_file() and "# %%" in path.read_text()}
+    assert in_cells == SHOWN.keys()
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_runs_from_a_copy(name: str, tmp_path: Path) -> None:
+    copy = shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "work").mkdir()
+    program = "bash" if name.endswith(".sh") else sys.executable
+    done = subprocess.run(
+        [program, copy / name],
+        cwd=tmp_path / "work",
+        env=os.environ | {"PATH": f"{ADT.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert [text for text in SHOWN[name] if text not in said] == [], said
+    if name == "host_tuning.py":
+        assert done.stdout.count("class=") == 10, "five before tuning and five after"
+    assert not any(info.running for info in emulator.listing())
+    assert not server.statuses() and not tracker.running()
