@@ -1,0 +1,14 @@
+"""The instructions of the Dockerfile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Each one's name and the rest of it, continued lines joined."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
+    return [tuple(line.split(maxsplit=1)) for line in text.splitlines() if re.match("[A-Z]", line)]  # type: ignore[misc]
