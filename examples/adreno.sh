@@ -22,14 +22,15 @@ model=${1:-simple_net.onnx}
 
 # %%
 serial=$(adt emulator start tutorial --abi x86_64 --opencl | awk '{ print $2 }')
-trap 'adt rpc stop --all; adt tracker stop; adt emulator stop tutorial' EXIT
+trap 'adt rpc stop --serial "$serial"; adt tracker stop; adt emulator stop tutorial' EXIT
 adt devices
 adt build-target --for host
 
 # %% [markdown]
 # ## RPC: a tracker here, a server on the device
 #
-# The guide's `setup-adreno-env.sh -e tracker`, `-e device -d SERIAL` and `-e query`.
+# The guide's `setup-adreno-env.sh -e tracker`, `-e device -d SERIAL` and `-e query`. All of it ends with this script; leave
+# `adt tracker stop` out of the `trap` where other devices use the tracker.
 
 # %%
 adt rpc start --serial "$serial" --key android

@@ -82,7 +82,7 @@ kernel = adt.compile_kernel(
 run_remotely("gpu", kernel.path, "opencl", timed=True)
 
 # %%
-adt.rpc_stop(everything=True)
-adt.tracker_stop()
 for device in (board, gpu):
+    adt.rpc_stop(serial=device.serial)
     adt.emulator_stop(name=device.name)
+adt.tracker_stop()  # unless other devices use it

@@ -19,14 +19,21 @@ model=${1:-simple_net.onnx}
 #
 # Phones and boards with ADB need their serials only; a board without it runs what `adt rpc serve --board USER@BOARD`
 # prints. A phone is kept awake; leave it on its charger. Build for it with `--for android-arm64-v8a --ndk $NDK`, for an RK3399 with
-# `--for linux-aarch64`.
+# `--for linux-aarch64`. All of it ends with this script; leave `adt tracker stop` out where other devices use the tracker.
 
 # %%
 adt build-target --for host
-trap 'adt rpc stop --all; adt tracker stop; adt emulator stop left; adt emulator stop right' EXIT
+serials=()
+end() {
+  for serial in "${serials[@]}"; do adt rpc stop --serial "$serial"; done
+  adt tracker stop
+  for name in left right; do adt emulator stop "$name"; done
+}
+trap end EXIT
 adt tracker start
 for name in left right; do
   serial=$(adt emulator start "$name" --abi x86_64 --opencl | awk '{ print $2 }')
+  serials+=("$serial")
   adt rpc start --serial "$serial" --key rk3399
 done
 adt rpc status
