@@ -187,7 +187,8 @@ def run(package: Path, runs: int, threads: int) -> list[float]:
 
 def model_file(place: Path, name: str) -> Path:
     """A network that the tests generate, a published one of theirs, or a file."""
-    from support.models import networks, published, sequences, transformers, vision
+    from adt.model.networks import known
+    from support.models import published, sequences, transformers, vision
 
     if Path(name).is_file():
         return Path(name)
@@ -196,10 +197,12 @@ def model_file(place: Path, name: str) -> Path:
     file = place / f"{name}.onnx"
     if file.exists():
         return file
+    if network := known.known_name(name):
+        return known.write_network(network, file, known.summary(network).size)
     for module in (vision, sequences, transformers):
         if hasattr(module, name):
             return Path(getattr(module, name)(file))
-    return Path(getattr(networks, name)(file, 224))
+    raise SystemExit(f"there is no network {name}")
 
 
 def onnxruntime_session(model: Path, threads: int, profile: Path | None = None) -> tuple[Any, dict[str, Any]]:

@@ -49,16 +49,16 @@ def layer_file(place: Path, name: str, *, followed: bool = False) -> Path:
     """
     from cpu import model_file
 
-    from support.models.networks import Network
+    from adt.model.networks.builder import Network
 
     file = place / f"{name}.onnx"
     if name in PRODUCTS:
         rows, columns, outputs = PRODUCTS[name]
         net = Network((rows, columns))
-        weight = net.weight(net.random.normal(size=(columns, outputs)).astype("float32"))
+        weight = net.drawn((columns, outputs), 1)
         y = net.op("MatMul", ["x", weight], outputs)
         if followed:
-            last = net.weight(net.random.normal(size=(outputs, 8)).astype("float32"))
+            last = net.drawn((outputs, 8), 1)
             y, outputs = net.op("MatMul", [y, last], 8), 8
         return net.save(file, y, (rows, outputs))
     layer, _, activation = name.partition("+")

@@ -44,13 +44,13 @@ def pack(place: Path, models: list[Path]) -> None:
     """Put the bundle and the packages into *place*."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     import adt
-    from support.models.networks import mobilenet_v2
+    from adt.model.networks.known import write_network
 
     place.mkdir(parents=True, exist_ok=True)
     bundle = adt.build_target(platform="host").bundle
     shutil.copytree(bundle.path, place / "bundle")
     shutil.copy(__file__, place / "program_cache.py")
-    for model in models or [mobilenet_v2(place / "mobilenet_v2.onnx")]:
+    for model in models or [write_network("mobilenet-v2", place / "mobilenet_v2.onnx", 96)]:
         package = adt.compile(
             model,
             out=place / "packages" / model.stem,

@@ -66,10 +66,9 @@ def main() -> int:
 
 
 def _resnet18(path: Path, size: int) -> Path:
-    sys.path.insert(0, str(HERE.parent / "tests"))
-    from support.models.networks import resnet18
+    from adt.model.networks.known import write_network
 
-    return resnet18(path, size)
+    return write_network("resnet-18", path, size)
 
 
 def _tuned(model: Path, target: str, given: argparse.Namespace, db: Path) -> TuneResult:

@@ -17,8 +17,8 @@ from adt.model.package.compatibility import check_cpu
 from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
 from support.devices.emulated import outputs_of
-from support.models.networks import mixed_blocks, mobilenet_v2, resnet18
 from support.models.onnx_graphs import graph_of, write
+from support.models.vision import mixed_blocks, mobilenet_v2, resnet18
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 NETWORKS = (resnet18, mobilenet_v2, mixed_blocks)

@@ -14,6 +14,7 @@ from tvm import te
 
 import adt
 from adt.model.inspection.flops import CPU_SCHEDULE
+from adt.model.networks.builder import Network
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import vectors_of
 from adt.model.passes.layout import blocks
@@ -25,7 +26,6 @@ from adt.tuning.records import Context, Failure, Record
 from adt.tuning.search.task_search import Searches, SearchOptions
 from adt.tuning.search.tile_search import Effects, TileSearch
 from adt.tuning.space.cpu_space import CpuSpace, cpu_space
-from support.models import networks
 
 HERE, THERE = (Context("target", "0.25.0", name, "") for name in ("here", "there"))
 TARGETS = {
@@ -196,7 +196,7 @@ def test_what_a_change_brought_for_a_kernel_is_expected_of_the_next() -> None:
 def test_a_tuned_convolution_is_right_and_shown(tmp_path: Path) -> None:
     """Measured on this machine; the package with its records runs by rtvm."""
     adt.build_target(platform="host")
-    net = networks.Network((1, 16, 12, 12))
+    net = Network((1, 16, 12, 12))
     model = net.save(tmp_path / "one.onnx", net.relu(net.conv("x", 32)), (1, 32, 12, 12))
     result = adt.tune(model, platform="host", target="cpu", db=tmp_path / "db", trials=24, wait=60.0)
     (tuned,) = [task for task in result.tasks if "conv" in task.name]

@@ -29,9 +29,9 @@ from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.model import cuda_code
 from adt.model.inspection.inspection import Inspection
+from adt.model.networks.builder import Network
 from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.tuning.database.selection import describe
-from support.models.networks import Network
 from support.models.onnx_graphs import CONVERTED, recurrent, write
 from support.models.sequences import bert
 from support.models.small import small_model

@@ -15,9 +15,9 @@ import adt
 from adt.api.verify import VerifyResult
 from adt.device import selection
 from adt.errors import MismatchError
+from adt.model.networks.builder import Network
 from support.devices.fixtures import Rack, rack  # noqa: F401
-from support.models import networks
-from support.models.networks import Network
+from support.models import vision
 from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA
 
@@ -99,7 +99,7 @@ def test_what_schedule_rules_of_tvm_get_wrong_is_right(
 ) -> None:
     """Else the check that compiling ends with would say so."""
     net = Network((1, 8, 6, 6))
-    weights = [net.weight(net.random.random(shape, np.float32)) for shape in (weight, weight[:1])]
+    weights = [net.drawn(shape, 0.3, 0.5) for shape in (weight, weight[:1])]
     convolved = net.op("Conv", ["x", *weights], weight[0], group=groups)
     model = net.save(tmp_path / "m.onnx", convolved, (1, weight[0], 6, 6))
     package = adt.compile(model, out=tmp_path / "pkg", platform="host", target="opencl", check=True)
@@ -108,7 +108,7 @@ def test_what_schedule_rules_of_tvm_get_wrong_is_right(
 
 @pytest.mark.nightly
 def test_a_row_fitted_on_a_device_is_written_and_taken(place: Place, tmp_path: Path) -> None:
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = vision.mixed_blocks(tmp_path / "model.onnx")
     words = {"target": "opencl", "db": tmp_path / "db"}
     quick = {"tuner": "random", "min_repeat_ms": 1, "number": 1}
 

@@ -25,7 +25,7 @@ from adt.host.tools import cmake
 from support.devices.fixtures import Rack, entries, processes, rack
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
-from support.models import networks
+from support.models import vision
 from support.models.small import small_model
 from support.standins.opencl import DEVICE, make_standin_opencl
 
@@ -474,7 +474,7 @@ def test_code_for_the_features_of_a_device_runs(
     made_up = Cpu(clusters, ("fp", "asimd", "fphp", "asimdhp", "asimddp"))
     real = probing.probe_device
     monkeypatch.setattr(probing, "probe_device", lambda device: replace(real(device), cpu=made_up))
-    model = networks.mixed_blocks(tmp_path / "mixed.onnx")
+    model = vision.mixed_blocks(tmp_path / "mixed.onnx")
     package = adt.compile(model, like=phone.serial, out=tmp_path / "pkg")
     assert package.manifest.like and package.manifest.like.cpu_features == ("+dotprod", "+fullfp16")
     assert package.manifest.target.spec["mattr"] == ["+dotprod", "+fullfp16"]

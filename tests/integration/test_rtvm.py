@@ -24,10 +24,10 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.model.inputs.random import random_inputs
 from adt.model.inspection.inspection import load_arrays
+from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
 from support.devices.ports import free_port
 from support.devices.programs import Finished
-from support.models.networks import Network
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
 OFF = {"state": "off", "file": None, "warning": None, "take_ms": None, "keep_ms": None}

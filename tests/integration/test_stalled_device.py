@@ -20,6 +20,7 @@ import adt
 from adt.device.device import Device
 from adt.device.transport.deadline import LEAVING, SHORT, STALL
 from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
+from adt.model.networks.builder import Network
 from adt.tuning.database.store import open_database
 from adt.virtual import emulator
 from support.devices import faulty
@@ -27,7 +28,6 @@ from support.devices.fixtures import Rack, rack, wait_for  # noqa: F401
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
 from support.devices.remains import soon_nothing
-from support.models.networks import Network
 from support.standins.artefacts import make_bundle, make_package
 
 PATIENCE = 15.0

@@ -13,6 +13,7 @@ import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.model.compilation import Compilation
+from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
 from adt.model.passes.layout import blocks
 from adt.model.passes.layout.signature import Signature, product, signature_of
@@ -21,7 +22,6 @@ from adt.model.tuning.key import target_key, tvm_key
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import Task, extract, tuning_target
-from support.models import networks
 from support.models.reference import off_reference
 from support.models.schedules import hand_trace
 
@@ -32,7 +32,7 @@ FORMS = {"adreno": "always", "adreno-buffer": "never"}
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three different convolutions, one after the other; what the second one makes is added to its input."""
-    net = networks.Network((1, 8, 12, 12))
+    net = Network((1, 8, 12, 12))
     first = net.relu(net.conv("x", 16))
     second = net.relu(net.add(net.conv(first, 16, 1), first))
     third = net.relu(net.conv(second, 24, 3, 2))
@@ -96,7 +96,7 @@ def computes(task: Task) -> Signature:
 
 def test_a_convolution_has_one_signature_in_both_forms(tmp_path: Path) -> None:
     """Odd channels, groups, depthwise, windows with a border, strides, one pixel, a window as large as it."""
-    net = networks.Network((1, 3, 17, 15))
+    net = Network((1, 3, 17, 15))
     x = net.silu(net.conv("x", 10, 5, 2))
     x = net.squeeze_excite(net.relu(net.conv(x, 12)), 4)
     x = net.add(net.conv(x, 12, 3, 1, groups=12), net.conv(x, 12, 3, 1, groups=3))
@@ -165,7 +165,7 @@ def test_inspect_tells_each_choice(model: Path, tmp_path: Path, capsys: pytest.C
 
     from adt.cli.app import app
 
-    net = networks.Network((1, 4, 8, 8))
+    net = Network((1, 4, 8, 8))
     odd = net.save(tmp_path / "odd.onnx", net.conv(net.relu(net.conv("x", 8)), 5), (1, 5, 8, 8))
     compiled(odd, tmp_path / "package")
 

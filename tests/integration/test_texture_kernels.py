@@ -12,6 +12,7 @@ import pytest
 import tvm
 from tvm import relax, te, tirx
 
+from adt.model.networks.builder import Network
 from adt.model.passes.gpu.choice import ALWAYS
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable
 from adt.model.passes.gpu.placement import SCOPE, ImageLimits, place, with_images
@@ -19,7 +20,7 @@ from adt.model.passes.gpu.schedules import element_schedule, prove, texel_schedu
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.lowering import check_images, image_faults, texture_lowering
 from adt.model.tuning.schedules import Untuned
-from support.models import networks
+from support.models import vision
 
 TARGET = tvm.target.Target(
     {
@@ -144,7 +145,7 @@ def fused(path: Path) -> Any:
 
 
 def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
-    placed = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS, Untuned())
+    placed = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS, Untuned())
     module, rows = placed.module, placed.kernels
 
     by_name = {row.kernel: row for row in rows}
@@ -164,7 +165,7 @@ def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
 def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None:
     small = ImageLimits(side=8, layers=2048)
 
-    rows = place(fused(networks.mixed_blocks(tmp_path / "m.onnx")), TARGET, small, Untuned()).kernels
+    rows = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), TARGET, small, Untuned()).kernels
 
     assert any("over the device's limits" in row.reason for row in rows)
     assert any(row.textured for row in rows)
@@ -174,7 +175,7 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
     from adt.model.importers.importer import import_model
     from adt.model.passes.gpu.pipeline import for_gpu
 
-    imported = import_model(networks.mixed_blocks(tmp_path / "m.onnx"), {})
+    imported = import_model(vision.mixed_blocks(tmp_path / "m.onnx"), {})
 
     made = for_gpu(imported.module, imported.params, TARGET, LIMITS, Untuned(), chooser=ALWAYS)
 
@@ -187,14 +188,14 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
 
 def classifier(path: Path) -> Any:
     """Features of one pixel, flattened."""
-    net = networks.Network((1, 4, 8, 8))
+    net = Network((1, 4, 8, 8))
     x = net.relu(net.conv("x", 8))
     return net.save(path, net.classifier(x, 8), (1, 8))
 
 
 def rows_merged(path: Path) -> Any:
     """A map of which a convolution over one axis reads all rows as one."""
-    net = networks.Network((1, 4, 8, 8))
+    net = Network((1, 4, 8, 8))
     x = net.relu(net.conv("x", 8))
     x = net.op("Reshape", [x, net.weight(np.array([1, 8, 64]))], 8)
     x = net.op("Conv", [x, net.weight(np.ones((8, 8, 1), np.float32))], 8, kernel_shape=[1])
@@ -221,7 +222,7 @@ def test_an_image_is_never_viewed_in_another_shape(tmp_path: Path, make: Callabl
 
 
 def test_a_reshape_that_is_returned_is_a_view(tmp_path: Path) -> None:
-    net = networks.Network((1, 4, 8, 8))
+    net = Network((1, 4, 8, 8))
     pooled = net.op("GlobalAveragePool", [net.conv("x", 8)], 8)
     module = placed(net.save(tmp_path / "m.onnx", net.op("Flatten", [pooled], 8), (1, 8)))
 
@@ -232,7 +233,7 @@ def test_a_reshape_that_is_returned_is_a_view(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [7, 28], ids=["a part is a row", "a part is rows"])
 def test_work_items_share_the_sum_over_a_whole_map(tmp_path: Path, size: int) -> None:
-    net = networks.Network((1, 4, size, size))
+    net = Network((1, 4, size, size))
     pooled = net.op("GlobalAveragePool", [net.conv("x", 8)], 8)
     module = placed(net.save(tmp_path / "m.onnx", net.op("Flatten", [pooled], 8), (1, 8)))
 

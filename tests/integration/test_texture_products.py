@@ -14,10 +14,10 @@ from tvm import relax
 import adt
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
+from adt.model.networks.builder import Network
 from adt.model.passes.gpu.choice import ALWAYS, BY_MODEL
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
-from support.models import networks
 from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
 Body = Callable[[relax.BlockBuilder, Any], Any]
@@ -247,14 +247,14 @@ def test_products_after_channels_last(name: str) -> None:
 def test_on_a_driver_what_joins_convolutions_is_right(target: str, tmp_path: Path) -> None:
     """A gate that a convolution multiplies, an enlarged map that one reads, a pool of a large map whose
     window work-items share, and dense layers, one with spare lanes."""
-    net = networks.Network((1, 3, 24, 24))
+    net = Network((1, 3, 24, 24))
     x = net.squeeze_excite(net.hard_swish(net.conv("x", 16)), 8)
     x = net.relu(net.conv(x, 12, 1))
     scales = net.weight(np.array([1, 1, 2, 2], np.float32))
     nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     x = net.conv(net.op("Resize", [x, "", scales], 12, **nearest), 8)
     x = net.hard_swish(net.classifier(x, 20))
-    weight = net.weight(net.random.normal(0, 0.3, (20, 10)).astype(np.float32))
+    weight = net.drawn((20, 10), 0.3)
     source = net.save(tmp_path / "model.onnx", net.op("Gemm", [x, weight], 10), (1, 10))
 
     options = {"use_cache": False, "check": False, "texture_choice": "always"}

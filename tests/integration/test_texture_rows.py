@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import adt
-from support.models.networks import Network
+from adt.model.networks.builder import Network
 from support.models.reference import off_reference
 from support.models.sequences import SequenceNetwork
 
@@ -55,7 +54,7 @@ def test_maps_are_normalized_in_blocks(tmp_path: Path, target: str) -> None:
     net, y = Network((2, 4, 12, 9)), "x"
     for channels in (20, 6):
         y = net.conv(y, channels)
-        constants = [net.weight(net.random.uniform(0.5, 1.5, channels).astype(np.float32)) for _ in range(2)]
+        constants = [net.drawn((channels,), 0.3, 1.0) for _ in range(2)]
         y = net.relu(net.op("InstanceNormalization", [y, *constants], channels, epsilon=1e-3))
     model = net.save(tmp_path / "maps.onnx", net.conv(y, 8), (2, 8, 12, 9))
 

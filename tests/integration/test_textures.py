@@ -13,11 +13,12 @@ import adt
 from adt.errors import ToolNotFound, VerifyFailed
 from adt.model.host_run.opencl import opencl_device
 from adt.model.inputs.random import random_inputs
+from adt.model.networks.builder import Network
 from adt.model.package import kernel_check
 from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.model.passes.layout import blocks
 from support.devices import intel_opencl
-from support.models import networks, vision
+from support.models import vision
 from support.models.reference import off_reference
 
 
@@ -29,13 +30,13 @@ def compiled(model: Path, out: Path, **options: Any) -> ModelPackage:
 
 def two_convolutions(path: Path) -> Path:
     """So small that its kernels are compiled and checked in seconds."""
-    net = networks.Network((1, 4, 8, 8))
+    net = Network((1, 4, 8, 8))
     return net.save(path, net.conv(net.relu(net.conv("x", 8)), 4, 1), (1, 4, 8, 8))
 
 
 @pytest.mark.parametrize(
     "network",
-    [networks.resnet18, pytest.param(networks.mobilenet_v2, marks=pytest.mark.nightly)],
+    [vision.resnet18, pytest.param(vision.mobilenet_v2, marks=pytest.mark.nightly)],
     ids=lambda network: network.__name__,
 )
 def test_a_network_in_textures_is_right(tmp_path: Path, network: Any) -> None:
@@ -53,7 +54,7 @@ def test_a_network_in_textures_is_right(tmp_path: Path, network: Any) -> None:
 
 
 def test_the_blocks_of_newer_networks_are_right_and_checked(tmp_path: Path) -> None:
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = vision.mixed_blocks(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package", check=True)
 
@@ -65,7 +66,7 @@ def test_the_blocks_of_newer_networks_are_right_and_checked(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("target", ["opencl", "mali"])
 def test_a_gpu_without_textures_has_the_same_blocks_in_buffers(tmp_path: Path, target: str) -> None:
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = vision.mixed_blocks(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package", target=target, texture_choice="always", check=False)
 
@@ -171,7 +172,7 @@ def test_the_bundle_runs_textures_where_a_driver_makes_single_images_from_buffer
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Intel's driver has cl_khr_image2d_from_buffer, and refuses image arrays made so (src/opencl_images.cc)."""
-    model = networks.mixed_blocks(tmp_path / "model.onnx")
+    model = vision.mixed_blocks(tmp_path / "model.onnx")
     package = compiled(model, tmp_path / "package", check=False)
     adt.build_target(platform="host")
     inputs = random_inputs(package.manifest.entry().inputs, seed=3)

@@ -21,13 +21,13 @@ import adt
 from adt.api import tune_places
 from adt.bundle.bundle import TargetBundle
 from adt.errors import AdtError, Busy, ConfigError, MismatchError, NoDevice, TrackerError
+from adt.model.networks.builder import Network
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.ports import free_port
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
-from support.models.networks import Network
 
 BAD_SERVER = Path(__file__).parents[1] / "support/standins/bad_rpc_server.py"
 SECONDS = 120.0

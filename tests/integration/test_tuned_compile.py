@@ -18,6 +18,7 @@ from adt.errors import ConfigError
 from adt.model.compilation import Compilation, CompileJob
 from adt.model.host_run.run import run_package, run_packages
 from adt.model.inputs.random import random_inputs
+from adt.model.networks.builder import Network
 from adt.model.package import kernel_check as check_module
 from adt.model.package.package import KernelCheck, ModelPackage, load_package
 from adt.model.passes.gpu.tiles import cost
@@ -40,7 +41,6 @@ from adt.tuning.tasks import (
     tuning_target,
     untunable_reason,
 )
-from support.models import networks
 from support.models.schedules import apply_by_hand, hand_trace
 
 TARGETS = ("cpu", "opencl", "adreno")
@@ -51,7 +51,7 @@ UNTUNED, TUNED = 2.0, 1.0
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three convolutions, of which two are the same."""
-    net = networks.Network((1, 4, 8, 8))
+    net = Network((1, 4, 8, 8))
     first = net.relu(net.conv("x", 8))
     second = net.relu(net.conv(first, 8))
     third = net.relu(net.conv(second, 8))

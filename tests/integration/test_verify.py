@@ -15,7 +15,7 @@ from adt.errors import ConfigError, InputError, PackageError, VerifyFailed
 from adt.measure.layers import PASSES_ON, RIGHT
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt, adt_json
-from support.models import networks
+from support.models import vision
 from support.models.broken_kernels import broken_source, broken_tir
 
 KERNEL = {
@@ -35,7 +35,7 @@ def bundle() -> None:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of more than thirty operators."""
-    path = networks.mixed_blocks(tmp_path_factory.mktemp("model") / "mixed.onnx")
+    path = vision.mixed_blocks(tmp_path_factory.mktemp("model") / "mixed.onnx")
     assert len(onnx.load(path).graph.node) >= 30
     return path
 
@@ -240,7 +240,7 @@ def test_textures_of_a_virtual_device(packages: dict[str, Path], broken: dict[st
 @pytest.mark.nightly
 def test_in_a_real_network(tmp_path: Path) -> None:
     """MobileNet-v2 in textures, 54 calls: the kernel is called twice, and both calls are wrong."""
-    model = networks.mobilenet_v2(tmp_path / "model.onnx")
+    model = vision.mobilenet_v2(tmp_path / "model.onnx")
     sound = api.compile(model, out=tmp_path / "sound", platform="host", target="adreno", check=False).path
     assert api.verify_layers(sound).layers.passed
     name = "fused_conv_blocks7_add5_maximum3_minimum3_texture"
@@ -248,3 +248,14 @@ def test_in_a_real_network(tmp_path: Path) -> None:
     bad = broken_source(sound, tmp_path / "bad", name, b"max(", b"min(")
 
     assert {call.name for call in api.verify_layers(bad, everything=True).layers.wrong} == {name}
+
+
+def test_a_network_by_name_is_compiled_and_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By rtvm, against onnxruntime on the same file, from anywhere."""
+    monkeypatch.chdir(tmp_path)
+    api.build_target(platform="host")
+    package = api.compile("squeezenet_v1.1", platform="host", shapes=["size=64,batch=2"])
+    assert package.path.name == "squeezenet-v1_1-untrained-host"
+    assert package.manifest.source.file == "squeezenet-v1.1-untrained.onnx"
+    assert package.manifest.entry().inputs[0].shape == (2, 3, 64, 64)
+    assert api.verify(package.path, model="squeezenet-v1.1").passed

@@ -21,6 +21,7 @@ from adt.model.host_run.run import run_package
 from adt.model.importers.importer import import_model
 from adt.model.inputs.random import random_inputs
 from adt.model.inspection.inspection import Inspection
+from adt.model.networks.builder import Network
 from adt.model.package.files import MANIFEST, PARAMS
 from adt.model.package.package import ModelPackage
 from adt.model.passes.gpu.choice import ALWAYS
@@ -30,7 +31,6 @@ from adt.model.passes.gpu.schedules import NotSchedulable, prove
 from adt.model.tuning.schedules import Untuned
 from support.devices import intel_opencl
 from support.devices.programs import Finished
-from support.models import networks
 
 PACKAGE, MISMATCH = 3, 6
 """Exit code of rtvm where a package is at fault."""
@@ -38,7 +38,7 @@ PACKAGE, MISMATCH = 3, 6
 
 def network(path: Path) -> Path:
     """Rows of 3, 25, 12 and 6 texels: no row of a driver's image is a multiple of them."""
-    net = networks.Network((1, 3, 12, 12))
+    net = Network((1, 3, 12, 12))
     x = net.relu(net.conv("x", 12, 3))
     x = net.conv(x, 12, 5, 2, groups=12)
     x = net.relu(net.conv(x, 10, 1))

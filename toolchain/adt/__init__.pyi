@@ -47,6 +47,8 @@ from adt.api.inspect import inspect_html as inspect_html
 from adt.api.model import compile as compile
 from adt.api.model import compile_kernel as compile_kernel
 from adt.api.model import explain as explain
+from adt.api.model import network as network
+from adt.api.model import networks as networks
 from adt.api.offload import compare_offload as compare_offload
 from adt.api.package import package_merge as package_merge
 from adt.api.package import package_split_params as package_split_params

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle
-from adt.api.requests import CompileRequest, ExplainRequest, JobRequest, KernelRequest
+from adt.api.requests import (
+    CompileRequest,
+    ExplainRequest,
+    JobRequest,
+    KernelRequest,
+    NetworkRequest,
+    NetworksRequest,
+)
 from adt.bundle.bundle import load_bundle
 from adt.bundle.libraries import AUTO, NONE
 from adt.bundle.platforms import platform_named
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from adt.model.compilation import CompileJob
     from adt.model.importers.importer import Explanation
     from adt.model.kernels import CompiledKernel
+    from adt.model.networks.known import NetworkSummary
 
 log = logging.getLogger("adt.compile")
 
@@ -198,3 +206,27 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
         ndk=find_ndk(settings.build.ndk) if chosen.android else None,
         bundle=linked,
     )
+
+
+@takes(NetworkRequest)
+def network(request: NetworkRequest) -> Path:
+    """The ONNX file of a well-known network, untrained: for measuring where no model is at hand.
+
+    Raises:
+        ModelError: no network has that name.
+        DiskError: there is no room or no access.
+    """
+    from adt.model.networks.known import known_name, network_file, no_network
+
+    name = known_name(request.name)
+    if name is None:
+        raise no_network(request.name)
+    return network_file(name)
+
+
+@takes(NetworksRequest)
+def networks(_request: NetworksRequest) -> tuple[NetworkSummary, ...]:
+    """The networks that a model's name may be, with their parameters and multiplications."""
+    from adt.model.networks.known import NETWORKS, summary
+
+    return tuple(map(summary, NETWORKS))

@@ -163,6 +163,11 @@ class ElfRequest(Request, RunsBeside, NdkRoot):
 # Models
 
 
+def is_word(model: str | os.PathLike[str]) -> bool:
+    """Whether *model* is spelled without directory or colon, as names of networks are."""
+    return not {"/", "\\", ":"} & set(os.fspath(model))
+
+
 class ModelPlace(Options):
     """Where a model may be."""
 
@@ -171,13 +176,17 @@ class ModelPlace(Options):
     )
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """With the local copy of a model that an address names."""
+        """With the local copy of a model that an address or a network's name stands for."""
         model = arguments["model"]
         if model is not None and os.fspath(model).startswith(("https:/", "http:/")):
             from adt.host.download import local_file  # verbs that download nothing start without it
 
             any_digest = bool(arguments["insecure_no_digest"])
             model = local_file(model, any_digest=any_digest, most_bytes=MOST_MODEL_BYTES)
+        elif model is not None and is_word(model):
+            from adt.model.networks.known import named
+
+            model = named(Path(model)) or model
         return super()._complete({**arguments, "model": model})
 
 
@@ -185,11 +194,22 @@ class ModelArgument(ModelPlace):
     """A model, first."""
 
     model: PathTo = option(
-        "An .onnx, .tflite, .pt2, .keras or .h5 file, its address (``https://…/m.onnx#sha256=…``), or "
-        "module:function, a Python callable that makes a PyTorch model.",
+        "An .onnx, .tflite, .pt2, .keras or .h5 file, its address (``https://…/m.onnx#sha256=…``), "
+        "module:function, a Python callable that makes a PyTorch model, or a name of ``adt.networks()``.",
         kw_only=False,
-        help="An .onnx, .tflite, .pt2, .keras or .h5 file, its address with #sha256=…, or module:function.",
+        help="An .onnx, .tflite, .pt2, .keras or .h5 file, its address with #sha256=…, module:function, "
+        "or an untrained network of `adt networks`.",
     )
+
+
+class NetworksRequest(Request):
+    """Of ``networks``."""
+
+
+class NetworkRequest(Request):
+    """Of ``network``."""
+
+    name: str = option("As ``adt.networks()`` has it, or spelled alike.", kw_only=False)
 
 
 class ExplainRequest(Request, Shapes, ModelArgument):

@@ -1,18 +1,19 @@
-"""``adt compile``."""
+"""``adt compile`` and ``adt networks``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from adt.api.requests import CompileRequest, ExplainRequest
+from adt.api.requests import CompileRequest, ExplainRequest, NetworksRequest
 from adt.cli.command import Keywords, Rendering, command
 from adt.cli.endings import command_with
 from adt.options.option import Options, option, options_of
 
 if TYPE_CHECKING:
     from adt.model.importers.importer import Explanation
+    from adt.model.networks.known import NetworkSummary
     from adt.model.package.package import ModelPackage
     from adt.model.passes.reports import Accuracy
 
@@ -123,3 +124,19 @@ def _accuracy_lines(accuracy: Accuracy) -> Iterator[str]:
             + ("" if output.finite else ", NaN or infinite where float32 is not")
             + ("" if output.compared else ", nothing finite to compare")
         )
+
+
+@command("adt networks", NetworksRequest)
+def networks(keywords: Keywords) -> Rendering:
+    """List the untrained networks that can be compiled, tuned and measured by name."""
+    import adt
+
+    networks = adt.networks(**keywords)
+    return Rendering("networks", lambda: {"networks": list(map(asdict, networks))}, _network_lines(networks))
+
+
+def _network_lines(networks: Sequence[NetworkSummary]) -> Iterator[str]:
+    yield f"{'network':<20} {'picture':>9} {'parameters':>12} {'million MACs':>13}"
+    for network in networks:
+        picture = f"{network.size}x{network.size}"
+        yield f"{network.name:<20} {picture:>9} {network.parameters:>12,} {network.macs / 1e6:>13,.1f}"

@@ -11,7 +11,7 @@ from adt.model.functions import check_functions, packed_functions, unrunnable
 from adt.model.importers import formats
 from adt.model.importers.imported_model import ImportedModel
 from adt.model.importers.op_table import OpRow, after_trial
-from adt.model.importers.shapes import RequestedShapes, Shape, fixed_shapes
+from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.package import model_store
 from adt.model.package.manifest import SourceModel
 from adt.model.passes.recurrence import RecurrentSteps
@@ -143,7 +143,7 @@ def declared_inputs(model: Path | str, shapes: RequestedShapes) -> dict[str, Sha
     if format == formats.ONNX:
         from adt.model.importers.onnx import file as onnx_file
 
-        return fixed_shapes(onnx_file.declared_inputs(onnx_file.read_onnx(path)), shapes)
+        return onnx_file.fixed_inputs(onnx_file.read_onnx(path), shapes)
     if format == formats.TFLITE:
         from adt.model.importers.tflite import file as tflite_file
 

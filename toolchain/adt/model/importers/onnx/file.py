@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import ModelError
-from adt.model.importers.shapes import DeclaredShape, Shape
+from adt.model.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes, fixed_symbols
 
 if TYPE_CHECKING:
     import onnx
     from google.protobuf.message import Message
 
+USUAL = "adt.usual."
+"""Before an open dimension's symbol in a file's metadata: its extent where none is given."""
 OF_ONNXRUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
 """Operators that onnxruntime's optimizer writes into ONNX's own domain whatever the opset."""
 
@@ -118,6 +120,24 @@ def declared_inputs(model: onnx.ModelProto) -> dict[str, DeclaredShape]:
         for value in model.graph.input
         if value.name not in initializers
     }
+
+
+def fixed_inputs(model: onnx.ModelProto, given: RequestedShapes) -> dict[str, Shape]:
+    """The static shape of every input; open dimensions that *given* leaves have the file's usual extents.
+
+    Raises:
+        ModelError: see :func:`adt.model.importers.shapes.fixed_shapes`.
+    """
+    declared = declared_inputs(model)
+    fixed = fixed_symbols(declared, given)
+    usual = {
+        prop.key.removeprefix(USUAL): int(prop.value)
+        for prop in model.metadata_props
+        if prop.key.startswith(USUAL) and prop.value.isdecimal()
+    }
+    symbols = {dim for dims in declared.values() for dim in dims}
+    left = {symbol: extent for symbol, extent in usual.items() if symbol in symbols and symbol not in fixed}
+    return fixed_shapes(declared, {**given, **left})
 
 
 def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.ModelProto:

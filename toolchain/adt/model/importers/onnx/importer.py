@@ -13,12 +13,12 @@ from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.recurrent import recurrent_converters
-from adt.model.importers.onnx.file import declared_inputs, input_dtypes, read_onnx, with_fixed_shapes
+from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
 from adt.model.importers.onnx.preparation import PreparedModel, prepare
 from adt.model.importers.onnx.support import never_supported_ops, unsupported_ops
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
-from adt.model.importers.shapes import RequestedShapes, fixed_shapes
+from adt.model.importers.shapes import RequestedShapes
 from adt.model.package.manifest import SourceModel, TensorSpec
 from adt.model.passes.recurrence import RecurrentSteps
 
@@ -37,7 +37,7 @@ def import_onnx(
     """
     model = read_onnx(path)
     try:
-        fixed = fixed_shapes(declared_inputs(model), shapes)
+        fixed = fixed_inputs(model, shapes)
     except ModelError:
         if never := never_supported_ops(model):  # first what no --shape mends
             raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
@@ -81,7 +81,7 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     """
     model = read_onnx(path)
     try:
-        fixed = fixed_shapes(declared_inputs(model), shapes)
+        fixed = fixed_inputs(model, shapes)
     except ModelError:
         table = op_table(PreparedModel(model, model, {}), never_supported_ops(model))
         return after_trial(table, {}, {row.op for row in table})
