@@ -258,4 +258,4 @@ def test_a_network_by_name_is_compiled_and_right(tmp_path: Path, monkeypatch: py
     assert package.path.name == "squeezenet-v1_1-untrained-host"
     assert package.manifest.source.file == "squeezenet-v1.1-untrained.onnx"
     assert package.manifest.entry().inputs[0].shape == (2, 3, 64, 64)
-    assert api.verify(package.path, model="squeezenet-v1.1").passed
+    assert api.verify(package.path, model="squeezenet-v1.1").verification.passed
