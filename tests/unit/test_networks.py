@@ -125,6 +125,7 @@ def test_a_near_miss_says_what_was_meant(tmp_path: Path, monkeypatch: pytest.Mon
             ask("resnet-17")
         assert "adt networks" in refused.value.remedy
     assert CompileRequest("./resnet-18").model == Path("resnet-18")  # a path is looked up nowhere
+    assert CompileRequest("m").model == Path("m")  # nothing like it: its own verb says that there is none
     assert CompileRequest("resnet-17.tflite").model == Path("resnet-17.tflite")
 
 

@@ -88,7 +88,8 @@ def named(model: Path) -> Path | None:
         return None
     if known:
         return network_file(known)
-    if not model.exists() and (not model.suffix or model.suffix[1:].isdecimal()):
+    bare = not model.suffix or model.suffix[1:].isdecimal()
+    if bare and not model.exists() and did_you_mean(text, NETWORKS):
         raise no_network(text)
     return None
 
