@@ -58,7 +58,8 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
 
     require_tvm()
     require_model(request.model)
-    job = tuned_job(replace(job_of(request), accuracy_inputs=request.accuracy_inputs))
+    job = replace(job_of(request), accuracy_inputs=request.accuracy_inputs, passes=tuple(request.passes))
+    job = tuned_job(job)
     out = request.out or Path(f"{package_name(request.model)}-{job.platform.name}")
     package = compile_to(job, out, use_cache=request.use_cache)
     if package.manifest.made.accuracy:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.errors import ConfigError
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.limits import MOST_MODEL_BYTES
 from adt.options.option import (
@@ -195,11 +196,31 @@ class ModelArgument(ModelPlace):
 
     model: PathTo = option(
         "An .onnx, .tflite, .pt2, .keras or .h5 file, its address (``https://…/m.onnx#sha256=…``), "
-        "module:function, a Python callable that makes a PyTorch model, or a name of ``adt.networks()``.",
+        "module:function, a Python callable that makes a PyTorch model, or a name of ``adt.networks()``; in "
+        "Python also a ``tvm.IRModule``.",
         kw_only=False,
         help="An .onnx, .tflite, .pt2, .keras or .h5 file, its address with #sha256=…, module:function, "
         "or an untrained network of `adt networks`.",
     )
+    params: Mapping[str, Any] | None = python(
+        "Of a ``tvm.IRModule`` as the model: arrays by the names of parameters of ``main``; the others are "
+        "inputs.",
+        default=None,
+    )
+
+    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """With a file that has the model, where it is a module of Relax."""
+        model, params = arguments["model"], arguments["params"]
+        if model is not None and not isinstance(model, str | os.PathLike):
+            from adt.model.importers.relax import module_file  # with TVM, which others start without
+
+            model, params = module_file(model, params or {}), None
+        if params is not None:
+            raise ConfigError(
+                "params belong to a tvm.IRModule, and the model is a file, which has its own",
+                remedy="Leave them away, or give the module.",
+            )
+        return super()._complete({**arguments, "model": model, "params": None})
 
 
 class NetworksRequest(Request):
@@ -253,6 +274,11 @@ class CompileRequest(CompileSettings, JobRequest):
     )
     use_cache: bool = option(
         "Copy what was compiled before with all the same.", "--cache/--no-cache", default=True
+    )
+    passes: Sequence[Callable[[Any], Any]] = python(
+        "Passes of your own, from ``tvm.IRModule`` to ``tvm.IRModule``: run in their order on the imported "
+        "model, before precision, libraries and adt's own passes. What they make is not cached.",
+        default=(),
     )
 
 

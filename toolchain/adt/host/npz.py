@@ -112,5 +112,5 @@ def npz_bytes(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
                     f"the input {name} is of type {np.asarray(array).dtype}: {error}",
                     remedy="Give arrays of numbers or booleans.",
                 ) from error
-            archive.writestr(f"{name}.npy", member.getvalue())
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue())  # of no date: always the same
     return buffer.getvalue()

@@ -34,7 +34,7 @@ RUNTIMES = {
     formats.TORCH: "torch",
     formats.KERAS: "keras",
 }
-"""The runtime that each format comes from."""
+"""The runtime that each format comes from; what Python made of Relax has none but TVM."""
 AUTO, HOST, FILE = "auto", "host", "file"
 HOST_TIMEOUT = 900.0
 """Seconds for a model on this machine's CPU."""
@@ -69,11 +69,11 @@ def reference_named(
     """
     if choice.endswith(".npz"):
         return _from_file(Path(choice))
-    if choice == HOST:
-        return Reference(
-            HOST, "the same model by TVM on this machine's CPU", _on_host(find_model(), package, settings)
-        )
-    name = RUNTIMES[formats.format_of(model := find_model())]
+    model = find_model()
+    name = RUNTIMES.get(formats.format_of(model), HOST)
+    if choice == HOST or (choice, name) == (AUTO, HOST):
+        what = "the same model by TVM on this machine's CPU"
+        return Reference(HOST, what, _on_host(model, package, settings))
     if choice not in (AUTO, name):
         known = choice in RUNTIMES.values()
         raise ConfigError(

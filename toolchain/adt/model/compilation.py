@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import Platform
@@ -16,6 +18,7 @@ from adt.model.link import Linker, linker_for
 from adt.model.package import model_store
 from adt.model.package.manifest import PackageLike
 from adt.model.passes.offload.partition import check_combination
+from adt.model.passes.own import with_passes
 from adt.model.passes.pipeline import recurrent_steps
 from adt.model.passes.precision.conversion import convert_precision
 from adt.model.passes.reports import Accuracy
@@ -45,6 +48,8 @@ class CompileJob:
     """Records that kernels get their schedules from."""
     plain: bool = False
     """A CPU computes plain loops on the model's own tensors: a reference for what is computed otherwise."""
+    passes: tuple[Callable[[Any], Any], ...] = ()
+    """The user's own, on the imported model, before anything else is done with it."""
     apart: bool = False
     """Each layer that a library takes is a subgraph of its own, so that it can be timed; not as fast."""
 
@@ -93,6 +98,7 @@ class CompileJob:
         steps = None if self.plain or options.offload != "none" else recurrent_steps(target)
         imported = import_model(self.model, parse_shapes(options.shapes), steps)
         model_store.keep(imported.file, imported.source.sha256)
+        imported = with_passes(imported, self.passes, target, options.opt_level)
         log.info("compiling for %s on %s", target.name, platform.name)
         options = options if accuracy else options.but(accuracy="off")
         files = self.accuracy_inputs if accuracy else ()

@@ -185,14 +185,14 @@ def _compile_into(directory: Path, job: CompileJob) -> None:
 def identity(job: CompileJob) -> dict[str, Any] | None:
     """Everything that decides the bytes of the package; None when that cannot be told.
 
-    A callable that builds a model, or a TVM that is no installed distribution, has no
-    digest: such a model is compiled each time.
+    A callable that builds a model, a pass of the user's own, or a TVM that is no installed
+    distribution, has no digest: such a model is compiled each time.
 
     Raises:
         ModelError, ConfigError, ToolNotFound, NdkError, MismatchError: as compiling would.
     """
     versions = _versions()
-    if not job.model.is_file() or not all(versions[name] for name in TOOLS):
+    if job.passes or not job.model.is_file() or not all(versions[name] for name in TOOLS):
         return None
     try:
         sha256 = model_store.model_sha256(job.model)

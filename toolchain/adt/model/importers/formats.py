@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adt.errors import ModelError
 
-ONNX, TFLITE, TORCH, KERAS = "onnx", "tflite", "torch", "keras"
+ONNX, TFLITE, TORCH, KERAS, RELAX = "onnx", "tflite", "torch", "keras", "relax"
 
 SUFFIXES = {
     ".onnx": ONNX,
@@ -20,7 +20,7 @@ SUFFIXES = {
     ".h5": KERAS,
     ".hdf5": KERAS,
 }
-EXTENSIONS = {ONNX: ".onnx", TFLITE: ".tflite", TORCH: ".pt2", KERAS: ".keras"}
+EXTENSIONS = {ONNX: ".onnx", TFLITE: ".tflite", TORCH: ".pt2", KERAS: ".keras", RELAX: ".relax"}
 """Suffix under which a model of each format is kept."""
 HDF5 = b"\x89HDF\r\n\x1a\n"
 WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
@@ -43,7 +43,7 @@ def require_model(model: Path | str) -> None:
 
 
 def format_of(path: Path) -> str:
-    """``onnx``, ``tflite``, ``torch`` or ``keras``.
+    """``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``.
 
     Raises:
         ModelError: the file is missing, empty, or of a format that adt does not read.
@@ -97,6 +97,8 @@ def _zip_format(path: Path) -> str:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise ModelError(f"{path} is truncated or damaged", remedy="Export or download it again.") from error
+    if "relax.npy" in names:
+        return RELAX
     if "config.json" in names and "metadata.json" in names:
         return KERAS
     if any(name.endswith(("models/model.json", "serialized_exported_program.json")) for name in names):

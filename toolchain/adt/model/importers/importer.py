@@ -25,7 +25,7 @@ class Explanation:
 
     file: str
     format: str
-    """``onnx``, ``tflite``, ``torch`` or ``keras``."""
+    """``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``."""
     ops: tuple[OpRow, ...]
     """What fails first; empty when the file cannot be read as far as its operators."""
     problem: str
@@ -70,6 +70,10 @@ def _import(
         from adt.model.importers.keras import import_keras
 
         return import_keras(path, shapes, source)
+    if source.format == formats.RELAX:
+        from adt.model.importers.relax import import_relax
+
+        return import_relax(path, shapes, source)
     from adt.model.importers.onnx.importer import import_onnx
 
     return import_onnx(path, shapes, source, steps)

@@ -81,11 +81,14 @@ def prepare_module(
         plain: a CPU computes plain loops on the model's own tensors.
 
     Raises:
-        UnsupportedOp: the model branches at run time, and the target is a GPU.
+        UnsupportedOp: the model branches at run time, and the target is a GPU; or a kernel of the user's
+            is for a GPU, and the target is a CPU.
     """
     if target.device != "cpu":
         _refuse_branches(module, target)
         module = StaticShapes(module).run() if is_flat(module) else module
+    else:
+        _refuse_threads(module)
     import tvm
 
     tvm_target = tvm.target.Target(target.spec)
@@ -127,6 +130,21 @@ def _refuse_branches(module: Any, target: ModelTarget) -> None:
             f"the model branches at run time ({len(branches)} If), which no kernel for {target.name} can",
             remedy="Compile it with --target cpu, or export it with the branch decided.",
         )
+
+
+def _refuse_threads(module: Any) -> None:
+    """TVM's code generator for CPUs says no more than "not implemented"."""
+    from tvm import tirx
+
+    for variable, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc) and any(
+            loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For)
+        ):
+            raise UnsupportedOp(
+                f"the kernel {variable.name_hint} binds loops to a GPU's threads, which a CPU has none of",
+                remedy="Compile it for a GPU with check=False, and give adt verify right outputs: "
+                "--reference FILE.npz.",
+            )
 
 
 def relax_pipeline(
