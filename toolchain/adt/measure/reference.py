@@ -18,7 +18,6 @@ from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFou
 from adt.host.extras import load
 from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
-from adt.model.importers.onnx.comparison import cpu_session
 from adt.model.package.package import ModelPackage
 from adt.options.sections import Settings
 
@@ -157,8 +156,12 @@ def run_reference(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _run_onnx(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only: warnings about unused initializers say nothing here
     try:
-        session = cpu_session(str(model), log_severity=3)  # errors: unused initializers say nothing here
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exception classes have no public base
         raise _no_model("onnxruntime", model, error) from error
     names = [output.name for output in session.get_outputs()]

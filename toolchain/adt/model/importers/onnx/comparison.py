@@ -17,7 +17,6 @@ from adt.numerics import REORDERED, gaps, steps_allowed
 if TYPE_CHECKING:
     import numpy as np
     import onnx
-    import onnxruntime
     from numpy.typing import NDArray
 
     Array = NDArray[np.generic]
@@ -113,29 +112,20 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def cpu_session(model: str | bytes, *, log_severity: int) -> onnxruntime.InferenceSession:
-    """onnxruntime's session of *model*, a path or a file's bytes, on the CPU, right on every CPU.
-
-    With AVX2 or AVX-512 without VNNI, onnxruntime's kernels of uint8 by int8 saturate sums of two products
-    at 16 bits unless they are told not to (``onnxruntime_session_options_config_keys.h``).
-    """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = log_severity
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
 def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()) -> dict[str, Array]:
     """Outputs of *model*, and the inner tensors *observed*, by name, as onnxruntime computes them."""
     import onnx
+    import onnxruntime
 
     if observed:
         model = deepcopy(model)
         names = {value.name for value in model.graph.output}
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in observed if name not in names)
-    session = cpu_session(model.SerializeToString(), log_severity=4)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     outputs = [output.name for output in session.get_outputs()]
     return dict(zip(outputs, session.run(outputs, inputs), strict=True))
 
