@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "opencl_common.h"
+#include "opencl_context.h"
 
 namespace {
 
@@ -30,8 +31,7 @@ void SetClock(int device, bool on) {
   cl_device_id id = workspace->GetCLDeviceID(device);
   cl_int code = CL_SUCCESS;
   cl_command_queue made =
-      clCreateCommandQueue(workspace->contexts.at(workspace->device_info.at(id).platform_id), id,
-                           on ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
+      clCreateCommandQueue(adt::ContextOf(id), id, on ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
   if (code == CL_SUCCESS) {
     code = clFinish(queue);
     clReleaseCommandQueue(queue);

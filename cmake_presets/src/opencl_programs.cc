@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "opencl_common.h"
+#include "opencl_context.h"
 #include "source_utils.h"
 
 namespace {
@@ -115,7 +116,7 @@ void BuildAll(std::vector<Kernel>* kernels, int device, std::size_t threads,
               const ffi::Optional<ffi::Function>& progress) {
   OpenCLWorkspace* workspace = OpenCLWorkspace::Global();
   cl_device_id id = workspace->devices.at(static_cast<std::size_t>(device));
-  Build build(workspace->contexts.at(workspace->device_info.at(id).platform_id), id, kernels);
+  Build build(adt::ContextOf(id), id, kernels);
   std::size_t reported = 0;
   const auto report = [&](std::size_t done) {
     reported = done;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "opencl_common.h"
+#include "opencl_context.h"
 
 extern "C" void adt_opencl_release_images();
 
@@ -81,8 +82,7 @@ void* Wrap(int device, void* buffer, int64_t size) {
   cl_command_queue queue = workspace->GetQueue({kDLOpenCL, device});
   const auto memory = static_cast<cl_mem>(buffer);
   if (size > 0) {
-    const cl_device_id id = workspace->GetCLDeviceID(device);
-    cl_context context = workspace->contexts.at(workspace->device_info.at(id).platform_id);
+    cl_context context = adt::ContextOf(workspace->GetCLDeviceID(device));
     cl_int code = CL_SUCCESS;
     cl_mem byte = clCreateBuffer(context, CL_MEM_READ_WRITE, 1, nullptr, &code);
     OPENCL_CHECK_ERROR(code);

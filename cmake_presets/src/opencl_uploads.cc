@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "opencl_common.h"
+#include "opencl_context.h"
 
 extern "C" void* adt_opencl_function(const char* name);
 
@@ -46,9 +47,8 @@ struct Functions {
 class Upload {
  public:
   Upload(int device, std::size_t size) : device_(device) {
-    OpenCLWorkspace* workspace = OpenCLWorkspace::Global();
-    cl_device_id id = workspace->GetCLDeviceID(device);
-    cl_context context = workspace->contexts.at(workspace->device_info.at(id).platform_id);
+    cl_device_id id = OpenCLWorkspace::Global()->GetCLDeviceID(device);
+    cl_context context = adt::ContextOf(id);
     cl_int code = CL_SUCCESS;
     if (!call_.Complete()) return;
     copies_ = clCreateCommandQueue(context, id, 0, &code);
