@@ -22,7 +22,7 @@ from adt.integrate.apk.entries import apk_entries, audit_libraries
 from adt.integrate.apk.keystore import Keystore, debug_keystore, users_keystore
 from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk, read_apk
 from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS, BenchPlan, planned_models, result_file
-from adt.integrate.contents import apk_files
+from adt.integrate.contents import app_libraries
 from adt.integrate.large_pages import check_large_pages
 from adt.integrate.model_api import Project
 from adt.integrate.project import project
@@ -109,12 +109,14 @@ def apk(request: ApkRequest) -> Apk:
     )
     entries = apk_entries(described, plan.text())
     level, symbols = min_sdk(described), audit_ndk(request.ndk)
+    files = {entry.name: entry.contents for entry in entries if isinstance(entry.contents, Path)}
+    libraries = app_libraries(files)
     elf = {
-        bundle.manifest.abi: audit_libraries(entries, bundle, api_level=level, ndk=symbols)
+        bundle.manifest.abi: audit_libraries(libraries, bundle, api_level=level, ndk=symbols)
         for bundle in described.bundles
     }
     if not request.allow_4k:
-        check_large_pages(apk_files(described))
+        check_large_pages(libraries)
     tools, key = find_apk_tools(request.sdk), _keystore(request)
     built = build_apk(
         manifest_text(described, debuggable=request.debuggable),

@@ -11,7 +11,7 @@ from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.errors import ConfigError
 from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import VERSIONS
-from adt.integrate.contents import apk_files
+from adt.integrate.contents import apk_files, app_libraries
 from adt.integrate.large_pages import check_large_pages
 from adt.integrate.model_api import Project
 from adt.integrate.output import OutputFile, WritePlan, plan, write
@@ -80,7 +80,7 @@ def generate(request: GenerateRequest) -> Generated:
         android=VERSIONS[request.agp],
     )
     if request.kind in APP_KINDS and not request.allow_4k:
-        check_large_pages(apk_files(described))
+        check_large_pages(app_libraries(apk_files(described)))
     steps = plan(KINDS[request.kind](described), request.out, kind=request.kind)
     if not request.dry_run:
         write(steps, force=request.force)

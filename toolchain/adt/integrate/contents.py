@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from adt.bundle.audit.binaries import Binary, Unreadable, collect
 from adt.bundle.bundle import ACTIVITY
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import MismatchError, PackageError
@@ -47,6 +50,18 @@ def apk_files(project: Project) -> dict[str, Path]:
             files[f"{assets}/{MANIFEST}"] = package / MANIFEST
             files[f"{assets}/{PARAMS}"] = package / PARAMS
     return files
+
+
+def app_libraries(files: Mapping[str, Path]) -> tuple[Binary | Unreadable, ...]:
+    """The libraries among *files*, which are called as in the APK."""
+    found: list[Binary | Unreadable] = []
+    for name, path in files.items():
+        for binary in collect(path) if name.startswith(LIBRARIES) else ():
+            if isinstance(binary, Binary):
+                found.append(replace(binary, name=name, place=name))
+            else:
+                found.append(replace(binary, name=name))
+    return tuple(found)
 
 
 def benchmark_files(project: Project) -> dict[str, Path]:

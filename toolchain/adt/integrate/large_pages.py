@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
-from adt.bundle.audit.binaries import Binary, collect
+from adt.bundle.audit.binaries import Binary, Unreadable
 from adt.bundle.audit.checks import may_have_large_pages
 from adt.bundle.audit.destination import ANDROID
 from adt.bundle.audit.pages import LARGE_PAGES, obstacle
 from adt.errors import BuildError
-from adt.integrate.contents import LIBRARIES
 
 
-def check_large_pages(files: Mapping[str, Path]) -> None:
-    """Refuse libraries that pages of 16 KB cannot map, as `adt elf` judges them.
-
-    Args:
-        files: by their paths in the APK; only libraries are looked at.
+def check_large_pages(libraries: Iterable[Binary | Unreadable]) -> None:
+    """Refuse *libraries* that pages of 16 KB cannot map, as `adt elf` judges them.
 
     Raises:
         BuildError: there is one for a machine whose devices may have such pages.
     """
     small = {
-        name: reason
-        for name, path in files.items()
-        if name.startswith(LIBRARIES)
-        for binary in collect(path)
+        binary.name: reason
+        for binary in libraries
         if isinstance(binary, Binary)
         and may_have_large_pages(binary.facts.machine, ANDROID)
         and (reason := obstacle(binary.facts, LARGE_PAGES, bionic=True))

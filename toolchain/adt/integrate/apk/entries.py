@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.bundle.audit.auditing import audit
-from adt.bundle.audit.binaries import Binary, Unreadable, collect
+from adt.bundle.audit.binaries import Binary, Unreadable
 from adt.bundle.audit.destination import destination
 from adt.bundle.audit.report import ElfReport
 from adt.bundle.audit.table import table
@@ -57,9 +56,9 @@ def _alignment(name: str) -> int:
 
 
 def audit_libraries(
-    entries: Sequence[ApkEntry], bundle: TargetBundle, *, api_level: int, ndk: Ndk | None
+    libraries: Sequence[Binary | Unreadable], bundle: TargetBundle, *, api_level: int, ndk: Ndk | None
 ) -> ElfReport:
-    """Judge those of *entries* that are for the ABI of *bundle*.
+    """Judge those of *libraries*, named as in the APK, that are for the ABI of *bundle*.
 
     Args:
         api_level: the lowest that the app runs on.
@@ -69,7 +68,8 @@ def audit_libraries(
         BuildError: one of them would not load.
     """
     platform = platform_named(bundle.manifest.platform)
-    report = audit(_binaries(entries, platform.abi), destination(platform, api_level=api_level, ndk=ndk))
+    judged = [library for library in libraries if library.name.startswith(f"{LIBRARIES}{platform.abi}/")]
+    report = audit(judged, destination(platform, api_level=api_level, ndk=ndk))
     if report.refused:
         first = report.refused[0]
         raise BuildError(
@@ -78,14 +78,3 @@ def audit_libraries(
             details=table(report),
         )
     return report
-
-
-def _binaries(entries: Sequence[ApkEntry], abi: str) -> Iterator[Binary | Unreadable]:
-    """The libraries, by the names that they have in the APK."""
-    for entry in entries:
-        if entry.name.startswith(f"lib/{abi}/") and isinstance(entry.contents, Path):
-            for binary in collect(entry.contents):
-                if isinstance(binary, Binary):
-                    yield dataclasses.replace(binary, name=entry.name, place=entry.name)
-                else:
-                    yield dataclasses.replace(binary, name=entry.name)
