@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.api.requests import BenchRequest
+from adt.api.requests import AbRequest, BenchRequest
 from adt.cli.command import Keywords, Rendering, command
-from adt.options.option import MaybePath, Options, option
+from adt.options.option import MaybePath, Options, option, options_of
 
 if TYPE_CHECKING:
     from adt.api.bench import AbResult, BenchResult
@@ -46,14 +46,14 @@ def bench(keywords: Keywords, flags: BenchFlags) -> Rendering:
             remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
         )
     if flags.ab is not None:
-        model = keywords.pop("insecure_no_digest"), keywords.pop("model")
-        keywords.pop("cold_start")
-        if any(model) or flags.times:
+        if keywords["model"] or keywords["insecure_no_digest"] or flags.times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
                 remedy="Measure one package alone: adt bench PACKAGE.",
             )
-        return _compared(adt.bench_ab(*flags.ab, rounds=flags.rounds, **keywords))
+        both = options_of(AbRequest)
+        shared = {name: value for name, value in keywords.items() if name in both}
+        return _compared(adt.bench_ab(*flags.ab, rounds=flags.rounds, **shared))
     if flags.rounds is not None:
         raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
     assert flags.package is not None
