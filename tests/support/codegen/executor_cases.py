@@ -59,8 +59,7 @@ def settles(look: Callable[[], Any], wanted: Any) -> bool:
         except (FileNotFoundError, ProcessLookupError):  # a thread that was listed has gone
             pass
         time.sleep(0.01)
-    print("found", look(), "and not", wanted)
-    return False
+    return bool(look() == wanted)
 
 
 def with_callers(work: Callable[[], None], look: Callable[[], Any]) -> Any:
