@@ -366,7 +366,7 @@ def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotli
     assert after["fds"] == before["fds"]
     assert after["tasks"] <= before["tasks"] + 1  # a JVM may start a compiler of its own
     assert after["maps"] <= before["maps"] + 5
-    assert after["kb"] <= before["kb"] + 1024, usage  # 200 bytes a time
+    assert after["kb"] <= before["kb"] + 4096, usage  # 800 bytes a time
 
 
 def test_declarations_and_symbols_are_the_same(generated: Project, tmp_path: Path) -> None:
