@@ -12,8 +12,9 @@ import pytest
 from adt.device import selection
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, NoDevice
-from support.devices.fixtures import Rack, adb_program, adb_server, open_rack, wait_for
+from support.devices.fixtures import Rack, adb_program, adb_server, open_rack
 from support.devices.programs import ADT, adt, adt_json
+from support.waiting import wait_for
 
 
 @pytest.fixture(scope="module", params=["debian", "adbutils"])

@@ -16,8 +16,9 @@ from adt.device.device import Device
 from adt.device.transport import adb, forwards
 from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError
-from support.devices.fixtures import Rack, adb_program, adb_server, ask, open_rack, wait_for
+from support.devices.fixtures import Rack, adb_program, adb_server, ask, open_rack
 from support.standins.artefacts import make_bundle, make_package
+from support.waiting import wait_for
 
 
 @pytest.fixture(scope="module", params=["debian", "adbutils"])

@@ -31,10 +31,11 @@ from adt.host.cache import cache_dir
 from adt.integrate.apk.build import misplaced
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, ERROR, RESULTS
 from adt.integrate.contents import OPENCL_LIBRARIES
-from support.devices.fixtures import Rack, entries, processes, rack, wait_for
+from support.devices.fixtures import Rack, entries, processes, rack
 from support.devices.programs import ADT, adt, adt_json
 from support.models.small import small_model
 from support.standins.ndk import make_standin_ndk
+from support.waiting import wait_for
 
 __all__ = ["rack"]
 

@@ -14,10 +14,11 @@ import adt
 from adt.device.awake import PARENT, awake
 from adt.device.device import Device
 from adt.device.scripts import script
-from support.devices.fixtures import Rack, child, entries, rack, wait_for  # noqa: F401
+from support.devices.fixtures import Rack, child, entries, rack  # noqa: F401
 from support.devices.ports import free_span
 from support.devices.programs import ADT
 from support.models.small import small_model
+from support.waiting import wait_for
 
 HELD = "7"
 """AC, USB and wireless, as `svc power stayon true` sets it."""

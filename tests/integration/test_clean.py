@@ -14,10 +14,11 @@ from adt.device.deploy.store import Deployment, DeployReport, deploy, payload_of
 from adt.device.deploy.workspace import open_agent, workspace
 from adt.device.device import Device
 from adt.device.scripts import script
-from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for
+from support.devices.fixtures import Rack, child, entries, processes, rack
 from support.devices.programs import adt, adt_json
 from support.devices.remains import remains, soon_nothing, wrong_files
 from support.standins.artefacts import make_bundle, make_package
+from support.waiting import wait_for
 
 __all__ = ["rack"]
 

@@ -40,9 +40,10 @@ from adt.errors import (
 )
 from adt.model.package.package import ModelPackage
 from support.devices import faulty
-from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for
+from support.devices.fixtures import Rack, child, entries, processes, rack
 from support.devices.remains import soon_nothing, wrong_files
 from support.standins.artefacts import make_bundle, make_package
+from support.waiting import wait_for
 
 __all__ = ["rack"]
 

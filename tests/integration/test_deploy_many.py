@@ -19,10 +19,11 @@ from adt.device.parallel import Event
 from adt.errors import ConfigError
 from adt.virtual import state
 from support.devices import faulty
-from support.devices.fixtures import Rack, entries, rack, wait_for
+from support.devices.fixtures import Rack, entries, rack
 from support.devices.programs import adt
 from support.devices.remains import soon_nothing, wrong_files
 from support.standins.artefacts import make_bundle, make_package
+from support.waiting import wait_for
 
 __all__ = ["rack"]
 

@@ -20,7 +20,8 @@ from adt.device.device import Device
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
 from support.devices import faulty
-from support.devices.fixtures import Rack, child, entries, only, processes, rack, wait_for
+from support.devices.fixtures import Rack, child, entries, only, processes, rack
+from support.waiting import wait_for
 
 __all__ = ["only", "rack"]
 

@@ -23,10 +23,11 @@ from adt.device.transport import adb
 from adt.errors import DeviceError, NoDevice
 from adt.host import identity
 from adt.virtual import state
-from support.devices.fixtures import Rack, rack, wait_for
+from support.devices.fixtures import Rack, rack
 from support.devices.programs import ADT, adt
 from support.standins.artefacts import make_bundle, make_package
 from support.standins.ndk import make_standin_ndk
+from support.waiting import wait_for
 
 __all__ = ["rack"]
 

@@ -29,12 +29,13 @@ from adt.device.deploy.store import Deployment, deploy
 from adt.device.device import Device
 from adt.rpc import state
 from adt.tuning.database.verification import verify
-from support.devices.fixtures import Rack, rack, wait_for
+from support.devices.fixtures import Rack, rack
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
 from support.devices.remains import remains, soon_nothing, wrong_files
 from support.models.onnx_graphs import f32, graph_of, node
 from support.standins.artefacts import make_bundle, make_package
+from support.waiting import wait_for
 
 __all__ = ["rack"]
 

@@ -38,10 +38,11 @@ from adt.model.link import linker_for
 from adt.rpc import cleanup, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from support.devices import faulty
-from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
+from support.devices.fixtures import Rack, child, entries, processes, rack  # noqa: F401
 from support.devices.ports import free_span
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
+from support.waiting import wait_for
 
 LENGTH = 1024
 SPAN = 12

@@ -24,12 +24,13 @@ from adt.errors import ConfigError, MismatchError, RpcError
 from adt.measure.reference import run_reference
 from adt.model.inputs.pictures import PictureOptions
 from adt.rpc import state
-from support.devices.fixtures import Rack, child, entries, processes, rack, wait_for  # noqa: F401
+from support.devices.fixtures import Rack, child, entries, processes, rack  # noqa: F401
 from support.devices.listeners import MARK
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
 from support.models.published import named
 from support.models.small import small_model
+from support.waiting import wait_for
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LABELS = ("n000 upright", "n001 turned left", "n002 upside down", "n003 turned right")

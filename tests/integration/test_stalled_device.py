@@ -24,11 +24,12 @@ from adt.model.networks.builder import Network
 from adt.tuning.database.store import open_database
 from adt.virtual import emulator
 from support.devices import faulty
-from support.devices.fixtures import Rack, rack, wait_for  # noqa: F401
+from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
 from support.devices.remains import soon_nothing
 from support.standins.artefacts import make_bundle, make_package
+from support.waiting import wait_for
 
 PATIENCE = 15.0
 """Seconds in which a program ends that was told to, on a busy machine. No device that has stalled is given up

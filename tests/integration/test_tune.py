@@ -9,8 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.ports import free_port
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
+from support.waiting import wait_for
 
 BAD_SERVER = Path(__file__).parents[1] / "support/standins/bad_rpc_server.py"
 SECONDS = 120.0
@@ -51,13 +51,6 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bundle() -> TargetBundle:
     return adt.build_target(platform="host").bundle
-
-
-def wait_for(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
 
 
 def records(database: Path) -> list[dict[str, Any]]:

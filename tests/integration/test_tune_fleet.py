@@ -9,8 +9,7 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from support.devices.fixtures import Rack as VirtualRack
 from support.devices.fixtures import rack as virtual_rack  # noqa: F401
 from support.devices.ports import free_port
 from support.standins.candidates import ROLE, candidate
+from support.waiting import wait_for
 
 ARGUMENTS = (Argument((16,), "float32"), Argument((4,), "int64"))
 TIMING = Timing(number=1, repeat=2, min_repeat_ms=0, timeout=2.0)
@@ -89,13 +89,6 @@ class Engine:
         told = [one.id for one in self.outcomes if not one.lost]
         assert sorted(told) == sorted(set(told)), "a job came back twice"
         return self.results
-
-
-def wait_for(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def device(fleet: Fleet, name: str) -> DeviceStatus:

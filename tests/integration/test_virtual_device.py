@@ -28,7 +28,6 @@ from support.devices.virtual import (
     bundled_adb,
     connect,
     echo_server,
-    eventually,
     phone,
     pid_namespace,
     pids_in_namespace,
@@ -36,6 +35,7 @@ from support.devices.virtual import (
     places,
     sha256,
 )
+from support.waiting import wait_for
 
 __all__ = ["adb", "connect", "phone", "places"]
 
@@ -97,7 +97,7 @@ def test_standard_input(phone: Phone) -> None:
     assert phone("shell", "wc -c", text=text).stdout.strip() == str(len(text))
     assert phone("exec-out", "printf 'a\\nb\\0c'").stdout == "a\nb\0c"
     phone("exec-in", f"cat > {TMP}/in", text="exec-in\n")
-    eventually(lambda: phone.shell(f"cat {TMP}/in") == "exec-in\n")
+    wait_for(lambda: phone.shell(f"cat {TMP}/in") == "exec-in\n")
     assert phone("shell", "-x", "echo v1; exit 3").stdout == "v1\n", "protocol 1 has no exit code"
 
 
@@ -107,7 +107,7 @@ def test_terminal(phone: Phone) -> None:
         os.execve(bundled_adb(), phone.adb.argv("shell", "-tt", serial=phone.info.serial), phone.adb.env)
     seen = b""
 
-    def wait_for(text: bytes) -> None:
+    def read_until(text: bytes) -> None:
         nonlocal seen
         deadline = time.monotonic() + 120
         while text not in seen:
@@ -116,16 +116,16 @@ def test_terminal(phone: Phone) -> None:
                 seen += os.read(terminal, 4096)
 
     try:
-        wait_for(b"# ")
+        read_until(b"# ")
         os.write(terminal, b"stty rows 33 cols 77; stty size; tty\n")
-        wait_for(b"33 77")
-        wait_for(b"/dev/pts/")
+        read_until(b"33 77")
+        read_until(b"/dev/pts/")
         os.write(terminal, b"sleep 1000\n")
-        eventually(lambda: "sleep 1000" in phone.shell("ps -A -o ARGS"))
+        wait_for(lambda: "sleep 1000" in phone.shell("ps -A -o ARGS"))
         os.write(terminal, b"\x03")
-        wait_for(b"^C")
+        read_until(b"^C")
         os.write(terminal, b"echo after-$?\n")
-        wait_for(b"after-130")
+        read_until(b"after-130")
         os.write(terminal, b"exit 4\n")
         # pytest's own process reads what is left so that adb can end
         with contextlib.suppress(OSError):
@@ -147,13 +147,13 @@ def test_hang_up_is_sighup_to_the_shell_only(phone: Phone) -> None:
     ) as client:
         assert client.stdout is not None and client.stdout.readline() == b"ready\n"
         client.kill()
-    eventually(lambda: phone.shell(f"cat {TMP}/hup 2>/dev/null || true") == "hup\n")
+    wait_for(lambda: phone.shell(f"cat {TMP}/hup 2>/dev/null || true") == "hup\n")
 
 
 def test_orphans_are_reaped(phone: Phone) -> None:
     phone.shell("for i in 1 2 3 4 5; do (sleep 0.05 </dev/null >/dev/null 2>&1 &); done")
-    eventually(lambda: "sleep" not in phone.shell("ps -A -o S,COMM"))
-    eventually(lambda: "Z" not in phone.shell("ps -A -o S=").split())  # nor what the question itself left
+    wait_for(lambda: "sleep" not in phone.shell("ps -A -o S,COMM"))
+    wait_for(lambda: "Z" not in phone.shell("ps -A -o S=").split())  # nor what the question itself left
 
 
 # files -----------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_forward(phone: Phone) -> None:
         stdin=subprocess.DEVNULL,
     )
     try:
-        eventually(lambda: ask(port, b"ping", 4) == b"ping")
+        wait_for(lambda: ask(port, b"ping", 4) == b"ping")
         data = os.urandom(300_000)
         assert ask(port, data, len(data)) == data
     finally:
@@ -276,7 +276,7 @@ def test_several_devices_do_not_meet(phone: Phone, connect: Callable[..., Phone]
         device.shell("nohup nc -s 127.0.0.1 -p 9191 -L hostname </dev/null >/dev/null 2>&1 &")
     for device, name in ((phone, b"main\n"), (other, b"other\n")):
         port = int(device("forward", "tcp:0", "tcp:9191").stdout)
-        eventually(lambda port=port, name=name: ask(port, b"", 10) == name)  # type: ignore[misc]
+        wait_for(lambda port=port, name=name: ask(port, b"", 10) == name)  # type: ignore[misc]
         device("forward", "--remove-all")
         device.shell("pkill nc; true")
 
@@ -288,7 +288,7 @@ def test_data_stays_and_stop_leaves_no_process(connect: Callable[..., Phone]) ->
     space = pid_namespace(device.info)
     assert len(pids_inside(device.info)) >= 3
     assert not emulator.stop("stays").running
-    eventually(lambda: pids_in_namespace(space) == [])
+    wait_for(lambda: pids_in_namespace(space) == [])
     assert device.info.log.is_file()
     with pytest.raises(EmulatorError, match="no virtual device 'stays' is running"):
         emulator.stop("stays")
@@ -311,10 +311,10 @@ def test_killed_during_a_push(
         stderr=subprocess.PIPE,
     ) as push:
         arriving = state.home("killed").data / "local/tmp/big"
-        eventually(lambda: arriving.exists() and arriving.stat().st_size > 1_000_000)
+        wait_for(lambda: arriving.exists() and arriving.stat().st_size > 1_000_000)
         os.kill(device.info.pid, signal.SIGKILL)
         assert push.wait(120) != 0
-    eventually(lambda: pids_in_namespace(space) == [])
+    wait_for(lambda: pids_in_namespace(space) == [])
     assert "killed" not in {info.name for info in emulator.listing()}
     assert "no longer running" in caplog.text
     arriving.unlink()
@@ -327,7 +327,7 @@ def test_daemon_that_dies_takes_the_device_with_it(connect: Callable[..., Phone]
     space = pid_namespace(device.info)
     (daemon,) = [pid for pid in pids_inside(device.info) if pid != device.info.pid]
     os.kill(daemon, signal.SIGKILL)
-    eventually(lambda: pids_in_namespace(space) == [])
+    wait_for(lambda: pids_in_namespace(space) == [])
     assert "the daemon ended by itself" in device.info.log.read_text()
 
 
@@ -364,7 +364,7 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             pid = next(message["pid"] for message in said if "pid" in message)
             assert {"ready": True} in said and identity.start_time(pid) is not None
             launcher.stdin.close()
-            eventually(lambda: identity.start_time(pid) is None)
+            wait_for(lambda: identity.start_time(pid) is None)
     assert "the starter is gone" in at.log.read_text()
 
 

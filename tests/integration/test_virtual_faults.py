@@ -9,7 +9,8 @@ import pytest
 
 from adt.virtual import emulator, state
 from support.devices import faulty
-from support.devices.virtual import TMP, Adb, Phone, adb, connect, eventually, places, sha256
+from support.devices.virtual import TMP, Adb, Phone, adb, connect, places, sha256
+from support.waiting import wait_for
 
 __all__ = ["adb", "connect", "places"]
 
@@ -24,7 +25,7 @@ def device(shared: Phone) -> Iterator[Phone]:
     """One device for all tests: what is injected can be taken back."""
     yield shared
     faulty.set_faults("faulty", ())
-    eventually(lambda: f"{shared.info.serial}\tdevice" in shared.adb("devices").stdout)
+    wait_for(lambda: f"{shared.info.serial}\tdevice" in shared.adb("devices").stdout)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def test_dropped_connection(device: Phone, big: Path) -> None:
     inject("drop-after=1m@once")
     assert device("push", big, f"{TMP}/dropped", rc=None).returncode != 0
     assert faulty.armed_faults("faulty") == ()
-    eventually(lambda: not on_disk("dropped").exists())
+    wait_for(lambda: not on_disk("dropped").exists())
     device("wait-for-device")
     device("push", big, f"{TMP}/dropped")
     assert sha256(on_disk("dropped")) == sha256(big)
@@ -66,7 +67,7 @@ def test_stalled_device_answers_again(device: Phone, big: Path) -> None:
         stdout=subprocess.DEVNULL,
     )
     try:
-        eventually(lambda: "stalls after" in device.info.log.read_text())
+        wait_for(lambda: "stalls after" in device.info.log.read_text())
         time.sleep(0.3)
         assert push.poll() is None
         assert f"{device.info.serial}\tdevice" in device.adb("devices").stdout, "adb notices nothing"
@@ -146,19 +147,19 @@ def test_unauthorized_then_accepted(device: Phone) -> None:
         return f"{device.info.serial}\t{how}" in device.adb("devices").stdout
 
     inject("unauthorized")
-    eventually(lambda: listed("unauthorized"))
+    wait_for(lambda: listed("unauthorized"))
     assert "unauthorized" in device("shell", "true", rc=1).stderr
     faulty.set_faults("faulty", ())
-    eventually(lambda: listed("device"))
+    wait_for(lambda: listed("device"))
     inject("unauthorized=2")
-    eventually(lambda: listed("unauthorized"))
-    eventually(lambda: listed("device"))
+    wait_for(lambda: listed("unauthorized"))
+    wait_for(lambda: listed("device"))
     assert faulty.armed_faults("faulty") == (), "the key is remembered"
 
 
 def test_offline_then_online(device: Phone) -> None:
     inject("offline")
-    eventually(lambda: f"{device.info.serial}\toffline" in device.adb("devices").stdout)
+    wait_for(lambda: f"{device.info.serial}\toffline" in device.adb("devices").stdout)
     faulty.set_faults("faulty", ())
     device("wait-for-device")
     assert device.shell("echo back") == "back\n"
@@ -172,10 +173,10 @@ def test_without_shell_v2(device: Phone) -> None:
         offered[:] = device("features", rc=None).stdout.split()
         return "ls_v2" in offered and "shell_v2" not in offered
 
-    eventually(without)
+    wait_for(without)
     device("shell", "exit 3", rc=0)
     faulty.set_faults("faulty", ())
-    eventually(lambda: "shell_v2" in device("features", rc=None).stdout.split())
+    wait_for(lambda: "shell_v2" in device("features", rc=None).stdout.split())
     device("shell", "exit 3", rc=3)
 
 
@@ -185,7 +186,7 @@ def test_from_the_start(adb: Adb, big: Path) -> None:
         with subprocess.Popen(
             adb.argv("connect", info.serial), env=adb.env, stdout=subprocess.DEVNULL
         ) as client:
-            eventually(lambda: f"{info.serial}\toffline" in adb("devices").stdout)
+            wait_for(lambda: f"{info.serial}\toffline" in adb("devices").stdout)
             client.kill()
         assert faulty.armed_faults("born") == ("enospc", "offline")
         assert faulty.start("born", ["truncate"]).pid == info.pid

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from adt.rpc import board, instance, launch, server, session, state, tracker, wi
 from adt.rpc.instance import Death, Instance, ServerConfig
 from adt.rpc.watchdog import Watchdog
 from support.standins.artefacts import bundle_manifest
+from support.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -193,13 +193,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "launched_by_test"
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> None:
     at = state.Home(state.rpc_directory() / "x", "server")
     assert launch.launch(module, {"what": "ready"}, at, seconds=120, doing="starting it") == {"port": 4711}
@@ -208,7 +201,7 @@ def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> 
     time.sleep(0.2)
     assert not (at.directory / "ended").exists()
     os.kill(pid, signal.SIGTERM)
-    eventually(lambda: (at.directory / "ended").exists())
+    wait_for(lambda: (at.directory / "ended").exists())
     assert "chatter" in at.log.read_text()
 
 
@@ -236,10 +229,10 @@ from adt.rpc import launch, state
 launch.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r}), "server"), seconds=60, doing="starting it")
 """
     starter = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    eventually(lambda: (directory / "pid").exists() and (directory / "pid").read_text() != "")
+    wait_for(lambda: (directory / "pid").exists() and (directory / "pid").read_text() != "")
     starter.send_signal(number)
     starter.wait(120)
-    eventually(lambda: (directory / "ended").exists())
+    wait_for(lambda: (directory / "ended").exists())
 
 
 # the watchdog -------------------------------------------------------------------------------------
@@ -457,7 +450,7 @@ def test_a_second_signal_does_not_keep_a_wrapper_from_cleaning_up(
             running.send_signal(sig)
         assert running.wait(120) == 143
     assert list((tmp_path / "rpc").iterdir()) == []
-    eventually(lambda: identity.start_time(server) is None)
+    wait_for(lambda: identity.start_time(server) is None)
 
 
 def test_a_server_on_a_device_hears_its_own_loopback_only() -> None:
@@ -605,7 +598,7 @@ board.serve(bundle(Path({str(here.path)!r}), machine={here.manifest.machine!r}),
         env=os.environ | {"ADT_TEST_SAID": str(said), "PYTHONPATH": path},
         stderr=subprocess.DEVNULL,
     )
-    eventually(lambda: said.exists() and "child" in said.read_text())
+    wait_for(lambda: said.exists() and "child" in said.read_text())
     directory, libraries, *words, child = said.read_text().splitlines()
     assert libraries.split(os.pathsep)[0] == str(here.path / "lib")
     assert words == ["server", "--host=127.0.0.1", f"--work-dir={directory}"]
@@ -613,7 +606,7 @@ board.serve(bundle(Path({str(here.path)!r}), machine={here.manifest.machine!r}),
     server_process.wait(120)
     assert not Path(directory).exists()
     pid = int(re.fullmatch(r"child (\d+)", child)[1])  # type: ignore[index]
-    eventually(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
+    wait_for(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
 
 
 def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(

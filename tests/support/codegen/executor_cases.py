@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from support.codegen.c_runner import INPUT, USAGE, Library, OwnExecutor, Runner, main
+from support.waiting import wait_for
 
 CALLERS = 64
 OK, CANCELLED = 0, 10
@@ -50,16 +52,15 @@ def runner_threads() -> list[int]:
     return [int(task.name) for task in threads() if (task / "comm").read_text() == "adt-runner\n"]
 
 
-def settles(look: Callable[[], Any], wanted: Any) -> bool:
-    """Whether *look* sees *wanted* within ten seconds: Linux lists a thread that was joined a moment longer."""
-    for _ in range(1000):
-        try:
-            if look() == wanted:
-                return True
-        except (FileNotFoundError, ProcessLookupError):  # a thread that was listed has gone
-            pass
-        time.sleep(0.01)
-    return bool(look() == wanted)
+def settles(look: Callable[[], Any], wanted: Any) -> None:
+    """Wait until *look* sees *wanted*: Linux lists a thread that was joined a moment longer."""
+
+    def seen() -> bool:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that was listed has gone
+            return bool(look() == wanted)
+        return False
+
+    wait_for(seen, f"to see {wanted}", seconds=10)
 
 
 def with_callers(work: Callable[[], None], look: Callable[[], Any]) -> Any:
@@ -105,7 +106,7 @@ def callers_stay_as_they_are(library: Library, parallel: Path) -> None:
 
     assert with_callers(call, lambda: len(threads())) == mine + CALLERS
     runner.free()
-    assert settles(lambda: len(threads()), before)  # the executor and its workers are gone
+    settles(lambda: len(threads()), before)  # the executor and its workers are gone
 
 
 def kernels_of_callers(library: Library, textured: Path) -> None:
@@ -144,10 +145,10 @@ def executors_of_their_own(library: Library, parallel: Path) -> None:
     own = [own_executor(library, parallel) for _ in range(2)]
     for runner in (*shared, *own):
         run(runner)
-    assert settles(lambda: len(runner_threads()), 3 * 2)  # each with a worker
+    settles(lambda: len(runner_threads()), 3 * 2)  # each with a worker
     for runner in (*shared, *own):
         runner.free()
-    assert settles(runner_threads, [])
+    settles(runner_threads, [])
 
 
 def threads_that_are_set(library: Library, parallel: Path) -> None:
@@ -157,16 +158,16 @@ def threads_that_are_set(library: Library, parallel: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
     first, last = str(cores[0]), str(cores[-1])
     set_threads(library, 1, first)  # before there is an executor
-    assert settles(runner_threads, [])
+    settles(runner_threads, [])
     runner = Runner(library, parallel)
     run(runner)
-    assert settles(affinities, [{cores[0]}])
+    settles(affinities, [{cores[0]}])
     set_threads(library, 2, f"{first},{last}")  # more than before, and after a run
     run(runner)
-    assert settles(affinities, [{cores[0], cores[-1]}] * 2)
+    settles(affinities, [{cores[0], cores[-1]}] * 2)
     library.refused(USAGE, "no cores", call=lambda: set_threads(library, 1, "x"))
     run(runner)
-    assert settles(affinities, [{cores[0], cores[-1]}] * 2)
+    settles(affinities, [{cores[0], cores[-1]}] * 2)
     assert sorted(os.sched_getaffinity(0)) == cores
     runner.free()
 
@@ -184,7 +185,7 @@ def asleep(library: Library, parallel: Path) -> None:
             int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0]) for task in runner_threads()
         )
 
-    assert settles(lambda: len(runner_threads()), 2)
+    settles(lambda: len(runner_threads()), 2)
     first = used()
     time.sleep(0.2)
     assert used() == first

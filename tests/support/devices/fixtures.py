@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,14 +147,6 @@ def only(rack: Rack) -> Iterator[Callable[..., Device]]:
     """Start devices that are gone again after the test."""
     yield rack.start
     rack.stop_all()
-
-
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    """Poll until *condition* holds; the limit is for what never happens, on a slow machine under load, too."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"did not happen: {what}"
-        time.sleep(0.05)
 
 
 def processes(device: Device) -> list[str]:

@@ -12,7 +12,6 @@ import os
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,14 +146,6 @@ def pids_in_namespace(space: Path) -> list[int]:
                 if (entry / "ns/pid").readlink() == space:
                     found.append(int(entry.name))
     return found
-
-
-def eventually(condition: Callable[[], object], seconds: float = 120) -> None:
-    """Poll until *condition* holds; the limit is for what never happens, on a slow machine under load, too."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
 
 
 def sha256(path: Path) -> str:
