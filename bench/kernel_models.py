@@ -115,10 +115,8 @@ class _Model:
             return self._node("Clip", x, *(self._constant(np.float32(limit)) for limit in (0, 6)))
         if step == "hard_swish":
             return self._node("HardSwish", x)
-        if step == "silu":
-            return self._node("Mul", x, self._node("Sigmoid", x))
-        assert step == "leaky_relu"
-        return self._node("LeakyRelu", x, alpha=0.1)
+        assert step == "silu"
+        return self._node("Mul", x, self._node("Sigmoid", x))
 
     def _conv(
         self,

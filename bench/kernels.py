@@ -1,6 +1,6 @@
 """Time and check kernels of well-known networks' operators: in textures, in blocks, plain and by CLML.
 
-    python bench/kernels.py [--serial S | --here] [--models resnet18,…] [--only REGEX]
+    python bench/kernels.py [--serial S | --here] [--models resnet-18,…] [--only REGEX]
                             [--precision float32,float16_acc32] [--runs 20] [--jobs N]
                             [--ways texture,buffer,plain,clml] [--batch 12] [--bundle DIR]
                             [-o FILE.json] [--list]
@@ -88,7 +88,7 @@ def chosen(networks: Sequence[str], only: str) -> dict[Op, dict[str, int]]:
         ConfigError: no such network, or *only* fits none.
     """
     _check("network", networks, NETWORKS)
-    found = {op: calls for op, calls in operators(list(networks)).items() if re.search(only, op.name)}
+    found = {op: calls for op, calls in operators(networks).items() if re.search(only, op.name)}
     if not found:
         raise ConfigError(f"{only} is in no operator's name", remedy="See their names with --list.")
     return found

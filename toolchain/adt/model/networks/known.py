@@ -129,10 +129,16 @@ def write_network(name: str, path: Path, size: int | None = None) -> Path:
     return net.save(path, output, (batch, 1, width, width) if name == "unet" else (batch, 1000))
 
 
-def summary(name: str) -> NetworkSummary:
-    """What the network *name* is made of; its weights are not drawn."""
+def built(name: str) -> Network:
+    """The network *name*, whose batch and, where that can be, size are open; its weights are not drawn."""
     net = _empty(name)
     NETWORKS[name](net)
+    return net
+
+
+def summary(name: str) -> NetworkSummary:
+    """What the network *name* is made of."""
+    net = built(name)
     return NetworkSummary(name, SIZES.get(name, SIDE), net.parameters, net.macs())
 
 
