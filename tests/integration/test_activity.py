@@ -74,11 +74,13 @@ class App:
     parts: Parts
     directory: Path
     compressed: bool = False
+    media: str = "media"
+    """Directory that adb may read, too; empty: there is none."""
     process: subprocess.Popen[str] = field(init=False)
 
     @property
     def results(self) -> Path:
-        return self.directory / "external/adt-bench"
+        return self.directory / (self.media or "external") / "adt-bench"
 
     @property
     def log(self) -> str:
@@ -102,13 +104,14 @@ class App:
         file.write_bytes(SHIFT + contents)
 
     def start(self) -> None:
-        for name in ("assets", "internal", "external"):
+        for name in ("assets", "internal", "external", "media"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         places = f"LD_LIBRARY_PATH={self.parts.libraries}:{self.parts.system}"
         self.process = subprocess.Popen(
             [
                 "qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu", "-E", places, self.parts.program,
-                Path(ACTIVITY).name, "assets", "internal", "external", str(len(SHIFT)), str(int(self.compressed)),
+                Path(ACTIVITY).name, "assets", "internal", "external", self.media, str(len(SHIFT)),
+                str(int(self.compressed)),
             ],
             cwd=self.directory,
             env=os.environ | PROPERTIES,
@@ -232,7 +235,16 @@ def test_it_measures_and_leaves_a_document(app: App) -> None:
     assert app_bench.read(app.results / "small.json").subject.package == found["package"]
     app.wait(lambda: GREEN in app.do("redraw"), "the window is green")
     assert app.do("window-gone", "redraw", "pause", "destroy") == []
-    assert '"schema": "adt.app-bench"' in app.log and "adt: small: external/adt-bench/small.json" in app.log
+    assert '"schema": "adt.app-bench"' in app.log and "adt: small: media/adt-bench/small.json" in app.log
+
+
+def test_results_lie_among_external_files_where_there_is_no_directory_of_media(app: App) -> None:
+    app.media = ""
+    app.pack()
+    app.start()
+    app.do("create", "resume")
+    assert app.document()["run_ms"]
+    assert not (app.directory / "media/adt-bench").exists()
 
 
 def test_compressed_assets_and_one_library_after_the_other(app: App) -> None:

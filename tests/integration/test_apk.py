@@ -22,7 +22,7 @@ import pytest
 
 import adt as api
 from adt.bundle.bundle import load_bundle
-from adt.device.app import EXTERNAL_FILES, run_app
+from adt.device.app import MEDIA_FILES, run_app
 from adt.device.device import Device
 from adt.errors import AdtError, BuildError, ConfigError, DeviceError, MismatchError, RunError
 from adt.host import manifest
@@ -273,7 +273,7 @@ class Phone:
 
     @property
     def results(self) -> str:
-        return f"{EXTERNAL_FILES.format(app=APP)}/adt-bench"
+        return f"{MEDIA_FILES.format(app=APP)}/adt-bench"
 
     @property
     def calls(self) -> list[str]:

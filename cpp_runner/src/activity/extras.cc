@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "activity/java.h"
 #include "error.h"
 
 namespace adt::activity {
@@ -18,19 +19,15 @@ class Extras {
  public:
   explicit Extras(const ANativeActivity& activity) : env_(activity.env) {
     intent_ = env_->CallObjectMethod(
-        activity.clazz, Method(activity.clazz, "getIntent", "()Landroid/content/Intent;"));
-    text_ = Method(intent_, "getStringExtra", "(Ljava/lang/String;)Ljava/lang/String;");
-    number_ = Method(intent_, "getIntExtra", "(Ljava/lang/String;I)I");
+        activity.clazz, MethodOf(env_, activity.clazz, "getIntent", "()Landroid/content/Intent;"));
+    text_ = MethodOf(env_, intent_, "getStringExtra", "(Ljava/lang/String;)Ljava/lang/String;");
+    number_ = MethodOf(env_, intent_, "getIntExtra", "(Ljava/lang/String;I)I");
   }
 
   // *value* becomes the extra *name*, if there is one.
   void Take(const char* name, std::string* value) const {
-    const auto text =
-        static_cast<jstring>(env_->CallObjectMethod(intent_, text_, env_->NewStringUTF(name)));
-    if (text == nullptr) return;
-    const char* characters = env_->GetStringUTFChars(text, nullptr);
-    *value = characters;
-    env_->ReleaseStringUTFChars(text, characters);
+    const jobject text = env_->CallObjectMethod(intent_, text_, env_->NewStringUTF(name));
+    if (text != nullptr) *value = TextOf(env_, text);
   }
 
   // The same of a number that is 0 or more.
@@ -51,10 +48,6 @@ class Extras {
   }
 
  private:
-  jmethodID Method(jobject object, const char* name, const char* signature) const {
-    return env_->GetMethodID(env_->GetObjectClass(object), name, signature);
-  }
-
   JNIEnv* env_;
   jobject intent_;
   jmethodID text_;

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "activity/asset.h"
+#include "activity/directories.h"
 #include "activity/document.h"
 #include "activity/extras.h"
 #include "activity/job.h"
@@ -27,11 +28,6 @@ namespace {
 // waits for it when the activity goes.
 std::shared_ptr<Job>& JobOf(ANativeActivity* activity) {
   return *static_cast<std::shared_ptr<Job>*>(activity->instance);
-}
-
-std::string ResultsOf(const ANativeActivity& activity) {
-  const char* shared = activity.externalDataPath;  // nullptr while there is no shared storage
-  return std::string(shared != nullptr ? shared : activity.internalDataPath) + "/adt-bench";
 }
 
 void Find(const ANativeActivity& activity, Job* job) {
@@ -55,7 +51,7 @@ void Refuse(Job* job, const std::string& what, const std::string& remedy) {
 
 void Begin(ANativeActivity* activity, const std::shared_ptr<Job>& job) {
   job->machine = ThisMachine();
-  job->results = ResultsOf(*activity);
+  job->results = ResultsDirectory(*activity);
   job->programs = std::string(activity->internalDataPath) + "/adt-programs";
   try {
     Find(*activity, job.get());

@@ -1,8 +1,9 @@
 """Apps on an Android device: install one, start it, fetch what it writes, give it a deployment of its own.
 
 The device's own programs do the work: ``pm`` installs, ``am`` starts. What an
-app writes to its directory of external files, ``/sdcard/Android/data/<app>/files``,
-the shell user can read without root and without the app being debuggable.
+app writes to its directory of media, ``/sdcard/Android/media/<app>``, the shell user
+can read without root and without the app being debuggable; ``Android/data`` it cannot
+on Android 11 and later.
 
 Into an app's private directory only the app may write: a deployment goes to
 /data/local/tmp first, as ever; then a shell that runs as the app (``run-as``, so the
@@ -28,8 +29,8 @@ from adt.device.transport.shell import Completed
 from adt.device.transport.sync import Progress
 from adt.errors import AdtError, ConfigError, DeviceError, DeviceFull, MismatchError, RunError
 
-EXTERNAL_FILES = "/sdcard/Android/data/{app}/files"
-"""An app's directory of external files, of the device's first user."""
+MEDIA_FILES = "/sdcard/Android/media/{app}"
+"""The first of an app's ``getExternalMediaDirs()``, of the device's first user."""
 
 STARTING_SECONDS = 5
 """So long an app may not be seen running before it counts as ended."""
@@ -87,7 +88,7 @@ def run_app(
     Args:
         app: application id.
         activity: its class: ``android.app.NativeActivity``.
-        results: directory below the app's external files that it writes to; emptied first.
+        results: directory below the app's media that it writes to; emptied first.
         files: names in *results*.
         over: one more; once it is there, the others need not come.
         into: directory of this machine for what came.
@@ -102,7 +103,7 @@ def run_app(
         ConfigError: *app* cannot be the name of an app, or the device has none of that name.
         RunError: the app ended, or took too long; with the end of its log.
     """
-    directory = f"{EXTERNAL_FILES.format(app=check_app(app))}/{results}"
+    directory = f"{MEDIA_FILES.format(app=check_app(app))}/{results}"
     device.script(
         'am force-stop "$1" && rm -rf "$2"',
         app,

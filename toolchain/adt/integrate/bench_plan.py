@@ -16,7 +16,7 @@ BENCH_PLAN = "assets/adt/bench.json"
 ACTIVITY_CLASS = "android.app.NativeActivity"
 """Android's own; it loads libadt_activity.so, which the manifest names."""
 RESULTS = "adt-bench"
-"""Directory below the app's external files."""
+"""Directory below the app's media files."""
 ERROR = "error.json"
 """Instead of all results, when the app could not begin."""
 

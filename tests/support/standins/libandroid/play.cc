@@ -1,7 +1,9 @@
 // Plays Android for libadt_activity: creates its activity and sends what stdin says, a word a line.
 // It is a stand-in: one thread for all callbacks, as on Android, and nothing else of Android.
 //
-//   play LIBRARY ASSETS INTERNAL EXTERNAL SHIFT COMPRESSED
+//   play LIBRARY ASSETS INTERNAL EXTERNAL MEDIA SHIFT COMPRESSED
+//
+// MEDIA may be empty: there is no shared storage that it could lie in.
 //
 // Each word is answered with "ok" on stdout, after what it made the stand-in tell. A word
 // NAME=VALUE is an extra of the intent that the next activity is created by.
@@ -16,6 +18,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <android/native_activity.h>
 
@@ -25,15 +28,34 @@ namespace {
 
 constexpr int kEvents = 3;
 
-// Java, as far as an activity asks its intent for extras.
+// The methods that there are: what else is asked for ends the process, as JNI's checks do.
+constexpr const char* kMethods[][2] = {
+    {"getIntent", "()Landroid/content/Intent;"},
+    {"getStringExtra", "(Ljava/lang/String;)Ljava/lang/String;"},
+    {"getIntExtra", "(Ljava/lang/String;I)I"},
+    {"getExternalMediaDirs", "()[Ljava/io/File;"},
+    {"getPath", "()Ljava/lang/String;"},
+};
+
+// Java, as far as an activity asks its intent for extras, and where it may write. Strings and files
+// are std::string, arrays std::vector.
 class Java : public JNIEnv {
  public:
   std::map<std::string, std::string> extras;
+  std::vector<jobject> media;
 
   jclass GetObjectClass(jobject object) override { return object; }
-  jmethodID GetMethodID(jclass, const char* name, const char*) override { return name; }
+  jmethodID GetMethodID(jclass, const char* name, const char* signature) override {
+    for (const auto& method : kMethods) {
+      if (std::string(method[0]) == name && std::string(method[1]) == signature) return method[0];
+    }
+    std::abort();
+  }
   jobject CallObjectMethod(jobject object, jmethodID method, ...) override {
-    if (std::string(method) == "getIntent") return object;
+    const std::string name = method;
+    if (name == "getIntent") return object;
+    if (name == "getExternalMediaDirs") return &media;
+    if (name == "getPath") return NewStringUTF(static_cast<std::string*>(object)->c_str());
     std::va_list arguments;
     va_start(arguments, method);
     const auto extra = extras.find(*va_arg(arguments, std::string*));
@@ -48,6 +70,12 @@ class Java : public JNIEnv {
     va_end(arguments);
     return extra == extras.end() ? fallback : std::atoi(extra->second.c_str());
   }
+  jsize GetArrayLength(jobjectArray array) override {
+    return static_cast<jsize>(static_cast<std::vector<jobject>*>(array)->size());
+  }
+  jobject GetObjectArrayElement(jobjectArray array, jsize index) override {
+    return static_cast<std::vector<jobject>*>(array)->at(static_cast<std::size_t>(index));
+  }
   jstring NewStringUTF(const char* text) override { return new std::string(text); }
   const char* GetStringUTFChars(jstring text, void*) override {
     return static_cast<std::string*>(text)->c_str();
@@ -60,8 +88,10 @@ class Java : public JNIEnv {
 class Player {
  public:
   Player(ANativeActivity_createFunc* create, AAssetManager* assets, const char* internal,
-         const char* external)
-      : create_(create), assets_(assets), internal_(internal), external_(external) {}
+         const char* external, const char* media)
+      : create_(create), assets_(assets), internal_(internal), external_(external) {
+    java_.media = {*media == '\0' ? nullptr : java_.NewStringUTF(media)};
+  }
 
   // False for a word that means nothing here.
   bool Do(const std::string& word) {
@@ -122,7 +152,7 @@ class Player {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc != 8) return 2;
   void* library = dlopen(argv[1], RTLD_NOW);
   if (library == nullptr) {
     std::fprintf(stderr, "%s\n", dlerror());
@@ -131,8 +161,8 @@ int main(int argc, char** argv) {
   auto* create =
       reinterpret_cast<ANativeActivity_createFunc*>(dlsym(library, "ANativeActivity_onCreate"));
   if (create == nullptr) return 1;
-  Player player(create, standin_assets(argv[2], std::atoi(argv[5]), std::atoi(argv[6])), argv[3],
-                argv[4]);
+  Player player(create, standin_assets(argv[2], std::atoi(argv[6]), std::atoi(argv[7])), argv[3],
+                argv[4], argv[5]);
   std::string word;
   while (std::getline(std::cin, word)) {
     if (!player.Do(word)) return 2;
