@@ -256,6 +256,9 @@ def test_compressed_assets_and_one_library_after_the_other(app: App) -> None:
     app.do("create", "resume")
     assert app.document()["end_to_end"]
     assert app.document("again")["schema"] == "adt.app-bench"
+    copies = app.directory / f"internal/code_cache/adt-assets/adt/again/{ABI}"
+    assert {path.name for path in copies.iterdir()} == {"mod.json", "mod.params"}, "and nothing half copied"
+    assert file_sha256(copies / "mod.params") == file_sha256(app.parts.package / "mod.params")
 
 
 def test_what_the_background_disturbed_is_measured_again(app: App) -> None:
@@ -338,8 +341,8 @@ def test_a_damaged_model_is_a_document_too_and_others_are_measured(app: App) -> 
 @pytest.mark.parametrize(
     ("path", "text", "what"),
     [
-        (f"adt/small/{ABI}/mod.json", None, f"no assets/adt/small/{ABI}/mod.json"),
-        ("adt/bench.json", None, "no assets/adt/bench.json"),
+        (f"adt/small/{ABI}/mod.json", None, f"assets/adt/small/{ABI}/mod.json: No such file"),
+        ("adt/bench.json", None, "assets/adt/bench.json: No such file"),
         ("adt/bench.json", b'{"schema": "adt.app-bench-plan"}', "assets/adt/bench.json: schema_version"),
         ("adt/bench.json", PLAN.text().replace('"runs": 5', '"runs": -5').encode(), "runs is less than 0"),
     ],

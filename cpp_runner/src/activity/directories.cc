@@ -7,6 +7,11 @@
 namespace adt::activity {
 namespace {
 
+std::string PathOf(JNIEnv* env, jobject file) {
+  return TextOf(
+      env, env->CallObjectMethod(file, MethodOf(env, file, "getPath", "()Ljava/lang/String;")));
+}
+
 // Empty while there is no shared storage.
 std::string MediaDirectory(const ANativeActivity& activity) {
   JNIEnv* env = activity.env;
@@ -14,9 +19,7 @@ std::string MediaDirectory(const ANativeActivity& activity) {
       activity.clazz, MethodOf(env, activity.clazz, "getExternalMediaDirs", "()[Ljava/io/File;")));
   if (directories == nullptr || env->GetArrayLength(directories) == 0) return {};
   const jobject file = env->GetObjectArrayElement(directories, 0);
-  if (file == nullptr) return {};
-  return TextOf(
-      env, env->CallObjectMethod(file, MethodOf(env, file, "getPath", "()Ljava/lang/String;")));
+  return file == nullptr ? "" : PathOf(env, file);
 }
 
 }  // namespace
@@ -28,6 +31,12 @@ std::string ResultsDirectory(const ANativeActivity& activity) {
     parent = shared != nullptr ? shared : activity.internalDataPath;
   }
   return parent + "/adt-bench";
+}
+
+std::string CodeCache(const ANativeActivity& activity) {
+  JNIEnv* env = activity.env;
+  const jmethodID method = MethodOf(env, activity.clazz, "getCodeCacheDir", "()Ljava/io/File;");
+  return PathOf(env, env->CallObjectMethod(activity.clazz, method));
 }
 
 }  // namespace adt::activity

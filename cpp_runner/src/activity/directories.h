@@ -12,4 +12,7 @@ namespace adt::activity {
 /// is none. On the activity's thread.
 std::string ResultsDirectory(const ANativeActivity& activity);
 
+/// getCodeCacheDir(). On the activity's thread.
+std::string CodeCache(const ANativeActivity& activity);
+
 }  // namespace adt::activity

@@ -40,23 +40,13 @@ rtvm::Options OptionsFor(const Job& job, const Model& model) {
   return options;
 }
 
-Source SourceOf(const Model& model) {
-  Source source;
-  source.manifest_name = model.manifest.name();
-  source.params_name = model.params.name();
-  source.manifest = model.manifest.Borrow();
-  source.params = model.params.Borrow();
-  UseLibrary(model.planned.library, &source);
-  return source;
-}
-
 rtvm::RunReport RunOnce(Job* job, const Model& model) {
   const rtvm::Options options = OptionsFor(*job, model);
   while (true) {
     const std::uint64_t entered = job->gate.Enter();
     try {
       return rtvm::RunPackage(
-          options, [&] { return SourceOf(model); }, [&] { job->gate.Check(entered); }, job->start);
+          options, [&] { return model.package; }, [&] { job->gate.Check(entered); }, job->start);
     } catch (const Interrupted&) {
       LogInfo("was in the background: " + model.planned.stem + " is measured again");
     }
@@ -65,7 +55,7 @@ rtvm::RunReport RunOnce(Job* job, const Model& model) {
 
 std::string Measured(Job* job, const Model& model) {
   const rtvm::RunReport report = RunOnce(job, model);
-  const std::string_view manifest = model.manifest.text();
+  const std::string_view manifest = model.package.manifest.text();
   return BenchJson(job->plan, job->machine, report, Sha256(manifest.data(), manifest.size()));
 }
 

@@ -6,19 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "activity/asset.h"
 #include "activity/gate.h"
 #include "activity/machine.h"
 #include "activity/plan.h"
 #include "activity/screen.h"
+#include "source.h"
 
 namespace adt::activity {
 
-/// A model and its files.
+/// A model and its package; the library's bytes are not read.
 struct Model {
   PlannedModel planned;
-  Asset manifest;
-  Asset params;
+  Source package;
 };
 
 /// Shared by the activity's thread and the worker; has nothing of the activity's own, which may be

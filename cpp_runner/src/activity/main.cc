@@ -6,6 +6,7 @@
 #include <android/native_activity.h>
 #include <android/window.h>
 
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -13,13 +14,14 @@
 #include <system_error>
 #include <thread>
 
-#include "activity/asset.h"
 #include "activity/directories.h"
 #include "activity/document.h"
 #include "activity/extras.h"
 #include "activity/job.h"
 #include "activity/log.h"
+#include "adt/asset.h"
 #include "error.h"
+#include "source.h"
 
 namespace adt::activity {
 namespace {
@@ -30,14 +32,31 @@ std::shared_ptr<Job>& JobOf(ANativeActivity* activity) {
   return *static_cast<std::shared_ptr<Job>*>(activity->instance);
 }
 
+constexpr const char* kAssets = "assets/";  // in the APK, and for messages
+
+// The asset *path*, which begins with kAssets.
+Blob MapAsset(AAssetManager* assets, const std::string& code_cache, const std::string& path) try {
+  const Asset asset(assets, path.substr(std::strlen(kAssets)), code_cache);
+  return Blob::MapPart(asset.blob().fd, asset.blob().offset, asset.blob().size, path);
+} catch (const std::system_error& error) {
+  throw Error(ErrorKind::kPackage, error.what(), "Make the APK again: adt apk.");
+}
+
 void Find(const ANativeActivity& activity, Job* job) {
-  AAssetManager* assets = activity.assetManager;
-  job->plan = ParsePlan(std::string(Asset(assets, "adt/bench.json").text()));
+  const auto map = [&, code_cache = CodeCache(activity)](const std::string& path) {
+    return MapAsset(activity.assetManager, code_cache, path);
+  };
+  job->plan = ParsePlan(std::string(map(kAssets + std::string("adt/bench.json")).text()));
   ApplyExtras(activity, &job->plan);
   for (const PlannedModel& planned : job->plan.models) {
-    const std::string directory = "adt/" + planned.stem + "/" + job->machine.abi + "/";
-    job->models.push_back(
-        {planned, Asset(assets, directory + "mod.json"), Asset(assets, directory + "mod.params")});
+    const std::string directory = kAssets + ("adt/" + planned.stem + "/" + job->machine.abi + "/");
+    Source package;
+    package.manifest_name = directory + "mod.json";
+    package.params_name = directory + "mod.params";
+    package.manifest = map(package.manifest_name);
+    package.params = map(package.params_name);
+    UseLibrary(planned.library, &package);
+    job->models.push_back({planned, package});
   }
 }
 

@@ -20,7 +20,6 @@ struct AAsset {
   int shift;
   int compressed;
   off64_t length;
-  void* buffer;
 };
 
 struct ANativeWindow {
@@ -55,6 +54,7 @@ AAsset* AAssetManager_open(AAssetManager* mgr, const char* filename, int mode) {
   if (fd < 0) return NULL;
   struct stat status;
   fstat(fd, &status);
+  lseek(fd, mgr->shift, SEEK_SET);
   AAsset* asset = calloc(1, sizeof(*asset));
   asset->fd = fd;
   asset->shift = mgr->shift;
@@ -63,17 +63,9 @@ AAsset* AAssetManager_open(AAssetManager* mgr, const char* filename, int mode) {
   return asset;
 }
 
-const void* AAsset_getBuffer(AAsset* asset) {
-  if (asset->buffer == NULL) {
-    asset->buffer = malloc((size_t)asset->length + 1);
-    if (pread(asset->fd, asset->buffer, (size_t)asset->length, asset->shift) != asset->length) {
-      return NULL;
-    }
-  }
-  return asset->buffer;
+int AAsset_read(AAsset* asset, void* buf, size_t count) {
+  return (int)read(asset->fd, buf, count);
 }
-
-off64_t AAsset_getLength64(AAsset* asset) { return asset->length; }
 
 int AAsset_openFileDescriptor64(AAsset* asset, off64_t* outStart, off64_t* outLength) {
   if (asset->compressed) return -1;
@@ -84,7 +76,6 @@ int AAsset_openFileDescriptor64(AAsset* asset, off64_t* outStart, off64_t* outLe
 
 void AAsset_close(AAsset* asset) {
   close(asset->fd);
-  free(asset->buffer);
   free(asset);
 }
 

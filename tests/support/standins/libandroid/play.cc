@@ -34,6 +34,7 @@ constexpr const char* kMethods[][2] = {
     {"getStringExtra", "(Ljava/lang/String;)Ljava/lang/String;"},
     {"getIntExtra", "(Ljava/lang/String;I)I"},
     {"getExternalMediaDirs", "()[Ljava/io/File;"},
+    {"getCodeCacheDir", "()Ljava/io/File;"},
     {"getPath", "()Ljava/lang/String;"},
 };
 
@@ -43,6 +44,7 @@ class Java : public JNIEnv {
  public:
   std::map<std::string, std::string> extras;
   std::vector<jobject> media;
+  std::string code_cache;
 
   jclass GetObjectClass(jobject object) override { return object; }
   jmethodID GetMethodID(jclass, const char* name, const char* signature) override {
@@ -55,6 +57,7 @@ class Java : public JNIEnv {
     const std::string name = method;
     if (name == "getIntent") return object;
     if (name == "getExternalMediaDirs") return &media;
+    if (name == "getCodeCacheDir") return &code_cache;
     if (name == "getPath") return NewStringUTF(static_cast<std::string*>(object)->c_str());
     std::va_list arguments;
     va_start(arguments, method);
@@ -90,6 +93,7 @@ class Player {
   Player(ANativeActivity_createFunc* create, AAssetManager* assets, const char* internal,
          const char* external, const char* media)
       : create_(create), assets_(assets), internal_(internal), external_(external) {
+    java_.code_cache = std::string(internal) + "/code_cache";
     java_.media = {*media == '\0' ? nullptr : java_.NewStringUTF(media)};
   }
 

@@ -18,8 +18,7 @@ enum {
 };
 
 AAsset* AAssetManager_open(AAssetManager* mgr, const char* filename, int mode);
-const void* AAsset_getBuffer(AAsset* asset);
-off64_t AAsset_getLength64(AAsset* asset);
+int AAsset_read(AAsset* asset, void* buf, size_t count);
 int AAsset_openFileDescriptor64(AAsset* asset, off64_t* outStart, off64_t* outLength);
 void AAsset_close(AAsset* asset);
 
