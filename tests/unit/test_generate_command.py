@@ -66,7 +66,9 @@ def test_it_says_what_it_wrote(place: Path) -> None:
     )
     again = generate()
     assert (
-        "unchanged   2 files\nyours       1 file: main.cc\n" in again.stdout and "wrote" not in again.stdout
+        "unchanged   3 files\n" in again.stdout
+        and "wrote" not in again.stdout
+        and "yours" not in again.stdout
     )
 
 
@@ -106,17 +108,51 @@ def test_edited_files_are_refused_and_forced(place: Path) -> None:
     assert (place / "out/detector.h").read_text() != "edited\n"
 
 
-def test_a_build_file_that_was_edited_stays_when_a_bundle_asks_for_more(place: Path) -> None:
-    aar = ("generate", "aar", "pkg", *OUT, "--agp", "8.13")
-    assert CliRunner().invoke(app, [*aar, "--bundle", "bundle"]).exit_code == 0
-    script = place / "out/vision/build.gradle.kts"
-    assert "libs.plugins.kotlin.android" in script.read_text()
-    script.write_text("// a line of one's own\n" + script.read_text())
+BUILD_FILES = ("CMakeLists.txt", "AndroidManifest.xml", ".kts", "gradle.properties", "libs.versions.toml")
+
+
+@pytest.mark.parametrize("agp", ["8.13", "9.4"])
+def test_build_files_that_were_edited_stay_when_package_and_bundle_ask_for_more(
+    place: Path, agp: str
+) -> None:
+    android = ("generate", "android-app", "pkg", *OUT, "--agp", agp, "--bundle")
+    assert CliRunner().invoke(app, [*android, "bundle"]).exit_code == 0
+    out = place / "out"
+    mine = sorted(path for path in out.rglob("*") if path.name.endswith(BUILD_FILES))
+    assert len(mine) == 10
+    for path in mine:
+        path.write_text(path.read_text() + "\n")
+    edited = {path: path.read_text() for path in mine}
+    make_typed_package(place / "pkg", "detector", (entry([tensor("x", (4,))], [tensor("y", (4,))]),))
     make_app_bundle(place / "newer", api_level=30)
-    done = CliRunner().invoke(app, [*aar, "--bundle", "newer"])
+    done = CliRunner().invoke(app, [*android, "newer"])
     assert done.exit_code == 0, done.output
-    assert script.read_text().startswith("// a line of one's own\n")
-    assert "minSdk=30\n" in (place / "out/vision/adt.properties").read_text()
+    assert {path: path.read_text() for path in mine} == edited
+    (yours,) = [line for line in done.stdout.splitlines() if line.startswith("yours")]
+    assert all(path.relative_to(out).as_posix() in yours for path in mine)
+    assert yours.endswith("(for adt's of today: another --out)")
+    # What depends on package and bundle came all the same.
+    assert "minSdk=30\n" in (out / "vision/adt.properties").read_text()
+    assert "vision_jni_images.cc" not in (out / "vision/src/main/cpp/adt.cmake").read_text()
+    assert not (out / "vision/src/main/cpp/vision_jni_images.cc").exists()
+    again = CliRunner().invoke(app, [*android, "newer", "--dry-run"])
+    assert "nothing would change" in again.stderr and "CMakeLists.txt is yours: it stays" in again.stderr
+
+
+def test_the_generated_part_of_a_build_is_adts(place: Path) -> None:
+    aar = ("generate", "aar", "pkg", *OUT, "--bundle", "bundle")
+    assert CliRunner().invoke(app, aar).exit_code == 0
+    for name in ("vision/src/main/cpp/adt.cmake", "vision/adt.properties"):
+        text = (place / "out" / name).read_text()
+        (place / "out" / name).write_text(text + "\n")
+        done = CliRunner().invoke(app, aar)
+        assert done.exit_code == WouldOverwrite.exit_code and f"edited: {name}" in done.stderr
+        (place / "out" / name).unlink()
+        assert CliRunner().invoke(app, aar).exit_code == 0
+        assert (place / "out" / name).read_text() == text
+    (place / "out/vision/build.gradle.kts").unlink()  # the user's comes back, too
+    assert CliRunner().invoke(app, aar).exit_code == 0
+    assert (place / "out/vision/build.gradle.kts").is_file()
 
 
 @pytest.mark.parametrize(("page", "refused"), [(4096, True), (16384, False)])

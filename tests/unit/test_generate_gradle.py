@@ -323,7 +323,7 @@ def test_library_is_adts_and_the_rest_is_the_users(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path))
     for file in files:
         adts = file.path.startswith(("vision/", "app/src/benchmark/"))
-        adts &= file.path != "vision/build.gradle.kts"
+        adts &= not file.path.endswith(("build.gradle.kts", "CMakeLists.txt", "AndroidManifest.xml"))
         users = isinstance(file, TextFile) and file.users
         assert users is not adts, file.path
 
@@ -361,24 +361,13 @@ def test_bundles_of_linux_are_refused(tmp_path: Path) -> None:
         assert "adt build-target --for android-arm64-v8a" in caught.value.remedy
 
 
-@pytest.mark.parametrize("opencl", [True, False])
-def test_opencl_libraries_are_named_when_a_bundle_has_opencl(tmp_path: Path, opencl: bool) -> None:
-    made = described(tmp_path)
-    bundles = tuple(
-        dataclasses.replace(
-            bundle,
-            manifest=dataclasses.replace(
-                bundle.manifest, options=dataclasses.replace(bundle.manifest.options, opencl=opencl)
-            ),
-        )
-        for bundle in made.bundles
-    )
-    files = aar_files(dataclasses.replace(made, bundles=bundles))
-    root = ET.fromstring(text(files, "vision/src/main/AndroidManifest.xml"))
+def test_opencl_libraries_are_named(tmp_path: Path) -> None:
+    """Always: the manifest is the user's, so it cannot follow when OpenCL comes later."""
+    root = ET.fromstring(text(aar_files(described(tmp_path)), "vision/src/main/AndroidManifest.xml"))
     found = {
         row.get(ANDROID + "name"): row.get(ANDROID + "required") for row in root.iter("uses-native-library")
     }
-    assert found == (dict.fromkeys(OPENCL_LIBRARIES, "false") if opencl else {})
+    assert found == dict.fromkeys(OPENCL_LIBRARIES, "false")
 
 
 def test_benchmark_is_not_in_the_application_that_is_shipped(tmp_path: Path) -> None:

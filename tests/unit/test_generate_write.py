@@ -59,7 +59,7 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     again = generate(out, *files)
     assert steps(again) == {
         "src/detector.h": FileStep.SAME,
-        "src/main.cc": FileStep.KEEP,
+        "src/main.cc": FileStep.SAME,
         "run.sh": FileStep.SAME,
         "lib/lib.so": FileStep.SAME,
     }
@@ -88,6 +88,28 @@ def test_the_users_file_comes_back_only_when_it_is_absent(tmp_path: Path) -> Non
     (tmp_path / "src/main.cc").unlink()
     generate(tmp_path, MAIN)
     assert (tmp_path / "src/main.cc").read_text() == MAIN.text
+
+
+def test_the_users_file_is_named_when_adts_of_today_is_another(tmp_path: Path) -> None:
+    generate(tmp_path, MAIN, CODE)
+    newer = TextFile(MAIN.path, "another template\n", users=True)
+    assert steps(generate(tmp_path, newer, CODE))[MAIN.path] is FileStep.KEEP
+    assert (tmp_path / MAIN.path).read_text() == MAIN.text
+    assert MAIN.path not in json.loads((tmp_path / RECORD).read_text())["files"]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_file_that_was_adts_becomes_the_users(tmp_path: Path, edited: bool) -> None:
+    """What an earlier adt wrote again each time is brought up to date once, unless it was edited."""
+    generate(tmp_path, TextFile("CMakeLists.txt", "of an earlier adt\n"))
+    if edited:
+        (tmp_path / "CMakeLists.txt").write_text("mine\n")
+    users = TextFile("CMakeLists.txt", "include(adt.cmake)\n", users=True)
+    first = generate(tmp_path, users)
+    assert steps(first) == {users.path: FileStep.KEEP if edited else FileStep.UPDATE}
+    assert contents(tmp_path) == {users.path: "mine\n" if edited else users.text}
+    (tmp_path / users.path).write_text("of an earlier adt\n")  # which is the user's choice from now on
+    assert steps(generate(tmp_path, users)) == {users.path: FileStep.KEEP}
 
 
 def test_nothing_is_written_when_one_file_was_edited(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 EXAMPLE = "adt generate android-app detector-pkg --bundle bundle-arm64 --out app --package com.example.vision"
 
 
+TODAYS = "for adt's of today: another --out"
+
+
 class GenerateFlags(Options):
     """Classes and pictures of each package."""
 
@@ -122,6 +125,7 @@ def _changes(result: Generated) -> Iterator[str]:
         (FileStep.EDITED, "was edited, and is replaced only with --force"),
         (FileStep.FOREIGN, "was not written by adt, and is replaced only with --force"),
         (FileStep.LEAVE, "is no longer generated and was edited: it stays"),
+        (FileStep.KEEP, f"is yours: it stays ({TODAYS})"),
     ):
         for path in result.plan.paths(step):
             typer.echo(f"{path} {note}", err=True)
@@ -146,5 +150,6 @@ def _lines(result: Generated) -> Iterator[str]:
         paths = result.plan.paths(*steps)
         if paths:
             names = f": {', '.join(paths)}" if outcome in ("yours", "removed", "left") else ""
-            yield f"{outcome:<11} {len(paths)} file{'s' * (len(paths) > 1)}{names}"
+            how = f" ({TODAYS})" if outcome == "yours" else ""
+            yield f"{outcome:<11} {len(paths)} file{'s' * (len(paths) > 1)}{names}{how}"
     yield f"{'in':<11} {result.out}"

@@ -68,7 +68,8 @@ def files(project: Project) -> tuple[OutputFile, ...]:
         return TextFile(path, render(f"cpp/{template}", **values), users=users)
 
     texts = [
-        render_file("CMakeLists.txt", "CMakeLists.txt.j2"),
+        render_file("CMakeLists.txt", "CMakeLists.txt.j2", users=True),
+        render_file("adt.cmake", "adt.cmake.j2"),
         render_file("CMakePresets.json", "CMakePresets.json.j2"),
         render_file("README.md", "README.md.j2"),
         render_file(".gitignore", "gitignore.j2", users=True),

@@ -1,9 +1,9 @@
 """Gradle projects: an Android library with the models, alone or with an application to try them.
 
-The library module is adt's: `adt generate` writes it again, and the application's benchmark. Its build file,
-and what is around it (settings, versions, the wrapper's properties), is written where it is missing and then
-the user's, so the module can be generated into a project that exists. So is the application but for its
-benchmark. What depends on the models reaches the users' build files by the module's adt.properties.
+The library module is adt's: `adt generate` writes it again, and what the application's benchmark measures.
+Build files, manifests and what is around the modules (settings, versions, the wrapper's properties) are
+written where they are missing and then the user's, so the module can be generated into a project that exists.
+So is the application. What depends on the models reaches build files by adt.properties and adt.cmake.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from adt.errors import ConfigError
 from adt.integrate import jni
 from adt.integrate.android_versions import BUILT_IN_KOTLIN
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, BenchPlan, planned_models
-from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files, opencl_libraries
+from adt.integrate.contents import LIBRARIES, OPENCL_LIBRARIES, apk_files, benchmark_files
 from adt.integrate.model_api import EntryApi, Project, TensorApi
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.integrate.templates import render
@@ -87,33 +87,23 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
 
 
 def _library_module(project: Project) -> tuple[OutputFile, ...]:
-    """The library module, in a directory of the project's name; all of it adt's but its build file.
+    """The library module, in a directory of the project's name; all of it adt's but build files and manifest.
 
     Raises:
         ConfigError: a bundle is not for Android.
     """
-    min_sdk = _lowest_api_level(project)
-    sources = jni.sources(project, android=True)
     values = {
         "abis": _abis(project),
-        "library": jni.library(project),
-        "min_sdk": min_sdk,
-        "opencl_libraries": opencl_libraries(project),
+        "min_sdk": _lowest_api_level(project),
+        "opencl_libraries": OPENCL_LIBRARIES,
         "pictures": any(jni.takes_pictures(model.api) for model in project.models),
         "project": project,
-        "sources": [
-            file.path.removeprefix("cpp/")
-            for file in sources
-            if file.path.startswith("cpp/") and file.path.endswith(".cc")
-        ],
         "version": __version__,
         "versions": project.android,
     }
     templates = {
         "adt.properties": "adt.properties",
         "consumer-rules.pro": "consumer-rules.pro",
-        "src/main/AndroidManifest.xml": "library-manifest.xml",
-        "src/main/cpp/CMakeLists.txt": "CMakeLists.txt",
         "src/main/prefab/prefab.json": "prefab/prefab.json",
         "src/main/prefab/modules/adt_runner/module.json": "prefab/module.json",
     }
@@ -121,8 +111,11 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
         TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values))
         for path, template in templates.items()
     ]
-    build_file = render("aar/module.gradle.kts.j2", **values)
-    files.append(TextFile(f"{project.name}/build.gradle.kts", build_file, users=True))
+    users = {"build.gradle.kts": "module.gradle.kts", "src/main/AndroidManifest.xml": "library-manifest.xml"}
+    files += [
+        TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values), users=True)
+        for path, template in users.items()
+    ]
     files += [
         TextFile(
             f"{project.name}/src/androidTest/kotlin/{project.java_path}/{model.api.cls}Test.kt",
@@ -130,7 +123,7 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
         )
         for model in project.models
     ]
-    files += [_in_module(project, file) for file in sources if file.path != "cpp/CMakeLists.txt"]
+    files += [_in_module(project, file) for file in jni.sources(project, android=True)]
     files += [_prefab(project, bundle) for bundle in project.bundles]
     files += _headers(project)
     files += [
@@ -267,7 +260,7 @@ def _benchmark(project: Project, values: dict[str, Any]) -> tuple[OutputFile, ..
     )
     manifest = render("android-app/benchmark-manifest.xml.j2", **values)
     return (
-        TextFile(f"{directory}/AndroidManifest.xml", manifest),
+        TextFile(f"{directory}/AndroidManifest.xml", manifest, users=True),
         TextFile(f"{directory}/{BENCH_PLAN}", plan.text()),
         *(
             CopiedFile(f"{directory}/{_in_gradle(name)}", path)

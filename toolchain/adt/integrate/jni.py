@@ -139,7 +139,8 @@ def files(project: Project) -> tuple[OutputFile, ...]:
         for model in models
     ]
     return (
-        TextFile("CMakeLists.txt", render("jni/CMakeLists.txt.j2", **values)),
+        TextFile("CMakeLists.txt", render("jni/CMakeLists.txt.j2", **values), users=True),
+        TextFile("adt.cmake", render("jni/adt.cmake.j2", **values)),
         TextFile("README.md", render("jni/README.md.j2", **values)),
         TextFile(
             "example/Example.java", render("jni/Example.java.j2", **values, model=models[0]), users=True
@@ -160,7 +161,7 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
     pictures = any(map(takes_pictures, models))
     image_methods = (*IMAGE_METHODS, BITMAP_METHOD) if android else IMAGE_METHODS
 
-    def render_file(path: str, template: str, **more: Any) -> TextFile:
+    def render_file(path: str, template: str, *, users: bool = False, **more: Any) -> TextFile:
         values = {
             "project": project,
             "android": android,
@@ -172,7 +173,7 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
             "worker_thread": "@WorkerThread\n    " if android else "",
             "pictures": pictures,
         }
-        return TextFile(path, render(f"jni/{template}.j2", **values, **_functions(), **more))
+        return TextFile(path, render(f"jni/{template}.j2", **values, **_functions(), **more), users)
 
     def macro(cls: str) -> str:
         return cpp_macro(project.jni_prefix, cls)
@@ -187,7 +188,8 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
         java("RunnerInfo"),
         java("RunnerOptions"),
         java("Tensor"),
-        render_file("cpp/CMakeLists.txt", "cpp.CMakeLists.txt"),
+        render_file("cpp/CMakeLists.txt", "cpp.CMakeLists.txt", users=True),
+        render_file("cpp/adt.cmake", "cpp.android.cmake" if android else "cpp.adt.cmake"),
         render_file(f"cpp/{library(project)}.cc", "jni.cc", head=cpp_head, macro=macro(CLASS)),
         render_file(f"kotlin/{project.java_path}/Models.kt", "Models.kt", models=models),
     ]
@@ -206,8 +208,8 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
         files.append(render_file(f"java/{project.java_path}/{kind.cls}.java", "TypedTensor.java", kind=kind))
     for model in project.models:
         path = f"java/{project.java_path}/{model.api.cls}.java"
-        text = {"about": _about(model.api), "signature": _signature(model.api)}
-        more = {"packages": model.every_device, "shows": takes_pictures(model.api)}
+        text: dict[str, Any] = {"about": _about(model.api), "signature": _signature(model.api)}
+        more: dict[str, Any] = {"packages": model.every_device, "shows": takes_pictures(model.api)}
         files.append(render_file(path, "Model.java", model=model.api, **more, **text))
     return tuple(sorted(files, key=lambda file: file.path))
 

@@ -31,7 +31,8 @@ class TextFile:
     """Below the output directory, with ``/``."""
     text: str
     users: bool = False
-    """It is the user's from then on: written once, and never touched again."""
+    """It is the user's from then on: written once, and never touched again. What was adt's until now is first
+    brought up to date, unless it was edited."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class FileStep(StrEnum):
     """It is as adt wrote it, and changes."""
     SAME = "same"
     KEEP = "keep"
-    """It is the user's."""
+    """It is the user's, and not what adt would write."""
     REMOVE = "remove"
     """It is as adt wrote it, and no longer generated."""
     LEAVE = "leave"
@@ -255,19 +256,20 @@ def _recorded(out: Path, kind: str) -> Digests:
 def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
     place = out / file.path
     there = place.is_symlink() or place.exists()
-    if isinstance(file, TextFile) and file.users:
-        return FileAction(file.path, FileStep.KEEP if there else FileStep.CREATE, file)
+    users = isinstance(file, TextFile) and file.users
     sha256 = _digest(file.text.encode()) if isinstance(file, TextFile) else cache.file_sha256(file.source)
-    if not there:
-        return FileAction(file.path, FileStep.CREATE, file, sha256)
     present = cache.file_sha256(place) if place.is_file() and not _through_link(out, file.path) else ""
-    if present == sha256:
+    if not there:
+        step = FileStep.CREATE
+    elif present == sha256:
         step = FileStep.SAME
     elif present in known:
         step = FileStep.UPDATE
+    elif users:
+        step = FileStep.KEEP
     else:
         step = FileStep.EDITED if known else FileStep.FOREIGN
-    return FileAction(file.path, step, file, sha256)
+    return FileAction(file.path, step, file, "" if users else sha256)
 
 
 def _gone(out: Path, path: str, known: tuple[str, ...]) -> FileAction | None:
