@@ -20,7 +20,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from test_cpp_runner import Built, Package, built, echo, symbolic
-from test_runner_abi import recurrent
+from test_runner_abi import recurrent, state_model
 
 import adt
 from adt.bundle.bundle import load_bundle
@@ -48,7 +48,10 @@ CASES = Path(__file__).parents[1] / "support/codegen/jvm"
 JAVA_PACKAGE = "com.example.vision"
 PICTURES = PictureOptions(mean=(127.5,), std=(128.0,), scale=1.0, color="BGR")
 CANCELLATION = f"{JAVA_PACKAGE}.CancellationCasesKt"
+RESULTS = f"{JAVA_PACKAGE}.ResultCases"
 CYCLES = 10_000
+FIXED = ("-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch", "-XX:-UseDynamicNumberOfCompilerThreads")
+"""A JVM whose own memory does not grow."""
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror")
 RNG = np.random.default_rng(5)
 
@@ -128,6 +131,7 @@ def packages(
         "magika": Path(shutil.copy(MAGIKA, place / "magika.onnx")),
         "onet": Path(shutil.copy(named("mtcnn-onet").path(), place / "onet.onnx")),
         "small": small_model(place / "small.onnx"),
+        "state": state_model(place / "state.onnx"),
     }
     for name, model in models.items():
         adt.compile(model, out=place / name, platform="host")
@@ -162,7 +166,8 @@ def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest
     built_ = run(cmake().path, "--build", path / "build")
     assert "warning" not in built_, built_
     data = tmp_path_factory.mktemp("data")
-    run("javac", "-Xlint:all", "-cp", path / "build/vision.jar", "-d", data, CASES / "RunnerCases.java")
+    cases = [CASES / f"{name}Cases.java" for name in ("Runner", "Result")]
+    run("javac", "-Xlint:all", "-cp", path / "build/vision.jar", "-d", data, *cases)
     return Project(path, data, built.installed)
 
 
@@ -176,7 +181,7 @@ def kotlin(generated: Project, tmp_path_factory: pytest.TempPathFactory) -> list
 def test_the_projects_own_tests_pass(generated: Project) -> None:
     ctest = Path(cmake().path).with_name("ctest")
     said = run(ctest, "--test-dir", generated.path / "build", "--output-on-failure")
-    assert re.search("100% tests passed.* out of 6", said), said
+    assert re.search("100% tests passed.* out of 7", said), said
 
 
 def test_the_example_runs_from_the_install_tree(generated: Project, tmp_path: Path) -> None:
@@ -246,6 +251,29 @@ def test_everything_else(generated: Project) -> None:
     found_halves = np.fromfile(data / "halves.bin", np.float16)
     np.testing.assert_array_equal(found_halves, rounded)
     np.testing.assert_array_equal(np.signbit(found_halves), np.signbit(rounded))
+
+
+def test_outputs_are_where_the_run_left_them(generated: Project) -> None:
+    """Addresses and buffers that are made show that there is no copy."""
+    assert generated.java(RESULTS, "everything", generated.models).endswith("done\n")
+
+
+def test_outputs_on_opencl_are_read_once(generated: Project, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    adt.compile(state_model(tmp_path / "state.onnx"), out=models / "state", platform="host", target="opencl")
+    own = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    assert "done\n" in generated.java_with_opencl(RESULTS, "opencl", models, generated.models, **own)
+
+
+def test_outputs_that_are_closed_or_dropped_leave_nothing(generated: Project) -> None:
+    """The first half is for what the JVM and the runtime make once."""
+    said = generated.java(RESULTS, "cycles", generated.models, 4 * CYCLES, options=FIXED)
+    usage = held(said)
+    assert len(usage) == 4
+    before, after = usage[1], usage[3]
+    assert after["fds"] == before["fds"]
+    assert after["maps"] <= before["maps"] + 5
+    assert after["kb"] <= before["kb"] + 1024, usage
 
 
 def test_the_build_of_programs_is_reported(generated: Project, tmp_path: Path) -> None:
@@ -358,8 +386,7 @@ def test_a_cancelled_coroutine_leaves_nothing(generated: Project, kotlin: list[P
 
 def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotlin: list[Path]) -> None:
     """The first half is for what the JVM and the runtime make once."""
-    fixed = ["-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch", "-XX:-UseDynamicNumberOfCompilerThreads"]
-    said = generated.java(CANCELLATION, "cycles", generated.models, CYCLES, path=kotlin, options=fixed)
+    said = generated.java(CANCELLATION, "cycles", generated.models, CYCLES, path=kotlin, options=FIXED)
     usage = held(said)
     assert len(usage) == 4
     before, after = usage[1], usage[3]

@@ -107,10 +107,8 @@ def on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return adt.compile(model, out=place / "small", platform="host", target="opencl", check=False).path
 
 
-@pytest.fixture(scope="session")
-def state_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """(s, h) -> (s + h, s + 1) for this machine's OpenCL."""
-    place = tmp_path_factory.mktemp("opencl")
+def state_model(path: Path) -> Path:
+    """(s, h) -> (s + h, s + 1)"""
     dims = (1, 4)
     values = {
         name: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("s", "h", "y", "t")
@@ -118,14 +116,16 @@ def state_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     one = helper.make_tensor("one", TensorProto.FLOAT, dims, [1.0] * 4)
     nodes = [helper.make_node("Add", ["s", "h"], ["y"]), helper.make_node("Add", ["s", "one"], ["t"])]
     graph = helper.make_graph(nodes, "state", [values["s"], values["h"]], [values["y"], values["t"]], [one])
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
-        place / "state.onnx",
-    )
-    compiled = adt.compile(
-        place / "state.onnx", out=place / "state", platform="host", target="opencl", check=False
-    )
-    return compiled.path
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def state_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state's model for this machine's OpenCL."""
+    place = tmp_path_factory.mktemp("opencl")
+    model = state_model(place / "state.onnx")
+    return adt.compile(model, out=place / "state", platform="host", target="opencl", check=False).path
 
 
 @pytest.fixture

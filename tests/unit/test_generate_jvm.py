@@ -105,10 +105,10 @@ def test_android_is_in_few_files(tmp_path: Path) -> None:
 def test_only_tensor_classes_that_are_used_are_there(tmp_path: Path) -> None:
     few = texts(one_model(tmp_path / "one"), android=False)
     named = {Path(path).stem for path in few if path.endswith("Tensor.java")}
-    assert named == {"Tensor", "FloatTensor"}
+    assert named == {"Tensor", "NativeTensor", "FloatTensor"}
     every = texts(made_up_project(tmp_path / "all", PLATFORMS["jni"]), android=False)
     named = {Path(path).stem for path in every if path.endswith("Tensor.java")}
-    assert named == {"Tensor", *(kind.cls for kind in TENSOR_CLASSES.values())}
+    assert named == {"Tensor", "NativeTensor", *(kind.cls for kind in TENSOR_CLASSES.values())}
 
 
 def test_arrays_are_aligned_as_the_package_needs(tmp_path: Path) -> None:

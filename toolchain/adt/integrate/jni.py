@@ -185,6 +185,7 @@ def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
         java("AdtException"),
         java("NativeHandle"),
         java("NativeRunner", native_declarations=java_declarations(NATIVE_METHODS)),
+        java("NativeTensor"),
         java("RunnerInfo"),
         java("RunnerOptions"),
         java("Tensor"),

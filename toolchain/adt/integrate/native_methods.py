@@ -116,6 +116,15 @@ NATIVE_METHODS = (
         "The shape is null for an input of fixed extents.",
         static=False,
     ),
+    _method(
+        "boolean reads(long runner, long tensor)",
+        "Whether a model reads a tensor where it lies, or copies it by itself.",
+    ),
+    _method(
+        "int setTensor(long runner, int entry, int input, long tensor)",
+        "Have the model read a tensor, which it keeps; a status.",
+    ),
+    _method("boolean overlap(ByteBuffer one, ByteBuffer other)", "Whether two direct buffers share memory."),
     _method("int run(long runner, int entry)", "Run the model to its end; a status.", static=False),
     _method("long startRun(long runner, int entry)", "Ask for a run; its ticket, or 0 when that fails."),
     _method("int awaitRun(long ticket)", "Wait until the run is over; its status."),
@@ -127,10 +136,18 @@ NATIVE_METHODS = (
         static=False,
     ),
     _method(
-        "int getOutput(long runner, int entry, int output, ByteBuffer array, long size)",
-        "Copy an output of the last run to a direct buffer; a status.",
+        "long takeOutput(long runner, int entry, int output)",
+        "An output of the last run as a tensor, which later runs leave alone; 0 when that fails.",
         static=False,
     ),
+    _method(
+        "ByteBuffer tensorMemory(long tensor)",
+        "A direct buffer on the tensor's memory; null when no buffer can be: it is a device's, or empty.",
+    ),
+    _method(
+        "int copyTensor(long tensor, ByteBuffer array, long size)", "Copy it to a direct buffer; a status."
+    ),
+    _method("void freeTensor(long tensor)", "Release it."),
 )
 """In the order in which both languages list them.
 
@@ -166,7 +183,7 @@ def _java_declaration(method: NativeMethod) -> str:
     else:
         prefix = f"{indent} * "
         comment = f"{indent}/**\n{prefix}{wrap(method.doc, WIDTH, prefix)}\n{indent} */"
-    front = f"{indent}private {'static ' if method.static else ''}native {method.returns} {method.name}("
+    front = f"{indent}{'static ' if method.static else ''}native {method.returns} {method.name}("
     parameters = [f"{parameter.type} {parameter.name}" for parameter in method.parameters]
     line = f"{front}{', '.join(parameters)});"
     if len(line) > WIDTH:

@@ -56,7 +56,7 @@ private fun everyPoint(models: File) {
         val job = CoroutineScope(outer).launch {
             loadDetector(File(models, "detector"), dispatcher = inner).use { model ->
                 val inputs = Detector.Inputs()
-                repeat(2) { model.runSuspending(inputs) }
+                repeat(2) { model.runSuspending(inputs).close() }
             }
         }
         repeat(count) { outer.step(job) }
@@ -77,10 +77,10 @@ private fun everyPoint(models: File) {
 private fun cancelledRuns(models: File) = runBlocking {
     Detector.load(File(models, "detector")).use { model ->
         val inputs = Detector.Inputs()
-        val expected = model.run(inputs).targetLabel().toArray()
+        val expected = model.run(inputs).use { it.targetLabel.toArray() }
         repeat(50) { round ->
-            val jobs = List(3) { launch { model.runSuspending(inputs) } }
-            val last = async { model.runSuspending(Detector.Inputs()).toArrays().targetLabel }
+            val jobs = List(3) { launch { model.runSuspending(inputs).close() } }
+            val last = async { model.runSuspending(Detector.Inputs()).use { it.targetLabel.toArray() } }
             repeat(1 + round % 3) { yield() }
             jobs.forEach { it.cancel() }
             jobs.joinAll()
@@ -111,7 +111,7 @@ private fun nobodyWaits(models: File) = runBlocking {
     val result = CoroutineScope(coroutineContext + Job()).async { runCatching { model.runSuspending(Detector.Inputs()) } }
     synchronized(model.runner) { // as a run that is at work
         runBlocking {
-            check(other.runSuspending(Detector.Inputs()).toArrays().targetLabel.size == 214)
+            other.runSuspending(Detector.Inputs()).use { check(it.targetLabel.elements() == 214) }
         }
         check(model.info().device() == "cpu")
         model.close()
@@ -148,7 +148,8 @@ private fun cycles(small: File, count: Int) {
             val job = launch {
                 val model = loadSmall(small, dispatcher = dispatcher)
                 if (cycle % 100 == 0) return@launch
-                model.use { repeat(cycle % 3) { model.runSuspending(values) } }
+                val inputs = Small.Inputs().apply { x.set(values) }
+                model.use { repeat(cycle % 3) { model.runSuspending(inputs) } } // drops the outputs
             }
             if (cycle % 2 == 0) {
                 repeat(cycle / 2 % 5) { yield() }

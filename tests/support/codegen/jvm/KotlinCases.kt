@@ -5,9 +5,9 @@ import com.example.vision.b
 import com.example.vision.loadSmall
 import com.example.vision.loadSymbolic
 import com.example.vision.runSuspending
-import com.example.vision.toArrays
 import com.example.vision.x
 import com.example.vision.y
+import com.example.vision.z
 import java.io.File
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.async
@@ -20,9 +20,7 @@ fun main(arguments: Array<String>) = runBlocking {
     val expected = floatArrayOf(1f, 2f, 3f)
     loadSmall(File(models, "small")).use { small ->
         val inputs = Small.Inputs().apply { x.set(floatArrayOf(1f, 2f, 3f, 4f)) }
-        val outputs = small.runSuspending(inputs)
-        check(near(outputs.y.toArray(), expected)) { outputs.y.toArray().toList() }
-        check(near(outputs.toArrays().y, expected))
+        small.runSuspending(inputs).use { check(near(it.y.toArray(), expected)) { it.y.toArray().toList() } }
         check(near(small.runSuspending(floatArrayOf(1f, 2f, 3f, 4f)), expected))
         val results = (1..20).map {
             async(Dispatchers.Default) { small.runSuspending(floatArrayOf(1f, 2f, 3f, 4f)) }
@@ -36,7 +34,7 @@ fun main(arguments: Array<String>) = runBlocking {
             a.set(floatArrayOf(1f, 2f), 2)
             b.set(floatArrayOf(3f, 4f), 2)
         }
-        check(near(model.runSuspending(inputs).toArrays().z, floatArrayOf(4f, 6f)))
+        check(near(model.runSuspending(inputs).use { it.z.toArray() }, floatArrayOf(4f, 6f)))
     }
     println("done")
 }
