@@ -96,7 +96,8 @@ class App:
                 contents = ((package or self.parts.package) / name).read_bytes()
                 if name == "mod.params" and params is not None:
                     contents = params
-                self.asset(f"adt/{model.stem}/{ABI}/{name}", contents)
+                shared = name == "mod.params" and model.shared_params
+                self.asset(f"adt/{model.stem}/{name if shared else f'{ABI}/{name}'}", contents)
 
     def asset(self, path: str, contents: bytes) -> None:
         file = self.directory / "assets" / path
@@ -250,14 +251,14 @@ def test_results_lie_among_external_files_where_there_is_no_directory_of_media(a
 def test_compressed_assets_and_one_library_after_the_other(app: App) -> None:
     """A store that packs an application again may compress its assets."""
     app.compressed = True
-    models = tuple(PlannedModel(stem, "libsmall_model.so", "main") for stem in ("small", "again"))
-    app.pack(replace(PLAN, models=models, end_to_end=True))
+    again = PlannedModel("again", "libsmall_model.so", "main", shared_params=True)
+    app.pack(replace(PLAN, models=(*PLAN.models, again), end_to_end=True))
     app.start()
     app.do("create", "resume")
     assert app.document()["end_to_end"]
     assert app.document("again")["schema"] == "adt.app-bench"
-    copies = app.directory / f"internal/code_cache/adt-assets/adt/again/{ABI}"
-    assert {path.name for path in copies.iterdir()} == {"mod.json", "mod.params"}, "and nothing half copied"
+    copies = app.directory / "internal/code_cache/adt-assets/adt/again"
+    assert {path.name for path in copies.iterdir()} == {ABI, "mod.params"}, "and nothing half copied"
     assert file_sha256(copies / "mod.params") == file_sha256(app.parts.package / "mod.params")
 
 

@@ -33,7 +33,7 @@ from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, ERROR, RESULTS
 from adt.integrate.contents import OPENCL_LIBRARIES
 from support.devices.fixtures import Rack, entries, processes, rack
 from support.devices.programs import ADT, adt, adt_json
-from support.models.small import small_model
+from support.models.small import MAGIKA, small_model
 from support.standins.ndk import make_standin_ndk
 from support.waiting import wait_for
 
@@ -136,11 +136,37 @@ def test_the_apk_carries_the_bundle_and_the_package(made: dict[str, Any], parts:
         assert contents.pop(f"assets/adt/{text.relative_to(parts.bundle)}") == text.read_bytes()
     plan = json.loads(contents.pop(BENCH_PLAN))
     expected = {"stem": "small", "library": "libsmall_model.so", "entry": "main", "extents": []}
+    expected |= {"shared_params": False}
     assert plan["models"] == [expected]
     assert plan["bundle_digests"] == {
         "arm64-v8a": hashlib.sha256((parts.bundle / "bundle.json").read_bytes()).hexdigest()
     }
     assert contents.keys() == {"AndroidManifest.xml", "classes.dex", "resources.arsc"}
+
+
+@pytest.mark.nightly
+def test_two_abis_share_one_copy_of_the_parameters(parts: Parts, tmp_path: Path) -> None:
+    platforms = ("android-arm64-v8a", "android-x86_64")
+    model = shutil.copy(MAGIKA, tmp_path / "magika.onnx")
+    bundles = [api.build_target(platform=name, ndk=parts.ndk).bundle.path for name in platforms]
+    packages = [
+        api.compile(model, platform=name, ndk=parts.ndk, out=tmp_path / name).path for name in platforms
+    ]
+    size = (packages[0] / "mod.params").stat().st_size
+    assert size > 1 << 20
+    for again in ("one.apk", "two.apk"):
+        api.apk(packages, bundles=bundles, ndk=parts.ndk, java_package=APP, out=tmp_path / again)
+    assert (tmp_path / "one.apk").read_bytes() == (tmp_path / "two.apk").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.apk") as archive:
+        found = {one.filename: one.file_size for one in archive.infolist() if "adt/magika/" in one.filename}
+        plan = json.loads(archive.read(BENCH_PLAN))
+    assert {name: found[name] for name in found if not name.endswith("json")} == {
+        "assets/adt/magika/mod.params": size
+    }
+    assert {name for name in found if name.endswith("json")} == {
+        f"assets/adt/magika/{abi}/mod.json" for abi in ("arm64-v8a", "x86_64")
+    }
+    assert [model["shared_params"] for model in plan["models"]] == [True]
 
 
 def make_sdk(root: Path) -> None:

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -448,10 +448,15 @@ class Application:
     generated: Project
 
     @classmethod
-    def of(cls, small: Path, generated: Project, path: Path, *, cpu: Path | None = None) -> Application:
-        """With *cpu*, the same model for the CPU, as a second package."""
+    def of(
+        cls, small: Path, generated: Project, path: Path, *, cpu: Path | None = None, shared: bool = False
+    ) -> Application:
+        """With *cpu*, the same model for the CPU, as a second package; *shared*: its ABIs share parameters."""
         packages = [load_package(place) for place in (small, cpu) if place]
         described = project(packages, [load_bundle(generated.bundle)], java_package=JAVA_PACKAGE)
+        if shared:  # by this machine's ABI and another
+            models = [replace(model, variants=model.variants * 2) for model in described.models]
+            described = replace(described, models=tuple(models))
         write_java(described, path, android=True)
         android = standin_android.compile_classes(path / "android", real=False)
         running = standin_assets.compile_classes(path / "running", android)
@@ -485,13 +490,17 @@ class Application:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("shared", [False, True])
 def test_an_applications_model_is_loaded_from_its_assets(
-    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+    shared: bool, generated: Project, packages: tuple[Path, ...], tmp_path: Path
 ) -> None:
     """With Android's classes a stand-in: Java's side of it, descriptors and offsets."""
     small = next(path for path in packages if path.name == "small")
-    application = Application.of(small, generated, tmp_path)
-    said = application.java(tmp_path / "code cache", small / "mod.params", assets=application.assets(small))
+    application = Application.of(small, generated, tmp_path, shared=shared)
+    assets = application.assets(small)
+    if shared:
+        assets["adt/small/mod.params"] = assets.pop(next(name for name in assets if name.endswith("params")))
+    said = application.java(tmp_path / "code cache", small / "mod.params", assets=assets)
     assert said.endswith("done\n"), said
     assert "warning" not in said.lower(), said
 

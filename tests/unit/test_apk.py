@@ -128,13 +128,26 @@ def test_an_app_has_its_libraries_models_and_plan(made_up: Callable[..., Project
     for abi in ("arm64-v8a", "x86_64"):
         for name in ("libadt_activity.so", "libadt_runner.so", "libtvm_runtime.so", "libtoy_model.so"):
             assert entries[f"lib/{abi}/{name}"].alignment == BIG_PAGE
-        for name in ("mod.json", "mod.params"):
-            found = entries[f"assets/adt/toy/{abi}/{name}"]
-            assert isinstance(found.contents, Path) and abi in str(found.contents)
-        # The runner uses its pages where they lie.
-        assert entries[f"assets/adt/toy/{abi}/mod.params"].alignment == BIG_PAGE
+        found = entries[f"assets/adt/toy/{abi}/mod.json"]
+        assert isinstance(found.contents, Path) and abi in str(found.contents)
+    # The runner uses its pages where they lie.
+    assert entries["assets/adt/toy/mod.params"].alignment == BIG_PAGE
     assert entries[BENCH_PLAN].contents == b"{}"
     assert len({one.api.stem for one in made.models}) == 2
+
+
+def test_parameters_that_differ_are_carried_for_each_abi(tmp_path: Path) -> None:
+    platforms = ("android-arm64-v8a", "android-x86_64", "android-armeabi-v7a")
+    rows = [entry([tensor("x", (1, 4))], [tensor("y", (1,))])]
+    packages = [
+        make_typed_package(tmp_path / name, "toy", rows, platform=name, params="v7a's" * name.endswith("v7a"))
+        for name in platforms
+    ]
+    bundles = [make_app_bundle(tmp_path / f"b-{name}", name) for name in platforms]
+    made = project(packages, bundles, java_package="com.example.vision")
+    found = [one.name for one in apk_entries(made, "{}") if one.name.endswith("mod.params")]
+    assert found == [f"assets/adt/toy/{abi}/mod.params" for abi in ("arm64-v8a", "armeabi-v7a", "x86_64")]
+    assert [planned.shared_params for planned in planned_models(made)] == [False]
 
 
 def test_only_android_with_the_activity_becomes_an_app(made_up: Callable[..., Project]) -> None:

@@ -305,12 +305,14 @@ def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
         runtime = {"libadt_runner.so", "libtvm_runtime.so", "libtvm_ffi.so", "libc++_shared.so"}
         assert libraries == runtime | {"libnet_model.so"}
         assets = {path for path in files if f"/assets/adt/net/{abi}/" in path}
-        assert {Path(path).name for path in assets} == {"mod.json", "mod.params"}
+        assert {Path(path).name for path in assets} == {"mod.json"}, "mod.params is the same for both"
         platform = next(name for name, one in ABIS.items() if one == abi)
         for path in (*assets, f"vision/src/main/jniLibs/{abi}/libnet_model.so"):
             file = files[path]
             assert isinstance(file, CopiedFile)
             assert platform in file.source.parent.name
+    (params,) = (path for path in files if path.endswith("mod.params"))
+    assert params == "vision/src/main/assets/adt/net/mod.params"
     headers = {Path(name).name for name in described(tmp_path).bundles[0].manifest.headers}
     assert {Path(path).name for path in files if "/cpp/include/adt/" in path} == headers >= {"adt_runner.h"}
     # What the runtime's licence wants passed on, once for both ABIs.
@@ -398,6 +400,7 @@ def test_benchmark_is_the_activity_of_adt_apk_with_a_plan(tmp_path: Path) -> Non
             "library": "libnet_model.so",
             "entry": "main",
             "extents": [{"symbol": "length", "extent": 1}],
+            "shared_params": True,
         }
     ]
 

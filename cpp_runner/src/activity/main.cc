@@ -49,10 +49,11 @@ void Find(const ANativeActivity& activity, Job* job) {
   job->plan = ParsePlan(std::string(map(kAssets + std::string("adt/bench.json")).text()));
   ApplyExtras(activity, &job->plan);
   for (const PlannedModel& planned : job->plan.models) {
-    const std::string directory = kAssets + ("adt/" + planned.stem + "/" + job->machine.abi + "/");
+    const std::string directory = kAssets + ("adt/" + planned.stem + "/");
+    const std::string of_abi = directory + job->machine.abi + "/";
     Source package;
-    package.manifest_name = directory + "mod.json";
-    package.params_name = directory + "mod.params";
+    package.manifest_name = of_abi + "mod.json";
+    package.params_name = (planned.shared_params ? directory : of_abi) + "mod.params";
     package.manifest = map(package.manifest_name);
     package.params = map(package.params_name);
     UseLibrary(planned.library, &package);

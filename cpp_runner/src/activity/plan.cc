@@ -30,7 +30,11 @@ Plan Read(const std::string& text) {
     if (digests.Has(abi)) plan.bundle_digests[abi] = digests.String(abi);
   }
   for (JsonReader& model : json.Objects("models")) {
-    PlannedModel planned{model.String("stem"), model.String("library"), model.String("entry"), {}};
+    PlannedModel planned{model.String("stem"),
+                         model.String("library"),
+                         model.String("entry"),
+                         {},
+                         model.Bool("shared_params")};
     for (JsonReader& extent : model.Objects("extents")) {
       planned.extents[extent.String("symbol")] = NotNegative(&extent, "extent");
     }

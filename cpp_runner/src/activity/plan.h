@@ -16,6 +16,8 @@ struct PlannedModel {
   std::string entry;
   /// Of the symbols in its inputs' shapes.
   std::map<std::string, std::int64_t> extents;
+  /// mod.params lies in the directory itself, not in each ABI's below it.
+  bool shared_params = false;
 };
 
 struct Plan {

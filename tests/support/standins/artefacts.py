@@ -148,8 +148,13 @@ def make_typed_package(
     precision: str = "float32",
     device: str = "cpu",
     alignment: int = 64,
+    params: str = "",
 ) -> ModelPackage:
-    """Write a package with names and types at will, for what reads its manifest only."""
+    """Write a package with names and types at will, for what reads its manifest only.
+
+    Args:
+        params: text of mod.params; empty: the same for every platform.
+    """
     typed = replace(
         package_manifest(platform, name, device=device),
         source=SourceModel(source, "onnx", hashlib.sha256(source.encode()).hexdigest()),
@@ -157,8 +162,8 @@ def make_typed_package(
         alignment=alignment,
         precision=precision,
     )
-    library, params = (f"{file} of {name} for {platform}\n".encode() for file in ("mod.so", "mod.params"))
-    return _package(directory, typed, library, params)
+    library, params = f"mod.so of {name} for {platform}\n", params or f"mod.params of {name}\n"
+    return _package(directory, typed, library.encode(), params.encode())
 
 
 def make_app_bundle(

@@ -40,6 +40,8 @@ class PlannedModel:
     entry: str
     extents: tuple[PlannedExtent, ...] = ()
     """Of all symbols in the shapes of the entry's inputs."""
+    shared_params: bool = False
+    """mod.params lies in the directory itself, not in each ABI's below it."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def planned_models(project: Project, *, extent: int | None = None) -> tuple[Plan
             _check_shapes(model.api, entry)
         symbols = {size for tensor in entry.inputs for size in tensor.shape if isinstance(size, str)}
         extents = tuple(PlannedExtent(symbol, extent or 1) for symbol in sorted(symbols))
-        planned.append(PlannedModel(model.api.stem, f"lib{model.api.library}.so", entry.name, extents))
+        library = f"lib{model.api.library}.so"
+        planned.append(PlannedModel(model.api.stem, library, entry.name, extents, model.shares_params))
     return tuple(planned)
 
 

@@ -35,7 +35,8 @@ def opencl_libraries(project: Project) -> tuple[str, ...]:
 
 
 def apk_files(project: Project) -> dict[str, Path]:
-    """Each file by its path in the APK: libraries, models, and licences once for all ABIs."""
+    """Each file by its path in the APK: libraries, models, and once for all ABIs licences and what
+    parameters are the same."""
     files: dict[str, Path] = {}
     for bundle in project.bundles:
         for name in sorted(bundle.manifest.files):
@@ -45,10 +46,11 @@ def apk_files(project: Project) -> dict[str, Path]:
             files[f"assets/adt/{name}"] = bundle.file(name)
     for model in project.packaged:
         for variant in model.variants:
-            package, assets = variant.package.path, f"assets/adt/{model.api.stem}/{variant.abi}"
+            package, assets = variant.package.path, f"assets/adt/{model.api.stem}"
             files[_library_path(variant.abi, f"lib{model.api.library}.so")] = package / LIBRARY
-            files[f"{assets}/{MANIFEST}"] = package / MANIFEST
-            files[f"{assets}/{PARAMS}"] = package / PARAMS
+            files[f"{assets}/{variant.abi}/{MANIFEST}"] = package / MANIFEST
+            params = PARAMS if model.shares_params else f"{variant.abi}/{PARAMS}"
+            files.setdefault(f"{assets}/{params}", package / PARAMS)
     return files
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from adt.bundle.bundle import TargetBundle
 from adt.errors import PackageError
 from adt.integrate.android_versions import NEWEST, AndroidVersions
+from adt.model.package.files import PARAMS
 from adt.model.package.package import ModelPackage
 
 
@@ -155,6 +156,12 @@ class ProjectModel:
     def every_device(self) -> tuple[ProjectModel, ...]:
         """This and the alternatives."""
         return (self, *self.alternatives)
+
+    @property
+    def shares_params(self) -> bool:
+        """Whether several ABIs have the same mod.params, which an application then carries once."""
+        digests = [variant.package.manifest.files[PARAMS].sha256 for variant in self.variants]
+        return len(digests) > 1 and len(set(digests)) == 1
 
 
 @dataclass(frozen=True)
