@@ -95,6 +95,7 @@ AREAS = {
     "integrate": "Models in apps",
     "measure": "Verify and measure",
     "model": "Models and packages",
+    "quantization": "Quantizing",
     "rpc": "Tracker and RPC",
     "tuning": "Tuning and its database",
     "virtual": "The virtual device",

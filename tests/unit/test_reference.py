@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.errors import ConfigError, InputError, ToolNotFound
+from adt.errors import ConfigError, InputError, ModelError, ToolNotFound
 from adt.measure import reference
 from adt.measure.reference import Reference, reference_named
 from adt.model.package.package import ModelPackage
@@ -77,3 +77,16 @@ def test_a_file_needs_no_model(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "bad.npz").write_bytes(b"no zip")
     with pytest.raises(InputError, match=r"is not an \.npz file"):
         reference_named(str(tmp_path / "bad.npz"), PACKAGE, no_model, settings)
+
+
+def test_another_model_is_a_reference(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "float.tflite").write_bytes(HEADS["m.tflite"])
+
+    def no_model() -> Path:
+        raise AssertionError("the package's own model is not needed")
+
+    found = reference_named(str(tmp_path / "float.tflite"), PACKAGE, no_model, settings)
+    assert found.name == "model" and found.what == "float.tflite by tflite on this machine"
+    (tmp_path / "notes.txt").write_text("no model")
+    with pytest.raises(ModelError, match="is of a format that adt does not read"):
+        reference_named(str(tmp_path / "notes.txt"), PACKAGE, no_model, settings)

@@ -19,6 +19,7 @@ from adt.cli.app import app
 from adt.cli.command import Keywords, command
 from adt.cli.generate import GenerateFlags
 from adt.cli.inspect import InspectFlags
+from adt.cli.pictures import PictureFlags
 from adt.cli.run import RunFlags
 from adt.errors import ConfigError
 from adt.options.option import Option, Options, option, options_of
@@ -29,6 +30,7 @@ from adt.options.sections import VerifySettings
 VERBS = {
     "build-target": (requests.BuildRequest, adt.build_target),
     "compile": (requests.CompileRequest, adt.compile),
+    "quantize": (requests.QuantizeRequest, adt.quantize),
     "tune": (requests.TuneRequest, adt.tune),
     "run": (requests.RunRequest, adt.run),
     "verify": (requests.VerifyRequest, adt.verify),
@@ -50,6 +52,7 @@ VERBS = {
 OWN = {
     "build-target": {"abi", "layout", "explain"},
     "compile": {"explain"},
+    "quantize": {*options_of(PictureFlags)},
     "tune": set(),
     "run": {*options_of(RunFlags)},
     "verify": {"layers", "calls", "everything", "chunk_bytes", "trust"},

@@ -10,7 +10,7 @@ import pytest
 
 from adt.api.verify import VerifyResult
 from adt.cli.verify import failure
-from adt.measure.verify import compare, limits_of_output, output_fields, worst_of
+from adt.measure.verify import accuracy, compare, limits_of_output, output_fields, worst_of
 from adt.numerics import TOLERANCES
 from adt.options.sections import VerifySettings
 
@@ -216,3 +216,28 @@ def test_the_remedy_names_options_that_work_on_the_output(
     result = VerifyResult("S", compare({"y": got}, {"y": want}, OPEN), {}, emulated=False)
     error = failure(result)
     assert error is not None and words in error.remedy
+
+
+def test_another_model_is_to_be_near() -> None:
+    want = np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16)
+    noise = np.random.default_rng(0).normal(0, 0.01, want.shape).astype(np.float32)
+    limits = OPEN.but(min_snr=20.0, min_top1=1.0)
+    (row,) = accuracy({"y": want + noise}, {"y": want}, limits).outputs
+    assert row.passed and not row.note and not compare({"y": want + noise}, {"y": want}, OPEN).passed
+    (row,) = accuracy({"y": want + 40 * noise}, {"y": want}, limits).outputs
+    assert not row.passed and row.options == ("--min-snr", "--min-top1")
+    assert "20 is the least" in row.reason and "100.0% is the least" in row.reason
+    result = VerifyResult("d", accuracy({"y": -want}, {"y": want}, limits), {}, False, "model")
+    error = failure(result)
+    assert error and "what quantizing costs" in error.remedy and "--min-snr" in error.remedy
+
+
+def test_near_is_no_excuse_for_nan_or_for_other_classes() -> None:
+    want = np.linspace(-1, 1, 64, dtype=np.float32)
+    broken = want.copy()
+    broken[3] = np.nan
+    assert not accuracy({"y": broken}, {"y": want}, OPEN).passed
+    assert not accuracy({"y": broken}, {"y": broken}, OPEN).passed
+    assert accuracy({"y": broken}, {"y": broken}, OPEN.but(allow_nonfinite=True)).passed
+    assert not accuracy({"z": want}, {"y": want}, OPEN).passed
+    assert not accuracy({"y": np.arange(9)}, {"y": np.arange(9)[::-1]}, OPEN).passed

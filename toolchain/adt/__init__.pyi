@@ -56,6 +56,7 @@ from adt.api.package import package_verify as package_verify
 from adt.api.profile import profile as profile
 from adt.api.profile import profile_html as profile_html
 from adt.api.profile import profile_trace as profile_trace
+from adt.api.quantize import quantize as quantize
 from adt.api.rpc import rpc_serve as rpc_serve
 from adt.api.rpc import rpc_serve_here as rpc_serve_here
 from adt.api.rpc import rpc_session as rpc_session

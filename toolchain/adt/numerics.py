@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -248,6 +249,13 @@ def _top1(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
     rows, want = a.reshape(-1, a.shape[-1]), b.reshape(-1, a.shape[-1])
     chosen = np.take_along_axis(want, rows.argmax(axis=-1)[:, None], axis=-1)[:, 0]
     return float(np.mean(chosen == want.max(axis=-1)))
+
+
+def joined(runs: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The outputs of several runs, one behind the other."""
+    import numpy as np
+
+    return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs]) for name in runs[0]}
 
 
 def relative_difference(got: Array, reference: Array, allowed: Array | float = 0.0) -> float:

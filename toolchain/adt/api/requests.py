@@ -223,6 +223,39 @@ class ModelArgument(ModelPlace):
         return super()._complete({**arguments, "model": model, "params": None})
 
 
+class QuantizeRequest(Request, Shapes, ModelArgument):
+    """Of ``quantize``."""
+
+    out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE")
+    calibrate: Files = option(
+        "Samples of what the model will see: pictures, .npz or .npy files, directories of them; or "
+        "``random:N``, N made-up ones, for a trial.",
+        default=(),
+        metavar="DIR|FILE|random:N",
+    )
+    picture: PictureOptions | None = python("How pictures are prepared.", default=None)
+    method: str = option(
+        "How ranges are taken from samples.", default="minmax", choices=["minmax", "entropy", "percentile"]
+    )
+    activations: str = option("Type of tensors.", default="int8", choices=["int8", "uint8"])
+    per_channel: bool = option("A scale for each channel of a weight.", default=False)
+    keep: Texts = option(
+        "Operators (Softmax) or nodes that stay float.", default=(), metavar="NAME,…", separator=","
+    )
+    target_snr: float | None = option(
+        "Keep the layers in float that cost most, until each output has this SNR.",
+        default=None,
+        metavar="DB",
+    )
+    target_top1: float | None = option(
+        "… or until this share of held-back samples has the same best class.",
+        default=None,
+        metavar="SHARE",
+        least=0,
+        most=1,
+    )
+
+
 class NetworksRequest(Request):
     """Of ``networks``."""
 

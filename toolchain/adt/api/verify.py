@@ -13,9 +13,10 @@ from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, PackageError
 from adt.measure.layers import LayerScan, Scan, compare_layers
-from adt.measure.verify import Verification, compare, worst_of
+from adt.measure.verify import Verification, accuracy, compare, worst_of
 from adt.model.package import model_store, origin
 from adt.model.package.package import load_package
+from adt.numerics import joined
 from adt.options.request import takes
 from adt.options.sections import Settings
 
@@ -29,13 +30,14 @@ class VerifyResult:
 
     serial: str
     verification: Verification
-    """Of several sets of inputs the worst of each output."""
+    """Of several sets of inputs the worst of each output; with a model as the reference, of all together."""
     outputs: Mapping[str, Array]
     """What the device gave, by name, on the first set of inputs."""
     emulated: bool
     """The device was a virtual one: right or wrong counts, time does not."""
     reference: str = "onnxruntime"
-    """What knew the right answer: ``onnxruntime``, ``tflite``, ``torch``, ``keras``, ``host``, ``file``."""
+    """What knew the right answer: ``onnxruntime``, ``tflite``, ``torch``, ``keras``, ``host``, ``file``,
+    ``model``."""
     reference_what: str = "onnxruntime on this machine"
     """The same for people."""
     runs: tuple[tuple[str, Verification], ...] = ()
@@ -91,7 +93,7 @@ def verify_at(
     Raises:
         RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
     """
-    from adt.measure.reference import FILE, reference_named
+    from adt.measure.reference import FILE, MODEL, reference_named
     from adt.model.inputs.random import random_inputs
 
     manifest = opened.package.manifest
@@ -117,22 +119,28 @@ def verify_at(
             remedy="Verify one set of inputs at a time, or against a runtime: --reference auto.",
         )
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
+    near, limits = reference.name == MODEL, resolved.verify
+
+    def judged(got: Mapping[str, Array], right: Mapping[str, Array]) -> Verification:
+        if near:
+            return accuracy(got, right, limits)
+        return compare(got, right, limits, manifest.precision, manifest.made.quanta)
+
     runs: list[tuple[str, Verification]] = []
+    given, rights = [], []
     for name, arrays in sets:
-        ran = opened.place.run(options, arrays, timeout=resolved.device.run_seconds)
-        right, quanta = reference.run(arrays), manifest.made.quanta
-        if not runs:
-            first_outputs, first_right = ran.outputs, right
-        runs.append((name, compare(ran.outputs, right, resolved.verify, manifest.precision, quanta)))
+        given.append(opened.place.run(options, arrays, timeout=resolved.device.run_seconds).outputs)
+        rights.append(reference.run(arrays))
+        runs.append((name, judged(given[-1], rights[-1])))
     return VerifyResult(
         opened.place.name,
-        worst_of(runs),
-        first_outputs,
+        judged(joined(given), joined(rights)) if near else worst_of(runs),
+        given[0],
         opened.place.emulated,
         reference.name,
         reference.what,
         tuple(runs),
-        first_right,
+        rights[0],
     )
 
 

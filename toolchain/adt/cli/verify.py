@@ -121,7 +121,8 @@ def verification_lines(result: VerifyResult) -> Iterator[str]:
     for output in result.verification.outputs:
         yield from _output_lines(output)
     note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
-    sets = f"; worst of {len(result.runs)} sets of inputs" if len(result.runs) > 1 else ""
+    how = "; {} sets of inputs together" if result.reference == "model" else "; worst of {} sets of inputs"
+    sets = how.format(len(result.runs)) if len(result.runs) > 1 else ""
     yield f"ran on {result.serial}{note}; reference: {result.reference_what}{sets}"
 
 
@@ -173,6 +174,9 @@ def failure(result: VerifyResult) -> VerifyFailed | None:
     remedy = (
         "adt verify --layers names the kernel that computes wrongly; --reference host tells a fault "
         "of the importer from one of the device"
+        if result.reference != "model"
+        else "without --reference, adt verify tells whether that is the device or what quantizing costs; "
+        "adt quantize --per-channel or --target-snr costs less"
     )
     return VerifyFailed(
         f"{len(failed)} of {len(outputs)} outputs differ: {names}",

@@ -18,6 +18,7 @@ from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFou
 from adt.host.extras import load
 from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
+from adt.model.networks.known import named
 from adt.model.package.package import ModelPackage
 from adt.options.sections import Settings
 
@@ -35,7 +36,7 @@ RUNTIMES = {
     formats.KERAS: "keras",
 }
 """The runtime that each format comes from; what Python made of Relax has none but TVM."""
-AUTO, HOST, FILE = "auto", "host", "file"
+AUTO, HOST, FILE, MODEL = "auto", "host", "file", "model"
 HOST_TIMEOUT = 900.0
 """Seconds for a model on this machine's CPU."""
 
@@ -45,7 +46,7 @@ class Reference:
     """Something that knows the right outputs."""
 
     name: str
-    """``onnxruntime``, …, ``host``, or ``file``."""
+    """``onnxruntime``, …, ``host``, ``file``, or ``model``: another one, which is only nearly the same."""
     what: str
     """For people."""
     run: Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -69,6 +70,11 @@ def reference_named(
     """
     if choice.endswith(".npz"):
         return _from_file(Path(choice))
+    if (other := named(Path(choice)) or Path(choice)).is_file():
+        runtime = RUNTIMES.get(formats.format_of(other))
+        if runtime is None:
+            raise ConfigError(f"{choice} has no runtime but TVM", remedy="Name a model of another format.")
+        return Reference(MODEL, f"{other.name} by {runtime} on this machine", _in_its_runtime(other))
     model = find_model()
     name = RUNTIMES.get(formats.format_of(model), HOST)
     if choice == HOST or (choice, name) == (AUTO, HOST):
@@ -80,7 +86,7 @@ def reference_named(
             f"{model.name} is a model of {name}, which {choice} does not run"
             if known
             else f"{choice} is no reference",
-            remedy=f"Choose auto, {name}, host, or an .npz file with the right outputs.",
+            remedy=f"Choose auto, {name}, host, an .npz file with the right outputs, or another model.",
         )
     return Reference(name, f"{name} on this machine", _in_its_runtime(model))
 

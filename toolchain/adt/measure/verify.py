@@ -140,6 +140,31 @@ def compare(
     return Verification(rows, wide.max_abs, wide.max_rel)
 
 
+def accuracy(
+    got: Mapping[str, Array], reference: Mapping[str, Array], limits: VerifySettings
+) -> Verification:
+    """Compare *got* with what another model gives: a float output passes by its SNR and top class."""
+    exact = compare(got, reference, limits)
+    rows = (
+        _by_accuracy(row, limits) if row.dtype.startswith("float") and row.metrics.elements else row
+        for row in exact.outputs
+    )
+    return replace(exact, outputs=tuple(rows))
+
+
+def _by_accuracy(row: OutputComparison, limits: VerifySettings) -> OutputComparison:
+    figures, options, reasons = row.metrics, list[str](), list[str]()
+    if not figures.comparable or (figures.partly_finite and not limits.allow_nonfinite):
+        return row
+    if figures.snr_db < limits.min_snr:
+        reasons.append(f"SNR {figures.snr_db:.1f} dB, {limits.min_snr:g} is the least")
+        options.append("--min-snr")
+    if figures.top1 is not None and figures.top1 < limits.min_top1:
+        reasons.append(f"top-1 {figures.top1:.1%}, {limits.min_top1:.1%} is the least")
+        options.append("--min-top1")
+    return replace(row, reason="; ".join(reasons), note="", options=tuple(options))
+
+
 def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
     """Of each output its worst comparison: one that did not pass, and then the largest relative difference.
 

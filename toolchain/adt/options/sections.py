@@ -371,11 +371,24 @@ class VerifySettings(KernelTolerance, MadeUpInputs, section="verify"):
     )
     reference: Text = option(
         "What computes the right answer: ``auto`` (the runtime of the model's format), ``onnxruntime``, "
-        "``tflite``, ``torch``, ``keras``, ``host`` (this machine's CPU by TVM), or an .npz file that has "
-        "it.",
+        "``tflite``, ``torch``, ``keras``, ``host`` (this machine's CPU by TVM), an .npz file that has "
+        "it, or another model: the one that was quantized, to which the outputs are only to be near.",
         default="auto",
         help="auto (the runtime of the model's format), onnxruntime, tflite, torch, keras, host (TVM on this "
-        "machine's CPU), or an .npz file with the right outputs.",
+        "machine's CPU), an .npz file with the right outputs, or the model that was quantized.",
+    )
+    min_snr: Real = option(
+        "With a model as the reference: the least signal-to-noise ratio of a float output in decibels, all "
+        "inputs together.",
+        default=10.0,
+        help="With a model as --reference: least SNR that passes (10).",
+        metavar="DB",
+    )
+    min_top1: Real = option(
+        "… and the share of rows whose best class has to be the same.",
+        default=0.0,
+        help="… and least share of the same best classes (0).",
+        metavar="SHARE",
     )
 
 

@@ -27,9 +27,8 @@ def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
     specs = {spec.name: spec for spec in entry.inputs}
     if set(specs) != set(inputs):
         raise InputError(
-            f"the package {model} takes {', '.join(specs) or 'no inputs'}; given: "
-            f"{', '.join(inputs) or 'none'}",
-            remedy="Name each input as the package does.",
+            f"{model} takes {', '.join(specs) or 'no inputs'}; given: {', '.join(inputs) or 'none'}",
+            remedy="Name each input as the model does.",
         )
     for name, array in inputs.items():
         if not fits(specs[name], array):

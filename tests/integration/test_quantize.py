@@ -1,0 +1,96 @@
+"""`adt quantize` on real networks, and packages of what it writes: right, and near the float model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+
+import adt as api
+from adt.errors import VerifyFailed
+from adt.model.inputs.pictures import PictureOptions
+from adt.model.inputs.random import random_inputs
+from adt.model.networks.known import write_network
+from adt.model.package.package import load_package
+from adt.quantization.accuracy import compared, outputs_on
+from support.devices.programs import adt, adt_json
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NORMALISED = ("--range", "-1,1")
+CAT = 285
+"""Egyptian cat."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bundle() -> None:
+    """What runs packages here."""
+    api.build_target(platform="host")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """EfficientNet-Lite0, and beside it pictures: parts of one."""
+    directory = tmp_path_factory.mktemp("trained")
+    sys.path.insert(0, str(EXAMPLES))
+    from efficientnet_lite0 import download
+
+    model = download(directory)
+    (directory / "pictures").mkdir()
+    whole = Image.open(directory / "cat.png")
+    for number in range(15):
+        left, top, side = 10 * number, 3 * number, 180 + 7 * number
+        whole.crop((left, top, left + side, top + side)).save(directory / f"pictures/{number:02}.png")
+    return model
+
+
+def test_a_trained_network(trained: Path, tmp_path: Path) -> None:
+    pictures, out = trained.parent / "pictures", tmp_path / "q.onnx"
+    words = ["quantize", trained, "--calibrate", pictures, *NORMALISED, "-o", out]
+    facts = adt_json(*words, "--target-snr", "15")
+    assert (facts["calibrated_on"], facts["held_back"], facts["every"]) == (12, 3, 5)
+    assert facts["outputs"][0]["snr_db"] >= 15 and 1 <= len(facts["kept"]) <= 9
+    first = facts["layers"][0]  # a scale for a whole weight does not suit depthwise convolutions
+    assert first["operator"] == "Conv" and first["snr_db"] < 12 and first["share"] > 0.3
+    assert first["name"] in facts["kept"] and facts["bytes"] < 0.3 * facts["float_bytes"]
+
+    done = adt(*words, "--per-channel")
+    assert done.returncode == 0, done.stderr
+    assert "calibrated on 12 samples of" in done.stdout and "3 samples" in done.stdout
+
+    package = api.compile(out, out=tmp_path / "pkg", platform="host").path
+    sample = pictures / "04.png"  # the first that was held back
+    result = api.run(package, images=[sample], picture=PictureOptions(range=(-1, 1)))
+    (scores,) = result.outputs.values()
+    assert int(scores.argmax()) == CAT
+    np.savez(tmp_path / "sample.npz", **{each.name: each.array for each in result.inputs})
+
+    verify = ["verify", package, "-i", tmp_path / "sample.npz"]
+    done = adt(*verify, "--max-steps", "4")
+    assert done.returncode == 0, done.stdout
+    near = adt_json(*verify, "--reference", trained, "--min-snr", "15", "--min-top1", "1")
+    assert near["reference"] == "model" and near["outputs"][0]["top1"] == 1
+    assert near["outputs"][0]["snr_db"] > 15
+    done = adt(*verify, "--reference", trained, "--min-snr", "60", "--json")
+    assert done.returncode == VerifyFailed.exit_code
+    assert json.loads(done.stdout)["outputs"][0]["options"] == ["--min-snr"]
+
+
+def test_a_network_by_name(tmp_path: Path) -> None:
+    model = write_network("mobilenet-v2", tmp_path / "float.onnx", 64)
+    words = ["quantize", model, "--calibrate", "random:10", "-o", tmp_path / "q.onnx", "--per-channel"]
+    facts = adt_json(*words, "--activations", "uint8")
+    assert facts["made_up"] and facts["outputs"][0]["snr_db"] > 12
+
+    package = api.compile(tmp_path / "q.onnx", out=tmp_path / "pkg", platform="host").path
+    near = adt_json("verify", package, "--seeds", "3", "--reference", model)
+    assert near["passed"] and near["outputs"][0]["shape"] == [3, 1000] and len(near["runs"]) == 3
+
+    inputs = random_inputs(load_package(package).manifest.entry().inputs, 1)
+    exact = outputs_on(onnx.load(tmp_path / "q.onnx"), [inputs])
+    (row,) = compared(api.run(package, inputs=inputs).outputs, exact)
+    assert row.metrics.snr_db > 35, "the package computes what the quanta stand for"

@@ -1,0 +1,225 @@
+"""Quantizing a model, what that costs, and models that cannot be quantized."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import adt
+from adt.api.quantize import QuantizeResult
+from adt.errors import AdtError, ConfigError, ModelError, VerifyFailed
+from support.models.quantized_onnx import Net, convolutions
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "float.onnx"
+    onnx.save(convolutions(), path)
+    return path
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    path = tmp_path / "samples.npz"
+    np.savez(path, x=np.random.default_rng(1).uniform(-1, 1, (10, 3, 32, 32)).astype(np.float32))
+    return path
+
+
+def quantize(model: Path, samples: object, **options: Any) -> QuantizeResult:
+    return adt.quantize(model, calibrate=[str(samples)], out=model.with_name("q.onnx"), **options)
+
+
+def saved(net: Net, output: str, extents: list[int | str], path: Path, kind: int = TensorProto.FLOAT) -> Path:
+    graph = net.model({"x": (kind, extents)}, output, []).graph
+    graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def linear(path: Path, extents: list[int | str]) -> Path:
+    """One convolution."""
+    net = Net()
+    return saved(net, net.add("Conv", "x", net.weight(4, 3, 1, 1)), extents, path)
+
+
+def test_weights_and_tensors_get_eight_bits(model: Path, samples: Path) -> None:
+    result = quantize(model, samples)
+    graph = onnx.load(result.path).graph
+    onnx.checker.check_model(str(result.path))
+    kinds = [node.op_type for node in graph.node]
+    assert kinds.count("QuantizeLinear") > 8 and {"Conv", "Gemm"} <= {*kinds}
+    weights = [t for t in graph.initializer if len(t.dims) == 4]
+    assert len(weights) == 6 and {t.data_type for t in weights} == {TensorProto.INT8}
+    (row,) = result.outputs
+    assert row.name == "y" and 20 < row.metrics.snr_db < 80 and row.metrics.top1 is not None
+    assert (result.calibrated_on, result.held_back, result.every, result.made_up) == (8, 2, 5, False)
+    assert result.bytes < result.float_bytes and not result.kept
+    assert sum(layer.share for layer in result.layers) == pytest.approx(1)
+    assert {layer.operator for layer in result.layers} >= {"Conv", "Gemm", "Add"}
+    assert all(layer.snr_db >= row.metrics.snr_db - 3 for layer in result.layers), "each alone costs less"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"activations": "uint8", "per_channel": True}, TensorProto.UINT8),
+        ({"method": "entropy"}, TensorProto.INT8),
+        ({"method": "percentile"}, TensorProto.INT8),
+    ],
+)
+def test_how_it_is_quantized(model: Path, samples: Path, options: dict[str, Any], kind: int) -> None:
+    result = quantize(model, samples, **options)
+    graph = onnx.load(result.path).graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    zeros = [constants[node.input[2]] for node in graph.node if node.op_type == "QuantizeLinear"]
+    assert {zero.data_type for zero in zeros} == {kind}
+    scales = [constants[n.input[1]] for n in graph.node if n.op_type == "DequantizeLinear"]
+    assert any(math.prod(scale.dims) > 1 for scale in scales) == ("per_channel" in options)
+    assert result.outputs[0].metrics.snr_db > 15
+
+
+def test_the_same_input_gives_the_same_bytes(model: Path, samples: Path) -> None:
+    written = []
+    for seed in "12":
+        out = model.with_name(f"q{seed}.onnx")
+        program = f"import adt; adt.quantize({str(model)!r}, calibrate=[{str(samples)!r}], out={str(out)!r})"
+        subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONHASHSEED": seed}, check=True)
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+
+
+def test_operators_and_nodes_stay_float(model: Path, samples: Path) -> None:
+    first = next(layer for layer in quantize(model, samples).layers if layer.operator == "Conv")
+    result = quantize(model, samples, keep=["Gemm", first.name])
+    assert len(result.kept) == 2 and first.name in result.kept
+    assert {first.name, *result.kept}.isdisjoint(layer.name for layer in result.layers)
+    graph = onnx.load(result.path).graph
+    floats = {t.name for t in graph.initializer if t.data_type == TensorProto.FLOAT}
+    assert floats & {*next(node.input for node in graph.node if node.op_type == "Gemm")}
+    with pytest.raises(ConfigError, match=r"nothing in the model is called 'Gem'.*Gemm"):
+        quantize(model, samples, keep=["Gem"])
+
+
+def blinded(path: Path) -> Path:
+    """Three convolutions, of which the one in the middle has huge weights for a channel that is always 0."""
+    net, (first, second, third) = Net(), (RNG.normal(0, 0.3, (8, n, 3, 3)).astype("f4") for n in (3, 8, 8))
+    first[0], second[:, 0] = 0, 1e4
+    value = "x"
+    for number, weights in enumerate((first, second, third)):
+        value = net.add("Conv", value, net.constant(weights), pads=[1] * 4)
+        net.nodes[-1].name = f"conv{number}"
+    return saved(net, value, [1, 3, 8, 8], path)
+
+
+def test_the_layer_that_costs_most_is_named_and_kept_for_a_target(tmp_path: Path) -> None:
+    model = blinded(tmp_path / "blind.onnx")
+    result = quantize(model, "random:6")
+    worst = result.layers[0]
+    assert (worst.name, worst.operator) == ("conv1", "Conv") and worst.share > 0.9 and worst.snr_db < 5
+    assert result.outputs[0].metrics.snr_db < 5 and result.made_up
+
+    result = quantize(model, "random:6", target_snr=25)
+    assert result.kept == ("conv1",) and result.outputs[0].metrics.snr_db >= 25
+
+    (tmp_path / "q.onnx").unlink()
+    with pytest.raises(
+        VerifyFailed, match=r"SNR of 90 dB was not reached; at best it was SNR \d+.* nodes in float"
+    ):
+        quantize(model, "random:6", target_snr=90)
+    assert not (tmp_path / "q.onnx").exists()
+    with pytest.raises(ConfigError, match="no output has scores of classes"):
+        quantize(model, "random:6", target_top1=0.9)
+
+
+def test_open_shapes_are_fixed(tmp_path: Path) -> None:
+    model = linear(tmp_path / "open.onnx", ["n", 3, "h", "w"])
+    with pytest.raises(ModelError, match="open") as caught:
+        quantize(model, "random:2")
+    assert any("--shape" in option for option in caught.value.options)
+    result = quantize(model, "random:2", shapes=["h=6,w=5"])
+    (value,) = onnx.load(result.path).graph.input
+    assert [dim.dim_value for dim in value.type.tensor_type.shape.dim] == [1, 3, 6, 5]
+
+
+def test_an_old_opset_is_brought_to_one_with_scales_by_channel(tmp_path: Path) -> None:
+    path = linear(tmp_path / "old.onnx", [1, 3, 4, 4])
+    old = onnx.load(path)
+    old.opset_import[0].version = 9
+    onnx.save(old, path)
+    assert onnx.load(quantize(path, "random:2", per_channel=True).path).opset_import[0].version >= 13
+
+
+def test_models_that_are_not_quantized(model: Path, samples: Path, tmp_path: Path) -> None:
+    done = quantize(model, samples).path
+    with pytest.raises(ModelError, match="quantized already: it has DequantizeLinear, QuantizeLinear"):
+        adt.quantize(done, calibrate=[str(samples)], out=tmp_path / "again.onnx")
+    net = Net()
+    half = net.add("Mul", "x", net.constant(np.float16([2])))
+    path = saved(net, half, [2], tmp_path / "half.onnx", TensorProto.FLOAT16)
+    with pytest.raises(ModelError, match="is in half precision"):
+        quantize(path, "random:2")
+    net = Net()
+    path = saved(net, net.add("Erf", "x"), [2], tmp_path / "erf.onnx")
+    with pytest.raises(ModelError, match="quantizes none of the operators"):
+        quantize(path, "random:2")
+    path = tmp_path / "m.tflite"
+    path.write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
+    with pytest.raises(ModelError, match="is a model of tflite; onnxruntime quantizes ONNX"):
+        quantize(path, "random:2")
+
+
+def test_inputs_that_onnxruntime_cannot_run(tmp_path: Path) -> None:
+    net = Net()
+    rows = net.add("Gather", net.weight(3, 8), "x")
+    path = saved(
+        net, net.add("MatMul", rows, net.weight(8, 4)), [1, 40], tmp_path / "m.onnx", TensorProto.INT64
+    )
+    with pytest.raises(ModelError, match="cannot run the model on the samples") as caught:
+        quantize(path, "random:2")
+    assert "indices" in caught.value.remedy and "out of" in caught.value.details
+
+
+def test_where_it_cannot_be_written(model: Path, samples: Path, tmp_path: Path) -> None:
+    def refused(error: type[AdtError], out: Path, said: str) -> None:
+        with pytest.raises(error, match=said):
+            adt.quantize(model, calibrate=[str(samples)], out=out)
+
+    before = model.read_bytes()
+    refused(ConfigError, tmp_path, "is a directory")
+    refused(ConfigError, tmp_path / "." / model.name, "is the model itself")
+    refused(ConfigError, tmp_path / "absent/q.onnx", "there is no directory .*absent")
+    refused(ConfigError, model / "q.onnx", r"there is no directory .*float.onnx")
+    assert model.read_bytes() == before
+    with pytest.raises(ConfigError, match="--method 'max' is unknown"):
+        quantize(model, samples, method="max")
+
+
+def test_on_the_command_line(model: Path, tmp_path: Path) -> None:
+    program = [sys.executable, "-c", "from adt.cli.main import main; main()", "quantize", model.name]
+    arguments = ["--calibrate", "random:5", "-o", "q.onnx", "--keep", "Gemm,Add"]
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        words = [*program, *arguments, *more]
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = run()
+    assert done.returncode == 0 and "on 4 MADE-UP samples, which tell nothing" in done.stdout, done.stderr
+    assert "y: SNR" in done.stdout and "2 nodes stay float" in done.stdout
+    document = json.loads(run("--json").stdout)
+    assert document["schema"] == "adt.quantize" and document["made_up"] is True
+    assert document["worst"] == document["outputs"][0]["name"] == "y"
+    assert document["layers"][0].keys() == {"name", "operator", "snr_db", "share"}
+    done = run("--mean", "0.5")
+    assert done.returncode == 19 and "options for pictures, and no picture" in done.stderr

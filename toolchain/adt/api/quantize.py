@@ -1,0 +1,115 @@
+"""Quantize a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from adt.api.requests import QuantizeRequest
+from adt.errors import ConfigError, ModelError
+from adt.model.importers import formats
+from adt.options.option import options_of
+from adt.options.request import takes
+
+if TYPE_CHECKING:
+    from adt.quantization.accuracy import LayerCost, OutputAccuracy
+
+
+@dataclass(frozen=True)
+class QuantizeResult:
+    """A quantized model, and what it costs in accuracy."""
+
+    path: Path
+    bytes: int
+    float_bytes: int
+    """Of the weights and the graph before."""
+    source: str
+    """Where the samples are from."""
+    made_up: bool
+    """They are random: neither the ranges nor the figures say anything of real inputs."""
+    calibrated_on: int
+    """Samples that ranges were taken from; …"""
+    held_back: int
+    """… and those that figures are of: …"""
+    every: int
+    """… of so many in a row the last one."""
+    outputs: tuple[OutputAccuracy, ...]
+    """The worst first."""
+    layers: tuple[LayerCost, ...]
+    """What was quantized before a target, those first that cost most."""
+    kept: tuple[str, ...]
+    """Nodes that stay float because of *keep* or of a target."""
+
+
+@takes(QuantizeRequest)
+def quantize(request: QuantizeRequest) -> QuantizeResult:
+    """Quantize an ONNX model with onnxruntime's quantizer, and measure what it costs.
+
+    Raises:
+        ModelError: the model is no ONNX model, not in float32, quantized already, or its shapes stay open.
+        InputError: a sample is missing, damaged, of another shape or not finite.
+        ConfigError: there is nothing to calibrate on, or nothing that *keep* names.
+        VerifyFailed: a target cannot be reached; nothing is written then.
+        DiskError: *out* cannot be written.
+    """
+    import onnx
+
+    from adt.host.disk import scratch_directory
+    from adt.model.importers.shapes import parse_shapes
+    from adt.quantization import quantizer
+    from adt.quantization.samples import read_samples
+    from adt.quantization.target import Target, attempt
+
+    _check(request)
+    model, entry = quantizer.read_float_model(request.model, parse_shapes(request.shapes))
+    samples = read_samples(request.model.name, entry, request.calibrate, request.picture)
+    with scratch_directory("quantize", beside=request.out) as scratch:
+        prepared = quantizer.prepared(model, scratch)
+        keep = quantizer.kept_nodes(prepared, request.keep)
+        ranges = quantizer.calibrated(prepared, samples.calibrating, request.method, scratch)
+        make = partial(quantizer.quantized, prepared, ranges, request.activations, request.per_channel)
+        target = Target(request.target_snr, request.target_top1)
+        done, layers = attempt(model, make, keep, samples.held_back, target)
+        onnx.save(done.model, scratch / "quantized.onnx")
+        (scratch / "quantized.onnx").replace(request.out)
+    return QuantizeResult(
+        request.out,
+        request.out.stat().st_size,
+        model.ByteSize(),
+        samples.what,
+        samples.made_up,
+        len(samples.calibrating),
+        len(samples.held_back),
+        samples.every,
+        done.outputs,
+        layers,
+        tuple(sorted(done.kept)),
+    )
+
+
+def _check(request: QuantizeRequest) -> None:
+    """Check what needs no model.
+
+    Raises:
+        ConfigError: a choice is unknown, or the output is no file.
+        ModelError: the model is of a format that onnxruntime does not quantize.
+    """
+    for name, about in options_of(QuantizeRequest).items():
+        if about.choices and (value := getattr(request, name)) and value not in about.choices:
+            raise ConfigError(f"{about.flag} {value!r} is unknown", remedy=f"Use {', '.join(about.choices)}.")
+    format = formats.format_of(request.model)
+    if format != formats.ONNX:
+        raise ModelError(
+            f"{request.model.name} is a model of {format}; onnxruntime quantizes ONNX",
+            remedy="Export it as ONNX, or quantize it with what it was made with: adt compiles that, too.",
+        )
+    if request.out.is_dir() or request.out.resolve() == request.model.resolve():
+        raise ConfigError(
+            f"{request.out} is {'a directory' if request.out.is_dir() else 'the model itself'}",
+            remedy="Name another file: -o NAME.onnx",
+        )
+    if not (parent := request.out.absolute().parent).is_dir():
+        raise ConfigError(f"there is no directory {parent}", remedy=f"mkdir -p {quote(str(parent))}")

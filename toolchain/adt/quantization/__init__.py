@@ -1,0 +1,1 @@
+"""Eight bits for an ONNX model: samples to calibrate on, onnxruntime's quantizer, and what it costs."""

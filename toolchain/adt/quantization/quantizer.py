@@ -1,0 +1,223 @@
+"""onnxruntime's quantizer: a float model of fixed shapes becomes one of eight bits."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import ConfigError, ModelError
+from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
+from adt.model.importers.onnx.graph import opset
+from adt.model.importers.shapes import RequestedShapes
+from adt.model.package.manifest import Entry, TensorSpec
+from adt.options.resolve import did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+QUANTIZED = re.compile(r"(Dynamic)?Quantize|Dequantize|Q(Linear|Gemm|Attention)|.*(Integer|NBits|Bnb4)")
+"""Operators of models that are quantized already."""
+METHODS = ("minmax", "entropy", "percentile")
+LEAST_OPSET = 13
+"""From here on scales may be one for each channel."""
+MOST_BYTES = (1 << 31) - (1 << 20)
+"""What protobuf takes."""
+
+
+def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelProto, Entry]:
+    """The ONNX model in *path* with fixed shapes, and its inputs.
+
+    Raises:
+        ModelError: it is not valid, its shapes stay open, or it is no float32 model.
+    """
+    import onnx
+
+    model = read_onnx(path)
+    inputs = fixed_inputs(model, shapes)
+    fixed, dtypes = with_fixed_shapes(model, inputs), input_dtypes(model)
+    graph = fixed.graph
+    if already := sorted({node.op_type for node in graph.node if QUANTIZED.match(node.op_type)}):
+        raise ModelError(
+            f"{path.name} is quantized already: it has {', '.join(already)}",
+            remedy="Compile it as it is, or quantize the float32 model that it was made of.",
+        )
+    half = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+    types = [tensor.data_type for tensor in graph.initializer]
+    types += [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
+    if half & set(types):
+        raise ModelError(
+            f"{path.name} is in half precision, from which nothing is quantized",
+            remedy="Quantize the float32 model that it was made of.",
+        )
+    if sum(len(tensor.raw_data) for tensor in graph.initializer) > MOST_BYTES:
+        raise ModelError(
+            f"{path.name} has over 2 GB of weights, more than a file without external data takes",
+            remedy="Quantize its parts one by one (onnx.utils.extract_model).",
+        )
+    specs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in inputs.items())
+    return fixed, Entry("main", specs, (), ())
+
+
+def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
+    """*model* as onnxruntime's quantizer wants it: shapes known, normalizations part of
+    convolutions, every node named.
+
+    Args:
+        directory: for temporary files.
+
+    Raises:
+        ModelError: it is of an old opset that cannot be converted, or onnxruntime refuses it.
+    """
+    import onnx
+    from onnx import version_converter
+    from onnxruntime.quantization import quant_pre_process
+
+    path = directory / "prepared.onnx"
+    try:
+        if opset(model) < LEAST_OPSET:
+            model = version_converter.convert_version(model, LEAST_OPSET)
+            model.ir_version = max(4, model.ir_version)  # before, only inputs could be constants
+        onnx.save(model, path)  # of a model in memory it would take the weights away
+        with _quiet():
+            quant_pre_process(path, path, skip_symbolic_shape=True)
+    except Exception as error:  # onnx's and onnxruntime's have no base in common
+        raise ModelError(
+            "onnxruntime cannot prepare the model for quantizing",
+            remedy="See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators.",
+            details=str(error),
+        ) from error
+    result = onnx.load(path)
+    names = {node.name for node in result.graph.node}
+    for number, node in enumerate(result.graph.node):
+        if not node.name:
+            node.name = next(
+                name for name in (f"{node.op_type}_{number}{'_' * n}" for n in range(99)) if name not in names
+            )
+    return result
+
+
+def kept_nodes(model: onnx.ModelProto, keep: Sequence[str]) -> frozenset[str]:
+    """The nodes of a prepared *model* that *keep* names, each an operator's type or a node.
+
+    Raises:
+        ConfigError: there is no such node.
+    """
+    nodes = model.graph.node
+    known = {node.op_type for node in nodes} | {node.name for node in nodes}
+    for name in keep:
+        if name not in known:
+            raise ConfigError(
+                f"nothing in the model is called {name!r}.{did_you_mean(name, known)}",
+                remedy=f"--keep takes nodes and operators: {', '.join(sorted({n.op_type for n in nodes}))}.",
+            )
+    return frozenset(node.name for node in nodes if node.name in keep or node.op_type in keep)
+
+
+def calibrated(
+    model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]], method: str, directory: Path
+) -> Any:
+    """The range of every tensor of a prepared *model* on *samples*, as onnxruntime's quantizer takes them.
+
+    Raises:
+        ModelError: onnxruntime cannot run the model on them.
+    """
+    import onnx
+    from onnxruntime.quantization import CalibrationMethod, create_calibrator
+
+    path = directory / "calibrated.onnx"
+    onnx.save(model, path)
+    chosen = dict(
+        zip(
+            METHODS,
+            (CalibrationMethod.MinMax, CalibrationMethod.Entropy, CalibrationMethod.Percentile),
+            strict=True,
+        )
+    )
+    try:
+        with _quiet():
+            calibrator = create_calibrator(
+                path,
+                _operators(),
+                str(directory / "augmented.onnx"),
+                calibrate_method=chosen[method],
+                extra_options={"symmetric": False},
+            )
+            for sample in samples:  # one by one: histograms keep every tensor of what they are given
+                calibrator.collect_data(_Reader([sample]))
+            return calibrator.compute_data()
+    except Exception as error:  # onnxruntime's own exceptions have no public base
+        raise ModelError(
+            "onnxruntime cannot run the model on the samples",
+            remedy="Check that they are what the model takes, such as indices in its tables.",
+            details=str(error),
+        ) from error
+
+
+def quantized(
+    model: onnx.ModelProto, ranges: Any, activations: str, per_channel: bool, keep: Collection[str]
+) -> onnx.ModelProto:
+    """A prepared *model* with QuantizeLinear and DequantizeLinear around all but the nodes *keep*.
+
+    Weights are int8 with all eight bits. Seven, with which x86 without VNNI does not saturate, would cost
+    accuracy on every Arm.
+    """
+    from onnxruntime.quantization import QDQQuantizer, QuantType
+
+    types = {"int8": QuantType.QInt8, "uint8": QuantType.QUInt8}
+    with _quiet():
+        quantizer = QDQQuantizer(
+            deepcopy(model), per_channel, False, QuantType.QInt8, types[activations], ranges,
+            [], sorted(keep), _operators(), {},
+        )  # fmt: skip
+        quantizer.quantize_model()
+        quantizer.model.topological_sort()
+    return quantizer.model.model
+
+
+def is_quantized(model: onnx.ModelProto) -> bool:
+    """Whether an operator of *model* takes or makes quanta."""
+    return any(QUANTIZED.match(node.op_type) for node in model.graph.node)
+
+
+def _operators() -> list[str]:
+    """Types of the operators that onnxruntime quantizes."""
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+    return sorted({*QLinearOpsRegistry, *QDQRegistry})
+
+
+class _Reader:
+    """Samples as onnxruntime's calibration reads them."""
+
+    def __init__(self, samples: Sequence[Mapping[str, Array]]) -> None:
+        self.left: Iterator[Mapping[str, Array]] = iter(samples)
+
+    def get_next(self) -> dict[str, Array] | None:
+        sample = next(self.left, None)
+        return None if sample is None else dict(sample)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what onnxruntime's Python prints and logs on the way."""
+    import onnxruntime
+
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    onnxruntime.set_default_logger_severity(3)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        onnxruntime.set_default_logger_severity(2)
+        logging.disable(before)
