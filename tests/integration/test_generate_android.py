@@ -109,6 +109,8 @@ def test_merged_manifest_and_resources_are_androids(gradle: Path, tmp_path: Path
         "application-label:'vision'",
     ):
         assert line in badging
+    assert "uses-feature-not-required: name='android.hardware.camera'" in badging
+    assert "uses-implied-feature: name='android.hardware.camera" not in badging  # by the permission
     tree = done("aapt", "dump", "xmltree", apk, "AndroidManifest.xml")
     for name in (*OPENCL_LIBRARIES, ".MainActivity", ACTIVITY_CLASS, ":benchmark"):
         assert f'(Raw: "{name}")' in tree
@@ -133,8 +135,8 @@ def compiles(gradle: Path, directory: Path) -> None:
     )
     assert said == ""
     kotlin = sorted(gradle.rglob("*.kt"))
-    assert {"MainActivity.kt", "Models.kt"} <= {one.name for one in kotlin}
-    compile_kotlin(kotlin, directory / "kotlin", classpath=[android, classes])
+    assert {"MainActivity.kt", "MainViewModel.kt", "Models.kt"} <= {one.name for one in kotlin}
+    compile_kotlin([*kotlin, *standin_android.ANDROIDX], directory / "kotlin", classpath=[android, classes])
 
 
 def test_java_and_kotlin_compile_without_a_warning(gradle: Path, tmp_path: Path) -> None:

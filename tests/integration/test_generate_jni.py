@@ -28,6 +28,7 @@ from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.integrate import jni
+from adt.integrate.gradle import android_app_files
 from adt.integrate.model_api import Project as Described
 from adt.integrate.native_methods import CPP_TYPES, IMAGE_METHODS, NATIVE_METHODS
 from adt.integrate.output import TextFile
@@ -45,6 +46,7 @@ from support.standins.artefacts import entry, make_app_bundle, make_typed_packag
 __all__ = ["built", "echo", "recurrent", "symbolic"]
 
 CASES = Path(__file__).parents[1] / "support/codegen/jvm"
+APP_CASES = CASES.parent / "app/AppCases.kt"
 JAVA_PACKAGE = "com.example.vision"
 PICTURES = PictureOptions(mean=(127.5,), std=(128.0,), scale=1.0, color="BGR")
 CANCELLATION = f"{JAVA_PACKAGE}.CancellationCasesKt"
@@ -364,8 +366,13 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
 
 def write_java(described: Described, directory: Path, *, android: bool) -> None:
     """The generated classes, below *directory*."""
+    write_sources(described, directory, "java/", android=android)
+
+
+def write_sources(described: Described, directory: Path, *parts: str, android: bool = True) -> None:
+    """The generated sources in the directories *parts*, below *directory*."""
     for file in jni.sources(described, android=android):
-        if file.path.startswith("java/"):
+        if file.path.startswith(parts):
             assert isinstance(file, TextFile)
             place = directory / file.path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -535,6 +542,41 @@ def test_an_application_takes_the_package_of_the_first_device_that_is_there(
     ):
         said = application.java(tmp_path / "cache", assets=assets, options=devices, **environment)
         assert f"device {device} after {skipped}" in said
+
+
+def test_the_samples_view_model_closes_frames_and_model(
+    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+) -> None:
+    """On real frames and a real model; Android, AndroidX and CameraX are stand-ins."""
+    onet = next(path for path in packages if path.name == "onet")
+    entries = load_package(onet).manifest.entries
+    given = {"java_package": JAVA_PACKAGE, "classes": {"onet": "Face"}, "images": {"onet": PICTURES}}
+    phones = make_typed_package(tmp_path / "phones", "onet", entries)
+    android = project([phones], [make_app_bundle(tmp_path / "bundle")], **given)
+    described = project([load_package(onet)], [load_bundle(generated.bundle)], **given)
+    write_sources(described, tmp_path, "java/", "kotlin/")
+    (sample,) = (file for file in android_app_files(android) if file.path.endswith("MainViewModel.kt"))
+    assert isinstance(sample, TextFile)
+    (tmp_path / "kotlin/MainViewModel.kt").write_text(sample.text)
+    framework = standin_android.compile_classes(tmp_path / "android", real=False)
+    running = standin_assets.compile_classes(tmp_path / "running", framework)
+    classes = tmp_path / "classes"
+    path = class_path(running, framework)
+    run("javac", "-Xlint:all", "-Werror", "-cp", path, "-d", classes, *(tmp_path / "java").rglob("*.java"))
+    kotlin = [*(tmp_path / "kotlin").rglob("*.kt"), *standin_android.ANDROIDX, APP_CASES]
+    compiled = compile_kotlin(kotlin, tmp_path / "app", classpath=[running, classes, framework])
+    (tmp_path / "lib").mkdir()
+    shutil.copy(onet / "mod.so", tmp_path / "lib/libface_model.so")
+    assets = Application(tmp_path, "", generated).assets(onet, stem="face")
+    said = run(
+        "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS,
+        f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
+        f"-Djava.library.path={generated.library.parent}",
+        "-cp", class_path(running, classes, framework, *compiled),
+        f"{JAVA_PACKAGE}.AppCasesKt", tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path / "lib"),
+    )  # fmt: skip
+    assert said.endswith("done\n"), said
+    assert "warning" not in said.lower(), said
 
 
 def test_programs_that_an_application_carries(generated: Project, tmp_path: Path) -> None:

@@ -89,6 +89,16 @@ LIMITS = (
     Limit("target_sdk", "36", "compile_sdk", "36"),
     # kotlinx.coroutines 1.10 is built with Kotlin 2.1, whose metadata 2.1 and newer read.
     Limit("coroutines", "1.10", "kotlin", "2.1"),
+    # AndroidX: what its AARs ask for, as public builds were told, and Kotlin 2.1's metadata.
+    Limit("activity", "1.13", "compile_sdk", "36"),
+    Limit("activity", "1.13", "agp", "8.9.1"),
+    Limit("activity", "1.13", "androidx_min_sdk", "23"),
+    Limit("camera", "1.6", "compile_sdk", "36"),
+    Limit("camera", "1.6", "androidx_min_sdk", "23"),
+    # Before 1.6.1, Kotlin could not read ListenableFuture in CameraX's classes.
+    Limit("camera", "1.6", "camera", "1.6.1"),
+    # From 2.8 on viewModelScope needs no -ktx beside it.
+    Limit("lifecycle", "2.10", "compile_sdk", "36"),
     # androidx.test 1.7 is built on JUnit 4.13.2.
     Limit("test_runner", "1.7", "junit", "4.13.2"),
 )
@@ -195,7 +205,17 @@ def test_projects_pin_the_versions(tmp_path: Path, series: str) -> None:
     files = android_app_files(dataclasses.replace(described(tmp_path), android=versions))
     catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
     pinned = catalog["versions"]
-    for name in ("agp", "annotation", "coroutines", "junit", "ndk", "cmake"):
+    for name in (
+        "activity",
+        "agp",
+        "annotation",
+        "camera",
+        "coroutines",
+        "junit",
+        "lifecycle",
+        "ndk",
+        "cmake",
+    ):
         assert pinned[name] == getattr(versions, name)
     assert (pinned["compileSdk"], pinned["targetSdk"]) == (versions.compile_sdk, versions.target_sdk)
     assert pinned["testRunner"] == versions.test_runner
@@ -294,7 +314,8 @@ def test_docs_have_the_versions() -> None:
     page = (DOCS / "apps-android.md").read_text()
     rows = re.findall(r"^\| `([\d.]+)` \| ([\d.]+) \| ([\d.]+) \| (\d+) \|", page, re.MULTILINE)
     assert rows == [(row.agp, row.gradle, row.kotlin, row.compile_sdk) for row in VERSIONS.values()]
-    for version in ("target_sdk", "annotation", "coroutines", "ndk", "cmake", "jdk", "test_runner", "junit"):
+    shown = {field.name for field in dataclasses.fields(AndroidVersions)} - {"androidx_min_sdk"}
+    for version in shown:
         assert getattr(NEWEST, version) in page, version
 
 
@@ -335,8 +356,9 @@ def test_lowest_api_level_is_the_highest_of_the_bundles(tmp_path: Path) -> None:
     properties = text(files, "vision/adt.properties")
     assert "\nminSdk=29\n" in properties
     assert "\nabis=arm64-v8a,x86_64\n" in properties
-    for script in ("vision/build.gradle.kts", "app/build.gradle.kts"):
-        assert 'minSdk = models.getProperty("minSdk").toInt()\n' in text(files, script)
+    level = 'models.getProperty("minSdk").toInt()'
+    assert f"minSdk = {level}\n" in text(files, "vision/build.gradle.kts")
+    assert f"minSdk = maxOf({level}, 23) // AndroidX's\n" in text(files, "app/build.gradle.kts")
     apis = {
         abi: json.loads(
             text(files, f"vision/src/main/prefab/modules/adt_runner/libs/android.{abi}/abi.json")
@@ -349,7 +371,7 @@ def test_lowest_api_level_is_the_highest_of_the_bundles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("level", "decoder"), [(27, "BitmapFactory"), (28, "ImageDecoder")])
 def test_pictures_are_read_by_what_the_api_level_has(tmp_path: Path, level: int, decoder: str) -> None:
     files = android_app_files(described(tmp_path, levels=(level, level)))
-    screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainActivity.kt")
+    screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainViewModel.kt")
     assert set(re.findall("BitmapFactory|ImageDecoder", screen)) == {decoder}
 
 
@@ -441,10 +463,31 @@ def test_every_resource_is_used(tmp_path: Path, level: int, adaptive: bool) -> N
 
 def test_symbols_get_an_extent(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path, TEXT))
-    screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainActivity.kt")
+    screen = text(files, "app/src/main/kotlin/com/example/vision/app/MainViewModel.kt")
     assert "val count = bytes.size / 8L\n" in screen
     for name in ("ids", "mask"):
         assert f"inputs.{name}().resize(1L, count)\n" in screen
+
+
+@pytest.mark.parametrize(("entries", "camera"), [(DETECTOR, True), (TEXT, False)])
+def test_only_a_model_of_pictures_has_a_camera(
+    tmp_path: Path, entries: Sequence[Entry], camera: bool
+) -> None:
+    files = android_app_files(described(tmp_path, entries))
+    every = "".join(file.text for file in files if isinstance(file, TextFile) if file.path.startswith("app/"))
+    for word in (
+        "androidx.camera",
+        "permission.CAMERA",
+        "hardware.camera",
+        "PickVisualMedia",
+        "libs.androidx.camera",
+    ):
+        assert (word in every) is camera, word
+    assert ("OpenDocument" in every) is not camera
+    catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
+    assert ("camera" in catalog["versions"]) is camera
+    manifest = ET.fromstring(text(files, "app/src/main/AndroidManifest.xml"))
+    assert [row.get(ANDROID + "required") for row in manifest.iter("uses-feature")] == ["false"] * 2 * camera
 
 
 def test_labels_are_shown_where_an_output_has_as_many_scores(

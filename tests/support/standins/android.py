@@ -17,19 +17,18 @@ _UNIT = "// STAND-IN, not Android: signatures only.\npackage {package};\n\n{text
 CLASSES = {
     "android.app.Activity": """
         public class Activity extends android.view.ContextThemeWrapper {
-            public static final int RESULT_OK = -1;
             protected void onCreate(android.os.Bundle savedInstanceState) { throw new Error(); }
-            protected void onDestroy() { throw new Error(); }
-            protected void onActivityResult(int requestCode, int resultCode, android.content.Intent data) {
-                throw new Error();
-            }
             public void setContentView(int layout) { throw new Error(); }
-            public void setContentView(android.view.View view) { throw new Error(); }
             public <T extends android.view.View> T findViewById(int id) { throw new Error(); }
-            public boolean isDestroyed() { throw new Error(); }
-            public final void runOnUiThread(Runnable action) { throw new Error(); }
-            public void startActivityForResult(android.content.Intent intent, int requestCode) { throw new Error(); }
         }""",
+    "android.Manifest": """
+        public final class Manifest {
+            public static final class permission {
+                public static final String CAMERA = "android.permission.CAMERA";
+            }
+        }""",
+    "android.app.Application": """
+        public class Application extends android.content.ContextWrapper {}""",
     "android.content.ContentResolver": """
         public abstract class ContentResolver {
             public final java.io.InputStream openInputStream(android.net.Uri uri)
@@ -43,10 +42,16 @@ CLASSES = {
             public abstract java.io.File getCodeCacheDir();
             public abstract ContentResolver getContentResolver();
             public abstract java.io.File getFilesDir();
+            public abstract android.content.pm.PackageManager getPackageManager();
             public abstract String getPackageName();
             public abstract android.content.res.Resources getResources();
             public final String getString(int id) { throw new Error(); }
             public final String getString(int id, Object... values) { throw new Error(); }
+        }""",
+    "android.content.pm.PackageManager": """
+        public abstract class PackageManager {
+            public static final String FEATURE_CAMERA = "android.hardware.camera";
+            public abstract boolean hasSystemFeature(String feature);
         }""",
     "android.content.ContextWrapper": """
         public class ContextWrapper extends Context {
@@ -56,17 +61,9 @@ CLASSES = {
             public java.io.File getCodeCacheDir() { throw new Error(); }
             public ContentResolver getContentResolver() { throw new Error(); }
             public java.io.File getFilesDir() { throw new Error(); }
+            public android.content.pm.PackageManager getPackageManager() { throw new Error(); }
             public String getPackageName() { throw new Error(); }
             public android.content.res.Resources getResources() { throw new Error(); }
-        }""",
-    "android.content.Intent": """
-        public class Intent {
-            public static final String ACTION_OPEN_DOCUMENT = "android.intent.action.OPEN_DOCUMENT";
-            public static final String CATEGORY_OPENABLE = "android.intent.category.OPENABLE";
-            public Intent(String action) { throw new Error(); }
-            public Intent addCategory(String category) { throw new Error(); }
-            public android.net.Uri getData() { throw new Error(); }
-            public Intent setType(String type) { throw new Error(); }
         }""",
     "android.content.res.AssetFileDescriptor": """
         public class AssetFileDescriptor implements java.io.Closeable {
@@ -176,16 +173,22 @@ CLASSES = {
     "android.view.View": """
         public class View {
             public interface OnClickListener { void onClick(View view); }
+            public static final int VISIBLE = 0;
+            public static final int GONE = 8;
             public View(android.content.Context context) {}
-            public boolean getFitsSystemWindows() { throw new Error(); }
+            public int getVisibility() { throw new Error(); }
             public boolean isEnabled() { throw new Error(); }
             public void setEnabled(boolean enabled) { throw new Error(); }
-            public void setFitsSystemWindows(boolean fits) { throw new Error(); }
             public void setOnClickListener(OnClickListener listener) { throw new Error(); }
+            public void setVisibility(int visibility) { throw new Error(); }
         }""",
     "android.widget.Button": """
         public class Button extends TextView {
             public Button(android.content.Context context) { super(context); }
+        }""",
+    "android.widget.FrameLayout": """
+        public class FrameLayout extends android.view.View {
+            public FrameLayout(android.content.Context context) { super(context); }
         }""",
     "android.widget.ImageView": """
         public class ImageView extends android.view.View {
@@ -197,11 +200,76 @@ CLASSES = {
             public TextView(android.content.Context context) { super(context); }
             public CharSequence getText() { throw new Error(); }
             public final void setText(CharSequence text) { throw new Error(); }
-            public final void setText(int id) { throw new Error(); }
         }""",
     "androidx.annotation.NonNull": "public @interface NonNull {}",
     "androidx.annotation.Nullable": "public @interface Nullable {}",
     "androidx.annotation.WorkerThread": "public @interface WorkerThread {}",
+    # CameraX, by androidx's repository: camera/camera-core/api/1.7.0-rc01.txt, without what is newer than 1.6.1, and
+    # camera/camera-view/api/restricted_1.6.0-beta01.txt.
+    "androidx.camera.core.ImageAnalysis": """
+        public final class ImageAnalysis {
+            public static final int STRATEGY_KEEP_ONLY_LATEST = 0;
+            public interface Analyzer {
+                void analyze(@androidx.annotation.NonNull ImageProxy image);
+                default android.util.Size getDefaultTargetResolution() { return null; }
+                default int getTargetCoordinateSystem() { return 0; }
+            }
+        }""",
+    "androidx.camera.core.ImageInfo": "public interface ImageInfo { int getRotationDegrees(); }",
+    "androidx.camera.core.ImageProxy": """
+        import androidx.annotation.NonNull;
+
+        public interface ImageProxy extends AutoCloseable {
+            interface PlaneProxy {
+                int getRowStride();
+                int getPixelStride();
+                @NonNull java.nio.ByteBuffer getBuffer();
+            }
+            void close();
+            @NonNull android.graphics.Rect getCropRect();
+            int getHeight();
+            int getWidth();
+            @NonNull PlaneProxy[] getPlanes();
+            @NonNull ImageInfo getImageInfo();
+        }""",
+    "androidx.camera.view.CameraController": """
+        import androidx.annotation.NonNull;
+
+        public abstract class CameraController {
+            public static final int IMAGE_ANALYSIS = 2;
+            public int getImageAnalysisBackpressureStrategy() { throw new Error(); }
+            public void setEnabledUseCases(int useCases) { throw new Error(); }
+            public void setImageAnalysisAnalyzer(
+                    @NonNull java.util.concurrent.Executor executor,
+                    @NonNull androidx.camera.core.ImageAnalysis.Analyzer analyzer) { throw new Error(); }
+            public void setImageAnalysisBackpressureStrategy(int strategy) { throw new Error(); }
+        }""",
+    "androidx.camera.view.LifecycleCameraController": """
+        import androidx.annotation.NonNull;
+
+        public final class LifecycleCameraController extends CameraController {
+            public LifecycleCameraController(@NonNull android.content.Context context) { throw new Error(); }
+            public void bindToLifecycle(@NonNull androidx.lifecycle.LifecycleOwner lifecycleOwner) {
+                throw new Error();
+            }
+            public void unbind() { throw new Error(); }
+        }""",
+    "androidx.camera.view.PreviewView": """
+        import androidx.annotation.NonNull;
+        import androidx.annotation.Nullable;
+
+        public final class PreviewView extends android.widget.FrameLayout {
+            public PreviewView(@NonNull android.content.Context context) { super(context); }
+            @Nullable public CameraController getController() { throw new Error(); }
+            public void setController(@Nullable CameraController controller) { throw new Error(); }
+        }""",
+    # In AndroidX these two are Kotlin; see androidx/lifecycle.kt.
+    "androidx.lifecycle.Lifecycle": """
+        public abstract class Lifecycle {
+            public enum State { DESTROYED, INITIALIZED, CREATED, STARTED, RESUMED }
+        }""",
+    "androidx.lifecycle.LifecycleOwner": """
+        public interface LifecycleOwner { @androidx.annotation.NonNull Lifecycle getLifecycle(); }""",
     "androidx.test.platform.app.InstrumentationRegistry": """
         public final class InstrumentationRegistry {
             private InstrumentationRegistry() {}
@@ -223,6 +291,10 @@ CLASSES = {
     "org.junit.Test": "public @interface Test {}",
 }
 """Source of each class by its full name; nested classes are in their outer one's."""
+
+
+ANDROIDX = sorted((Path(__file__).parent / "androidx").glob("*.kt"))
+"""Of AndroidX, what is called as only Kotlin's declarations can be: to be compiled with what calls it."""
 
 
 def write_sources(directory: Path) -> list[Path]:

@@ -68,6 +68,10 @@ CLASSES = {
             public long getLength() { return length; }
             public void close() throws java.io.IOException { file.close(); }
         }""",
+    "android.os.SystemClock": """
+        public final class SystemClock {
+            public static long elapsedRealtimeNanos() { return System.nanoTime(); }
+        }""",
     "android.os.ParcelFileDescriptor": """
         public class ParcelFileDescriptor implements java.io.Closeable {
             public static final int MODE_READ_ONLY = 0x10000000;

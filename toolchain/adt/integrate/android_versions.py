@@ -10,6 +10,9 @@ By the makers' pages, as they stood on these days:
 - kotlinlang.org/docs/gradle-configure-project.html (as of Kotlin 2.4.20): the highest Gradle of Kotlin; its
   rows from 2.3.20 on as others quote them.
 - developer.android.com/build/kotlin-support: the R8, so the plugin, that reads a Kotlin's metadata.
+- developer.android.com/jetpack/androidx/releases/activity (1.13.0 of 2026-03-11, the newest on 2026-09-09),
+  camera (1.6.1 of 2026-05-06) and lifecycle (2.10.0 of November 2025; what 2.11.0 of 2026-06-17 asks for is
+  not known here). They ask for compileSdk 36, plugin 8.9.1 and minSdk 23, as public builds with them say.
 
 The plugin's patch releases are those that public projects pinned in November 2026. A test has the tables, so
 that a version cannot be moved without the others. Nothing here was downloaded or built: adt has no Gradle.
@@ -39,6 +42,14 @@ class AndroidVersions:
     """… and that the application says it knows: what Google Play asks for."""
     coroutines: str = "1.10.2"
     """kotlinx.coroutines."""
+    activity: str = "1.13.0"
+    """androidx.activity, of the application …"""
+    camera: str = "1.6.1"
+    """… as CameraX …"""
+    lifecycle: str = "2.10.0"
+    """… and androidx.lifecycle."""
+    androidx_min_sdk: str = "23"
+    """The lowest API level of these three."""
     annotation: str = "1.9.1"
     """androidx.annotation, which the Java sources are compiled with."""
     ndk: str = "28.2.13676358"

@@ -68,6 +68,7 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
     values = {
         "app": app,
         "built_in_kotlin": BUILT_IN_KOTLIN,
+        "picture": app and _picture(project.models[0].api.entries[0]) is not None,
         "modules": (*(("app",) if app else ()), project.name),
         "project": project,
         "versions": project.android,
@@ -204,7 +205,7 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
     entry = model.entries[0]
     min_sdk = _lowest_api_level(project)
     app_package = application_package(project)
-    picture = next((tensor for tensor in entry.inputs if tensor.image is not None), None)
+    picture = _picture(entry)
     labels = _labels(project, entry)
     first = entry.inputs[0] if entry.inputs and picture is None else None
     values = {
@@ -216,6 +217,7 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
         "entry": entry,
         "first": first,
         "image_decoder": min_sdk >= IMAGE_DECODER,
+        "imports": _imports(model.cls, entry, picture),
         "labels": labels,
         "min_sdk": min_sdk,
         "model": model,
@@ -225,11 +227,13 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
         "ranked": [tensor.java for tensor in entry.outputs if _ranked(tensor, len(labels))],
         "versions": project.android,
     }
+    kotlin = f"src/main/kotlin/{app_package.replace('.', '/')}"
     users = {
         "build.gradle.kts": "app.gradle.kts",
         "proguard-rules.pro": "proguard-rules.pro",
         "src/main/AndroidManifest.xml": "AndroidManifest.xml",
-        f"src/main/kotlin/{app_package.replace('.', '/')}/MainActivity.kt": "MainActivity.kt",
+        f"{kotlin}/MainActivity.kt": "MainActivity.kt",
+        f"{kotlin}/MainViewModel.kt": "MainViewModel.kt",
         "src/main/res/drawable/ic_launcher_foreground.xml": "res/ic_launcher_foreground.xml",
         "src/main/res/layout/activity_main.xml": "res/activity_main.xml",
         "src/main/res/xml/data_extraction_rules.xml": "res/data_extraction_rules.xml",
@@ -272,6 +276,17 @@ def _benchmark(project: Project, values: dict[str, Any]) -> tuple[OutputFile, ..
 def application_package(project: Project) -> str:
     """The application's Java package and its id: below the library's, since no two modules may share one."""
     return f"{project.java_package}.app"
+
+
+def _picture(entry: EntryApi) -> TensorApi | None:
+    """The input that the camera's frames go into; None: the application has no camera."""
+    return next((tensor for tensor in entry.inputs if tensor.image is not None), None)
+
+
+def _imports(cls: str, entry: EntryApi, picture: TensorApi | None) -> list[str]:
+    """What the view model has of the library's package."""
+    names = ["AdtException", cls, "RunnerInfo", "RunnerOptions", f"load{cls}", f"{entry.java}Suspending"]
+    return sorted([*names, *(("PictureFit", "YuvFrame") if picture else ())])
 
 
 def _count(tensor: TensorApi, entry: EntryApi) -> _Count | None:

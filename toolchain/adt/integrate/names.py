@@ -105,6 +105,9 @@ CLASSES = _words(
     cancellation_exception completable_deferred coroutine_dispatcher hash_set linked_blocking_queue
     native_handle non_cancellable non_null nullable phantom_reference picture_fit rect reference_queue
     thread_pool_executor worker_thread
+    android_view_model camera_controller component_activity image_analysis image_proxy job lifecycle
+    lifecycle_camera_controller main_view_model mutable_state_flow mutex open_document pick_visual_media
+    pick_visual_media_request preview_view request_permission runner_info runner_options screen state_flow
     """
 )
 """Classes that the generated code uses, CMake's own targets, directories of the generated projects, and
