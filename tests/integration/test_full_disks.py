@@ -154,6 +154,15 @@ def test_what_is_made_of_a_package(site: Site, package: Path, free: str) -> None
 
 
 @FREE
+def test_a_quantized_model(site: Site, model: Path, free: str) -> None:
+    words, out = ("quantize", model, "--calibrate", "random:4", "-o"), site.place / "q.onnx"
+    site.fails(*words, out, free=free, remedy=f"name another place than {out}")
+    assert not out.exists()
+    done = site.run(*words, site.top / "q.onnx", free=free)
+    assert done.returncode == 0, done.stderr
+
+
+@FREE
 def test_a_tuning_database(site: Site, free: str) -> None:
     with open_database(site.top / "db", write=True) as database:
         database.add([applicable(f"block_{n:04}" + "x" * 100) for n in range(4000)], [workload()])

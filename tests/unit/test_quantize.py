@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 import adt
 from adt.api.quantize import QuantizeResult
 from adt.errors import AdtError, ConfigError, ModelError, VerifyFailed
-from support.models.quantized_onnx import Net, convolutions
+from support.models.quantized_onnx import Net, convolutions, transformer
 
 RNG = np.random.default_rng(5)
 
@@ -88,6 +88,15 @@ def test_how_it_is_quantized(model: Path, samples: Path, options: dict[str, Any]
     scales = [constants[n.input[1]] for n in graph.node if n.op_type == "DequantizeLinear"]
     assert any(math.prod(scale.dims) > 1 for scale in scales) == ("per_channel" in options)
     assert result.outputs[0].metrics.snr_db > 15
+
+
+def test_a_transformer_on_whole_numbers(tmp_path: Path) -> None:
+    onnx.save(transformer(), tmp_path / "bert.onnx")
+    inputs = {name: np.random.default_rng(2).integers(0, 2, (10, 8)) for name in ("ids", "kinds", "mask")}
+    np.savez(tmp_path / "tokens.npz", **inputs)
+    result = quantize(tmp_path / "bert.onnx", tmp_path / "tokens.npz")
+    assert {"MatMul", "Add", "Softmax"} <= {layer.operator for layer in result.layers}
+    assert result.outputs[0].metrics.snr_db > 25
 
 
 def test_the_same_input_gives_the_same_bytes(model: Path, samples: Path) -> None:

@@ -11,7 +11,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import ConfigError, ModelError
+from adt.errors import AdtError, ConfigError, ModelError
+from adt.host.disk import disk_errors
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import opset
 from adt.model.importers.shapes import RequestedShapes
@@ -83,19 +84,16 @@ def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
     from onnxruntime.quantization import quant_pre_process
 
     path = directory / "prepared.onnx"
-    try:
+    with _asked(
+        "onnxruntime cannot prepare the model for quantizing",
+        "See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators.",
+        path,
+    ):
         if opset(model) < LEAST_OPSET:
             model = version_converter.convert_version(model, LEAST_OPSET)
             model.ir_version = max(4, model.ir_version)  # before, only inputs could be constants
         onnx.save(model, path)  # of a model in memory it would take the weights away
-        with _quiet():
-            quant_pre_process(path, path, skip_symbolic_shape=True)
-    except Exception as error:  # onnx's and onnxruntime's have no base in common
-        raise ModelError(
-            "onnxruntime cannot prepare the model for quantizing",
-            remedy="See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators.",
-            details=str(error),
-        ) from error
+        quant_pre_process(path, path, skip_symbolic_shape=True)
     result = onnx.load(path)
     names = {node.name for node in result.graph.node}
     for number, node in enumerate(result.graph.node):
@@ -143,24 +141,21 @@ def calibrated(
             strict=True,
         )
     )
-    try:
-        with _quiet():
-            calibrator = create_calibrator(
-                path,
-                _operators(),
-                str(directory / "augmented.onnx"),
-                calibrate_method=chosen[method],
-                extra_options={"symmetric": False},
-            )
-            for sample in samples:  # one by one: histograms keep every tensor of what they are given
-                calibrator.collect_data(_Reader([sample]))
-            return calibrator.compute_data()
-    except Exception as error:  # onnxruntime's own exceptions have no public base
-        raise ModelError(
-            "onnxruntime cannot run the model on the samples",
-            remedy="Check that they are what the model takes, such as indices in its tables.",
-            details=str(error),
-        ) from error
+    with _asked(
+        "onnxruntime cannot run the model on the samples",
+        "Check that they are what the model takes, such as indices in its tables.",
+        path,
+    ):
+        calibrator = create_calibrator(
+            path,
+            _operators(),
+            str(directory / "augmented.onnx"),
+            calibrate_method=chosen[method],
+            extra_options={"symmetric": False},
+        )
+        for sample in samples:  # one by one: histograms keep every tensor of what they are given
+            calibrator.collect_data(_Reader([sample]))
+        return calibrator.compute_data()
 
 
 def quantized(
@@ -205,6 +200,22 @@ class _Reader:
     def get_next(self) -> dict[str, Array] | None:
         sample = next(self.left, None)
         return None if sample is None else dict(sample)
+
+
+@contextlib.contextmanager
+def _asked(what: str, remedy: str, path: Path) -> Iterator[None]:
+    """Of what fails within, where *path* is written, the disk is the cause, or a model that is refused.
+
+    Raises:
+        DiskError, ModelError: so it is.
+    """
+    try:
+        with disk_errors(f"writing {path}", path), _quiet():
+            yield
+    except AdtError:
+        raise
+    except Exception as error:  # onnx's and onnxruntime's have no base in common
+        raise ModelError(what, remedy=remedy, details=str(error)) from error
 
 
 @contextlib.contextmanager
