@@ -1,5 +1,5 @@
-// What a bundle's RPC server offers beyond TVM's own functions: tvm_rpc is linked with this
-// library.
+// What a bundle's RPC servers offer beyond TVM's own functions: tvm_rpc is linked with
+// libadt_runner, which has this, and libadt_activity has it itself.
 //
 //   adt.runner_version() -> text
 //   adt.profile(vm, entry, runs) -> JSON text: times of every call of the entry, whose inputs were

@@ -2,7 +2,8 @@
 
 The library is the bundle's own, built with the NDK stand-in for arm64 Linux and
 run by qemu. Assets, window, input queue and log are stand-ins
-(tests/support/standins/libandroid); Android itself is not there.
+(tests/support/standins/libandroid); Android itself is not there. Tracker and
+clients of its RPC server are TVM's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -19,15 +23,21 @@ from typing import Any
 
 import pytest
 
+import adt
 from adt.bundle.bundle import ACTIVITY, TargetBundle, load_bundle
 from adt.device.deploy.payload import payload_of
 from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
 from adt.integrate.bench_plan import BenchPlan, PlannedExtent, PlannedModel
 from adt.measure import app_bench
+from adt.rpc import handshake, wire
+from adt.rpc.handshake import Answer
+from support.devices.ports import free_port
 from support.devices.programs import adt_json
+from support.models.kernels import add_one, compile_add_one
 from support.models.small import small_model
-from support.standins.ndk import LIBANDROID, make_standin_ndk
+from support.standins.ndk import make_player, make_standin_ndk
+from support.waiting import wait_for
 
 ABI = "arm64-v8a"
 SHIFT = b"PK!"
@@ -58,13 +68,15 @@ class Parts:
     """What every test plays with."""
 
     program: Path
+    system: Path
+    """The stand-ins of Android's own libraries."""
     bundle: TargetBundle
     package: Path
     open_package: Path
     """Its input's first extent is a symbol."""
     libraries: Path
-    system: Path
-    """The stand-ins of Android's own libraries."""
+    kernel: Path
+    """A library that clients send."""
 
 
 @dataclass
@@ -171,17 +183,10 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
         built = ["--bundle", bundle.path, "-o", package]
         adt_json("compile", model, "--for", f"android-{ABI}", *words, *built)
         shutil.copy(package / "mod.so", libraries / f"lib{name}_model.so")
-    toolchain = ndk / "toolchains/llvm/prebuilt/linux-x86_64"
-    system = toolchain / "sysroot/usr/lib/aarch64-linux-android/21"
-    program = place / "play"
-    compiler = toolchain / "bin/aarch64-linux-android28-clang++"
-    source = LIBANDROID / "play.cc"
-    subprocess.run(
-        [compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", source, f"-L{system}", "-landroid", "-ldl",
-         "-o", program],
-        check=True,
-    )  # fmt: skip
-    return Parts(program, bundle, place / "small", place / "open", libraries, system)
+    kernel = compile_add_one(
+        place / "add_one.so", platform=f"android-{ABI}", ndk=str(ndk), bundle=bundle.path
+    )
+    return Parts(*make_player(ndk, place), bundle, place / "small", place / "open", libraries, kernel)
 
 
 @pytest.fixture
@@ -360,3 +365,106 @@ def test_an_application_without_its_parts_says_so(app: App, path: str, text: byt
     assert what in found["what"] and "adt apk" in found["remedy"]
     assert what in app.log
     app.do("pause", "destroy")
+
+
+# The RPC server
+
+
+@dataclass(frozen=True)
+class Served:
+    """An application that is a server, and a tracker that knows it."""
+
+    app: App
+    tracker: str
+    port: int
+
+    def session(self, **options: Any) -> Any:
+        return adt.rpc_session(key="phone", tracker=self.tracker, wait=120, **options)
+
+    def registered(self) -> bool:
+        return [server.port for server in wire.summary(self.tracker).servers] == [self.port]
+
+
+@pytest.fixture
+def served(app: App) -> Iterator[Served]:
+    tracker, port = adt.tracker_start(port=free_port()), free_port()
+    app.pack(replace(PLAN, models=()))
+    app.start()
+    tracker_port = tracker.address.rpartition(":")[2]
+    app.do("key=phone", f"port={port}", f"tracker_port={tracker_port}", "create", "window", "resume")
+    made = Served(app, tracker.address, port)
+    app.wait(made.registered, "the tracker knows it")
+    yield made
+    adt.tracker_stop()
+
+
+def test_sessions_follow_one_another_in_one_process(served: Served) -> None:
+    app, kernel = served.app, served.app.parts.kernel
+    assert GREEN in app.do("redraw")
+    with served.session() as remote:
+        add_one(remote, kernel)
+        assert "TVM" in remote.get_function("adt.runner_version")()
+    with served.session(timeout=60) as remote:
+        with pytest.raises(Exception, match=kernel.name):  # what the first client sent is gone
+            remote.load_module(kernel.name)
+        add_one(remote, kernel)
+    app.wait(lambda: "session 2 is over" in app.log, "the server is free again")
+    assert handshake.try_server("127.0.0.1", served.port, key="phone", seconds=30) is Answer.MISMATCH
+    with socket.create_connection(("127.0.0.1", served.port)) as silent:
+        silent.sendall(b"GET / HTTP/1.1")
+        with served.session() as remote:  # once the silent one has had its time
+            add_one(remote, kernel)
+    assert app.process.poll() is None
+
+
+def test_a_tracker_that_comes_back_knows_it_again(served: Served) -> None:
+    adt.tracker_stop()
+    served.app.wait(lambda: "no tracker" in served.app.log, "the server misses it")
+    adt.tracker_start(port=int(served.tracker.rpartition(":")[2]))
+    served.app.wait(served.registered, "it is registered again")
+    with served.session() as remote:
+        add_one(remote, served.app.parts.kernel)
+
+
+def test_a_client_that_is_gone_without_a_word_ends_the_process(served: Served) -> None:
+    """Nobody else would free what it has left there."""
+    code = f"""
+import adt, time
+with adt.rpc_session(key="phone", tracker={served.tracker!r}) as remote:
+    remote.upload(bytearray(1 << 20), "left")
+    print("there", flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None and client.stdout.readline() == "there\n"
+        client.kill()
+    assert served.app.process.wait(120) != 0
+    assert "the server ends: its client was gone" in served.app.log
+    wait_for(lambda: not served.registered(), "the tracker forgets it")
+
+
+def test_a_client_whose_time_is_over_ends_the_process_whatever_it_does(served: Served) -> None:
+    with pytest.raises(Exception, match=r"time limit of 2 s"), served.session(timeout=2) as remote:
+        for _ in range(600):
+            add_one(remote, served.app.parts.kernel)
+            time.sleep(0.1)
+    assert served.app.process.wait(120) == -signal.SIGALRM
+
+
+def test_a_server_that_cannot_begin_says_why(app: App) -> None:
+    app.pack(replace(PLAN, models=()))
+    app.start()
+    assert app.do("key=phone", "create", "window")[-1] == RED
+    assert "the extras key, port and tracker_port are not all there" in app.document("error")["what"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        app.process.stdin.write(f"port={port}\ntracker_port=1\ncreate\n")  # type: ignore[union-attr]
+        app.process.stdin.flush()  # type: ignore[union-attr]
+        assert app.process.wait(120) != 0
+    assert f"the server ends: port {port} cannot be listened at" in app.log
+
+
+def test_a_server_that_is_closed_ends(served: Served) -> None:
+    served.app.process.stdin.write("pause\ndestroy\n")  # type: ignore[union-attr]
+    served.app.process.stdin.flush()  # type: ignore[union-attr]
+    assert served.app.process.wait(120) == 0

@@ -36,11 +36,11 @@ from adt.integrate.apk.build import _explain, misplaced, write_archive
 from adt.integrate.apk.entries import ApkEntry, apk_entries
 from adt.integrate.apk.keystore import Keystore, users_keystore
 from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk, read_apk
-from adt.integrate.bench_plan import BENCH_PLAN, planned_models
+from adt.integrate.bench_plan import BENCH_PLAN, BenchPlan, planned_models
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.model_api import Project
 from adt.integrate.names import check_package
-from adt.integrate.project import project
+from adt.integrate.project import project, server_project
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 FAILED = 'Failed to load signer "signer #1"'
@@ -148,6 +148,22 @@ def test_parameters_that_differ_are_carried_for_each_abi(tmp_path: Path) -> None
     found = [one.name for one in apk_entries(made, "{}") if one.name.endswith("mod.params")]
     assert found == [f"assets/adt/toy/{abi}/mod.params" for abi in ("arm64-v8a", "armeabi-v7a", "x86_64")]
     assert [planned.shared_params for planned in planned_models(made)] == [False]
+
+
+def test_an_app_without_models_is_an_rpc_server(made_up: Callable[..., Project], tmp_path: Path) -> None:
+    made = server_project(made_up().bundles, java_package="com.example.rpc")
+    text = manifest_text(made)
+    for one in ("android.permission.INTERNET", 'android:permission="android.permission.DUMP"'):
+        assert one in text and one not in manifest_text(made_up())
+    assert "LAUNCHER" not in text and "LAUNCHER" in manifest_text(made_up())
+    plan = BenchPlan(app="com.example.rpc", bundle_digests=made.bundle_digests, models=())
+    names = [entry.name for entry in apk_entries(made, plan.text())]
+    assert BENCH_PLAN in names and not [name for name in names if "toy" in name]
+    path = tmp_path / "a.apk"
+    path.write_bytes(apk_with({"AndroidManifest.xml": b"", BENCH_PLAN: plan.text().encode()}))
+    assert read_apk(path).serves
+    with pytest.raises(ConfigError, match="two bundles"):
+        server_project(made.bundles * 2, java_package="com.example.rpc")
 
 
 def test_only_android_with_the_activity_becomes_an_app(made_up: Callable[..., Project]) -> None:

@@ -246,8 +246,10 @@ class Starter:
         self.said.append(facts)
 
 
-def watchdog(ports: tuple[int, ...] = (9090, 9091)) -> Watchdog:
-    config = ServerConfig("phone", "android", ports, "127.0.0.1:9190", "/data/d", "0" * 24, "/data/rpc", 5037)
+def watchdog(ports: tuple[int, ...] = (9090, 9091), deployment: str = "/data/d") -> Watchdog:
+    config = ServerConfig(
+        "phone", "android", ports, "127.0.0.1:9190", deployment, "0" * 24, "/data/rpc", 5037
+    )
     return Watchdog(config, state.server_home("phone"))
 
 
@@ -257,10 +259,13 @@ def one_life() -> Instance:
 
 
 def rehearse(
-    monkeypatch: pytest.MonkeyPatch, deaths: list[Death | Exception], ports: tuple[int, ...] = (9090, 9091)
+    monkeypatch: pytest.MonkeyPatch,
+    deaths: list[Death | Exception],
+    ports: tuple[int, ...] = (9090, 9091),
+    deployment: str = "/data/d",
 ) -> tuple[Watchdog, list[float], list[int]]:
     """Let one server after another die as *deaths* say (all but taken ports after having been ready)."""
-    dog, pauses, tried = watchdog(ports), [], []
+    dog, pauses, tried = watchdog(ports, deployment), [], []
     lives = iter(deaths)
 
     def live(self: Instance, _device: object, port: int, starter: Any) -> Death:
@@ -419,6 +424,21 @@ def test_which_ports_are_tried(first: int | None, last: int | None, wanted: rang
 )
 def test_exit_codes_for_people(code: int, text: str) -> None:
     assert text in instance.explain_exit(code)
+
+
+def test_an_app_that_was_ready_is_started_again_however_often_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends with every client that goes without a word; one that is not ready is as any other."""
+    app = "com.example.rpc/android.app.NativeActivity"
+    dog, pauses, tried = rehearse(monkeypatch, [Death("the app ended")] * 9, deployment=app)
+    run(dog)
+    assert pauses[:9] == [1] * 9 and len(tried) == 10
+    dog, pauses, tried = rehearse(monkeypatch, [Death("x"), *[Death("unready")] * 9], deployment=app)
+    run(dog)
+    assert pauses == [1, 2, 4, 8] and len(tried) == 5
+    kept = state.read_server(state.server_home("phone"))
+    assert kept is not None and (kept.state, kept.app) == ("failed", "com.example.rpc")
 
 
 def test_the_scripts_are_shell() -> None:

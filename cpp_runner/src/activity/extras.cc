@@ -88,4 +88,17 @@ void ApplyExtras(const ANativeActivity& activity, Plan* plan) {
   }
 }
 
+ServerPlan ServerFromExtras(const ANativeActivity& activity) {
+  const Extras extras(activity);
+  ServerPlan plan;
+  extras.Take("key", &plan.key);
+  extras.Take("port", &plan.port);
+  extras.Take("tracker_port", &plan.tracker_port);
+  if (plan.key.empty() || plan.port == 0 || plan.tracker_port == 0) {
+    throw Error(ErrorKind::kUsage, "the extras key, port and tracker_port are not all there",
+                "Start the server by `adt install APK --run`.");
+  }
+  return plan;
+}
+
 }  // namespace adt::activity

@@ -4,6 +4,7 @@
 #include <android/native_activity.h>
 
 #include "activity/plan.h"
+#include "activity/server.h"
 
 namespace adt::activity {
 
@@ -12,5 +13,9 @@ namespace adt::activity {
 /// and `extent_NAME` for a symbol NAME in an input's shape. On the activity's thread. Throws
 /// Error(kUsage).
 void ApplyExtras(const ANativeActivity& activity, Plan* plan);
+
+/// Where the intent wants a server: `--es key`, `--ei port`, `--ei tracker_port`, all of them. On
+/// the activity's thread. Throws Error(kUsage).
+ServerPlan ServerFromExtras(const ANativeActivity& activity);
 
 }  // namespace adt::activity

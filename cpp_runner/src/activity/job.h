@@ -33,6 +33,8 @@ struct Job {
   std::string programs;
   Plan plan;
   std::vector<Model> models;
+  /// It measures nothing: see server.h.
+  bool serves = false;
 };
 
 /// Measure every model, and leave a document for each; a measurement that the activity's going to

@@ -1,11 +1,13 @@
 // An application without Java: Android's NativeActivity loads this library, which measures the
-// models that the APK carries and writes an adt.app-bench document for each.
+// models that the APK carries and writes an adt.app-bench document for each. Where the APK carries
+// none, it is an RPC server.
 
 #include <android/input.h>
 #include <android/looper.h>
 #include <android/native_activity.h>
 #include <android/window.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -19,6 +21,7 @@
 #include "activity/extras.h"
 #include "activity/job.h"
 #include "activity/log.h"
+#include "activity/server.h"
 #include "adt/asset.h"
 #include "error.h"
 #include "source.h"
@@ -69,12 +72,23 @@ void Refuse(Job* job, const std::string& what, const std::string& remedy) {
   WriteWhole(job->results + "/error.json", ErrorJson(job->plan.app, "", what, remedy));
 }
 
+void BeginToServe(const ANativeActivity& activity, const std::shared_ptr<Job>& job) {
+  ServerPlan plan = ServerFromExtras(activity);
+  plan.directory = CodeCache(activity) + "/adt-rpc";
+  job->serves = true;
+  std::thread([plan, job] { Serve(plan, [&job] { job->screen.Show(Progress::kDone); }); }).detach();
+}
+
 void Begin(ANativeActivity* activity, const std::shared_ptr<Job>& job) {
   job->machine = ThisMachine();
   job->results = ResultsDirectory(*activity);
   job->programs = std::string(activity->internalDataPath) + "/adt-programs";
   try {
     Find(*activity, job.get());
+    if (job->plan.models.empty()) {
+      BeginToServe(*activity, job);
+      return;
+    }
   } catch (const Error& error) {
     Refuse(job.get(), error.what(), error.remedy());
     return;
@@ -98,6 +112,7 @@ void OnResume(ANativeActivity* activity) { JobOf(activity)->gate.Resume(); }
 void OnPause(ANativeActivity* activity) { JobOf(activity)->gate.Pause(); }
 
 void OnDestroy(ANativeActivity* activity) {
+  if (JobOf(activity)->serves) std::_Exit(EXIT_SUCCESS);  // who closes it wants no server
   const std::unique_ptr<std::shared_ptr<Job>> job(&JobOf(activity));
   activity->instance = nullptr;
   (*job)->screen.Use(nullptr);

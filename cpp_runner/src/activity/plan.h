@@ -27,6 +27,7 @@ struct Plan {
   std::string adt_version;
   /// sha256 of each bundle's bundle.json, by ABI.
   std::map<std::string, std::string> bundle_digests;
+  /// None: the application measures nothing, it is an RPC server.
   std::vector<PlannedModel> models;
   /// "cpu", "opencl" or "cuda"; empty for what each package was compiled for.
   std::string device;

@@ -1,4 +1,4 @@
-// The activity's window: one colour that says how far the measurements are.
+// The activity's window: one colour that says how far the measurements are, or the server is.
 #pragma once
 
 #include <android/native_window.h>
@@ -9,7 +9,7 @@ namespace adt::activity {
 
 enum class Progress {
   kMeasuring,  ///< grey
-  kDone,       ///< green
+  kDone,       ///< green; a server: a tracker knows it
   kFailed,     ///< red: a result is an error
 };
 

@@ -13,6 +13,7 @@ armeabi-v7a g++-arm-linux-gnueabihf; for x86_64 g++.
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 LIBANDROID = Path(__file__).parent / "libandroid"
@@ -187,3 +188,17 @@ def make_standin_ndk(directory: Path) -> Path:
     for tool in ("ar", "nm", "objcopy", "objdump", "ranlib", "readelf", "strip"):
         _write(programs / f"llvm-{tool}", _BINUTIL.format(tool=tool), program=True)
     return directory
+
+
+def make_player(ndk: Path, directory: Path) -> tuple[Path, Path]:
+    """What plays Android for libadt_activity (play.cc), compiled into *directory* by the stand-in *ndk*.
+
+    Returns:
+        The program, and the directory of the libraries that stand for Android's own.
+    """
+    toolchain = ndk / "toolchains/llvm/prebuilt/linux-x86_64"
+    system = toolchain / "sysroot/usr/lib/aarch64-linux-android/21"
+    compiler, program = toolchain / "bin/aarch64-linux-android28-clang++", directory / "play"
+    words = ["-std=c++17", "-Wall", "-Wextra", "-Werror", LIBANDROID / "play.cc", f"-L{system}", "-landroid"]
+    subprocess.run([compiler, *words, "-ldl", "-o", program], check=True)
+    return program, system

@@ -1,4 +1,4 @@
-"""Make an APK of packages and bundles without Gradle, install it, and have it measure on the device."""
+"""Make an APK of packages and bundles without Gradle, install it, and have it measure or serve there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.bench import protocol_of
+from adt.api.bundles import choose_bundle
 from adt.api.device import device_of
 from adt.api.generate import bundles_of
 from adt.api.requests import ApkRequest, InstallRequest
+from adt.api.rpc import serve_deployed
 from adt.bundle.audit.request import audit_ndk
 from adt.device import app as on_device
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
@@ -25,10 +27,12 @@ from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS, BenchPlan, 
 from adt.integrate.contents import app_libraries
 from adt.integrate.large_pages import check_large_pages
 from adt.integrate.model_api import Project
-from adt.integrate.project import project
+from adt.integrate.project import project, server_project
 from adt.model.package.package import load_package
 from adt.options.request import takes
 from adt.options.sections import RUN_SECONDS
+from adt.rpc import server, state
+from adt.rpc.server import RpcServer
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.apk")
 
 SUFFIX = ".apk"
+SERVER_APP = "com.example.adt_rpc"
+"""An RPC server that was given no name."""
+SERVER_PLATFORM = "android-arm64-v8a"
+"""Whose bundle it has when none is named."""
 
 
 @dataclass(frozen=True)
@@ -69,30 +77,28 @@ class Installed:
     app: str
     """Application id; empty: `adt apk` did not make it."""
     records: tuple[BenchRecord, ...]
-    """One for each model; none: it was only installed."""
+    """One for each model; none: it was only installed, or serves."""
     files: tuple[Path, ...]
     """Where they are kept."""
+    server: RpcServer | None = None
+    """What it serves."""
 
 
 @takes(ApkRequest)
 def apk(request: ApkRequest) -> Apk:
-    """Write a signed APK whose app runs packages, measures them and writes the results to a file.
+    """Write a signed APK whose app runs packages, measures them and writes the results, or serves RPC.
 
     Raises:
         ConfigError: a name, a keystore or its password is not right, or an input has no fixed shape.
         MismatchError: packages and bundles do not fit each other, or are not for Android.
+        RpcError: an app is to serve, and a bundle has no RPC.
         ToolNotFound, SdkError: what makes APKs is not on this machine.
         BuildError: one of its programs fails, or a library would not load, or not with pages of 16 KB.
     """
     out = request.out
     if out is not None and out.suffix != SUFFIX:
         raise ConfigError(f"{out} does not end in {SUFFIX}", remedy="Devices install only files that do.")
-    packages = tuple(load_package(path) for path in request.packages)
-    described = project(
-        packages,
-        bundles_of(packages, request.bundles),
-        java_package=request.java_package or application_id(packages[0].manifest.name if packages else ""),
-    )
+    described = _described(request)
     measured = protocol_of(request)
     plan = BenchPlan(
         app=described.java_package,
@@ -131,6 +137,21 @@ def apk(request: ApkRequest) -> Apk:
     )
 
 
+def _described(request: ApkRequest) -> Project:
+    if not request.rpc_server:
+        packages = tuple(load_package(path) for path in request.packages)
+        name = request.java_package or application_id(packages[0].manifest.name if packages else "")
+        return project(packages, bundles_of(packages, request.bundles), java_package=name)
+    if request.packages:
+        raise ConfigError(
+            "an app that serves RPC carries no packages",
+            remedy="Leave them away: clients send what they run; or leave --rpc-server away.",
+        )
+    paths = request.bundles or (None,)
+    chosen = [choose_bundle((SERVER_PLATFORM,), path, server=True) for path in paths]
+    return server_project(chosen, java_package=request.java_package or SERVER_APP)
+
+
 def _keystore(request: ApkRequest) -> Keystore:
     if request.keystore is None:
         return debug_keystore()
@@ -144,19 +165,25 @@ def _keystore(request: ApkRequest) -> Keystore:
 
 @takes(InstallRequest)
 def install(request: InstallRequest) -> Installed:
-    """Install an APK on a device, in place of an older one, and have it measure.
+    """Install an APK on a device, in place of an older one, and have it measure, or serve RPC.
 
     Raises:
         InputError: *apk* is none.
-        ConfigError: *run*, and `adt apk` did not make it.
+        ConfigError: *run*, and `adt apk` did not make it; or a key or a tracker, and it does not serve.
         MismatchError: it has no libraries for the device, or the device is too old.
         DeviceError, DeviceFull: the device has no package manager, refuses the app, or is full.
         RunError: the app fails, does not start, or takes too long.
+        RpcError, TrackerError: it does not become a server that clients can use.
         NoDevice, AmbiguousDevice, DeviceNotReady: see :mod:`adt.errors`.
     """
     apk = request.apk
     contents = read_apk(apk)
-    if request.run and not contents.stems:
+    if (request.key or request.tracker_address) and not (contents.serves and request.run):
+        raise ConfigError(
+            f"{apk} does not register with a tracker" + ("" if contents.serves else ": it is no RPC server"),
+            remedy="Leave --key and --tracker away; or: adt apk --rpc-server, then adt install APK --run.",
+        )
+    if request.run and not contents.app:
         raise ConfigError(
             f"{apk} was not made by `adt apk`: it has no plan of what to measure",
             remedy="Install it without --run, and start the app on the device; `adt report --import` takes "
@@ -171,9 +198,21 @@ def install(request: InstallRequest) -> Installed:
             remedy="Make it with a package and a bundle for the device: adt build-target --for "
             f"android-{offered[0]}, adt compile MODEL --for android-{offered[0]}.",
         )
+    running = state.read_server(state.server_home(device.serial))
+    if contents.serves and running is not None and running.app == contents.app:
+        server.stop(device.serial)  # its watchdog would start the old app while it is replaced
     on_device.install(device, apk, timeout=seconds, app=contents.app, progress=request.progress)
     if not request.run:
         return Installed(device.serial, apk, contents.app, (), ())
+    if contents.serves:
+        serving = serve_deployed(
+            device,
+            f"{contents.app}/{ACTIVITY_CLASS}",
+            request.settings.rpc,
+            key=request.key,
+            tracker_address=request.tracker_address,
+        )
+        return Installed(device.serial, apk, contents.app, (), (), serving)
     with scratch_directory("results") as scratch:
         results = on_device.run_app(
             device,

@@ -594,15 +594,6 @@ class CleanManyRequest(SeveralDevices, CleanOptions):
     """Of ``clean_many``."""
 
 
-class InstallRequest(Request, DeviceSettings):
-    """Of ``install``."""
-
-    apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
-    run: bool = option("Start it, wait until it has measured, and keep the results.", default=False)
-    record: bool = option("Keep the results for `adt report`.", default=True)
-    progress: Progress | None = python("Called with name, bytes sent, and bytes in all.", default=None)
-
-
 # RPC
 
 
@@ -666,6 +657,17 @@ class ServeRequest(Registration, ServeHereRequest):
 
     board_address: str = option("The board, as ssh takes it.", "--board", default="USER@BOARD")
     platform: str = option("What the board is.", "--for", default="linux-aarch64", offers="platform")
+
+
+class InstallRequest(Request, TrackerAddress, ServerKey, DeviceSettings):
+    """Of ``install``."""
+
+    apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
+    run: bool = option(
+        "Start it, wait until it has measured, and keep the results; or until it serves RPC.", default=False
+    )
+    record: bool = option("Keep the results for `adt report`.", default=True)
+    progress: Progress | None = python("Called with name, bytes sent, and bytes in all.", default=None)
 
 
 # Running and measuring
@@ -840,9 +842,20 @@ class CompareOffloadRequest(Rounds, MeasureOptions, Records, JobRequest):
 class ApkRequest(ProtocolOptions, Request, NdkRoot, SmallPages, PackagesArgument):
     """Of ``apk``."""
 
+    packages: OneOrMorePaths = option(
+        "Packages that `adt compile` made, for each platform; those of one name are one model.",
+        default=(),
+        kw_only=False,
+        help="Packages that `adt compile` made, for each platform.",
+        metavar="[PACKAGE]...",
+    )
+    rpc_server: bool = option("Instead of packages: an app that is an RPC server.", default=False)
     out: MaybePath = option("The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE")
     java_package: str | None = option(
-        "The app's id; else com.example.MODEL_bench.", "--package", default=None, metavar="com.a.b"
+        "The app's id; else com.example.MODEL_bench or .adt_rpc.",
+        "--package",
+        default=None,
+        metavar="com.a.b",
     )
     sdk: str = option("Android SDK; else ANDROID_HOME, else Debian's programs.", default="", metavar="DIR")
     keystore: MaybePath = option(

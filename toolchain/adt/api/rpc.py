@@ -123,13 +123,23 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
 
 
 def serve_deployed(
-    device: Device, deployment: Deployment, settings: RpcSettings, *, key: str = ""
+    device: Device,
+    deployment: Deployment | str,
+    settings: RpcSettings,
+    *,
+    key: str = "",
+    tracker_address: str = "",
 ) -> RpcServer:
-    """Start an RPC server from *deployment* as the settings say, or return the one that runs from it."""
+    """Start an RPC server from *deployment* as the settings say, or return the one that runs from it.
+
+    Args:
+        deployment, tracker_address: see :func:`adt.rpc.server.start`.
+    """
     return server.start(
         device,
         deployment,
         key=key or settings.key,
+        tracker_address=tracker_address,
         ports=server_ports(settings),
         tracker_ports=_tracker_ports(settings),
     )

@@ -33,7 +33,7 @@ class ApkFlags(Options):
 
 @command("adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision", ApkRequest, ApkFlags)
 def apk(keywords: Keywords, flags: ApkFlags) -> Rendering:
-    """Make a signed APK that measures packages on a phone: no Gradle, no Java code."""
+    """Make a signed APK that measures packages on a phone, or serves RPC: no Gradle, no Java code."""
     import adt
 
     keystore = keywords["keystore"]
@@ -103,7 +103,7 @@ def _lines(result: Apk) -> Iterator[str]:
 
 @command("adt install app.apk --serial 0123456789ABCDEF --run", InstallRequest)
 def install(keywords: Keywords) -> Rendering:
-    """Install an APK on a phone; with --run, have it measure there."""
+    """Install an APK on a phone; with --run, have it measure there, or serve RPC."""
     import adt
     from adt.cli.terminal import status_line
     from adt.host.disk import size_text
@@ -118,10 +118,12 @@ def install(keywords: Keywords) -> Rendering:
 
 
 def _installed_fields(result: Installed) -> dict[str, Any]:
+    from adt.cli.rpc import server_fields
     from adt.host.manifest import bare_fields
 
     records = [bare_fields(record) for record in result.records]
-    return vars(result) | {"app": result.app or None, "records": records}
+    fields = vars(result) | {"app": result.app or None, "records": records}
+    return fields | {"server": server_fields(result.server) if result.server else None}
 
 
 def _installed_lines(result: Installed) -> Iterator[str]:
@@ -135,3 +137,5 @@ def _installed_lines(result: Installed) -> Iterator[str]:
         yield from speed_lines(record)
     for file in result.files:
         yield f"{'kept':<11} {file}"
+    if result.server:
+        yield result.server.ready_line

@@ -24,7 +24,7 @@ from adt.options.option import Options, option, options_of
 
 if TYPE_CHECKING:
     from adt.api.rpc import RpcStatus
-    from adt.rpc.server import ServerStatus
+    from adt.rpc.server import RpcServer, ServerStatus
     from adt.rpc.tracker import TrackerInfo
 
 tracker = typer.Typer(cls=Commands, help="TVM's tracker on this machine, in the background.")
@@ -74,12 +74,13 @@ def rpc_start(keywords: Keywords) -> Rendering:
     import adt
 
     server = adt.rpc_start(**keywords)
+    return Rendering("rpc-start", lambda: server_fields(server), [server.ready_line])
+
+
+def server_fields(server: RpcServer) -> dict[str, Any]:
+    """A server that is ready, for a document."""
     names = ("serial", "key", "address", "tracker", "pid", "log", "already")
-    return Rendering(
-        "rpc-start",
-        lambda: {name: getattr(server, name) for name in names} | {"tracker": server.tracker or None},
-        [server.ready_line],
-    )
+    return {name: getattr(server, name) for name in names} | {"tracker": server.tracker or None}
 
 
 @command("adt rpc stop --all", RpcStopRequest, group=rpc, name="stop")

@@ -53,6 +53,7 @@ class BenchPlan:
     bundle_digests: dict[str, str]
     """sha256 of each bundle's bundle.json, by ABI."""
     models: tuple[PlannedModel, ...]
+    """None: the application measures nothing, it is an RPC server."""
     device: str = ""
     """``cpu`` or ``opencl``; empty for what each package was compiled for."""
     threads: int = 0

@@ -102,6 +102,17 @@ def project(
     return Project(name, java_package, _with_libraries(models), tuple(bundles), tuple(labels), android)
 
 
+def server_project(bundles: Sequence[TargetBundle], *, java_package: str) -> Project:
+    """What an app without models is made of.
+
+    Raises:
+        ConfigError: the name cannot be used, or two bundles are for one ABI.
+    """
+    check_package(java_package)
+    _check_bundles(bundles)
+    return Project(project_name(java_package), java_package, (), tuple(bundles))
+
+
 def _for_model(pictures: Mapping[str, PictureOptions], model: str) -> PictureOptions:
     return pictures.get(model) or pictures.get("") or PictureOptions()
 

@@ -58,7 +58,8 @@ def clean(record: state.ServerRecord) -> bool:
         if record.there.tracker_port and record.tracker:
             local = int(record.tracker.rpartition(":")[2])
             _end(serial, Forward(local, record.there.tracker_port, reverse=True))
-        device.script(script("server_end"), record.parent, record.tag, timeout=SECONDS, check=False)
+        words = (record.parent, record.tag, record.app)
+        device.script(script("server_end"), *words, timeout=SECONDS, check=False)
     except AdtError as error:
         log.warning("cleaning up on %s: %s", serial, error.what)
         return False

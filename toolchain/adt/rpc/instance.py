@@ -1,5 +1,7 @@
 """One tvm_rpc on a device, from its start to its end, and the wrapper around it there (server_start.sh).
 
+Or an app that serves: then the wrapper starts that, and ends when it does.
+
 A server never runs alone: a shell on the device, its wrapper, starts it in a
 fresh directory and waits for two things: the server's end, and the end of its
 own standard input, which comes when the watchdog, the adb server or the cable
@@ -56,6 +58,8 @@ NOT_MADE = 97
 """Exit code of server_start.sh when the directory cannot be made."""
 NOT_THERE = 96
 """Exit code of server_start.sh when the server's program is not on the device any more."""
+APP_ENDED = 95
+"""Exit code of server_start.sh when an app that served is gone, or did not start."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,15 @@ class ServerConfig:
     tracker: str
     """``host:port``; empty for none."""
     deployment: str
+    """See :attr:`adt.rpc.state.ServerRecord.deployment`."""
     digest: str
     parent: str
     adb_port: int
+
+    @property
+    def app(self) -> str:
+        """The app that serves; empty: it is a tvm_rpc."""
+        return state.serving_app(self.deployment)
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,8 @@ class Instance:
         # on record before anything else is done, so that it can be undone
         self.record.update(port=port, there=dataclasses.replace(self.record.now.there, directory="", pids=()))
         tracker_port = self._reverse()
-        arguments = server_arguments(key=self.config.key, port=port, tracker_port=tracker_port)
+        say = app_arguments if self.config.app else server_arguments
+        arguments = say(key=self.config.key, port=port, tracker_port=tracker_port)
         words = (
             self.config.parent,
             self.record.now.tag,
@@ -211,7 +222,7 @@ class Instance:
             missing = self._unready(port)
             if not missing:
                 return None
-        return Death(f"tvm_rpc did not become ready within {READY_SECONDS:g} s: {missing}")
+        return Death(f"it did not become ready within {READY_SECONDS:g} s: {missing}")
 
     def _unready(self, port: int) -> str:
         """What is missing for the server to be ready; empty for nothing."""
@@ -297,7 +308,7 @@ class Instance:
                 self._bound = int(match[1])
             if line:
                 self.last_lines.append(line)
-                log.info("tvm_rpc: %s", line)
+                log.info("said: %s", line)
 
     def _mend(self) -> None:
         """Make forward and reverse again when somebody removed them."""
@@ -382,6 +393,11 @@ def server_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
     return words
 
 
+def app_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
+    """The same for ``am start``, as the extras that an app's activity takes (server.h)."""
+    return ["--es", "key", key, "--ei", "port", str(port), "--ei", "tracker_port", str(tracker_port)]
+
+
 def explain_exit(code: int) -> str:
     """Why a server ended, for people."""
     if code > 128:
@@ -390,6 +406,7 @@ def explain_exit(code: int) -> str:
         except ValueError:
             return f"tvm_rpc was ended by signal {code - 128}"
     return {
+        APP_ENDED: "the app ended",
         NOT_THERE: "tvm_rpc is no longer on the device",
         NOT_MADE: "the device does not let us make a working directory",
         PORT_TAKEN: "the port is in use on the device",

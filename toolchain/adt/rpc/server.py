@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.device.deploy.store import Deployment
+from adt.device.deploy.store import Deployment, user_directory
 from adt.device.device import Device
 from adt.device.transport import adb
 from adt.device.transport.deadline import allowed
@@ -79,7 +79,7 @@ class ServerStatus:
     pid: int
     """The watchdog; 0 when it is gone."""
     device_pid: int
-    """tvm_rpc, as the device counts; 0 when it does not run."""
+    """tvm_rpc, or what watches an app, as the device counts; 0 when it does not run."""
     uptime: float
     """Seconds for which the present tvm_rpc has been ready."""
     restarts: int
@@ -109,7 +109,7 @@ def check_key(key: str) -> str:
 
 def start(
     device: Device,
-    deployment: Deployment,
+    deployment: Deployment | str,
     *,
     key: str = "",
     tracker_address: str = "",
@@ -125,7 +125,7 @@ def start(
     with something else is replaced.
 
     Args:
-        deployment: has ``bin/tvm_rpc`` and ``lib/``.
+        deployment: has ``bin/tvm_rpc`` and ``lib/``; or the activity of an app that serves, ``APP/CLASS``.
         key: what clients ask the tracker for; empty: see :func:`default_key`.
         tracker_address: of a tracker on this machine that runs already; empty: adt's own, started when
             it does not run.
@@ -147,16 +147,16 @@ def start(
             f"the tracker at {tracker_address} is on another machine; adb carries ports of this one only",
             remedy="Bring its port here (`ssh -L 9190:127.0.0.1:9190 HOST`), or use adt's own tracker.",
         )
+    if isinstance(deployment, str):
+        directory, digest, base = deployment, "", user_directory()
+    else:
+        directory, digest, base = deployment.directory, deployment.digest, deployment.base
     at = state.server_home(device.serial)
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
         tracker_address = tracker.ensure(tracker_address, ports=tracker_ports) if use_tracker else ""
         record = state.read_server(at)
         if record is not None:
-            same = (record.key, record.tracker, record.deployment) == (
-                key,
-                tracker_address,
-                deployment.directory,
-            )
+            same = (record.key, record.tracker, record.deployment) == (key, tracker_address, directory)
             same &= record.port in ports or not insist
             if same and record.process.alive and record.state == "ready":
                 return _running(record, at, already=True)
@@ -167,9 +167,9 @@ def start(
             key=key,
             ports=tuple(ports),
             tracker=tracker_address,
-            deployment=deployment.directory,
-            digest=deployment.digest,
-            parent=f"{deployment.base}/rpc",
+            deployment=directory,
+            digest=digest,
+            parent=f"{base}/rpc",
             adb_port=adb.server_port(),
         )
         doing = f"starting the RPC server on {device.serial}"

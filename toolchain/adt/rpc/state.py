@@ -105,7 +105,7 @@ class ServerRecord:
     tracker: str
     """``host:port`` as this machine reaches it; empty for a server that is connected to directly."""
     deployment: str
-    """Its directory on the device."""
+    """Its directory on the device; or the activity of an app that serves: ``com.example.app/CLASS``."""
     parent: str
     """The directory on the device that holds working directories of servers."""
     tag: str
@@ -128,9 +128,19 @@ class ServerRecord:
     schema_version: int = 1
 
     @property
+    def app(self) -> str:
+        """The app that serves; empty: it is a tvm_rpc."""
+        return serving_app(self.deployment)
+
+    @property
     def address(self) -> str:
         """Where this machine reaches the server."""
         return f"127.0.0.1:{self.port}"
+
+
+def serving_app(deployment: str) -> str:
+    """The app of a :attr:`ServerRecord.deployment`; empty: it is a directory."""
+    return "" if deployment.startswith("/") else deployment.partition("/")[0]
 
 
 Record = TypeVar("Record", TrackerRecord, ServerRecord)

@@ -118,7 +118,8 @@ class Watchdog:
                 self._live.update(state="waiting", last_error=death.reason)
                 self._pause(POLL_SECONDS / 2)
                 continue
-            quick = not instance.ready or time.monotonic() - begun < QUICK_SECONDS
+            # an app's server ends with any client that went without a word, and has served when it was ready
+            quick = not instance.ready or (not self.config.app and time.monotonic() - begun < QUICK_SECONDS)
             deaths = deaths + 1 if quick else 1
             self._live.update(state="restarting", last_error=death.reason)
             if deaths >= QUICK_DEATHS or death.hopeless:
@@ -135,6 +136,11 @@ class Watchdog:
             remedy = "Give other ports: --port and --port-end; `adt doctor rpc` shows who holds them."
         elif death.device_lost:
             remedy = f"Check the cable or network: adt adb -s {serial} -- get-state; then start again."
+        elif self.config.app:
+            remedy = (
+                f"Unlock the device; its log is below, or: adt adb -s {serial} -- logcat -d adt:V libc:F "
+                "DEBUG:V AndroidRuntime:E."
+            )
         else:
             remedy = (
                 "Its last words are below. Does the bundle fit the device (adt build-target --for PLATFORM)?"

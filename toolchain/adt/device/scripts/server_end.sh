@@ -1,6 +1,7 @@
-# Leave nothing of server TAG, nor of those without a wrapper: sh -c server_end sh PARENT TAG
+# Leave nothing of server TAG, nor of those without a wrapper: sh -c server_end sh PARENT TAG [APP]
 . ./processes.sh
-parent=$1 tag=$2
+. ./server_app.sh
+parent=$1 tag=$2 app=$3
 for d in "$parent"/*-"$tag"; do
   [ -d "$d" ] || continue
   g=${d##*/}
@@ -14,5 +15,6 @@ for d in "$parent"/*-"$tag"; do
   [ -d "$d" ] && clear "$d"
 done
 sweep "$parent"
+stop_app
 rmdir "$parent" 2>/dev/null
 exit 0

@@ -101,9 +101,14 @@ class ApkContents:
     app: str
     """Application id; empty: `adt apk` did not make it."""
     stems: tuple[str, ...]
-    """The models that it measures, by their directories."""
+    """The models that it measures, by their directories; an app of `adt apk` with none is an RPC server."""
     abis: tuple[str, ...]
     """That it has libraries for; none: it runs on every one."""
+
+    @property
+    def serves(self) -> bool:
+        """It is an RPC server."""
+        return bool(self.app) and not self.stems
 
 
 def read_apk(path: Path) -> ApkContents:

@@ -1,0 +1,33 @@
+"""A kernel to be sent over RPC, and a client's use of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import adt
+
+LENGTH = 1024
+
+
+def compile_add_one(out: Path, **options: Any) -> Path:
+    """The library of a kernel that adds one; *options* are those of ``adt.compile_kernel``."""
+    from tvm import te
+
+    a = te.placeholder((LENGTH,), "float32", name="A")
+    b = te.compute((LENGTH,), lambda i: a[i] + 1.0, name="B")
+    return adt.compile_kernel([a, b], name="add_one", out=out, **options).path
+
+
+def add_one(remote: Any, library: Path) -> None:
+    """Upload, load, run and compare."""
+    import tvm
+
+    remote.upload(str(library))
+    numbers = np.arange(LENGTH, dtype="float32")
+    given = tvm.runtime.tensor(numbers, remote.cpu(0))
+    computed = tvm.runtime.tensor(np.zeros_like(numbers), remote.cpu(0))
+    remote.load_module(library.name)["add_one"](given, computed)
+    np.testing.assert_array_equal(computed.numpy(), numbers + 1)
