@@ -10,6 +10,7 @@ import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,8 @@ LIMITS = (
     Limit("camera", "1.6", "androidx_min_sdk", "23"),
     # Before 1.6.1, Kotlin could not read ListenableFuture in CameraX's classes.
     Limit("camera", "1.6", "camera", "1.6.1"),
+    # The resolver's page: 1.0.0 is prepared for Gradle 9, and needs Java 17.
+    Limit("foojay", "1.0", "jdk", "17"),
     # From 2.8 on viewModelScope needs no -ktx beside it.
     Limit("lifecycle", "2.10", "compile_sdk", "36"),
     # androidx.test 1.7 is built on JUnit 4.13.2.
@@ -252,6 +255,44 @@ def test_kotlin_is_compiled_by_what_the_plugin_has(tmp_path: Path, series: str) 
     newer = "classpath(libs.kotlin.gradle.plugin)" in scripts[0]
     assert newer is ("kotlin-gradle-plugin" in catalog["libraries"])
     assert newer is (not old and versions.kotlin != "2.2.10")
+
+
+@pytest.mark.parametrize("series", VERSIONS)
+def test_what_lint_play_and_profilers_ask_for_is_there(tmp_path: Path, series: str) -> None:
+    """Read in the texts: none of these tools is here."""
+    files = android_app_files(
+        dataclasses.replace(described(tmp_path, levels=(26, 26)), android=VERSIONS[series])
+    )
+    target = "targetSdk = libs.versions.targetSdk.get().toInt()"
+    for path, words in {
+        "app/build.gradle.kts": (
+            'debugSymbolLevel = "SYMBOL_TABLE"',
+            "ndkVersion = libs.versions.ndk.get()",
+            target,
+        ),
+        "vision/build.gradle.kts": (f"testOptions {{\n        {target}", f"lint {{\n        {target}"),
+        "app/src/benchmark/AndroidManifest.xml": ('<profileable android:shell="true" />',),
+        "app/src/main/AndroidManifest.xml": ('dataExtractionRules="@xml/data_extraction_rules"',),
+        "app/src/main/res/xml/data_extraction_rules.xml": ("<cloud-backup>", "<device-transfer>"),
+        "app/src/main/res/mipmap-anydpi-v26/ic_launcher.xml": ("<monochrome ",),
+        "app/src/main/res/layout/activity_main.xml": ('fitsSystemWindows="true"',),
+    }.items():
+        for word in words:
+            assert word in text(files, path), (path, word)
+        assert "buildToolsVersion" not in text(files, path)
+
+
+@pytest.mark.parametrize("series", VERSIONS)
+@pytest.mark.parametrize("generate", [aar_files, android_app_files])
+def test_readme_has_the_commands_for_wrapper_and_jdk(tmp_path: Path, generate: Any, series: str) -> None:
+    versions = VERSIONS[series]
+    files = generate(dataclasses.replace(described(tmp_path), android=versions))
+    readme = text(files, "README.md")
+    assert f"\ngradle wrapper --gradle-version {versions.gradle}\n" in readme
+    assert f"\n./gradlew updateDaemonJvm --jvm-version={versions.jdk} " in readme
+    # Without a repository of JDKs, that task fails.
+    resolver = 'id("org.gradle.toolchains.foojay-resolver-convention")'
+    assert f'{resolver} version "{versions.foojay}"\n' in text(files, "settings.gradle.kts")
 
 
 ANDROID_DSL = {

@@ -10,6 +10,8 @@ By the makers' pages, as they stood on these days:
 - kotlinlang.org/docs/gradle-configure-project.html (as of Kotlin 2.4.20): the highest Gradle of Kotlin; its
   rows from 2.3.20 on as others quote them.
 - developer.android.com/build/kotlin-support: the R8, so the plugin, that reads a Kotlin's metadata.
+- plugins.gradle.org/plugin/org.gradle.toolchains.foojay-resolver-convention (1.0.0 of 2025-05-19), and
+  docs.gradle.org, UpdateDaemonJvm: without a toolchain repository it fails.
 - developer.android.com/jetpack/androidx/releases/activity (1.13.0 of 2026-03-11, the newest on 2026-09-09),
   camera (1.6.1 of 2026-05-06) and lifecycle (2.10.0 of November 2025; what 2.11.0 of 2026-06-17 asks for is
   not known here). They ask for compileSdk 36, plugin 8.9.1 and minSdk 23, as public builds with them say.
@@ -58,6 +60,8 @@ class AndroidVersions:
     """The SDK's package of CMake."""
     jdk: str = "17"
     """Lowest that runs Gradle; also the bytecode's level."""
+    foojay: str = "1.0.0"
+    """Gradle's plugin that knows where JDKs are."""
     test_runner: str = "1.7.0"
     """androidx.test:runner, for tests on a device."""
     junit: str = "4.13.2"
