@@ -24,9 +24,13 @@ fun main(arguments: Array<String>) {
 
         override fun getCodeCacheDir() = File(arguments[0])
     }
+    val uncaught = LinkedBlockingQueue<Throwable>()
+    Thread.setDefaultUncaughtExceptionHandler { _, error -> uncaught.put(error) } // which ends an application
     frames(application)
+    clearedBeforeTheRun(application)
     val points = generateSequence(0) { it + 1 }.takeWhile { isClearedAfter(it, application) }.count()
     check(points >= 4) { points } // before and after the load, and around a run
+    check(uncaught.isEmpty()) { uncaught.map { it.stackTraceToString() } }
     println("cleared at $points points")
     println("done")
 }
@@ -50,7 +54,7 @@ private object Main : CoroutineDispatcher() {
 }
 
 /** A camera's frame of 64 by 48, grey, as YUV_420_888 with padded rows. */
-private class Frame(private val level: Int) : ImageProxy {
+private class Frame(private val level: Int, private val looked: () -> Unit = {}) : ImageProxy {
     val closed = AtomicInteger()
 
     override fun close() {
@@ -63,7 +67,7 @@ private class Frame(private val level: Int) : ImageProxy {
 
     override fun getCropRect() = Rect().apply { left = 8; right = 56; bottom = 48 }
 
-    override fun getImageInfo() = ImageInfo { 90 }
+    override fun getImageInfo() = ImageInfo { 90 }.also { looked() }
 
     override fun getPlanes() = Array<ImageProxy.PlaneProxy>(3) { Plane(if (it == 0) 80 else 40, 48, if (it == 0) level else 128) }
 
@@ -101,6 +105,16 @@ private fun frames(application: Application) {
     expectNothing(listOf(early, unseen))
     val late = Frame(0).also(app::analyze) // on its way when the screen went
     expectNothing(listOf(late))
+}
+
+/** The model is closed after a frame has become an input, and before it is run. */
+private fun clearedBeforeTheRun(application: Application) {
+    val store = ViewModelStore()
+    val app = MainViewModel(application).also { store.put("", it) }
+    app.useCamera()
+    Main.until { app.screen.value.model != null }
+    val frame = Frame(0, store::clear).also(app::analyze)
+    expectNothing(listOf(frame))
 }
 
 /** The screen goes after [count] steps of the main thread, with one frame on its way and one at work. */
