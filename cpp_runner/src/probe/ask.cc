@@ -1,39 +1,45 @@
 #include "probe/ask.h"
 
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "json_writer.h"
 #include "probe/library.h"
-#include "probe/opencl_api.h"
 #include "probe/text.h"
 
 namespace adt::probe {
 namespace {
 
-constexpr std::uint32_t kMost = 64;  // platforms, devices, versions: more is a driver's nonsense
+// Of Qualcomm's cl_qcom_ml_ops (CLML), whose header only its SDK has: major versions, minor
+// versions, room, how many there are.
+using QueryMlVersions = cl_int (*)(cl_int*, cl_int*, cl_uint, cl_uint*);
 
-std::string CodeText(const char* function, std::int32_t code) {
+constexpr cl_uint kMost = 64;  // platforms, devices, versions: more is a driver's nonsense
+
+std::string CodeText(const char* function, cl_int code) {
   const char* name = "";
   switch (code) {
-    case cl::kOutOfResources:
+    case CL_OUT_OF_RESOURCES:
       name = ", CL_OUT_OF_RESOURCES";
       break;
-    case cl::kOutOfHostMemory:
+    case CL_OUT_OF_HOST_MEMORY:
       name = ", CL_OUT_OF_HOST_MEMORY";
       break;
-    case cl::kInvalidValue:
+    case CL_INVALID_VALUE:
       name = ", CL_INVALID_VALUE";
       break;
-    case cl::kInvalidPlatform:
+    case CL_INVALID_PLATFORM:
       name = ", CL_INVALID_PLATFORM";
       break;
-    case cl::kInvalidDevice:
+    case CL_INVALID_DEVICE:
       name = ", CL_INVALID_DEVICE";
       break;
-    case cl::kPlatformNotFound:
+    case CL_PLATFORM_NOT_FOUND_KHR:
       name = ", CL_PLATFORM_NOT_FOUND_KHR: a loader without a driver";
       break;
     default:
@@ -56,10 +62,10 @@ std::vector<std::string> Split(const std::string& text) {
 }
 
 struct Functions {
-  cl::GetPlatformIds platform_ids;
-  cl::GetPlatformInfo platform_info;
-  cl::GetDeviceIds device_ids;
-  cl::GetDeviceInfo device_info;
+  decltype(&clGetPlatformIDs) platform_ids;
+  decltype(&clGetPlatformInfo) platform_info;
+  decltype(&clGetDeviceIDs) device_ids;
+  decltype(&clGetDeviceInfo) device_info;
 };
 
 /// The answers of clGetPlatformInfo or clGetDeviceInfo about one thing; what they do not tell is
@@ -69,45 +75,45 @@ class Facts {
  public:
   Facts(Function function, Id id, JsonWriter* json) : function_(function), id_(id), json_(json) {}
 
-  void Text(const char* key, std::uint32_t what) const {
+  void Text(const char* key, cl_uint what) const {
     const std::optional<std::string> text = Get(what);
     json_->Key(key);
     text ? json_->String(*text) : json_->Null();
   }
 
-  void Words(const char* key, std::uint32_t what) const {
+  void Words(const char* key, cl_uint what) const {
     json_->Key(key).Strings(Split(Get(what).value_or("")));
   }
 
   /// Number is the type that OpenCL gives.
   template <typename Number>
-  void Count(const char* key, std::uint32_t what) const {
+  void Count(const char* key, cl_uint what) const {
     const std::optional<Number> value = Value<Number>(what);
     json_->Key(key);
     value ? json_->Unsigned(*value) : json_->Null();
   }
 
-  void Bool(const char* key, std::uint32_t what) const {
-    const auto value = Value<std::uint32_t>(what);
+  void Bool(const char* key, cl_uint what) const {
+    const auto value = Value<cl_bool>(what);
     json_->Key(key);
     value ? json_->Bool(*value != 0) : json_->Null();
   }
 
   template <typename Number>
-  std::optional<Number> Value(std::uint32_t what) const {
+  std::optional<Number> Value(cl_uint what) const {
     Number value = 0;
     std::size_t size = 0;
-    if (function_(id_, what, sizeof(value), &value, &size) != cl::kSuccess) return {};
+    if (function_(id_, what, sizeof(value), &value, &size) != CL_SUCCESS) return {};
     if (size != sizeof(value)) return {};
     return value;
   }
 
  private:
-  std::optional<std::string> Get(std::uint32_t what) const {
+  std::optional<std::string> Get(cl_uint what) const {
     std::size_t size = 0;
-    if (function_(id_, what, 0, nullptr, &size) != cl::kSuccess) return {};
+    if (function_(id_, what, 0, nullptr, &size) != CL_SUCCESS) return {};
     std::string text(std::min<std::size_t>(size, 1 << 20), '\0');
-    if (function_(id_, what, text.size(), text.data(), nullptr) != cl::kSuccess) return {};
+    if (function_(id_, what, text.size(), text.data(), nullptr) != CL_SUCCESS) return {};
     return Clean(text);
   }
 
@@ -116,62 +122,62 @@ class Facts {
   JsonWriter* json_;
 };
 
-const char* TypeName(std::uint64_t type) {
-  if (type & cl::kTypeGpu) return "gpu";
-  if (type & cl::kTypeAccelerator) return "accelerator";
-  if (type & cl::kTypeCpu) return "cpu";
-  if (type & cl::kTypeCustom) return "custom";
+const char* TypeName(cl_device_type type) {
+  if (type & CL_DEVICE_TYPE_GPU) return "gpu";
+  if (type & CL_DEVICE_TYPE_ACCELERATOR) return "accelerator";
+  if (type & CL_DEVICE_TYPE_CPU) return "cpu";
+  if (type & CL_DEVICE_TYPE_CUSTOM) return "custom";
   return "other";
 }
 
-void WriteDevice(const Functions& call, cl::DeviceId device, JsonWriter* json) {
-  const Facts<cl::GetDeviceInfo, cl::DeviceId> facts(call.device_info, device, json);
+void WriteDevice(const Functions& call, cl_device_id device, JsonWriter* json) {
+  const Facts facts(call.device_info, device, json);
   json->BeginObject();
-  facts.Text("name", cl::kDeviceName);
-  facts.Text("vendor", cl::kDeviceVendor);
-  facts.Text("version", cl::kDeviceVersion);
-  facts.Text("driver_version", cl::kDriverVersion);
-  facts.Text("opencl_c_version", cl::kOpenclCVersion);
-  json->Key("kind").String(TypeName(facts.Value<std::uint64_t>(cl::kDeviceType).value_or(0)));
-  facts.Count<std::uint32_t>("compute_units", cl::kMaxComputeUnits);
-  facts.Count<std::uint32_t>("max_clock_mhz", cl::kMaxClockFrequency);
-  facts.Count<std::uint32_t>("address_bits", cl::kAddressBits);
-  facts.Count<std::size_t>("max_work_group_size", cl::kMaxWorkGroupSize);
-  facts.Count<std::uint64_t>("global_memory", cl::kGlobalMemSize);
-  facts.Count<std::uint64_t>("local_memory", cl::kLocalMemSize);
-  facts.Count<std::uint64_t>("max_allocation", cl::kMaxMemAllocSize);
-  facts.Count<std::uint32_t>("base_address_alignment_bits", cl::kMemBaseAddrAlign);
-  facts.Bool("unified_memory", cl::kHostUnifiedMemory);
-  facts.Count<std::uint32_t>("half_vector_width", cl::kPreferredVectorWidthHalf);
-  facts.Bool("images", cl::kImageSupport);
-  facts.Count<std::size_t>("image2d_max_width", cl::kImage2dMaxWidth);
-  facts.Count<std::size_t>("image2d_max_height", cl::kImage2dMaxHeight);
-  facts.Count<std::size_t>("image_max_buffer_size", cl::kImageMaxBufferSize);
-  facts.Count<std::size_t>("image_max_array_size", cl::kImageMaxArraySize);
-  facts.Count<std::uint32_t>("image_pitch_alignment", cl::kImagePitchAlignment);
-  facts.Count<std::uint32_t>("image_base_address_alignment", cl::kImageBaseAddressAlignment);
-  facts.Words("extensions", cl::kDeviceExtensions);
+  facts.Text("name", CL_DEVICE_NAME);
+  facts.Text("vendor", CL_DEVICE_VENDOR);
+  facts.Text("version", CL_DEVICE_VERSION);
+  facts.Text("driver_version", CL_DRIVER_VERSION);
+  facts.Text("opencl_c_version", CL_DEVICE_OPENCL_C_VERSION);
+  json->Key("kind").String(TypeName(facts.Value<cl_device_type>(CL_DEVICE_TYPE).value_or(0)));
+  facts.Count<cl_uint>("compute_units", CL_DEVICE_MAX_COMPUTE_UNITS);
+  facts.Count<cl_uint>("max_clock_mhz", CL_DEVICE_MAX_CLOCK_FREQUENCY);
+  facts.Count<cl_uint>("address_bits", CL_DEVICE_ADDRESS_BITS);
+  facts.Count<std::size_t>("max_work_group_size", CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  facts.Count<cl_ulong>("global_memory", CL_DEVICE_GLOBAL_MEM_SIZE);
+  facts.Count<cl_ulong>("local_memory", CL_DEVICE_LOCAL_MEM_SIZE);
+  facts.Count<cl_ulong>("max_allocation", CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  facts.Count<cl_uint>("base_address_alignment_bits", CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+  facts.Bool("unified_memory", CL_DEVICE_HOST_UNIFIED_MEMORY);
+  facts.Count<cl_uint>("half_vector_width", CL_DEVICE_PREFERRED_VECTOR_WIDTH_HALF);
+  facts.Bool("images", CL_DEVICE_IMAGE_SUPPORT);
+  facts.Count<std::size_t>("image2d_max_width", CL_DEVICE_IMAGE2D_MAX_WIDTH);
+  facts.Count<std::size_t>("image2d_max_height", CL_DEVICE_IMAGE2D_MAX_HEIGHT);
+  facts.Count<std::size_t>("image_max_buffer_size", CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
+  facts.Count<std::size_t>("image_max_array_size", CL_DEVICE_IMAGE_MAX_ARRAY_SIZE);
+  facts.Count<cl_uint>("image_pitch_alignment", CL_DEVICE_IMAGE_PITCH_ALIGNMENT);
+  facts.Count<cl_uint>("image_base_address_alignment", CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT);
+  facts.Words("extensions", CL_DEVICE_EXTENSIONS);
   json->EndObject();
 }
 
-void AskPlatform(const Functions& call, cl::PlatformId platform, const std::string& which,
+void AskPlatform(const Functions& call, cl_platform_id platform, const std::string& which,
                  const RecordWriter& out) {
   JsonWriter json;
-  const Facts<cl::GetPlatformInfo, cl::PlatformId> facts(call.platform_info, platform, &json);
+  const Facts facts(call.platform_info, platform, &json);
   json.BeginObject();
-  facts.Text("name", cl::kPlatformName);
-  facts.Text("vendor", cl::kPlatformVendor);
-  facts.Text("version", cl::kPlatformVersion);
-  facts.Words("extensions", cl::kPlatformExtensions);
+  facts.Text("name", CL_PLATFORM_NAME);
+  facts.Text("vendor", CL_PLATFORM_VENDOR);
+  facts.Text("version", CL_PLATFORM_VERSION);
+  facts.Words("extensions", CL_PLATFORM_EXTENSIONS);
 
   out.Write(Kind::kStage, "listing the devices of " + which);
-  std::uint32_t count = 0;
-  std::int32_t code = call.device_ids(platform, cl::kTypeAll, 0, nullptr, &count);
-  std::vector<cl::DeviceId> devices(code == cl::kSuccess ? std::min(count, kMost) : 0);
+  cl_uint count = 0;
+  cl_int code = call.device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+  std::vector<cl_device_id> devices(code == CL_SUCCESS ? std::min(count, kMost) : 0);
   if (!devices.empty()) {
-    const auto room = static_cast<std::uint32_t>(devices.size());
-    code = call.device_ids(platform, cl::kTypeAll, room, devices.data(), nullptr);
-    if (code != cl::kSuccess) devices.clear();
+    const auto room = static_cast<cl_uint>(devices.size());
+    code = call.device_ids(platform, CL_DEVICE_TYPE_ALL, room, devices.data(), nullptr);
+    if (code != CL_SUCCESS) devices.clear();
   }
   json.Key("devices").BeginArray();
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -180,22 +186,22 @@ void AskPlatform(const Functions& call, cl::PlatformId platform, const std::stri
   }
   json.EndArray();
   json.Key("error");
-  const bool failed = code != cl::kSuccess && code != cl::kDeviceNotFound;
+  const bool failed = code != CL_SUCCESS && code != CL_DEVICE_NOT_FOUND;
   failed ? json.String(CodeText("clGetDeviceIDs", code)) : json.Null();
   json.EndObject();
   out.Write(Kind::kPlatform, json.Finish());
 }
 
 void AskClml(const Library& library, const RecordWriter& out) {
-  const auto query = library.Find<cl::QueryMlVersions>("clQueryMLInterfaceVersionsQCOM");
+  const auto query = library.Find<QueryMlVersions>("clQueryMLInterfaceVersionsQCOM");
   if (query == nullptr) return;
   out.Write(Kind::kStage, "asking for the versions of CLML");
-  std::uint32_t count = 0;
-  if (query(nullptr, nullptr, 0, &count) != cl::kSuccess) return;
-  std::vector<std::int32_t> major(std::min(count, kMost));
-  std::vector<std::int32_t> minor(major.size());
-  const auto room = static_cast<std::uint32_t>(major.size());
-  if (query(major.data(), minor.data(), room, nullptr) != cl::kSuccess) return;
+  cl_uint count = 0;
+  if (query(nullptr, nullptr, 0, &count) != CL_SUCCESS) return;
+  std::vector<cl_int> major(std::min(count, kMost));
+  std::vector<cl_int> minor(major.size());
+  const auto room = static_cast<cl_uint>(major.size());
+  if (query(major.data(), minor.data(), room, nullptr) != CL_SUCCESS) return;
   for (std::size_t i = 0; i < major.size(); ++i) {
     out.Write(Kind::kClml, std::to_string(major[i]) + "." + std::to_string(minor[i]));
   }
@@ -230,10 +236,10 @@ void AskLibrary(const std::string& name, const RecordWriter& out) {
   out.Write(Kind::kPath, library->FileOf("clGetPlatformIDs").value_or(""));
 
   const Functions call{
-      library->Find<cl::GetPlatformIds>("clGetPlatformIDs"),
-      library->Find<cl::GetPlatformInfo>("clGetPlatformInfo"),
-      library->Find<cl::GetDeviceIds>("clGetDeviceIDs"),
-      library->Find<cl::GetDeviceInfo>("clGetDeviceInfo"),
+      library->Find<decltype(&clGetPlatformIDs)>("clGetPlatformIDs"),
+      library->Find<decltype(&clGetPlatformInfo)>("clGetPlatformInfo"),
+      library->Find<decltype(&clGetDeviceIDs)>("clGetDeviceIDs"),
+      library->Find<decltype(&clGetDeviceInfo)>("clGetDeviceInfo"),
   };
   if (const std::string missing = Missing(*library); !missing.empty()) {
     out.Write(Kind::kUnusable, missing);
@@ -241,14 +247,14 @@ void AskLibrary(const std::string& name, const RecordWriter& out) {
     return;
   }
   out.Write(Kind::kStage, "listing its platforms");
-  std::uint32_t count = 0;
-  std::int32_t code = call.platform_ids(0, nullptr, &count);
-  std::vector<cl::PlatformId> platforms(code == cl::kSuccess ? std::min(count, kMost) : 0);
+  cl_uint count = 0;
+  cl_int code = call.platform_ids(0, nullptr, &count);
+  std::vector<cl_platform_id> platforms(code == CL_SUCCESS ? std::min(count, kMost) : 0);
   if (!platforms.empty()) {
-    const auto room = static_cast<std::uint32_t>(platforms.size());
+    const auto room = static_cast<cl_uint>(platforms.size());
     code = call.platform_ids(room, platforms.data(), nullptr);
   }
-  if (code != cl::kSuccess) {
+  if (code != CL_SUCCESS) {
     out.Write(Kind::kUnusable, CodeText("clGetPlatformIDs", code));
   } else if (platforms.empty()) {
     out.Write(Kind::kUnusable, "it has no platform");

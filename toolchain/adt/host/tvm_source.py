@@ -42,13 +42,13 @@ SDIST_KEEP = (
 MAX_FILES = 20_000
 MAX_BYTES = 200 << 20
 
+_SUBMODULE = "it is a submodule: git submodule update --init --recursive"
 NEEDED = {
     "CMakeLists.txt": "it is the build's entry",
     "include/tvm/runtime/tensor.h": "it declares the runtime's API",
-    "3rdparty/tvm-ffi/CMakeLists.txt": "it is a submodule: git submodule update --init --recursive",
-    "3rdparty/tvm-ffi/3rdparty/dlpack/include/dlpack/dlpack.h": (
-        "it is a submodule: git submodule update --init --recursive"
-    ),
+    "3rdparty/tvm-ffi/CMakeLists.txt": _SUBMODULE,
+    "3rdparty/tvm-ffi/3rdparty/dlpack/include/dlpack/dlpack.h": _SUBMODULE,
+    "3rdparty/OpenCL-Headers/CL/cl.h": _SUBMODULE,
     "apps/cpp_rpc/main.cc": "it is the RPC server",
 }
 """Files without which the cross-build fails much later, and what their absence means."""
