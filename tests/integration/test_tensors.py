@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 from test_cpp_runner import Built, Package, built, mixed, symbolic
 from test_gpu_faults import driver
 from test_runner_abi import case, on_opencl, opencl_environment, recurrent, state_on_opencl
 
+import adt
 from adt.model.package.manifest import ValueRange
+from support.models.onnx_graphs import graph_of, node, write
 
 __all__ = [
     "built",
@@ -61,6 +64,14 @@ def test_opencl(
 ) -> None:
     paths = {"opencl": on_opencl, "state": state_on_opencl, "cpu": recurrent.path}
     case(built, "on_opencl", opencl_environment, CASES, **paths)
+
+
+def test_what_a_model_hands_through(built: Built, tmp_path: Path, opencl_environment: dict[str, str]) -> None:
+    names = ["x", *(f"sin{i}" for i in range(7)), "y"]
+    nodes = [node("Sin", [a], [b]) for a, b in itertools.pairwise(names)]
+    model = write(graph_of(nodes, {"x": (1 << 17,)}, ("x", "y")), tmp_path / "m.onnx")
+    package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
+    case(built, "handed_through", opencl_environment, CASES, model=package.path)
 
 
 def test_copies_and_objects_of_opencl(built: Built, state_on_opencl: Path, driver: Path) -> None:

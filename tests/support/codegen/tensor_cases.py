@@ -339,6 +339,43 @@ def on_opencl(library: Library, opencl: Path, state: Path, cpu: Path) -> None:
     taken.free()
 
 
+def handed_through(library: Library, model: Path) -> None:
+    """(x, a slow y) on PoCL: arrays are not copied to an x that was taken, beside a run that reads it."""
+    runner = Runner(library, model, program_cache="off")
+    other, busy = runner.session(), runner.session()
+    own = runner.input_tensor(0)
+    shape = tuple(own.info().shape[: own.info().rank])
+    runner.run()
+    x = runner.take(0)
+    assert x.data() == own.data()
+    own.free()
+    x.free()
+
+    def array(value: int) -> np.ndarray[Any, Any]:
+        return np.full(shape, value, "float32")
+
+    busy.set(0, array(0))
+    for value in (1, 2):  # the second lies elsewhere: its copy does not wait for the run
+        runner.set(0, array(value))
+        runner.call("start", 0)
+    x = runner.take(0)
+    runner.set(0, array(3))
+    for _ in range(10):
+        busy.call("start", 0)
+    other.set_tensor(0, x)
+    other.call("start", 0)  # behind those
+    y = other.take(1)
+    other.set(0, array(4))
+    other.call("start", 0)
+    x.free()
+    runner.call("start", 0)
+    runner.set(0, array(5))  # only the queue has x
+    wanted = np.float32(2)
+    for _ in range(8):
+        wanted = np.sin(wanted)
+    np.testing.assert_allclose(y.get(), wanted, rtol=1e-5)
+
+
 def copies(library: Library, state: Path) -> None:
     """Of OpenCL, which is tests/support/standins/opencl_driver.c: how many a run makes, and what is left."""
     driver = ctypes.CDLL("libOpenCL.so")
