@@ -17,8 +17,9 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.host.elf import read_elf
 from adt.model.package.package import ModelPackage
+from support.devices.fixtures import Rack, rack
 
-__all__ = ["unload"]
+__all__ = ["rack", "unload"]
 
 TESTS = Path(__file__).parents[1]
 
@@ -30,8 +31,11 @@ def bundle() -> TargetBundle:
 
 @pytest.fixture(scope="module")
 def package(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> ModelPackage:
+    return package_for(bundle, tmp_path_factory.mktemp("package"))
+
+
+def package_for(bundle: TargetBundle, place: Path) -> ModelPackage:
     """y = relu(x) + one."""
-    place = tmp_path_factory.mktemp("package")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3)) for name in ("x", "y")]
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Add", ["r", "one"], ["y"])]
     one = numpy_helper.from_array(np.ones((2, 3), "float32"), "one")
@@ -39,7 +43,8 @@ def package(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> M
     save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), place / "m.onnx"
     )
-    return adt.compile(place / "m.onnx", out=place / "package", platform="host", bundle=bundle.path)
+    platform = bundle.manifest.platform
+    return adt.compile(place / "m.onnx", out=place / "package", platform=platform, bundle=bundle.path)
 
 
 def test_it_exports_the_c_interface_alone(bundle: TargetBundle) -> None:
@@ -78,3 +83,14 @@ def test_its_programs_run_and_it_is_unloaded(
     result = adt.run(package.path, inputs={"x": x}, bundle=bundle.path)
     np.testing.assert_array_equal(result.outputs["y"], np.ones((2, 3)))
     unloaded(unload, "-", bundle.file("lib/libadt_runner.so"))
+
+
+def test_it_is_deployed(rack: Rack, tmp_path: Path) -> None:
+    phone = rack.start("phone", faults=[])
+    bundle = adt.build_target(platform="linux-aarch64", one_library=True).bundle
+    package = package_for(bundle, tmp_path)
+    chosen = {"bundle": bundle.path, "serial": phone.serial}
+    sent = adt.deploy(package.path, **chosen).results[0].report.sent_files
+    assert [name for name in sent if name.startswith("lib/")] == ["lib/libadt_runner.so"]
+    result = adt.run(package.path, inputs={"x": np.full((2, 3), 4, "float32")}, **chosen)
+    np.testing.assert_array_equal(result.outputs["y"], np.full((2, 3), 5))

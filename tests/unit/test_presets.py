@@ -90,6 +90,12 @@ def test_the_options_choose_the_preset(
         ({"platform": "host", "clml": "/sdk"}, "no CLML for host"),
         ({"platform": "host-cpu", "opencl_sdk": "/sdk"}, "no OpenCL"),
         ({"platform": "linux-aarch64", "clml": "/sdk", "opencl_sdk": "/sdk"}, "its own libOpenCL"),
+        ({"platform": "host", "one_library": True, "cuda": True, "xnnpack": True}, "XNNPACK, not with CUDA"),
+        ({"platform": "linux-aarch64-clml", "one_library": True}, "not with CLML"),
+        (
+            {"platform": "android-arm64-v8a", "one_library": True, "nnapi": True, "api_level": 29},
+            "not with NNAPI",
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(changes: dict[str, object], says: str) -> None:

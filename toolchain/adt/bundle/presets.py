@@ -70,6 +70,11 @@ def choose_preset(options: BuildSettings) -> Choice:
     ]
     for library in libraries:
         library.check(platform, options.api_level, f"--{library.setting} and build.{library.setting}")
+    if options.one_library and (apart := sorted({one.setting.upper() for one in libraries} - {"XNNPACK"})):
+        raise ConfigError(
+            f"--one-library goes with OpenCL and XNNPACK, not with {', '.join(apart)}",
+            remedy="Leave --one-library and build.one_library out, or build without the others.",
+        )
     return Choice(name, platform, opencl, tuple(libraries))
 
 
