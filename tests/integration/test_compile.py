@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -39,6 +40,24 @@ def test_the_manifest_describes_the_package(host_package: Path) -> None:
     assert facts.files["mod.so"].size < 1_000_000
 
 
+def test_a_linker_knows_packages_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a SONAME of the code and the weights, which the same package has again."""
+    graph = onnx.load(small_model(tmp_path / "small.onnx"))
+    weight = onnx.numpy_helper.to_array(graph.graph.initializer[0])
+    graph.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight + 1, "w"))
+    onnx.save(graph, tmp_path / "weights.onnx")
+    small_model(tmp_path / "code.onnx", op="Sigmoid")
+
+    def soname(model: str, out: str) -> str:
+        package = api.compile(tmp_path / f"{model}.onnx", platform="host", out=tmp_path / out)
+        return read_elf(package.path / "mod.so").soname
+
+    names = [soname(model, model) for model in ("small", "weights", "code")]
+    assert len(set(names)) == 3 and all(re.fullmatch(r"mod-[0-9a-f]{16}\.so", name) for name in names)
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))  # where none of them is
+    assert soname("small", "again") == names[0]
+
+
 def test_rtvm_runs_it_natively(host_package: Path, tmp_path: Path) -> None:
     import onnxruntime
 
@@ -56,8 +75,6 @@ def test_rtvm_runs_it_natively(host_package: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("alignment", [32, 64])
 def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, alignment: int) -> None:
     """The compiler's wheel assumes 64 bytes of every argument; a device's runtime gives 32."""
-    import re
-
     import tvm
 
     from adt.model.importers.importer import import_model

@@ -542,6 +542,9 @@ def test_an_application_takes_the_package_of_the_first_device_that_is_there(
     ):
         said = application.java(tmp_path / "cache", assets=assets, options=devices, **environment)
         assert f"device {device} after {skipped}" in said
+    both = ["-Ddevices=opencl", "-Dbeside=cpu"]  # of two libraries
+    said = application.java(tmp_path / "cache", assets=assets, options=both)
+    assert "beside cpu" in said and "device opencl after 0" in said
 
 
 def test_the_samples_view_model_closes_frames_and_model(

@@ -20,6 +20,7 @@ from test_cpp_runner import NO_DEVICE, Built, Package, built, echo, mixed, symbo
 import adt
 from adt.bundle.bundle import load_bundle
 from adt.host import manifest
+from adt.host.elf import read_elf
 from adt.model.package.files import MANIFEST
 from adt.model.package.manifest import Entry, TensorSpec, ValueRange
 from support.models.small import small_model
@@ -203,6 +204,17 @@ def test_state_over_entries(built: Built, recurrent: Package) -> None:
 
 def test_memory_files_and_names(built: Built, mixed: Package, tmp_path: Path) -> None:
     case(built, "origins", mixed=mixed.path, tmp=tmp_path)
+
+
+def test_packages_by_their_names(built: Built, tmp_path: Path) -> None:
+    packages = {}
+    for name, op in (("first", "Relu"), ("second", "Sigmoid")):
+        model = small_model(tmp_path / f"{name}.onnx", op=op)
+        packages[name] = adt.compile(model, out=tmp_path / name, platform="host", check=False).path
+        library = packages[name] / "mod.so"
+        library.rename(library.with_name(read_elf(library).soname))
+    environment = {"LD_LIBRARY_PATH": ":".join(map(str, packages.values()))}
+    case(built, "names", environment, **packages)
 
 
 def test_scratch_directory(built: Built, mixed: Package, tmp_path: Path) -> None:

@@ -273,6 +273,27 @@ def origins(library: Library, mixed: Path, tmp: Path) -> None:
         library.refused(status, words, call=lambda make=make: Runner(library, make()))
 
 
+def names(library: Library, first: Path, second: Path) -> None:
+    """Two packages, y = relu(x @ w) and sigmoid(x @ w), as the linker finds their libraries by their SONAMEs."""
+
+    def load(package: Path) -> Runner:
+        blobs = (in_memory((package / name).read_bytes()) for name in ("mod.json", "mod.params"))
+        (name,) = (file.name for file in package.glob("mod-*.so"))
+        return Runner(library, source(*blobs, name))
+
+    x = np.array([[1, 2, 3, -4]], "float32")
+    product = x @ (np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5)
+    wanted = np.maximum(product, 0), 1 / (1 + np.exp(-product))
+    runners = [load(package) for package in (first, second)]
+    for runner, y in zip(runners, wanted, strict=True):
+        runner.set(0, x)
+        runner.run()
+        np.testing.assert_allclose(runner.get(0), y, rtol=1e-5)
+    library.refused(USAGE, ".so is loaded already", call=lambda: load(first))
+    runners[0].free()
+    load(first).free()
+
+
 def scratch(library: Library, mixed: Path, tmp: Path) -> None:
     """Where no library can be loaded from memory (here: the system call is refused)."""
     parts = [in_memory((mixed / name).read_bytes()) for name in ("mod.json", "mod.params", "mod.so")]

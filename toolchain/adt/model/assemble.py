@@ -58,11 +58,9 @@ def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
         ToolNotFound, SourceError, DownloadError: … and their code generator cannot be built.
     """
     compilation, offloaded = offload(compilation)
-    build = _build(compilation, directory / LIBRARY)
+    build = _build(compilation, directory)
     if offloaded is not None:
         offloaded.write(directory)
-    on_cpu = compilation.target.device == "cpu"
-    write_params(build.prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
     package_manifest = _manifest(compilation, build, directory, offloaded)
     manifest.write(package_manifest, directory / MANIFEST)
     return ModelPackage(directory, package_manifest)
@@ -128,6 +126,7 @@ class _Build:
     """What compiling made, besides files."""
 
     prepared: PreparedModule
+    params: PackageFile
     textures: Mapping[str, int]
     """Function → how many image arguments its kernels have."""
     lowered: Any
@@ -136,7 +135,7 @@ class _Build:
     """Functions of the runtime that the code calls."""
 
 
-def _build(compilation: Compilation, library: Path) -> _Build:
+def _build(compilation: Compilation, directory: Path) -> _Build:
     import tvm
 
     capture, tuning = Capture(), compilation.tuning
@@ -152,10 +151,13 @@ def _build(compilation: Compilation, library: Path) -> _Build:
             relax_pipeline=capture.after(prepared.relax_pipeline),
             tir_pipeline=prepared.tir_pipeline,
         )
+    on_cpu = compilation.target.device == "cpu"
+    write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
+    params = _described(directory / PARAMS)
     with tvm_errors("the model"):
-        compilation.linker.export(built, library)
-    textures = record(library.parent, capture, built, prepared.plain)
-    return _Build(prepared, textures, capture.lowered, called_functions(built, capture.lowered))
+        compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
+    textures = record(directory, capture, built, prepared.plain)
+    return _Build(prepared, params, textures, capture.lowered, called_functions(built, capture.lowered))
 
 
 @contextlib.contextmanager
@@ -241,8 +243,8 @@ def _manifest(
         tuned=len(tuned),
         total=len(names),
         files={
-            LIBRARY: PackageFile(*_facts(directory / LIBRARY), needed=elf.needed),
-            PARAMS: PackageFile(*_facts(directory / PARAMS)),
+            LIBRARY: _described(directory / LIBRARY, elf.needed),
+            PARAMS: build.params,
         },
         like=compilation.like,
         made=CompilationRecord(
@@ -275,5 +277,5 @@ def _tuning_report(tuning: Tuning | None, origins: Mapping[str, str]) -> TuningR
     return TuningReport(tuning.digest, tuning.device, tuning.driver, tuning.emulated, kept, refused)
 
 
-def _facts(path: Path) -> tuple[str, int]:
-    return file_sha256(path), path.stat().st_size
+def _described(path: Path, needed: tuple[str, ...] = ()) -> PackageFile:
+    return PackageFile(file_sha256(path), path.stat().st_size, needed=needed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -35,17 +36,26 @@ class Linker:
     compiler: Path
     flags: tuple[str, ...]
 
-    def link(self, output: Path, objects: list[str]) -> None:
+    def link(self, output: Path, objects: list[str], params: str = "") -> None:
         """Link *objects*, which TVM generated, to the shared library *output*.
+
+        Its SONAME, ``mod-<16 hex digits>.so``, is this package's alone: a linker that is asked for a name
+        takes the library that has it already.
+
+        Args:
+            params: what tells the package's parameters from those of another one with the same code.
 
         Raises:
             CompileError: the linker failed (its message is in the details), or an object has code that runs
                 when the library is loaded: kernels have none.
         """
+        identity = hashlib.sha256(params.encode())
         for file in objects:
+            content = Path(file).read_bytes()
+            identity.update(hashlib.sha256(content).digest())
             if Path(file).suffix == ".c":  # of a model without kernels TVM writes the module's data as C
                 continue
-            names = {section.name for section in Image(Path(file).read_bytes()).sections}
+            names = {section.name for section in Image(content).sections}
             if at_load := sorted(name for name in names if AT_LOAD.match(name)):
                 raise CompileError(
                     f"the generated code has {', '.join(at_load)}: code that runs when mod.so is loaded",
@@ -66,7 +76,7 @@ class Linker:
                 "-shared",
                 "-fPIC",
                 "-s",
-                "-Wl,-soname,mod.so",
+                f"-Wl,-soname,mod-{identity.hexdigest()[:16]}.so",
                 "-o",
                 output,
                 *objects,
@@ -78,12 +88,13 @@ class Linker:
             remedy=remedy,
         )
 
-    def export(self, built: Any, library: Path, scratch: Path | None = None) -> None:
+    def export(self, built: Any, library: Path, scratch: Path | None = None, params: str = "") -> None:
         """Write what TVM compiled to the shared library *library*.
 
         Args:
             built: what ``tvm.compile`` returned.
             scratch: directory for the compiler's files, which somebody else removes; None: one of its own.
+            params: as for :meth:`link`.
 
         Raises:
             CompileError: as for :meth:`link`.
@@ -91,7 +102,7 @@ class Linker:
         """
 
         def link(output: str, objects: list[str], **_options: Any) -> None:
-            self.link(Path(output), objects)
+            self.link(Path(output), objects, params)
 
         link.output_format = "so"  # type: ignore[attr-defined]  # how export_library asks for the kind
         with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ import java.io.File;
 /**
  * Loads a model as an application carries it: `AndroidCases CACHE PARAMS`, or `AndroidCases CACHE` to
  * run once, on the devices of the property `devices`, and say on which and what became of compiled
- * OpenCL kernels.
+ * OpenCL kernels; meanwhile on the device of `beside`, too.
  */
 public final class AndroidCases {
     private AndroidCases() {}
@@ -29,12 +29,13 @@ public final class AndroidCases {
                 };
         float[] x = {1, 2, 3, 4};
         if (arguments.length == 1) {
-            String devices = System.getProperty("devices");
-            RunnerOptions options =
-                    devices == null
-                            ? RunnerOptions.DEFAULTS
-                            : new RunnerOptions.Builder().devices(devices.split(",")).build();
-            try (Small small = Small.load(context, options)) {
+            try (Small small = Small.load(context, options("devices"))) {
+                if (System.getProperty("beside") != null) {
+                    try (Small beside = Small.load(context, options("beside"))) {
+                        expect(Math.abs(beside.run(x)[0] - 1) < 1e-5, beside.info());
+                        System.out.println("beside " + beside.info().device());
+                    }
+                }
                 expect(Math.abs(small.run(x)[0] - 1) < 1e-5, small.info());
                 int absent = small.info().absentDevices().size();
                 System.out.println("device " + small.info().device() + " after " + absent);
@@ -80,6 +81,13 @@ public final class AndroidCases {
         }
         expect(new File("/proc/self/fd").list().length == descriptors, "a descriptor was left open");
         System.out.println("done");
+    }
+
+    private static RunnerOptions options(String property) {
+        String devices = System.getProperty(property);
+        return devices == null
+                ? RunnerOptions.DEFAULTS
+                : new RunnerOptions.Builder().devices(devices.split(",")).build();
     }
 
     private static void expect(boolean truth, Object what) {
