@@ -281,7 +281,7 @@ def names(library: Library, first: Path, second: Path) -> None:
         (name,) = (file.name for file in package.glob("mod-*.so"))
         return Runner(library, source(*blobs, name))
 
-    x = np.array([[1, 2, 3, -4]], "float32")
+    x = np.array([[1, 2, 3, 4]], "float32")
     product = x @ (np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5)
     wanted = np.maximum(product, 0), 1 / (1 + np.exp(-product))
     runners = [load(package) for package in (first, second)]
@@ -414,7 +414,7 @@ def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
     def expect(used: Runner, x: np.ndarray[Any, Any]) -> None:
         np.testing.assert_allclose(used.get(0), np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
 
-    x = np.array([[1, 2, 3, -4]], "float32")
+    x = np.array([[1, 2, 3, 4]], "float32")
     for k in range(3):
         runner.set(0, x * k)
         runner.call("start", 0)
@@ -472,7 +472,7 @@ def state_on_opencl(library: Library, recurrent: Path) -> None:
 
 
 def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
-    x = np.array([[1, 2, 3, -4]], "float32")
+    x = np.array([[1, 2, 3, 4]], "float32")
     results = []
     for state in ("written", "hit", "hit"):
         runner = Runner(library, opencl, program_cache=str(tmp))  # the ones before are still loaded
@@ -713,7 +713,7 @@ def device_failures(library: Library, textured: Path) -> None:
 
 def several_devices(library: Library, opencl: Path, tmp: Path) -> None:
     """PoCL's, of which there are two here."""
-    x = np.array([[1, 2, 3, -4]], "float32")
+    x = np.array([[1, 2, 3, 4]], "float32")
     runners = {name: Runner(library, opencl, device=name, program_cache=str(tmp))
                for name in ("opencl", "opencl:0", "opencl:1")}  # fmt: skip
     results = []
@@ -743,7 +743,7 @@ def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
         options.build_progress_data = 42
         return Runner(library, opencl, options)
 
-    x = np.array([[1, 2, 3, -4]], "float32")
+    x = np.array([[1, 2, 3, 4]], "float32")
     lazily = load(-1)
     assert calls == []
     runner = load(2)

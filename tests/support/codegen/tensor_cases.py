@@ -289,7 +289,7 @@ def on_opencl(library: Library, opencl: Path, state: Path, cpu: Path) -> None:
     def expect(x: np.ndarray[Any, Any]) -> None:
         np.testing.assert_allclose(runner.get(0), np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
 
-    x = np.array([[1, 2, 3, -4]], "float32")
+    x = np.array([[1, 2, 3, 4]], "float32")
     buffer = driver.buffer(context, x)
     tensor = wrap((1, 4))
     assert tensor.data() == buffer.value
