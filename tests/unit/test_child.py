@@ -97,7 +97,7 @@ def test_closing_interrupts_a_request(child: Child, monkeypatch: pytest.MonkeyPa
 
 
 def test_it_ends_by_itself_when_nobody_asks(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = Child("support.standins.child", "0.1")
+    idle = Child("support.standins.child", "1")
     pid = idle.ask(("pid", None), 20)[0]
     assert gone(pid)
     assert idle.ask(("pid", None), 20)[0] != pid
