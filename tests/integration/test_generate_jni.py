@@ -23,18 +23,19 @@ from test_cpp_runner import Built, Package, built, echo, symbolic
 from test_runner_abi import recurrent, state_model
 
 import adt
+from adt.api.reference_run import with_references
 from adt.bundle.bundle import load_bundle
 from adt.host.elf import read_elf
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
-from adt.integrate import jni
-from adt.integrate.gradle import android_app_files
+from adt.integrate import gradle, jni
 from adt.integrate.model_api import Project as Described
 from adt.integrate.native_methods import CPP_TYPES, IMAGE_METHODS, NATIVE_METHODS
-from adt.integrate.output import TextFile
+from adt.integrate.output import DataFile, TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.package.package import load_package
+from adt.options.resolve import load_settings
 from support.codegen import image_reference as reference
 from support.codegen.kotlin import compile_kotlin
 from support.models.published import named
@@ -468,7 +469,7 @@ class Application:
         android = standin_android.compile_classes(path / "android", real=False)
         running = standin_assets.compile_classes(path / "running", android)
         classes = path / "classes"
-        java = [*(path / "java").rglob("*.java"), CASES / "AndroidCases.java"]
+        java = [*(path / "java").rglob("*.java"), CASES / "AndroidCases.java", CASES / "DeviceTest.java"]
         run("javac", "-Xlint:all", "-Werror", "-cp", class_path(running, android), "-d", classes, *java)
         libraries = path / "lib"
         libraries.mkdir()
@@ -485,15 +486,21 @@ class Application:
         return {f"adt/{stem}/{abi}/{name}": file for name, file in files.items()}
 
     def java(
-        self, *words: object, assets: dict[str, Path], options: Sequence[str] = (), **environment: str
+        self,
+        *words: object,
+        assets: dict[str, Path],
+        options: Sequence[str] = (),
+        cls: str = "AndroidCases",
+        path: Sequence[Path] = (),
+        **environment: str,
     ) -> str:
-        """Run AndroidCases."""
+        """Run the class *cls*."""
         return run(
             "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS, *options,
             f"-Dassets={standin_assets.write_assets(self.path / 'assets.bin', assets)}",
             f"-Dassets.without={standin_assets.write_assets(self.path / 'none.bin', {})}",
-            f"-Djava.library.path={self.generated.library.parent}", "-cp", self.classes,
-            "AndroidCases", *words, LD_LIBRARY_PATH=str(self.path / "lib"), **environment,
+            f"-Djava.library.path={self.generated.library.parent}", "-cp", class_path(*path, Path(self.classes)),
+            cls, *words, LD_LIBRARY_PATH=str(self.path / "lib"), **environment,
         )  # fmt: skip
 
 
@@ -558,7 +565,7 @@ def test_the_samples_view_model_closes_frames_and_model(
     android = project([phones], [make_app_bundle(tmp_path / "bundle")], **given)
     described = project([load_package(onet)], [load_bundle(generated.bundle)], **given)
     write_sources(described, tmp_path, "java/", "kotlin/")
-    (sample,) = (file for file in android_app_files(android) if file.path.endswith("MainViewModel.kt"))
+    (sample,) = (file for file in gradle.android_app_files(android) if file.path.endswith("MainViewModel.kt"))
     assert isinstance(sample, TextFile)
     (tmp_path / "kotlin/MainViewModel.kt").write_text(sample.text)
     framework = standin_android.compile_classes(tmp_path / "android", real=False)
@@ -580,6 +587,46 @@ def test_the_samples_view_model_closes_frames_and_model(
     )  # fmt: skip
     assert said.endswith("done\n"), said
     assert "warning" not in said.lower(), said
+
+
+def test_a_device_test_compares_with_the_reference(
+    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+) -> None:
+    """The generated test itself, on a JVM: it passes, and one element that is off fails it."""
+    small = next(path for path in packages if path.name == "small")
+    application = Application.of(small, generated, tmp_path)
+    bundle = load_bundle(generated.bundle)
+    plain = project([load_package(small)], [bundle], java_package=JAVA_PACKAGE)
+    test, *arrays = gradle.device_tests(with_references(plain, load_settings({}).settings))
+    assert isinstance(test, TextFile)
+    source = tmp_path / "SmallTest.kt"
+    source.write_text(test.text)
+    classes = compile_kotlin([source], tmp_path / "kotlin", classpath=[Path(application.classes)])
+    assets = application.assets(small)
+    for file in arrays:
+        assert isinstance(file, DataFile)
+        assets[file.path.partition("/assets/")[2]] = place = tmp_path / Path(file.path).name
+        place.write_bytes(file.data)
+
+    def passes() -> str:
+        return application.java(
+            f"{JAVA_PACKAGE}.SmallTest", "runGivesTheReference", "runGivesTheSameTwice", "knowsItsPackage",
+            assets=assets, cls="DeviceTest", path=classes, options=[f"-Djava.io.tmpdir={tmp_path}"],
+        )  # fmt: skip
+
+    said = passes()
+    assert [line for line in said.splitlines() if line.endswith(" passed")] == [
+        "runGivesTheReference passed", "runGivesTheSameTwice passed", "knowsItsPackage passed",
+    ], said  # fmt: skip
+    right = tmp_path / "output0.bin"
+    wrong = np.frombuffer(right.read_bytes()).copy()
+    wrong[1] += 0.01
+    right.write_bytes(wrong.tobytes())
+    said = passes()
+    assert (
+        "runGivesTheReference: output0: 1 elements are off by more than 1.0E-4, the first at 1: " in said
+    ), said
+    assert "runGivesTheSameTwice passed" in said
 
 
 def test_programs_that_an_application_carries(generated: Project, tmp_path: Path) -> None:

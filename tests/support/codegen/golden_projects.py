@@ -8,9 +8,11 @@ meant, look at the difference and take it over::
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from adt.api.generate import KINDS
@@ -18,8 +20,15 @@ from adt.host.resources import resource
 from adt.integrate.apk.entries import apk_entries
 from adt.integrate.apk.manifest import manifest_text
 from adt.integrate.bench_plan import BenchPlan, planned_models
-from adt.integrate.model_api import ELEMENTS, Project
-from adt.integrate.output import TextFile
+from adt.integrate.model_api import (
+    ELEMENTS,
+    Project,
+    ProjectModel,
+    ReferenceOutput,
+    ReferenceRun,
+    TensorApi,
+)
+from adt.integrate.output import DataFile, TextFile
 from adt.integrate.project import project
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.package.manifest import Entry
@@ -98,7 +107,7 @@ def made_up_project(
         make_app_bundle(directory / f"bundle-{platform}", platform, api_level=api_level)
         for platform in platforms
     ]
-    return project(
+    described = project(
         packages,
         bundles,
         java_package="com.example.vision",
@@ -106,6 +115,21 @@ def made_up_project(
         images={"detector": PICTURES} if "detector" in models else {},
         labels=('a "cat" */', "犬", "${dog}"),
     )
+    return replace(described, models=tuple(map(_with_reference, described.models)))
+
+
+def _with_reference(model: ProjectModel) -> ProjectModel:
+    """*model* with a reference of zeros, each open extent 1."""
+
+    def zeros(each: TensorApi, size: int) -> bytes:
+        return bytes(size * math.prod(extent if isinstance(extent, int) else 1 for extent in each.shape))
+
+    main = next(each for each in model.api.entries if each.name == "main")
+    outputs = tuple(ReferenceOutput(zeros(each, 8), 1e-4, 0) for each in main.outputs)
+    run = ReferenceRun(
+        "seed 0", "onnxruntime", tuple(zeros(each, each.element.size) for each in main.inputs), outputs
+    )
+    return replace(model, reference=run)
 
 
 def texts(directory: Path) -> dict[str, str]:
@@ -125,6 +149,8 @@ def texts(directory: Path) -> dict[str, str]:
             if isinstance(contents, Path):
                 root = parts if contents.is_relative_to(parts) else resource("templates").parent
                 note += f" = {contents.relative_to(root).as_posix()}"
+            elif isinstance(contents, bytes):
+                note += f", {len(contents)} bytes"
             else:
                 place = f"{kind}/{path}.golden"
                 first = stored.setdefault(contents, place)
@@ -137,11 +163,13 @@ def texts(directory: Path) -> dict[str, str]:
     return snapshots
 
 
-def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path, str]]:
-    """Path, text or source, and a note of each file of a project."""
+def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path | bytes, str]]:
+    """Path, text, source or data, and a note of each file of a project."""
     for file in KINDS[kind](described):
         if isinstance(file, TextFile):
             yield file.path, file.text, " (the user's)" * file.users
+        elif isinstance(file, DataFile):
+            yield file.path, file.data, ""
         else:
             yield file.path, file.source, ""
 

@@ -277,6 +277,7 @@ CLASSES = {
         }""",
     "android.app.Instrumentation": """
         public class Instrumentation {
+            public android.content.Context getContext() { throw new Error(); }
             public android.content.Context getTargetContext() { throw new Error(); }
         }""",
     "org.junit.After": "public @interface After {}",
@@ -285,6 +286,7 @@ CLASSES = {
             public interface Throwing { void run() throws Throwable; }
             public static void assertArrayEquals(long[] expected, long[] actual) { throw new Error(); }
             public static void assertEquals(Object expected, Object actual) { throw new Error(); }
+            public static void assertTrue(String message, boolean condition) { throw new Error(); }
             public static <T extends Throwable> T assertThrows(Class<T> type, Throwing code) { throw new Error(); }
         }""",
     "org.junit.Before": "public @interface Before {}",

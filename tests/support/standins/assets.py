@@ -1,4 +1,5 @@
-"""A stand-in for an installed application's assets, over one real file: it runs, where standin_android only compiles.
+"""A stand-in for an installed application's assets, over one real file, and for what runs its tests: it runs, where
+standin_android only compiles.
 
 It is not Android: no APK, no resources, no package manager. It shows that what generated code does with
 descriptors, offsets and lengths loads a model out of the midst of a larger file.
@@ -71,6 +72,48 @@ CLASSES = {
     "android.os.SystemClock": """
         public final class SystemClock {
             public static long elapsedRealtimeNanos() { return System.nanoTime(); }
+        }""",
+    "android.app.Instrumentation": """
+        public class Instrumentation {
+            public android.content.Context getContext() {
+                return new android.content.ContextWrapper() {
+                    @Override public android.content.res.AssetManager getAssets() {
+                        return new android.content.res.AssetManager();
+                    }
+                    @Override public java.io.File getCodeCacheDir() {
+                        return new java.io.File(System.getProperty("java.io.tmpdir"));
+                    }
+                };
+            }
+            public android.content.Context getTargetContext() { return getContext(); }
+        }""",
+    "androidx.test.platform.app.InstrumentationRegistry": """
+        public final class InstrumentationRegistry {
+            private InstrumentationRegistry() {}
+            public static android.app.Instrumentation getInstrumentation() {
+                return new android.app.Instrumentation();
+            }
+        }""",
+    "org.junit.Assert": """
+        public class Assert {
+            public interface Throwing { void run() throws Throwable; }
+            public static void assertArrayEquals(long[] expected, long[] actual) {
+                assertTrue("arrays differ", java.util.Arrays.equals(expected, actual));
+            }
+            public static void assertEquals(Object expected, Object actual) {
+                assertTrue(expected + " is not " + actual, java.util.Objects.equals(expected, actual));
+            }
+            public static <T extends Throwable> T assertThrows(Class<T> type, Throwing code) {
+                try {
+                    code.run();
+                } catch (Throwable thrown) {
+                    return type.cast(thrown);
+                }
+                throw new AssertionError(type + " is not thrown");
+            }
+            public static void assertTrue(String message, boolean condition) {
+                if (!condition) throw new AssertionError(message);
+            }
         }""",
     "android.os.ParcelFileDescriptor": """
         public class ParcelFileDescriptor implements java.io.Closeable {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.api.reference_run import with_references
 from adt.api.requests import GenerateRequest
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.errors import ConfigError
@@ -79,8 +80,10 @@ def generate(request: GenerateRequest) -> Generated:
         labels=request.labels,
         android=VERSIONS[request.agp],
     )
-    if request.kind in APP_KINDS and not request.allow_4k:
-        check_large_pages(app_libraries(apk_files(described)))
+    if request.kind in APP_KINDS:
+        if not request.allow_4k:
+            check_large_pages(app_libraries(apk_files(described)))
+        described = with_references(described, request.settings)
     steps = plan(KINDS[request.kind](described), request.out, kind=request.kind)
     if not request.dry_run:
         write(steps, force=request.force)

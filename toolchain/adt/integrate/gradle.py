@@ -21,7 +21,7 @@ from adt.integrate.android_versions import BUILT_IN_KOTLIN
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, BenchPlan, planned_models
 from adt.integrate.contents import LIBRARIES, OPENCL_LIBRARIES, apk_files, benchmark_files
 from adt.integrate.model_api import EntryApi, Project, TensorApi
-from adt.integrate.output import CopiedFile, OutputFile, TextFile
+from adt.integrate.output import CopiedFile, DataFile, OutputFile, TextFile
 from adt.integrate.templates import render
 
 log = logging.getLogger("adt.generate")
@@ -117,13 +117,7 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
         TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values), users=True)
         for path, template in users.items()
     ]
-    files += [
-        TextFile(
-            f"{project.name}/src/androidTest/kotlin/{project.java_path}/{model.api.cls}Test.kt",
-            render("aar/ModelTest.kt.j2", model=model.api, project=project),
-        )
-        for model in project.models
-    ]
+    files += device_tests(project)
     files += [_in_module(project, file) for file in jni.sources(project, android=True)]
     files += [_prefab(project, bundle) for bundle in project.bundles]
     files += _headers(project)
@@ -131,6 +125,23 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
         CopiedFile(f"{project.name}/src/main/{_in_gradle(name)}", path)
         for name, path in apk_files(project).items()
     ]
+    return tuple(files)
+
+
+def device_tests(project: Project) -> tuple[OutputFile, ...]:
+    """A test of each model, and the arrays of its reference."""
+    files: list[OutputFile] = []
+    directory = f"{project.name}/src/androidTest"
+    for model in project.models:
+        text = render("aar/ModelTest.kt.j2", model=model.api, project=project, reference=model.reference)
+        files.append(TextFile(f"{directory}/kotlin/{project.java_path}/{model.api.cls}Test.kt", text))
+        if model.reference is None:
+            continue
+        arrays = f"{directory}/assets/adt-reference/{model.api.stem}"
+        for number, data in enumerate(model.reference.inputs):
+            files.append(DataFile(f"{arrays}/input{number}.bin", data))
+        for number, output in enumerate(model.reference.outputs):
+            files.append(DataFile(f"{arrays}/output{number}.bin", output.data))
     return tuple(files)
 
 

@@ -141,6 +141,31 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class ReferenceOutput:
+    """What is right for an output."""
+
+    data: bytes
+    """The elements as float64, least significant byte first: one type for what reads them."""
+    limit: float
+    """An element is right when it is off by no more …"""
+    others: int
+    """… and so many of them may be off by more."""
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """Inputs of the entry ``main``, and what is right on them."""
+
+    filled: str
+    """How the inputs are made up: ``seed 0``."""
+    by: str
+    """What gave the outputs, as ``adt verify --reference`` calls it: ``onnxruntime``."""
+    inputs: tuple[bytes, ...]
+    """In the entry's order."""
+    outputs: tuple[ReferenceOutput, ...]
+
+
+@dataclass(frozen=True)
 class ProjectModel:
     """A model and its packages for one device: one per bundle, all with the same entries."""
 
@@ -151,6 +176,8 @@ class ProjectModel:
     alternatives: tuple[ProjectModel, ...] = ()
     """Its packages for other devices, in the order in which an application tries them behind these; the
     class is the same, the file names are not. They have none of their own."""
+    reference: ReferenceRun | None = None
+    """For its test on a device; None: there is none."""
 
     @property
     def every_device(self) -> tuple[ProjectModel, ...]:

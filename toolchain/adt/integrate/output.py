@@ -43,7 +43,15 @@ class CopiedFile:
     source: Path
 
 
-OutputFile = TextFile | CopiedFile
+@dataclass(frozen=True)
+class DataFile:
+    """A file of bytes that are in no other."""
+
+    path: str
+    data: bytes
+
+
+OutputFile = TextFile | CopiedFile | DataFile
 
 
 log = logging.getLogger("adt.generate")
@@ -257,7 +265,7 @@ def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
     place = out / file.path
     there = place.is_symlink() or place.exists()
     users = isinstance(file, TextFile) and file.users
-    sha256 = _digest(file.text.encode()) if isinstance(file, TextFile) else cache.file_sha256(file.source)
+    sha256 = cache.file_sha256(file.source) if isinstance(file, CopiedFile) else _digest(_contents(file))
     present = cache.file_sha256(place) if place.is_file() and not _through_link(out, file.path) else ""
     if not there:
         step = FileStep.CREATE
@@ -291,10 +299,14 @@ def _through_link(out: Path, path: str) -> bool:
 
 def _place(file: OutputFile, place: Path) -> None:
     with cache.fresh_file(place) as temporary:
-        if isinstance(file, TextFile):
-            temporary.write_bytes(file.text.encode())
-        else:
+        if isinstance(file, CopiedFile):
             shutil.copyfile(file.source, temporary)
+        else:
+            temporary.write_bytes(_contents(file))
+
+
+def _contents(file: TextFile | DataFile) -> bytes:
+    return file.text.encode() if isinstance(file, TextFile) else file.data
 
 
 def _remove(out: Path, path: str) -> None:
@@ -312,9 +324,9 @@ def _diff(out: Path, action: FileAction) -> Iterator[str]:
     file = action.file
     old_name = f"a/{action.path}" if place.is_file() else "/dev/null"
     new_name = f"b/{action.path}" if file is not None else "/dev/null"
-    if isinstance(file, CopiedFile) or (file is None and _binary(place)):
-        size = f", {file.source.stat().st_size:,} bytes" if isinstance(file, CopiedFile) else ""
-        yield f"Binary files {old_name} and {new_name} differ{size}\n"
+    if not isinstance(file, TextFile) and (file is not None or _binary(place)):
+        size = file.source.stat().st_size if isinstance(file, CopiedFile) else len(file.data) if file else 0
+        yield f"Binary files {old_name} and {new_name} differ{f', {size:,} bytes' if file else ''}\n"
         return
     old = place.read_bytes() if place.is_file() else b""
     before = old.decode(errors="replace").splitlines(keepends=True)
