@@ -79,7 +79,9 @@ public final class AndroidCases {
                 continue;
             }
         }
-        expect(new File("/proc/self/fd").list().length == descriptors, "a descriptor was left open");
+        int left = new File("/proc/self/fd").list().length;
+        // Fewer: a model that was closed before is released by now.
+        expect(left <= descriptors, left + " descriptors, and not " + descriptors);
         System.out.println("done");
     }
 
