@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from adt.model.inputs.random import random_inputs
 from adt.model.package import model_store
 from adt.model.package.package import load_package
 from adt.options.resolve import load_settings
+from support.devices.emulated import outputs_of
 from support.devices.programs import adt, adt_json
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs, quantized_tflite
@@ -170,17 +170,6 @@ def test_weights_whose_names_the_importer_would_cut_stay_apart(tmp_path: Path) -
     assert np.abs(tvm_outputs(path, {"in": x})[0] - wanted).max() <= 1e-5
 
 
-def rtvm_outputs(package: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runner for this machine computes; it leaves its files beside *package*."""
-    rtvm = Path(adt_json("build-target", "--for", "host")["path"]) / "bin/rtvm"
-    files = [package.with_name(name) for name in ("in.npz", "out.npz")]
-    np.savez(files[0], **given)
-    words = [rtvm, "--model", package, "--input", files[0], "--output", files[1]]
-    subprocess.run(words, check=True, capture_output=True)
-    with np.load(files[1]) as outputs:
-        return dict(outputs)
-
-
 def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> None:
     model = named("wake-hey-jarvis")
     package = adt_json("compile", model.path(), "--for", "host", "-o", tmp_path / "pkg")["package"]
@@ -188,7 +177,7 @@ def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> Non
     assert package["files"]["mod.params"]["size"] > 1_000_000, "the weights are apart from the code"
     entry = load_package(tmp_path / "pkg").manifest.entry()
     given = random_inputs(entry.inputs, 5)
-    got = rtvm_outputs(tmp_path / "pkg", given)
+    got = outputs_of(tmp_path / "pkg", given)
     wanted = run_reference(model_store.source_model(load_package(tmp_path / "pkg")), given)
     assert set(got) == set(wanted)
     for name, value in wanted.items():
@@ -206,7 +195,7 @@ def test_quantized_models_pass_when_off_by_one_quantum(kind: str, tmp_path: Path
     package = load_package(tmp_path / "pkg").manifest
     given = random_inputs(package.entry().inputs, 5)
     limits = load_settings(environ={}).settings.verify
-    got = rtvm_outputs(tmp_path / "pkg", given)
+    got = outputs_of(tmp_path / "pkg", given)
     quanta = package.made.quanta
     assert all(value > 0 for value in quanta.values()) and set(quanta) == set(
         () if "dynamic" in kind else got

@@ -1,4 +1,4 @@
-"""Packages in rtvm on Arm processors that qemu emulates, one process each, without a device."""
+"""Packages in rtvm on this machine and on Arm processors that qemu emulates, one process each, without a device."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ EMULATORS = {
     "linux-aarch64": ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"),
     "linux-armhf": ("qemu-arm-static", "-L", "/usr/arm-linux-gnueabihf"),
 }
-"""Platform to the command that runs its programs."""
+"""Platform to the command that runs its programs; the host's run by themselves."""
 
 
 def outputs_of(
     package: Path, inputs: Mapping[str, np.ndarray], *, processor: str = "max", timeout: float | None = None
 ) -> dict[str, np.ndarray]:
-    """What the package gives for *inputs* on an emulated *processor* (qemu's name) of its platform.
+    """What the package gives for *inputs* on its platform, if that is not the host's on an emulated *processor*
+    (qemu's name).
 
     Raises:
         AssertionError: rtvm failed.
@@ -37,7 +38,8 @@ def outputs_of(
         given, computed = Path(place, "in.npz"), Path(place, "out.npz")
         np.savez(given, **dict(inputs))
         words = [bundle.path / "bin/rtvm", "--model", package, "--input", given, "--output", computed]
-        command = [*EMULATORS[platform], "-cpu", processor, *map(str, words)]
+        emulator = (*EMULATORS[platform], "-cpu", processor) if platform in EMULATORS else ()
+        command = [*emulator, *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
         assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
         with np.load(computed) as outputs:

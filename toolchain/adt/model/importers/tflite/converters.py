@@ -10,7 +10,7 @@ from typing import Any
 
 from adt.errors import last_line
 from adt.model.importers.op_table import named_nodes
-from adt.model.importers.tflite.scales import STATEFUL, FloatTensor, Scale, scales_of
+from adt.model.importers.tflite.scales import BYTES, STATEFUL, WEIGHTED, FloatTensor, Scale, scales_of
 
 MENDED = {
     "BATCH_MATMUL": "converted by adt: TVM's fails on constant operands",
@@ -69,6 +69,8 @@ def converter_class() -> Any:
             }
             self.scales: Mapping[int, Scale] | None = None
             """Tensors that are floats to the operator that is being converted; None: there is none."""
+            self.weights: int | None = None
+            """That of its tensors which holds constant bytes: they stay such, and are dequantized."""
 
         def unsupported(self) -> dict[str, str]:
             """Operators of the graph that cannot be converted, and why."""
@@ -115,11 +117,13 @@ def converter_class() -> Any:
         def _on_floats(self, code: str, function: Callable[..., Any], op: Any) -> Any:
             """What *function* converts *op* to, with floats for what is quantized."""
             results = self.get_output_tensors(op)
-            scales = self.scales = scales_of(code, self.get_input_tensors(op), results)
+            given = self.get_input_tensors(op)
+            scales = self.scales = scales_of(code, given, results)
+            self.weights = self._constant_bytes(given[1]) if scales and code in WEIGHTED else None
             try:
                 value = function(op=op)
             finally:
-                self.scales = None
+                self.scales = self.weights = None
             if value is None or not results:
                 return value
             value = self.bb.normalize(value)
@@ -159,10 +163,28 @@ def converter_class() -> Any:
             wrapper = TensorWrapper(index, tensor.quantized, tensor_wrapper.buffer)
             return self.scales[index].floats(super().get_tensor_value(wrapper, is_sparse))
 
+        def _constant_bytes(self, tensor: Any) -> int | None:
+            """The index of *tensor* if it holds constant bytes that have a scale."""
+            constant = tensor.qnn_params and not self.has_expr(tensor.tensor_idx)
+            return (
+                tensor.tensor_idx
+                if constant and self.get_tensor_type_str(tensor.tensor.Type()) in BYTES
+                else None
+            )
+
+        def has_expr(self, input_tensor_idx: int) -> bool:
+            """Whether it is no number: so are constant bytes that are dequantized."""
+            return input_tensor_idx == self.weights or bool(super().has_expr(input_tensor_idx))
+
         def get_expr(self, input_tensor_idx: int) -> Any:
             """A constant operand too, which some of TVM's converters do not expect."""
             if not self.has_expr(input_tensor_idx):
                 return self.get_tensor_expr(self.get_tensors([input_tensor_idx])[0])
+            if input_tensor_idx == self.weights:
+                (tensor,) = super().get_tensors([input_tensor_idx])
+                return self.bb.normalize(
+                    self.dequantize(relax.const(super().get_tensor_value(tensor)), tensor)
+                )
             value = super().get_expr(input_tensor_idx)
             if self.scales is None or input_tensor_idx not in self.scales:
                 return value

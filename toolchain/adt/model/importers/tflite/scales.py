@@ -28,6 +28,9 @@ MOVES = frozenset(
 """Operators that only move elements: they move the quantized ones where all have the same scale."""
 BIAS = {"CONV_2D": 2, "CONV_3D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
 """Position of a bias, whose unit is the product of those of the weights (1) and the data (the other one)."""
+WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+"""Operators whose second operand can be constant bytes, which adt multiplies as they are."""
+BYTES = ("int8", "uint8")
 STATEFUL = frozenset(
     {
         "BIDIRECTIONAL_SEQUENCE_LSTM", "LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM",
