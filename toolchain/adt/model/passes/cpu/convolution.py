@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.model.passes.cpu.decisions import Decisions
+from adt.model.passes.cpu.dot import intrinsic
 from adt.model.passes.cpu.kernel import (
     LONGEST_VECTOR,
     UNROLLED_TAPS,
@@ -32,8 +33,9 @@ from adt.model.passes.cpu.kernel import (
 from adt.model.passes.cpu.tiles import FEW, best_tile, ranked_tiles
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import STAGE
-from adt.model.passes.layout.signature import variables_of
+from adt.model.passes.layout.signature import WEIGHT_AXES, variables_of
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.precision.half import SINGLE
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
@@ -61,6 +63,8 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
         raise NoSchedule("it is no convolution")
     store, (sums,) = kernel.store_apart(keep=(*stages, *kernel.sums))
     stage = schedule.get_sblock(stages[0])
+    if dot := vectors.dot if _of_terms(schedule, sums) else None:
+        vectors = replace(vectors, by_element=False, dtype=SINGLE)
     whole = not vectors.by_element and _is_one_row(schedule, sums, stage, store)
     if whole and _divides(schedule, sums, vectors):
         _make_one_row(schedule, sums, store)
@@ -77,8 +81,11 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     column = rows[-1] if rows else schedule.add_unit_loop(row)
     width, height, blocks = (extent_of(schedule, axis) for axis in (row, column, depth))
     each = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
-    tile = decisions.choose("tile", ranked_tiles(width, height, blocks, vectors, each))
-    border = _has_border(schedule, stage)
+    tiles = ranked_tiles(width, height, blocks, vectors, each)
+    if dot:  # a tile with a condition would be no instruction
+        tiles = tuple(tile for tile in tiles if width % tile.wide == 0 == height % tile.high)
+    tile = decisions.choose("tile", tiles)
+    border = _has_border(schedule, stage) or (dot is not None and _widens(schedule, stage, len(loops)))
     order = decisions.choose("order", _orders(width * height, blocks, border))
     widened = None
     if not border and vectors.by_element and _widens(schedule, stage, len(loops)):
@@ -99,7 +106,10 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     schedule.vectorize(lane)
     work = work_of(schedule, sums)
     schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
-    _accumulate(schedule, sums, len(outer), vectors, decisions)
+    if dot:
+        _accumulate_terms(schedule, sums, len(outer), decisions)
+    else:
+        _accumulate(schedule, sums, len(outer), vectors, decisions)
     if vectors.by_element:
         _read_by_vectors(schedule, sums, vectors, widened)
     unfinished = [
@@ -116,7 +126,10 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
         _copy_inside(schedule, stage, parallel(schedule, outer[: outer.index(column_tile) + 1], work))
     else:
         raise NoSchedule("the rows of a tile are not always as many")
-    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+    start = schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+    if dot:
+        schedule.vectorize(schedule.get_loops(start)[-1])
+        schedule.tensorize(schedule.get_loops(sums)[-2], intrinsic(dot, lanes))
     return f"{tile.high}x{tile.wide} positions of {tile.deep} x {lanes} channels at once{order.words}"
 
 
@@ -150,6 +163,7 @@ def _is_one_row(schedule: Any, sums: Any, stage: Any, store: Any) -> bool:
 
     block = schedule.get(store)
     channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
+    taps = taps[: len(taps) - _of_terms(schedule, sums)]
     before, after = (list(map(int, schedule.get(of).writes[0].buffer.shape)) for of in (stage, sums))
     if len(after) < 5 or math.prod(after[3:-1]) == 1 or before[2:-1] != after[2:-1]:
         return False
@@ -177,11 +191,14 @@ def _make_one_row(schedule: Any, sums: Any, store: Any) -> None:
 
     extents = [int(extent) for extent in schedule.get(sums).writes[0].buffer.shape[2:-1]]
 
+    of_terms = _of_terms(schedule, sums)
+
     def flat(*axes: Any) -> list[Any]:
         place: Any = 0
         for extent, axis in zip(extents, axes[2:], strict=False):
             place = place * extent + axis
-        return [*axes[:2], place, *axes[2 + len(extents) :][:2]]
+        others = axes[2 + len(extents) :]
+        return [*axes[:2], place, *others[:2], *(others[-1:] if of_terms and len(others) > 1 else ())]
 
     def index_map(axes: int) -> Any:
         dtype = str(schedule.get(sums).iter_vars[0].var.dtype)
@@ -213,6 +230,27 @@ def _accumulate(schedule: Any, sums: Any, depth: int, vectors: Vectors, decision
     for loop in (once, *tile):
         schedule.unroll(loop)
     schedule.vectorize(lane)
+
+
+def _of_terms(schedule: Any, sums: Any) -> bool:
+    """Whether *sums* are of whole numbers, several of which one instruction multiplies: the weights have an
+    axis more."""
+    return len(schedule.get(sums).reads[1].buffer.shape) > WEIGHT_AXES
+
+
+def _accumulate_terms(schedule: Any, sums: Any, depth: int, decisions: Decisions) -> None:
+    """As :func:`_accumulate`; innermost are the lanes and terms of an instruction."""
+    *tile, lane = spatial_loops(schedule, sums)[depth:]
+    channel, *windows, term = reduce_loops(schedule, sums)
+    each = extent_of(schedule, lane) // extent_of(schedule, term)
+    channels = extent_of(schedule, channel)
+    block, within = schedule.split(channel, [None, each if channels % each == 0 else channels])
+    ways = [few for few in (4, 2, 1) if extent_of(schedule, within) % few == 0]
+    again, once = schedule.split(within, [None, decisions.choose("channels", ways)])
+    tile.sort(key=lambda loop: -extent_of(schedule, loop))
+    schedule.reorder(block, *windows, again, once, *tile, lane, term)
+    for loop in (once, *tile):
+        schedule.unroll(loop)
 
 
 def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors, stage: Any | None) -> None:

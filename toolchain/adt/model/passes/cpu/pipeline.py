@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adt.model.passes.cpu.dot import SUMS
 from adt.model.passes.cpu.products import CpuProducts
 from adt.model.passes.cpu.vector_rows import VectorRow
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
-from adt.model.passes.layout.blocks import Blocking
+from adt.model.passes.integers import RANGES, Integers
+from adt.model.passes.layout.blocks import FLOATS, Blocking, Terms
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
-from adt.model.passes.layout.rewriter import is_flat, static_shape
+from adt.model.passes.layout.rewriter import bind_params, is_flat, static_shape
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.layout.walk import Choice, Moves
 from adt.model.passes.normalizations import Normalizations, Rows
@@ -22,13 +24,14 @@ from adt.model.passes.precision.half import SINGLE
 
 @dataclass(frozen=True)
 class FloatBlocks:
-    """Blocks all convolutions and products of float32, and those of half precision that *vectors* compute."""
+    """Blocks all convolutions and products of float32, those of half precision that *vectors* compute, and
+    those of whole numbers."""
 
     vectors: Vectors
 
     def choose(self, computes: Signature, _channels: int, _moves: Moves, _variable: Any) -> Choice:
         """Whether *computes* is blocked."""
-        blocked = computes.dtype in (SINGLE, self.vectors.dtype)
+        blocked = computes.dtype in (SINGLE, self.vectors.dtype, *RANGES)
         return Choice(
             blocked, "a lane for each output channel" if blocked else f"it computes in {computes.dtype}"
         )
@@ -50,12 +53,20 @@ def with_blocks(
     """
     from tvm import relax
 
+    bound, terms = bind_params(module, params), None
+    if dot := vectors.dot:
+        terms = Terms(dot.terms, dot.data, dot.weights)
+        dtype = dot.data if dot.data in RANGES else "uint8"
+        bound = relax.transform.DeadCodeElimination(["main"])(Integers(bound, dtype).run())
     with target:
-        first = channels_first(bound_operators(module, params))
+        first = channels_first(bound_operators(bound, {}))
         lanes = best_lanes(first, vectors)
         rows = Rows(lambda x: VectorRow(x, vectors.lanes))
         first = Normalizations(CpuProducts(first, vectors).run(), rows).run()
-        blocking = Blocking(lanes, least=max(1, lanes // 4), rounds=False, widens=True)
+        types = (*FLOATS, *RANGES, SUMS) if terms else FLOATS
+        blocking = Blocking(
+            lanes, least=max(1, lanes // 4), rounds=False, widens=True, types=types, terms=terms
+        )
         blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
         return relax.transform.DeadCodeElimination(["main"])(fused), weights

@@ -55,6 +55,8 @@ def vectorized_math(statement: Any) -> Any:
         return None if argument is None else _tanh_of_softplus(argument)
 
     def replaced(node: Any) -> Any:
+        if is_call(node, "tirx.nearbyint"):  # TVM makes a loop of a vector of these
+            return tirx.call_llvm_pure_intrin(node.dtype, "llvm.nearbyint", node.args[0])
         made = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
         if made is None or node.dtype not in ("float32", "float16"):
             return None

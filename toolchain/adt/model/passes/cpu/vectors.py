@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from adt.model.passes.cpu.dot import SUMS, Dot, dot_of
 from adt.model.passes.layout.blocks import ceil_blocks, merged_groups
 from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.nodes import operator_name
 from adt.model.passes.precision.half import HALF, SINGLE
 
-SIZES = {HALF: 2, SINGLE: 4}
+SIZES = {HALF: 2, SINGLE: 4, SUMS: 4}
 """Bytes of a number."""
 WORTH_IDLE_LANES = 1.05
 """How much longer a model may take with narrower blocks, which leave fewer lanes idle."""
@@ -28,6 +29,8 @@ class Vectors:
     """Vectors are multiplied by one lane of another, as NEON does: what is read can stay in vectors."""
     dtype: str = SINGLE
     """In which convolutions and products multiply."""
+    dot: Dot | None = None
+    """How products of whole numbers are summed; None: as floats."""
 
     def registers_for(self, lanes: int, dtype: str) -> int:
         """How many registers so many lanes of *dtype* take."""
@@ -45,13 +48,13 @@ def vectors_of(target: Any, *, half: bool = False) -> Vectors:
     arch = str(target.attrs["mtriple"]).partition("-")[0] if "mtriple" in target.attrs else "x86_64"
     features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     if arch.startswith(("aarch64", "arm64")):
-        in_half = half and "fullfp16" in features
-        return Vectors(8, 32, by_element=True, dtype=HALF) if in_half else Vectors(4, 32, by_element=True)
+        if half and "fullfp16" in features:
+            return Vectors(8, 32, by_element=True, dtype=HALF)
+        return Vectors(4, 32, by_element=True, dot=dot_of(arch, features, 4))
     if arch.startswith("arm"):
         return Vectors(4, 16, by_element=True)
-    if "avx512f" in features:
-        return Vectors(16, 32)
-    return Vectors(8 if "avx" in features else 4, 16)
+    lanes = 16 if "avx512f" in features else 8 if "avx" in features else 4
+    return Vectors(lanes, 32 if lanes == 16 else 16, dot=dot_of(arch, features, lanes))
 
 
 def best_lanes(module: Any, vectors: Vectors) -> int:

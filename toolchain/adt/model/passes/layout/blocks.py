@@ -30,6 +30,17 @@ FLOATS = ("float32", "float16")
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What one instruction adds to each lane of sums of whole numbers."""
+
+    count: int
+    """Products of as many neighbouring channels."""
+    data: str
+    """Types of what is multiplied."""
+    weights: str
+
+
+@dataclass(frozen=True)
 class Blocking:
     """How many channels are one block, and which tensors are worth it."""
 
@@ -42,6 +53,10 @@ class Blocking:
     widens: bool = False
     """What a convolution multiplies gets the type of its sums before, weights by the compiler: a processor
     converts more slowly than it multiplies."""
+    types: tuple[str, ...] = FLOATS
+    """Of tensors that are blocked."""
+    terms: Terms | None = None
+    """How sums of whole numbers are computed, where they are."""
 
     def count(self, channels: int) -> int:
         """How many blocks hold *channels*."""
@@ -66,6 +81,8 @@ class Window:
     after: tuple[int, ...]
     """Padding at the high end."""
     dilation: tuple[int, ...]
+    border: int = 0
+    """What lies in the padding."""
 
     def extents(self, inputs: Sequence[int]) -> tuple[int, ...]:
         """Output extents for the input extents *inputs*."""
@@ -277,6 +294,43 @@ def convolution(
     return te.compute((x.shape[0], out_blocks, *extents, lanes), lambda *at: sums(*at), name="cut_blocks")
 
 
+def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> Any:
+    """A convolution of blocked whole numbers, in int32.
+
+    Args:
+        x: blocked, of channels whose blocks are whole *terms*.
+        weight: ``(ceil(O/L), taps, ceil(I/terms), L, terms)``, zero for channels that are none.
+    """
+    from tvm import te
+
+    lanes, wide = int(weight.shape[-2]), int(x.shape[-1])
+    each = wide // terms.count
+    extents = window.extents([int(extent) for extent in x.shape[2:-1]])
+    channel = te.reduce_axis((0, weight.shape[2]), "channel")
+    taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
+    term = te.reduce_axis((0, terms.count), "term")
+    tap: Any = 0
+    for size, index in zip(window.kernel, taps, strict=True):
+        tap = tap * size + index
+    staged = _staged(x, window, extents, terms.data)
+
+    def product(n: Any, block: Any, *at: Any) -> Any:
+        places = [
+            place * stride + step * spread
+            for place, stride, step, spread in zip(
+                at[:-1], window.strides, taps, window.dilation, strict=True
+            )
+        ]
+        value = staged(n, channel // each, *places, channel % each * terms.count + term)
+        return value.astype("int32") * weight(block, tap, channel, at[-1], term).astype("int32")
+
+    return te.compute(
+        (x.shape[0], weight.shape[0], *extents, lanes),
+        lambda *at: te.sum(product(*at), axis=[channel, *taps, term]),
+        name="conv_blocks",
+    )
+
+
 def is_convolution(function: Any) -> bool:
     """Whether the unscheduled TIR *function* is a convolution on blocked tensors."""
     blocks = getattr(function.body.block, "alloc_buffers", ())
@@ -294,7 +348,7 @@ def divisible(extents: Sequence[int]) -> tuple[int, ...]:
 def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
     """*x* with its border, exactly what the windows of the *outputs* cover, as *dtype*: a stage that a
     schedule may keep in registers."""
-    from tvm import te
+    from tvm import te, tirx
 
     spatial = [int(extent) for extent in x.shape[2 : 2 + len(outputs)]]
     covered = [
@@ -308,14 +362,14 @@ def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
         max(high, covers - low - extent)
         for high, covers, low, extent in zip(window.after, covered, window.before, spatial, strict=True)
     ]
-    border = Window(
-        (1,) * len(spatial), (1,) * len(spatial), window.before, tuple(after), (1,) * len(spatial)
-    )
+    ones = (1,) * len(spatial)
+    border = Window(ones, ones, window.before, tuple(after), ones)
+    outside = tirx.const(window.border, x.dtype)
 
     def value(n: Any, c: Any, *at: Any) -> Any:
         place, lane = at[: len(spatial)], at[len(spatial) :]
         read = lambda *where: x(n, c, *where, *lane)  # noqa: E731
-        return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype).astype(dtype)
+        return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype, outside).astype(dtype)
 
     return te.compute((*x.shape[:2], *covered, *x.shape[2 + len(outputs) :]), value, name=STAGE)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from adt.model.passes.layout import blocks, signature
-from adt.model.passes.layout.blocks import FLOATS, Blocking, Window, merged_groups
+from adt.model.passes.layout.blocks import Blocking, Terms, Window, merged_groups
 from adt.model.passes.layout.rewriter import ELEMENTWISE, static_shape
 from adt.model.passes.layout.walk import Choice, Inlined, Moves, Walk, size_of
 from adt.model.passes.reports import Convolution
@@ -29,6 +30,7 @@ ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
+    from tvm import relax
 
     data, weight = call.args
     attrs = call.attrs
@@ -50,9 +52,26 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
         array, groups = _merged(array, groups, walk.lanes)
     window = window_of(array.shape[2:], attrs)
     while data in walk.unpadded:
-        data, before, after = walk.unpadded[data]
-        window = window.widened(before, after)
+        inner, before, after, border = walk.unpadded[data]
+        if border != window.border and any((*window.before, *window.after)):
+            break
+        data, window = inner, replace(window.widened(before, after), border=border)
     out_dtype = variable.struct_info.dtype
+    if (terms := walk.blocking.terms) and out_dtype == "int32":
+        if walk.can_block(data):
+            source = _source(walk, data, window)
+        else:  # fewer channels than are worth a block
+            few = walk.emit(lambda x: blocks.pack(x, terms.count), walk.copy(data), name="pack_blocks")
+            source = Inlined((few,), lambda x: x, moves=True)
+        walk.blocked[variable] = walk.emit(
+            lambda *tensors: blocks.convolution_of_terms(
+                source.expression(*tensors[:-1]), tensors[-1], window, terms
+            ),
+            *source.tensors,
+            relax.const(_in_terms(_convolution_weight(array, groups, walk.lanes), terms)),
+            name="conv_blocks",
+        )
+        return True
     source = _source(walk, data, window)
     walk.blocked[variable] = walk.emit(
         lambda *tensors: blocks.convolution(
@@ -121,7 +140,7 @@ def _obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, layout: str) -> st
         return "its weight is computed by the model"
     if not str(attrs.data_layout).startswith("NC") or not str(attrs.kernel_layout).startswith(layout):
         return f"its layout is {attrs.data_layout}/{attrs.kernel_layout}"
-    if data.struct_info.dtype not in FLOATS:
+    if data.struct_info.dtype not in walk.blocking.types:
         return f"it computes in {data.struct_info.dtype}"
     return ""
 
@@ -156,6 +175,16 @@ def _convolution_weight(array: Any, groups: int, lanes: int) -> Any:
     else:
         packed = packed.swapaxes(1, 2)
     return np.ascontiguousarray(packed)
+
+
+def _in_terms(weight: Any, terms: Terms) -> Any:
+    """The packed *weight* ``(blocks, taps, I, L)`` as ``(blocks, taps, ceil(I/terms), L, terms)``."""
+    import numpy as np
+
+    *outer, inputs, lanes = weight.shape
+    whole = np.pad(weight, [(0, 0), (0, 0), (0, -inputs % terms.count), (0, 0)])
+    split = whole.reshape(*outer, -1, terms.count, lanes).swapaxes(-1, -2)
+    return np.ascontiguousarray(split.astype(terms.weights))
 
 
 def transposed(walk: Walk, variable: Any, call: Any) -> bool:
@@ -261,6 +290,8 @@ def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: 
 
 def product(walk: Walk, variable: Any, call: Any) -> bool:
     """``data @ weight`` with the result in rows."""
+    from tvm import relax
+
     data, weight = call.args
     obstacle = _product_obstacle(walk, data, weight)
     shape, output = static_shape(weight) or (), static_shape(variable)
@@ -280,11 +311,17 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
     rows = walk.rows_of(data)
     if rows is None:  # its last axis is no whole texels: read as plain channels
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
-    out_dtype = variable.struct_info.dtype
+    out_dtype, packed = variable.struct_info.dtype, _product_weight(weight, walk.lanes)
+    terms = walk.blocking.terms if out_dtype == "int32" else None
+    constant = relax.const(_in_terms(packed, terms)) if terms else walk.weight(packed, out_dtype)
     walk.rows[variable] = walk.emit(
-        lambda x, w: _product_of_rows(x, w, out_dtype, walk.blocking),
+        lambda x, w: (
+            blocks.convolution_of_terms(x, w, ONE_PIXEL, terms)
+            if terms
+            else _product_of_rows(x, w, out_dtype, walk.blocking)
+        ),
         rows,
-        walk.weight(_product_weight(weight, walk.lanes), out_dtype),
+        constant,
         name="product_blocks",
     )
     return True
@@ -319,7 +356,7 @@ def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:
         return "both operands are computed by the model"
     if len(rows) < 2 or len(shape) < 2 or math.prod(shape[:-2]) != 1 or len(shape) > len(rows):
         return f"its operands have the shapes {rows} and {shape}"
-    if data.struct_info.dtype not in FLOATS:
+    if data.struct_info.dtype not in walk.blocking.types:
         return f"it computes in {data.struct_info.dtype}"
     if shape[-1] < walk.blocking.least:
         return f"its {shape[-1]} outputs do not fill a texel"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adt.model.passes.layout import blocks
-from adt.model.passes.layout.blocks import RANKS
+from adt.model.passes.layout.blocks import FLOATS, RANKS
 from adt.model.passes.layout.rewriter import resized, static_shape
 from adt.model.passes.layout.walk import Inlined, Walk, one_pixel
 
@@ -13,7 +13,7 @@ from adt.model.passes.layout.walk import Inlined, Walk, one_pixel
 def pad(walk: Walk, variable: Any, call: Any) -> bool:
     """Padding of the spatial axes, and of the channels at their end by whole blocks.
 
-    Zeros around the spatial axes are a matter of where a convolution reads.
+    Zeros around the spatial axes are a matter of where a convolution reads, and so is what stands for them.
     """
     from tvm import relax
 
@@ -24,9 +24,15 @@ def pad(walk: Walk, variable: Any, call: Any) -> bool:
     value, zeros = float(call.attrs.pad_value), (0, 0)
     if batch != zeros:
         return False
-    if channels == zeros and str(call.attrs.pad_mode) == "constant" and value == 0 <= min(map(min, spatial)):
+    border = value == 0 or data.struct_info.dtype not in FLOATS
+    if (
+        channels == zeros
+        and str(call.attrs.pad_mode) == "constant"
+        and border
+        and min(map(min, spatial)) >= 0
+    ):
         before, after = zip(*spatial, strict=True)
-        walk.unpadded[variable] = (data, before, after)
+        walk.unpadded[variable] = (data, before, after, int(value))
     if data not in walk.blocked or not walk.can_block(variable):
         return False
     whole_blocks = walk.can_block(data, whole=True) and channels[0] == 0 == channels[1] % walk.lanes

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adt.model.passes.layout import blocks
-from adt.model.passes.layout.blocks import FLOATS, RANKS, TEXELS, Blocking
+from adt.model.passes.layout.blocks import RANKS, TEXELS, Blocking
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.normalizations import Rows
@@ -109,8 +109,9 @@ class Walk(Rewriter):
         self.inlined: dict[Any, Inlined] = {}
         """Variable of the model to how a convolution computes its blocked form where it reads it. There is
         the form itself, too, which is left out of the model if nothing else reads it."""
-        self.unpadded: dict[Any, tuple[Any, tuple[int, ...], tuple[int, ...]]] = {}
-        """Variable that is another with zeros around its spatial axes: that one, how many before, after."""
+        self.unpadded: dict[Any, tuple[Any, tuple[int, ...], tuple[int, ...], int]] = {}
+        """Variable that is another with a number around its spatial axes: that one, how often before, after,
+        the number."""
         self.tuples: dict[Any, list[Any]] = {}
         """Variable of the model that is a tuple, to the blocked forms of its fields."""
         self.fields: dict[tuple[Any, int], Inlined] = {}
@@ -225,14 +226,14 @@ class Walk(Rewriter):
     def can_block(self, value: Any, *, whole: bool = False) -> bool:
         """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
         shape = static_shape(value)
-        if shape is None or len(shape) not in RANKS or value.struct_info.dtype not in FLOATS:
+        if shape is None or len(shape) not in RANKS or value.struct_info.dtype not in self.blocking.types:
             return False
         return shape[1] % self.lanes == 0 if whole else shape[1] >= self.blocking.least
 
     def in_whole_rows(self, value: Any) -> bool:
         """Whether the last axis of a tensor is whole blocks."""
         shape = static_shape(value)
-        if not shape or len(shape) < 2 or value.struct_info.dtype not in FLOATS:
+        if not shape or len(shape) < 2 or value.struct_info.dtype not in self.blocking.types:
             return False
         return shape[-1] % self.lanes == 0
 

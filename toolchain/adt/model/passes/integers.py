@@ -1,0 +1,470 @@
+"""Convolutions and products of quantized tensors as sums of whole numbers.
+
+A quantized model says for each tensor of 8 bits which floats it stands for, ``(q - zero) * scale``, and
+computes with these. Its convolutions and products need not::
+
+    sum((x - zx) * sx * w * sw)  =  (sum(x * w) - zx * sum(w)) * (sx * sw)
+
+What only moves elements, or takes the largest, moves the 8 bits. All else stays an operator on floats,
+which are computed where they are read: what follows a sum is part of its kernel, up to the next 8 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, static_shape
+from adt.model.passes.nodes import operator_name
+
+RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
+LARGEST_TERM = 255 * 128
+"""Of the products that a sum adds up."""
+EXACT = 1 << 24
+"""Whole numbers up to which float32 holds each."""
+ROUNDS = 3 << 22
+"""In whose neighbourhood float32 holds whole numbers only."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """Floats ``(values - zero) * scale``."""
+
+    values: Any
+    """A tensor of 8 bits, of the new function."""
+    scale: float
+    zero: int
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Constant floats ``values * scale``."""
+
+    values: Any
+    """A numpy array of int8."""
+    scale: Any
+    """A numpy array of float32: one element, or as many as :attr:`values` has along :attr:`axis`."""
+    axis: int
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Whole numbers ``values - zero``, in int32."""
+
+    values: Any
+    """A tensor of 8 bits, of the new function."""
+    zero: Any
+    """A number, or a scalar of int32 of the new function: what is quantized at run time has such."""
+
+
+class Integers(Rewriter):
+    """Rewrites ``main`` for a processor that multiplies what is read of type *dtype* by int8.
+
+    Args:
+        module: flat, with its parameters bound.
+        dtype: uint8 or int8; tensors of the other type are computed in this one.
+    """
+
+    def __init__(self, module: Any, dtype: str) -> None:
+        super().__init__(module)
+        self.dtype = dtype
+        self.floats: dict[Any, Quantized] = {}
+        """Variable of the old function that stands for floats, which nothing has computed yet."""
+        self.bytes: dict[Any, Any] = {}
+        """Variable of 8 bits of the old function, to what it is as :attr:`dtype`."""
+        self.weights: dict[Any, Weights] = {}
+        self.wholes: dict[Any, Whole] = {}
+        self.constants: dict[Any, Any] = {}
+        """Variable of int32 of the old function to its numbers."""
+        self.sums: set[Any] = set()
+        """Variables of the old function that are sums, or computed from one element by element."""
+
+    def value_of(self, variable: Any) -> Any:
+        """The floats are computed for each reader, which is fused with that."""
+        if variable in self.floats:
+            return self._dequantized(self.floats[variable])
+        if variable in self.bytes and variable not in self.values:
+            self.values[variable] = self._shifted(self.bytes[variable], variable.struct_info.dtype)
+        return super().value_of(variable)
+
+    def bind(self, binding: Any) -> None:
+        from tvm import relax
+
+        name = operator_name(binding.value)
+        if name in ELEMENTWISE and not self.sums.isdisjoint(binding.value.args):
+            self.sums.add(binding.var)
+        rule = _RULES.get(name)
+        if rule is None or isinstance(binding, relax.MatchCast) or not rule(self, binding.var, binding.value):
+            super().bind(binding)
+
+    def emit(self, op: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
+        return self.builder.emit(op(*args, **attributes))
+
+    def shift(self, dtype: str) -> int:
+        """What a number of *dtype* is more as :attr:`dtype`."""
+        return RANGES[self.dtype][0] - RANGES[dtype][0]
+
+    def quantized(self, value: Any, scale: float, zero: int, *, sums: bool) -> Any:
+        """The float tensor *value* of the new function, as :attr:`dtype`.
+
+        Args:
+            sums: it is multiplied, which is much faster than the division of the model's own runtime, and
+                hardly a sum lies in the middle of two quanta, where that makes a difference. What was
+                quantized before often does.
+        """
+        from tvm import relax
+
+        op = relax.op
+        low, high = (bound - zero for bound in RANGES[self.dtype])
+
+        def number(value: float) -> Any:
+            return relax.const(value, "float32")
+
+        steps = (
+            self.emit(op.multiply, value, number(1 / scale))
+            if sums
+            else self.emit(op.divide, value, number(scale))
+        )
+        # A sum with ROUNDS has no digits behind the point: it is rounded as ONNX rounds, by vectors. The
+        # limits stand between, since TVM takes a number that is added and subtracted for nothing.
+        steps = self.emit(op.maximum, self.emit(op.add, steps, number(ROUNDS)), number(low + ROUNDS))
+        steps = self.emit(
+            op.subtract, self.emit(op.minimum, steps, number(high + ROUNDS)), number(ROUNDS - zero)
+        )
+        return self.emit(op.astype, steps, self.dtype)
+
+    def _dequantized(self, tensor: Quantized) -> Any:
+        from tvm import relax
+
+        value = self.emit(relax.op.astype, tensor.values, "float32")
+        if tensor.zero:
+            value = self.emit(relax.op.subtract, value, relax.const(tensor.zero, "float32"))
+        return self.emit(relax.op.multiply, value, relax.const(tensor.scale, "float32"))
+
+    def _shifted(self, value: Any, dtype: str) -> Any:
+        """The tensor *value* of 8 bits as *dtype*, by as much more as its range is."""
+        from tvm import relax
+
+        own = str(value.struct_info.dtype)
+        if own == dtype:
+            return value
+        wide = self.emit(relax.op.astype, value, "int16")
+        more = relax.const(RANGES[dtype][0] - RANGES[own][0], "int16")
+        return self.emit(relax.op.astype, self.emit(relax.op.add, wide, more), dtype)
+
+    def bytes_of(self, variable: Any) -> Any:
+        """The *variable* of 8 bits as :attr:`dtype`."""
+        if variable not in self.bytes:
+            self.bytes[variable] = self._shifted(super().value_of(variable), self.dtype)
+        return self.bytes[variable]
+
+
+Rule = Callable[[Integers, Any, Any], bool]
+"""Says what becomes of the call that a variable is bound to; False: it is copied."""
+
+
+def _array(value: Any) -> Any | None:
+    """The numbers of a constant."""
+    from tvm import relax
+
+    return value.data.numpy() if isinstance(value, relax.Constant) else None
+
+
+def _quantize(self: Integers, variable: Any, call: Any) -> bool:
+    value, scale, zero = call.args[0], *map(_array, call.args[1:3])
+    dtype = str(variable.struct_info.dtype)
+    if dtype not in RANGES or scale is None or zero is None or scale.size != 1 or zero.size != 1:
+        return False
+    if value.struct_info.dtype != "float32" or not scale.item() > 0:
+        return False
+    number, offset = float(scale.item()), int(zero.item()) + self.shift(dtype)
+    known = self.floats.get(value)
+    if known and (known.scale, known.zero) == (number, offset):
+        self.bytes[variable] = known.values
+    else:
+        self.bytes[variable] = self.quantized(self.copy(value), number, offset, sums=value in self.sums)
+    return True
+
+
+def _dequantize(self: Integers, variable: Any, call: Any) -> bool:
+    value, scale, zero = call.args[0], *map(_array, call.args[1:3])
+    dtype = str(value.struct_info.dtype)
+    if dtype not in RANGES or scale is None or zero is None or variable.struct_info.dtype != "float32":
+        return False
+    array = _array(value)
+    if array is None:
+        if scale.size != 1 or zero.size != 1:
+            return False
+        self.floats[variable] = Quantized(
+            self.bytes_of(value), float(scale.item()), int(zero.item()) + self.shift(dtype)
+        )
+        return True
+    axis = int(call.attrs.axis) % array.ndim if array.ndim else 0
+    weights = array.astype("int32") - _along(zero.astype("int32"), axis, array.ndim)
+    low, high = RANGES["int8"]
+    if low <= weights.min(initial=0) and weights.max(initial=0) <= high:
+        self.weights[variable] = Weights(weights.astype("int8"), scale.reshape(-1), axis)
+    return False  # other readers want the floats
+
+
+def _along(array: Any, axis: int, rank: int) -> Any:
+    """*array*, of one element or one axis, as it broadcasts along *axis* of a tensor of *rank*."""
+    return array.reshape([-1 if at == axis else 1 for at in range(rank)])
+
+
+def _transposed_weights(self: Integers, variable: Any, call: Any) -> bool:
+    """Also of what is quantized itself."""
+    weights = self.weights.get(call.args[0])
+    if weights is None:
+        return _moved(self, variable, call)
+    rank = weights.values.ndim
+    axes = [int(axis) % rank for axis in call.attrs.axes or range(rank)[::-1]]
+    self.weights[variable] = replace(
+        weights, values=weights.values.transpose(axes), axis=axes.index(weights.axis)
+    )
+    return False
+
+
+def _reshaped_weights(self: Integers, variable: Any, call: Any) -> bool:
+    """Also of what is quantized itself."""
+    weights, shape = self.weights.get(call.args[0]), static_shape(variable)
+    if weights is None or shape is None:
+        return _moved(self, variable, call)
+    before = weights.values.shape[: weights.axis]
+    extent = weights.scale.size
+    places = [
+        axis
+        for axis, size in enumerate(shape)
+        if size == extent and math.prod(shape[:axis]) == math.prod(before)
+    ]
+    if extent == 1 or places:
+        axis = places[-1] if extent > 1 else 0
+        self.weights[variable] = replace(weights, values=weights.values.reshape(shape), axis=axis)
+    return False
+
+
+def _convolution(self: Integers, variable: Any, call: Any) -> bool:
+    from tvm import relax
+
+    attrs = call.attrs
+    data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
+    layouts = [str(layout) for layout in (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)]
+    if data is None or weights is None or layouts[2] not in ("", layouts[0]):
+        return False
+    output = layouts[1].index("O")
+    terms = math.prod(weights.values.shape) // weights.values.shape[output]
+    if weights.scale.size > 1 and weights.axis != output:
+        return False
+    groups, channel = int(attrs.groups), layouts[0].index("C")
+    if (static_shape(variable) or ())[channel : channel + 1] != weights.values.shape[output : output + 1]:
+        return False
+    if terms * LARGEST_TERM >= (EXACT if groups > 1 else 1 << 31):
+        return False
+    values = _with_border(self, data, layouts[0], attrs)
+    sums = self.builder.emit(
+        getattr(relax.op.nn, call.op.name.rpartition(".")[2])(
+            values,
+            relax.const(weights.values, "int8"),
+            strides=list(attrs.strides),
+            padding=0,
+            dilation=list(attrs.dilation),
+            groups=groups,
+            data_layout=layouts[0],
+            kernel_layout=layouts[1],
+            # Channel by channel no instruction sums several products; of so few, float32 is exact, and fast.
+            out_dtype="float32" if groups > 1 else "int32",
+        )
+    )
+    others = tuple(axis for axis in range(weights.values.ndim) if axis != output)
+    self.values[variable] = _scaled(self, sums, data, weights, others, channel)
+    self.sums.add(variable)
+    return True
+
+
+def _with_border(self: Integers, data: Quantized, layout: str, attrs: Any) -> Any:
+    """The 8 bits, with what stands for zero around them."""
+    from tvm import relax
+
+    padding = [int(extent) for extent in attrs.padding]
+    if not any(padding):
+        return data.values
+    rank = len(layout) - 2
+    padding = padding * 2 if len(padding) == rank else padding
+    widths = [0] * 2 * len(layout)
+    spatial = [axis for axis, name in enumerate(layout) if name not in "NC"]
+    for place, axis in enumerate(spatial):
+        widths[2 * axis : 2 * axis + 2] = padding[place], padding[rank + place]
+    return self.emit(relax.op.nn.pad, data.values, widths, "constant", float(data.zero))
+
+
+def _product(self: Integers, variable: Any, call: Any) -> bool:
+    from tvm import relax
+
+    data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
+    if data is None or weights is None or weights.values.ndim != 2:
+        return _product_of_wholes(self, variable, call)
+    if (weights.scale.size > 1 and weights.axis != 1) or len(weights.values) * LARGEST_TERM >= 1 << 31:
+        return False
+    constant = relax.const(weights.values, "int8")
+    sums = self.emit(relax.op.matmul, data.values, constant, out_dtype="int32")
+    self.values[variable] = _scaled(self, sums, data, weights, (0,), len(static_shape(variable) or ()) - 1)
+    self.sums.add(variable)
+    return True
+
+
+def _product_of_wholes(self: Integers, variable: Any, call: Any) -> bool:
+    """As ONNX's MatMulInteger is imported."""
+    from tvm import relax
+
+    data, weights = self.wholes.get(call.args[0]), self.constants.get(call.args[1])
+    if data is None or weights is None or weights.ndim != 2:
+        return False
+    low, high = RANGES["int8"]
+    if (
+        weights.min(initial=0) < low
+        or weights.max(initial=0) > high
+        or len(weights) * LARGEST_TERM >= 1 << 31
+    ):
+        return False
+    constant = relax.const(weights.astype("int8"), "int8")
+    sums = self.emit(relax.op.matmul, data.values, constant, out_dtype="int32")
+    totals = weights.sum(0, dtype="int32")
+    if isinstance(data.zero, int):
+        border: Any = relax.const(data.zero * totals, "int32")
+    else:
+        border = self.emit(relax.op.multiply, data.zero, relax.const(totals, "int32"))
+    self.values[variable] = self.emit(relax.op.subtract, sums, border)
+    return True
+
+
+def _widened(self: Integers, variable: Any, call: Any) -> bool:
+    (value,) = call.args
+    dtype = str(value.struct_info.dtype)
+    if variable.struct_info.dtype == "int32" and dtype in RANGES:
+        array = _array(value)
+        if array is None:
+            self.wholes[variable] = Whole(self.bytes_of(value), self.shift(dtype))
+        else:
+            self.constants[variable] = array.astype("int32")
+    return False  # others may read it
+
+
+def _shifted(self: Integers, variable: Any, call: Any) -> bool:
+    from tvm import relax
+
+    value, less = call.args
+    if value in self.constants and less in self.constants:
+        self.constants[variable] = self.constants[value] - self.constants[less]
+    elif value in self.wholes and static_shape(less) == () and less.struct_info.dtype == "int32":
+        whole = self.wholes[value]
+        if not isinstance(whole.zero, int):
+            return False
+        if less in self.constants:
+            zero = whole.zero + int(self.constants[less])
+        else:
+            zero = self.emit(relax.op.add, self.copy(less), relax.const(whole.zero, "int32"))
+        self.wholes[variable] = replace(whole, zero=zero)
+    return False
+
+
+def _scaled(
+    self: Integers, sums: Any, data: Quantized, weights: Weights, terms: Sequence[int], axis: int
+) -> Any:
+    """The floats that *sums* of *data* times *weights* are; *axis* is that of the channels.
+
+    Args:
+        terms: the axes of the weights that each sum goes over.
+    """
+    import numpy as np
+    from tvm import relax
+
+    rank, dtype = len(sums.struct_info.shape), str(sums.struct_info.dtype)
+    if data.zero:
+        border = data.zero * weights.values.sum(terms, dtype=np.int64)
+        sums = self.emit(
+            relax.op.subtract, sums, relax.const(_along(border, axis, rank).astype(dtype), dtype)
+        )
+    if dtype != "float32":
+        sums = self.emit(relax.op.astype, sums, "float32")
+    scale = np.float32(data.scale) * weights.scale.astype(np.float32)
+    form = scale.reshape(()) if scale.size == 1 else _along(scale, axis, rank)
+    return self.emit(relax.op.multiply, sums, relax.const(form, "float32"))
+
+
+def _moved(self: Integers, variable: Any, call: Any) -> bool:
+    """What gives some of the elements of its first operand, whatever they stand for."""
+    from tvm import relax
+
+    data = self.floats.get(call.args[0])
+    if data is None:
+        return False
+    others = [self.copy(arg) for arg in call.args[1:]]
+    moved = relax.Call(call.op, [data.values, *others], call.attrs, call.sinfo_args)
+    self.floats[variable] = replace(data, values=self.builder.emit(moved))
+    return True
+
+
+def _nearest(self: Integers, variable: Any, call: Any) -> bool:
+    return str(call.attrs.method) == "nearest_neighbor" and _moved(self, variable, call)
+
+
+def _pad(self: Integers, variable: Any, call: Any) -> bool:
+    from tvm import relax
+
+    data, attrs = self.floats.get(call.args[0]), call.attrs
+    if data is None or len(call.args) != 1 or float(attrs.pad_value) != 0:
+        return False
+    padded = relax.op.nn.pad(data.values, list(attrs.pad_width), str(attrs.pad_mode), float(data.zero))
+    self.floats[variable] = replace(data, values=self.builder.emit(padded))
+    return True
+
+
+def _concat(self: Integers, variable: Any, call: Any) -> bool:
+    from tvm import relax
+
+    parts = [self.floats.get(part) for part in getattr(call.args[0], "fields", ())]
+    first = next(iter(parts), None)
+    if first is None or any(
+        part is None or (part.scale, part.zero) != (first.scale, first.zero) for part in parts
+    ):
+        return False
+    joined = relax.op.concat([part.values for part in parts if part], int(call.attrs.axis))
+    self.floats[variable] = replace(first, values=self.builder.emit(joined))
+    return True
+
+
+def _relu(self: Integers, variable: Any, call: Any) -> bool:
+    """None of what is stored is below the zero point: then nothing is to be done."""
+    data = self.floats.get(call.args[0])
+    if data is None or data.zero != RANGES[self.dtype][0]:
+        return False
+    self.floats[variable] = data
+    return True
+
+
+_MOVES = (
+    "expand_dims",
+    "flatten",
+    "nn.max_pool1d",
+    "nn.max_pool2d",
+    "nn.max_pool3d",
+    "squeeze",
+    "strided_slice",
+)
+_RULES: Mapping[str, Rule] = {
+    **{f"relax.{name}": _moved for name in _MOVES},
+    **{f"relax.nn.conv{rank}d": _convolution for rank in (1, 2, 3)},
+    "relax.astype": _widened,
+    "relax.concat": _concat,
+    "relax.dequantize": _dequantize,
+    "relax.image.resize2d": _nearest,
+    "relax.matmul": _product,
+    "relax.nn.pad": _pad,
+    "relax.nn.relu": _relu,
+    "relax.permute_dims": _transposed_weights,
+    "relax.quantize": _quantize,
+    "relax.reshape": _reshaped_weights,
+    "relax.subtract": _shifted,
+}
