@@ -18,7 +18,7 @@ from adt.model.networks.builder import Network
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import vectors_of
 from adt.model.passes.layout import blocks
-from adt.model.tuning.schedules import schedule_by_record
+from adt.model.tuning.schedules import load_intrinsics, schedule_by_record
 from adt.model.tuning.traces import check_trace
 from adt.model.tuning.workload import same, workload
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
@@ -81,6 +81,45 @@ def test_the_first_of_a_space_is_the_untuned_kernel_and_records_give_what_was_me
             again = schedule_by_record(workload(function), other.candidate.trace)
             assert same(again, tvm.ir.load_json(other.candidate.module))
             assert not same(again, usual)
+
+
+def of_bytes() -> Any:
+    """A 3×3 convolution of uint8 with zeros around that stand for 3."""
+    x = te.placeholder((1, 2, 12, 10, 8), "uint8", name="x")
+    weight = te.placeholder((4, 9, 8, 8, 2), "int16", name="w")
+    window = blocks.Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), border=3)
+    sums = blocks.convolution_of_terms(x, weight, window, blocks.Terms(2, "int16", "int16"))
+    return te.create_prim_func([x, weight, te.compute(sums.shape, lambda *at: sums(*at) + 1, name="more")])
+
+
+def test_sums_of_whole_numbers_have_a_space_and_records() -> None:
+    """With AVX2; in a process that knows adt's instructions by their names."""
+    load_intrinsics(TARGETS["x86"]["mtriple"])
+    function = workload(of_bytes())
+    space = space_of(of_bytes(), "x86")
+    random = np.random.default_rng(0)
+    x, weight = (
+        tvm.runtime.tensor(random.integers(*limits, shape).astype(dtype))
+        for limits, shape, dtype in (
+            ((0, 256), (1, 2, 12, 10, 8), "uint8"), ((-128, 128), (4, 9, 8, 8, 2), "int16"),
+        )
+    )  # fmt: skip
+
+    def computed(module: Any) -> np.ndarray:
+        result = tvm.runtime.tensor(np.full((1, 4, 12, 10, 8), -1, np.int32))
+        tvm.compile(module, target=tvm.target.Target(TARGETS["x86"]))["main"](x, weight, result)
+        return result.numpy()
+
+    expected = computed(function)
+    first = space.point({})
+    assert first and "llvm.x86.avx2.pmadd.wd" in first.candidate.trace
+    points = [first, *(space.point({what: len(ways) - 1}) for what, ways in first.ways.items())]
+    assert len(points) > 2
+    for point in filter(None, points):
+        check_trace(point.candidate.trace)
+        again = schedule_by_record(function, point.candidate.trace)
+        assert same(again, tvm.ir.load_json(point.candidate.module))
+        np.testing.assert_array_equal(computed(again), expected)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -11,6 +11,7 @@ from importlib.util import find_spec, module_from_spec
 from typing import Any, Protocol
 
 from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
+from adt.model.passes.cpu.dot import register
 from adt.model.passes.cpu.schedules import finished
 from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.blocks import is_convolution
@@ -148,7 +149,7 @@ def is_scheduled(function: Any) -> bool:
 
 
 def load_intrinsics(triple: str = "") -> None:
-    """Make TVM know the intrinsics for *triple*; for a GPU, without one, none.
+    """Make TVM know its intrinsics and adt's for *triple*; for a GPU, without one, none.
 
     MetaSchedule imports all that TVM has, which takes ten seconds for the tensor cores of CUDA GPUs alone;
     no device that adt serves has any.
@@ -162,5 +163,7 @@ def load_intrinsics(triple: str = "") -> None:
         bare = ModuleSpec(INTRINSICS, None, is_package=True)
         bare.submodule_search_locations = list(spec.submodule_search_locations)
         sys.modules[INTRINSICS] = module_from_spec(bare)
-    if module := INTRINSICS_OF.get(triple.partition("-")[0]):
+    arch = triple.partition("-")[0]
+    register(arch)
+    if module := INTRINSICS_OF.get(arch):
         importlib.import_module(f"{INTRINSICS}.{module}")

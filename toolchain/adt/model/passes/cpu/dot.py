@@ -36,25 +36,36 @@ VNNI = Dot(
     4,
     tuple((lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}") for lanes in (16, 8, 4)),
 )
-PAIRS = tuple(
-    (lanes, f"llvm.x86.{name}")
-    for lanes, name in ((16, "avx512.pmaddw.d.512"), (8, "avx2.pmadd.wd"), (4, "sse2.pmadd.wd"))
+PAIRS = Dot(
+    "int16",
+    "int16",
+    2,
+    ((16, "llvm.x86.avx512.pmaddw.d.512"), (8, "llvm.x86.avx2.pmadd.wd"), (4, "llvm.x86.sse2.pmadd.wd")),
+    adds=False,
 )
 SDOT = Dot("int8", "int8", 4, ((4, "llvm.aarch64.neon.sdot.v4i32.v16i8"),), weights_first=True)
+DOTS = {"x86_64": (VNNI, PAIRS), "aarch64": (SDOT,)}
+"""By the first word of LLVM's triple."""
+_FOR_PAIRS = {16: "avx512bw", 8: "avx2", 4: "sse2"}
 
 
 def dot_of(arch: str, features: Collection[str], lanes: int) -> Dot | None:
     """The instructions for vectors of at most so many *lanes* of a processor with the *features* that LLVM
     names; None: it has none that adt uses."""
-    if arch.startswith(("aarch64", "arm64")):
+    if arch == "aarch64":
         return SDOT if "dotprod" in features else None
-    if not arch.startswith(("x86_64", "i686")):
+    if arch != "x86_64":
         return None
     if {"avx512vnni", "avx512vl"} <= set(features):
         return VNNI
-    known = {16: "avx512bw", 8: "avx2", 4: "sse2"}
-    pairs = tuple((lanes, name) for lanes, name in PAIRS if known[lanes] in features)
-    return Dot("int16", "int16", 2, pairs, adds=False) if lanes in dict(pairs) else None
+    return PAIRS if _FOR_PAIRS[lanes] in features else None
+
+
+def register(arch: str) -> None:
+    """Make TVM know all for *arch*, as records name them."""
+    for dot in DOTS.get(arch, ()):
+        for lanes, _ in dot.instructions:
+            intrinsic(dot, lanes)
 
 
 @functools.cache
@@ -101,6 +112,6 @@ def intrinsic(dot: Dot, lanes: int) -> str:
             T.writes(C[0:lanes])
             C[T.ramp(0, 1, lanes)] = summed(A, B, C)
 
-    name = f"adt.dot.{dot.instructions[0][1]}.{lanes}"
+    name = f"adt.{dict(dot.instructions)[lanes]}"
     TensorIntrin.register(name, described, computed, override=True)
     return name
