@@ -194,6 +194,13 @@ def test_a_request_that_nobody_grants_ends() -> None:
         assert wire.request(f"127.0.0.1:{port}", "phone", seconds=0.7) is None
 
 
+def test_a_server_counts_before_it_has_said_that_it_is_free() -> None:
+    row = {"key": "server:phone", "addr": ["127.0.0.1", 9090]}
+    summary = wire.parse_summary({"queue_info": {}, "server_info": [row]})
+    assert summary.queue("phone").total == 1
+    assert summary.queue("other").total == 0
+
+
 @pytest.mark.parametrize(
     "answer", [None, [], [0], [0, []], [0, ["h", "x", "k"]], [1, ["h", 1, "k"]], {"a": 1}]
 )

@@ -65,8 +65,9 @@ class Summary:
     servers: tuple[Registered, ...]
 
     def queue(self, key: str) -> Queue:
-        """What it says of *key*; zeros when it does not know it."""
-        return next((queue for queue in self.queues if queue.key == key), Queue(key, 0, 0, 0))
+        """What it says of *key*; a server has no queue yet until it first says that it is free."""
+        total = sum(server.key == key for server in self.servers)
+        return next((queue for queue in self.queues if queue.key == key), Queue(key, total, 0, 0))
 
 
 @dataclass(frozen=True)
