@@ -271,6 +271,8 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     ),
     "softmax of channels": ((2, 11, 6, 20), _chain(lambda x: relax.op.nn.softmax(x, 1))),
     "softmax of columns": ((30, 7), _chain(lambda x: relax.op.nn.softmax(x, 0))),
+    "largest number": ((3, 40, 192), _chain(lambda x: relax.op.max(x))),
+    "sum to a number": ((2, 5, 192), _chain(lambda x: relax.op.sum(x))),
     "softmax of 197": ((3, 5, 197), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "softmax of 10": ((64, 10), _chain(lambda x: relax.op.nn.softmax(x, -1))),
     "layer norm of 77": (

@@ -44,7 +44,12 @@ def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     store, (sums,) = kernel.store_apart(keep=kernel.sums)
     loops = schedule.get_loops(store)
     if not loops:
-        raise NoSchedule("it is a scalar")
+        schedule.add_unit_loop(store)  # TVM fails to part the sums beside a block without a loop
+        stages = _lane_sums(schedule, sums, vectors)
+        if len(stages) == 1:
+            raise NoSchedule("it is a scalar of few terms")
+        _vectorize_stages(schedule, stages, None, vectors)
+        return "the terms of the only sum in lanes"
     work = work_of(schedule, sums)
     places = math.prod(extent_of(schedule, loop) for loop in spatial_loops(schedule, sums))
     if places < math.prod(extent_of(schedule, loop) for loop in loops):
@@ -117,8 +122,8 @@ def _lane_sums(schedule: Any, sums: Any, vectors: Vectors) -> list[Any]:
     return [*stages, sums]
 
 
-def _vectorize_stages(schedule: Any, stages: Sequence[Any], at: Any, vectors: Vectors) -> None:
-    """The loops of *stages* inside of *at* by vectors; then their sums apart from where they begin."""
+def _vectorize_stages(schedule: Any, stages: Sequence[Any], at: Any | None, vectors: Vectors) -> None:
+    """The loops of *stages* inside of *at*, or all, by vectors; then their sums apart from their starts."""
     for stage in stages:
         _vectorize_row(schedule, stage, at, vectors)
     for stage in stages:
@@ -126,9 +131,10 @@ def _vectorize_stages(schedule: Any, stages: Sequence[Any], at: Any, vectors: Ve
             schedule.decompose_reduction(stage, reduce[0])
 
 
-def _vectorize_row(schedule: Any, block: Any, at: Any, vectors: Vectors) -> None:
+def _vectorize_row(schedule: Any, block: Any, at: Any | None, vectors: Vectors) -> None:
     """The places of *block* inside of *at* by vectors, within the terms of its sums."""
-    outside = {schedule.get(loop).loop_var for loop in _loops_to(schedule, block, at)}
+    outer = [] if at is None else _loops_to(schedule, block, at)
+    outside = {schedule.get(loop).loop_var for loop in outer}
     places, reduce = loops_of(schedule, block)
     row = [
         place
