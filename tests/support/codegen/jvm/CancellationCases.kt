@@ -95,10 +95,12 @@ private fun cancelledAtWork(models: File) {
         val inputs = Detector.Inputs()
         val errors = LinkedBlockingQueue<Result<Throwable?>>()
         val kinds = generateSequence {
-            val run = model.runner.start(0, inputs.tensors, Detector.Outputs().tensors) { errors.put(Result.success(it)) }
-            Thread.sleep(1)
-            run.cancel()
-            Result.success((errors.take().getOrThrow() as AdtException?)?.kind())
+            Detector.Outputs().use { outputs ->
+                val run = model.runner.start(0, inputs.tensors, outputs.tensors) { errors.put(Result.success(it)) }
+                Thread.sleep(1)
+                run.cancel()
+                Result.success((errors.take().getOrThrow() as AdtException?)?.kind())
+            }
         }
         check(kinds.take(1000).any { it.getOrThrow() == AdtException.Kind.CANCELLED })
     }
