@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -210,6 +211,30 @@ def test_a_server_that_runs_is_used_and_stays(site: Path, device: Device) -> Non
             adt.run(site / "host", via="rpc", key="runs")
         with pytest.raises(ConfigError, match="a tracker chooses"):
             adt.run(site / "arm", via="rpc", key="runs", serial=device.serial)
+    finally:
+        adt.rpc_stop(everything=True)
+        adt.tracker_stop()
+    nothing_is_left(device)
+
+
+def test_a_bundle_that_was_built_since_does_not_replace_that_of_a_server(
+    site: Path, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = adt.build_target(platform="linux-aarch64").bundle.path
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
+    older, newer = tmp_path / "bundles/older", tmp_path / "bundles/newer"
+    shutil.copytree(bundle, older)
+    try:
+        began = adt.rpc_start(serial=device.serial, key="runs")
+        shutil.copytree(bundle, newer, copy_function=shutil.copyfile)
+        facts = json.loads((newer / "bundle.json").read_text())
+        del facts["files"]["bin/adt_probe"]
+        (newer / "bundle.json").write_text(json.dumps(facts))
+        assert [each.path for each in adt.bundles()] == [newer, older]
+        assert adt.run(site / "arm", serial=device.serial, via="rpc").outputs
+        assert adt.rpc_status().servers[0].address == began.address
+        with pytest.raises(RpcError, match="another bundle"):
+            adt.run(site / "arm", serial=device.serial, via="rpc", bundle=newer)
     finally:
         adt.rpc_stop(everything=True)
         adt.tracker_stop()

@@ -99,6 +99,16 @@ def test_one_without_a_server_is_passed_over_where_one_is_needed(put: Put) -> No
         choose_bundle((ANDROID,), silent.path, server=True)
 
 
+def test_one_in_use_is_taken_before_the_newest_one(put: Put, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="adt")
+    used = put("used", api_level=26)
+    newest = put("newest")
+    assert choose_bundle((ANDROID,), preferred=used).path == used.path
+    assert f"it is in use there, these fit, too:\n  --bundle {newest.path}" in caplog.text
+    silent = put("silent", rpc=False)
+    assert choose_bundle((ANDROID,), server=True, preferred=silent).path == newest.path
+
+
 def test_the_choice_is_said_once_with_the_others_that_fit(put: Put, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="adt")
     old = put("old", api_level=26)
@@ -107,6 +117,7 @@ def test_the_choice_is_said_once_with_the_others_that_fit(put: Put, caplog: pyte
     for _device in range(2):
         choose_bundle((ANDROID,))
     (text,) = caplog.messages
+    assert "it is the newest that fits, these fit, too:" in text
     assert text.startswith("bundle new: OpenCL, ") and "API level 28, NDK 27.2.12479018" in text
     assert f"--bundle {old.path}  " in text and "API level 26" in text
     assert "older-twin" not in text, "it differs in nothing but its age"

@@ -14,7 +14,7 @@ from adt.model.package.files import LIBRARY
 from adt.model.package.package import ModelPackage
 from adt.rpc import temporary_server, wire
 from adt.rpc.remote_model import explain_errors, remote_model
-from adt.rpc.state import Process, ServerRecord
+from adt.rpc.state import ServerRecord, this_process
 from adt.rpc.temporary_server import Endpoint
 
 
@@ -28,7 +28,7 @@ def record(*, deployment: str = "/d/bundle", tracker: str = "127.0.0.1:9190") ->
         parent="/d/rpc",
         tag="t",
         adb_port=5037,
-        process=Process(1, 1, ""),
+        process=this_process(),
         since=0.0,
         state="ready",
     )

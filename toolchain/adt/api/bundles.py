@@ -46,6 +46,7 @@ def choose_bundle(
     package: ModelPackage | None = None,
     device: Device | None = None,
     server: bool = False,
+    preferred: TargetBundle | None = None,
     computes: str = "cpu",
 ) -> TargetBundle:
     """The bundle *explicit*, or the newest one built here that fits.
@@ -54,6 +55,7 @@ def choose_bundle(
         platforms: what it may be for; the first one that has a fitting bundle is taken.
         package, device: what it must fit.
         server: it must have an RPC server.
+        preferred: taken before the newest one, if it fits.
         computes: ``opencl`` or ``cuda``, whose runtime it must have; ``cpu``: any.
 
     Raises:
@@ -81,7 +83,7 @@ def choose_bundle(
             )
 
     if explicit is None:
-        return bundle_cache.newest_fitting(platforms, check)
+        return bundle_cache.newest_fitting(platforms, check, preferred)
     bundle = load_bundle(explicit)
     check(bundle)
     return bundle
@@ -93,7 +95,10 @@ def package_bundle(
     *,
     device: Device | None = None,
     server: bool = False,
+    preferred: TargetBundle | None = None,
 ) -> TargetBundle:
     """The bundle to run *package* with: :func:`choose_bundle` for its platform."""
     platforms = (package.manifest.target.platform,)
-    return choose_bundle(platforms, explicit, package=package, device=device, server=server)
+    return choose_bundle(
+        platforms, explicit, package=package, device=device, server=server, preferred=preferred
+    )

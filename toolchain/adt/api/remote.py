@@ -80,7 +80,8 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
             known = THIS_MACHINE, HostPlace(bundle, package).label, False
         else:
             device = device_of(request)
-            bundle = package_bundle(package, request.bundle, device=device, server=True)
+            served = _served_bundle(device.serial)
+            bundle = package_bundle(package, request.bundle, device=device, server=True, preferred=served)
             deployment = deploy_to(device, package, bundle).report.deployment
             alone = f"{deployment.base}/deployments/{payload_of(bundle, None).digest}"
             ports = server_ports(settings.rpc)
@@ -128,7 +129,7 @@ def _tracked_device(connection: session.Session, package: ModelPackage) -> tuple
 def _served_bundle(serial: str) -> TargetBundle | None:
     """The bundle that the server on *serial* runs from, when it was built here and is still there."""
     record = state.read_server(state.server_home(serial))
-    directory = record.deployment if record is not None else ""
+    directory = record.deployment if record is not None and record.serves else ""
     matches = (
         bundle for bundle in cached_bundles() if directory.endswith(f"/{payload_of(bundle, None).digest}")
     )

@@ -47,8 +47,13 @@ def newest_with(program: str, platforms: Sequence[str]) -> TargetBundle | None:
     return next((bundle for bundle in cached_bundles(platforms) if program in bundle.manifest.files), None)
 
 
-def newest_fitting(platforms: Sequence[str], check: Check) -> TargetBundle:
+def newest_fitting(
+    platforms: Sequence[str], check: Check, preferred: TargetBundle | None = None
+) -> TargetBundle:
     """The newest bundle that passes *check*, of the first of *platforms* that has one; its name is logged.
+
+    Args:
+        preferred: taken before the newest one, if it passes.
 
     Raises:
         MismatchError: there is none for the platforms.
@@ -57,7 +62,10 @@ def newest_fitting(platforms: Sequence[str], check: Check) -> TargetBundle:
     """
     fitting: list[TargetBundle] = []
     errors: list[MismatchError | RpcError] = []
-    for bundle in cached_bundles(platforms):
+    bundles = cached_bundles(platforms)
+    if preferred is not None:
+        bundles = (preferred, *(bundle for bundle in bundles if bundle.path != preferred.path))
+    for bundle in bundles:
         try:
             check(bundle)
         except (MismatchError, RpcError) as error:
@@ -69,18 +77,18 @@ def newest_fitting(platforms: Sequence[str], check: Check) -> TargetBundle:
             f"no bundle for {' or '.join(platforms)} was built here",
             remedy=f"adt build-target --for {platforms[0]}, or pass --bundle DIR",
         )
-    _log_choice(_choice(fitting))
+    _log_choice(_choice(fitting, "in use there" if fitting[0] is preferred else "the newest that fits"))
     return load_bundle(fitting[0].path)
 
 
-def _choice(fitting: Sequence[TargetBundle]) -> str:
+def _choice(fitting: Sequence[TargetBundle], reason: str) -> str:
     """The first of *fitting* in words, and those that differ from it in more than their age."""
-    newest, *older = fitting
-    text = f"bundle {newest.path.name}: {newest.manifest.summary}"
-    by_summary = {bundle.manifest.summary: bundle for bundle in reversed(older)}
-    by_summary.pop(newest.manifest.summary, None)
+    chosen, *others = fitting
+    text = f"bundle {chosen.path.name}: {chosen.manifest.summary}"
+    by_summary = {bundle.manifest.summary: bundle for bundle in reversed(others)}
+    by_summary.pop(chosen.manifest.summary, None)
     if by_summary:
-        text += "; it is the newest that fits, these do, too:"
+        text += f"; it is {reason}, these fit, too:"
     for summary, bundle in reversed(by_summary.items()):
         text += f"\n  --bundle {bundle.path}  {summary}"
     return text

@@ -128,6 +128,11 @@ class ServerRecord:
     schema_version: int = 1
 
     @property
+    def serves(self) -> bool:
+        """Its watchdog keeps a server there, or is about to."""
+        return self.process.alive and self.state != "failed"
+
+    @property
     def app(self) -> str:
         """The app that serves; empty: it is a tvm_rpc."""
         return serving_app(self.deployment)

@@ -66,7 +66,7 @@ def device_server(
     at = state.server_home(device.serial)
     with cache.lock(state.rpc_directory() / "runs" / at.directory.name, timeout=BUSY_SECONDS):
         record = state.read_server(at)
-        if record is not None and record.process.alive and record.state != "failed":
+        if record is not None and record.serves:
             yield _existing(record, {bundle, deployment.directory})
             return
         key = f"adt-{secrets.token_hex(16)}"
