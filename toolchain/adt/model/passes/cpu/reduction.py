@@ -186,9 +186,10 @@ def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     Raises:
         NoSchedule: there are none, or they are not of rows.
     """
-    kernel = Kernel(schedule)
-    if not kernel.sums:
+    if not Kernel(schedule).sums:
         raise NoSchedule("it has no reductions")
+    _inline_before_store(schedule)
+    kernel = Kernel(schedule)
     store = schedule.get_sblock(kernel.output)
     loops = schedule.get_loops(store)
     own = _axes_of_sums(schedule, kernel)
@@ -218,6 +219,23 @@ def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     at = parallel(schedule, outer, work)  # before sums are divided, after which it is refused
     _vectorize_stages(schedule, [*stages, store], at, vectors)
     return "a vector of rows at a time" if across else "a row at a time"
+
+
+def _inline_before_store(schedule: Any) -> None:
+    """Compute where each element is stored what it alone goes through before, as to be quantized."""
+    kernel = Kernel(schedule)
+    store = schedule.get_sblock(kernel.output)
+    places = work_of(schedule, store)
+    while behind := [
+        block
+        for block in schedule.get_producers(store)
+        if not reduce_loops(schedule, block)
+        and work_of(schedule, block) == places
+        and len(schedule.get_consumers(block)) == 1
+        and not schedule.get(block).name_hint.startswith(ROW)
+    ]:
+        for block in behind:
+            schedule.compute_inline(block)
 
 
 def _axes_of_sums(schedule: Any, kernel: Kernel) -> list[int]:
