@@ -140,6 +140,8 @@ def test_how_a_cpu_computes_each_kernel(cpu: Path, opencl: Path) -> None:
     assert {kernel["calls"] for kernel in kernels} == {1}
     refused = adt("inspect", opencl, "--cpu")
     assert "computes on opencl" in refused.stderr and "--target cpu" in refused.stderr
+    refused = adt("inspect", cpu, "--int8")
+    assert refused.returncode == 3 and "computes no whole numbers" in refused.stderr
 
 
 def test_textures_are_marked(model: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InspectFlags(Options):
-    """What is shown; the first twelve exclude each other."""
+    """What is shown; the first thirteen exclude each other."""
 
     opencl: bool = option("The source of the OpenCL kernels.", default=False)
     cuda: bool = option("The CUDA source of the kernels.", default=False)
@@ -29,6 +29,9 @@ class InspectFlags(Options):
     llvm: bool = option("LLVM IR of the host's code.", default=False)
     asm: bool = option("Assembly of the host's code.", default=False)
     cpu: bool = option("How a CPU computes each kernel, and its share of the arithmetic.", default=False)
+    int8: bool = option(
+        "What of a quantized model a CPU computes in whole numbers, and why not all.", default=False
+    )
     params: bool = option("Name, shape, size and range of each one.", default=False)
     textures: bool = option("What is in textures, what is not, and why.", default=False)
     diff: MaybePath = option("What differs between this package and PKG2.", default=None, metavar="PKG2")
@@ -49,7 +52,7 @@ def inspect(keywords: Keywords, flags: InspectFlags) -> Rendering:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
     import adt
 
-    shown = [name for name, value in list(values_of(flags).items())[:12] if value]
+    shown = [name for name, value in list(values_of(flags).items())[:13] if value]
     _check_flags(shown, flags)
     inspection = adt.inspect(**keywords)
     fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, keywords["package"], flags)
@@ -165,6 +168,31 @@ def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
         for kernel in kernels
     ]
     return {"cpu": [vars(kernel) for kernel in kernels]}, aligned(rows)
+
+
+def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    from adt.host.columns import aligned
+
+    facts = inspection.package.manifest
+    operators = facts.made.integers
+    if not operators:
+        raise ConfigError(
+            f"the package {facts.name} computes no whole numbers: its model is not quantized, or "
+            f"{facts.target.name} computes floats",
+            remedy="Quantize the model (adt quantize), and compile it for a CPU that sums whole numbers "
+            "(docs/cpu.md).",
+        )
+    maps = inspection.float_maps()
+    lines = [
+        facts.made.integer_summary,
+        "",
+        OPERATORS,
+        *aligned(_operator_rows(operators, ("whole numbers", "floats"))),
+        *(["", "floats that kernels write for others: elements"] if maps else []),
+        *aligned([(name, f"{elements:,}") for name, elements in maps]),
+    ]
+    fields = {"operators": [asdict(operator) for operator in operators], "float_maps": dict(maps)}
+    return {"int8": fields}, lines
 
 
 def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
@@ -297,6 +325,8 @@ def _summary_lines(inspection: Inspection) -> Iterator[str]:
             f"            {len(facts.made.textures.convolutions) - buffers} operators chosen for textures,"
             f" {buffers} for buffers (--textures says why)"
         )
+    if facts.made.integers:
+        yield f"int8        {facts.made.integer_summary} (--int8 says why)"
     if facts.made.blocked:
         yield f"blocked     {facts.made.blocked_summary} (--textures says why)"
     if facts.made.offload:
@@ -369,6 +399,7 @@ VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
     "llvm": _text("llvm", "llvm"),
     "asm": _text("asm", "assembly"),
     "cpu": _cpu,
+    "int8": _int8,
     "params": _params,
     "textures": _textures,
     "diff": _diff,

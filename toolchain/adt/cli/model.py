@@ -84,6 +84,8 @@ def _lines(package: ModelPackage) -> Iterator[str]:
         for operator in compilation.textures.convolutions:
             if operator.reason:
                 yield f"         {operator.name} stays in buffers: {operator.reason}"
+    if compilation.integers:
+        yield f"int8     {compilation.integer_summary}"
     if compilation.blocked:
         yield f"blocked  {compilation.blocked_summary}"
         for operator in compilation.blocked:

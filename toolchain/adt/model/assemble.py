@@ -251,6 +251,7 @@ def _manifest(
             settings=_recorded_settings(settings),
             textures=textures,
             blocked=build.prepared.blocked,
+            integers=build.prepared.integers,
             accuracy=compilation.accuracy,
             offload=offloaded.report if offloaded else None,
             tuning=_tuning_report(compilation.tuning, origins),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import re
 import textwrap
 import zlib
@@ -174,6 +175,22 @@ class Inspection:
             flops = None if None in own else sum(filter(None, own))
             kernels.append(CpuKernel(name, len(own), flops, schedule))
         return tuple(sorted(kernels, key=lambda kernel: -(kernel.flops or 0)))
+
+    def float_maps(self) -> tuple[tuple[str, int], ...]:
+        """Floats that kernels write for others: the kernel's name and the elements, the largest first.
+
+        Raises:
+            PackageError: ``inspect/`` was dropped, or is damaged.
+        """
+        graph = self.graph
+        maps = [
+            (call.name, math.prod(extent for extent in tensor.shape if isinstance(extent, int)))
+            for call in graph.calls
+            if call.kind == KERNEL
+            for index in call.outputs
+            if (tensor := graph.tensors[index]).dtype.startswith("float") and index not in graph.outputs
+        ]
+        return tuple(sorted(maps, key=lambda row: -row[1]))
 
     def llvm(self) -> str:
         """LLVM IR of the host's code."""

@@ -10,6 +10,7 @@ and refused by readers that do not know it. SCHEMA_VERSION is raised when a fiel
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
@@ -171,6 +172,9 @@ class CompilationRecord:
     blocked: tuple[Convolution, ...] = ()
     """For a GPU without textures what became of each convolution and matrix product: whether its channels are
     blocked, and why."""
+    integers: tuple[Convolution, ...] = ()
+    """Of a quantized model, on a CPU that sums whole numbers, what became of each convolution and product:
+    whether it does so, and why not."""
     accuracy: Accuracy | None = None
     """Reduced precision against float32; None: it is float32, or was not measured."""
     offload: OffloadReport | None = None
@@ -187,12 +191,22 @@ class CompilationRecord:
     @property
     def blocked_summary(self) -> str:
         """``20 of 21 convolutions and products are in blocks of four channels, 99% of the arithmetic``."""
-        blocked = [operator for operator in self.blocked if not operator.reason]
-        share = sum(operator.macs for operator in blocked) / max(1, sum(each.macs for each in self.blocked))
-        return (
-            f"{len(blocked)} of {len(self.blocked)} convolutions and products are in blocks of four "
-            f"channels, {share:.0%} of the arithmetic"
-        )
+        return _share(self.blocked, "in blocks of four channels")
+
+    @property
+    def integer_summary(self) -> str:
+        """``20 of 21 convolutions and products are in whole numbers, 99% of the arithmetic``."""
+        return _share(self.integers, "in whole numbers")
+
+
+def _share(operators: Sequence[Convolution], words: str) -> str:
+    """How many of *operators* became what *words* say, and their share of the multiplications."""
+    done = [operator for operator in operators if not operator.reason]
+    share = sum(operator.macs for operator in done) / max(1, sum(operator.macs for operator in operators))
+    return (
+        f"{len(done)} of {len(operators)} convolutions and products are {words}, "
+        f"{share:.0%} of the arithmetic"
+    )
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adt.model.passes.layout.blocks import Terms
+from adt.model.passes.layout.convolutions import in_steps, outputs_first, window_of
 from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, static_shape
 from adt.model.passes.nodes import operator_name
+from adt.model.passes.reports import Convolution
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 LARGEST_TERM = 255 * 128
@@ -26,6 +29,8 @@ EXACT = 1 << 24
 """Whole numbers up to which float32 holds each."""
 ROUNDS = 3 << 22
 """In whose neighbourhood float32 holds whole numbers only."""
+LEAST_ROWS = 4
+"""Rows from which on it is worth to pack what a product of computed tensors multiplies them by."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +64,23 @@ class Whole:
     """A number, or a scalar of int32 of the new function: what is quantized at run time has such."""
 
 
+class Floats(Exception):
+    """A convolution or product computes floats; the message says why."""
+
+
 class Integers(Rewriter):
-    """Rewrites ``main`` for a processor that multiplies what is read of type *dtype* by int8.
+    """Rewrites ``main`` for a processor that sums products of whole numbers.
 
     Args:
         module: flat, with its parameters bound.
-        dtype: uint8 or int8; tensors of the other type are computed in this one.
+        terms: the products that its instruction sums.
     """
 
-    def __init__(self, module: Any, dtype: str) -> None:
+    def __init__(self, module: Any, terms: Terms) -> None:
         super().__init__(module)
-        self.dtype = dtype
+        self.terms = terms
+        self.dtype = terms.data if terms.data in RANGES else "uint8"
+        """uint8 or int8; tensors of the other type are computed in this one."""
         self.floats: dict[Any, Quantized] = {}
         """Variable of the old function that stands for floats, which nothing has computed yet."""
         self.bytes: dict[Any, Any] = {}
@@ -80,6 +91,8 @@ class Integers(Rewriter):
         """Variable of int32 of the old function to its numbers."""
         self.sums: set[Any] = set()
         """Variables of the old function that are sums, or computed from one element by element."""
+        self.report: list[Convolution] = []
+        """What became of each convolution and product."""
 
     def value_of(self, variable: Any) -> Any:
         """The floats are computed for each reader, which is fused with that."""
@@ -98,6 +111,10 @@ class Integers(Rewriter):
         rule = _RULES.get(name)
         if rule is None or isinstance(binding, relax.MatchCast) or not rule(self, binding.var, binding.value):
             super().bind(binding)
+
+    def convolutions(self) -> tuple[Convolution, ...]:
+        """The report of a model that has quantized tensors, of others nothing."""
+        return tuple(self.report) if self.floats or self.weights or self.wholes else ()
 
     def emit(self, op: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
         return self.builder.emit(op(*args, **attributes))
@@ -245,23 +262,70 @@ def _reshaped_weights(self: Integers, variable: Any, call: Any) -> bool:
     return False
 
 
-def _convolution(self: Integers, variable: Any, call: Any) -> bool:
+def _summed(compute: Callable[[Integers, Any, Any], Any]) -> Rule:
+    """The rule of a convolution or product that *compute* gives the new value of, or raises Floats."""
+
+    def rule(self: Integers, variable: Any, call: Any) -> bool:
+        reason = ""
+        try:
+            self.values[variable] = compute(self, variable, call)
+            self.sums.add(variable)
+        except Floats as floats:
+            reason = str(floats)
+        self.report.append(_reported(variable, call, reason))
+        return not reason
+
+    return rule
+
+
+def _reported(variable: Any, call: Any, reason: str) -> Convolution:
+    name, kind = variable.name_hint, operator_name(call)
+    result, data, weight = (
+        static_shape(tensor) or (0,) * tensor.struct_info.ndim for tensor in (variable, *call.args)
+    )
+    if kind == "relax.matmul":
+        inputs, outputs = weight[-2:] if len(weight) > 1 else (*weight, 1)
+        return Convolution(name, (outputs, inputs), 1, math.prod(result) * inputs, reason, kind="product")
+    groups, layout = int(call.attrs.groups), str(call.attrs.kernel_layout)
+    spread, channel = (data, "I") if kind.endswith("_transpose") else (result, "O")
+    macs = math.prod(spread) * math.prod(weight) // max(1, weight[layout.index(channel)])
+    return Convolution(name, weight, groups, macs, reason)
+
+
+def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
+    """The quantized data and constants of a convolution or product.
+
+    Raises:
+        Floats: it has none.
+    """
+    data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
+    if data is None:
+        raise Floats("its input is not quantized")
+    if weights is None:
+        raise Floats("its weights are no constants of 8 bits around zero")
+    return data, weights
+
+
+def _convolution(self: Integers, variable: Any, call: Any) -> Any:
+    """
+    Raises:
+        Floats: it computes these.
+    """
     from tvm import relax
 
     attrs = call.attrs
-    data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
+    data, weights = _operands(self, call)
     layouts = [str(layout) for layout in (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)]
-    if data is None or weights is None or layouts[2] not in ("", layouts[0]):
-        return False
     output = layouts[1].index("O")
     terms = math.prod(weights.values.shape) // weights.values.shape[output]
     if weights.scale.size > 1 and weights.axis != output:
-        return False
+        raise Floats("its weights have several scales in a sum")
     groups, channel = int(attrs.groups), layouts[0].index("C")
-    if (static_shape(variable) or ())[channel : channel + 1] != weights.values.shape[output : output + 1]:
-        return False
+    shape = (static_shape(variable) or ())[channel : channel + 1]
+    if shape != weights.values.shape[output : output + 1] or layouts[2] not in ("", layouts[0]):
+        raise Floats("its layout is unusual")
     if terms * LARGEST_TERM >= (EXACT if groups > 1 else 1 << 31):
-        return False
+        raise Floats("a sum could be too large")
     values = _with_border(self, data, layouts[0], attrs)
     sums = self.builder.emit(
         getattr(relax.op.nn, call.op.name.rpartition(".")[2])(
@@ -278,9 +342,47 @@ def _convolution(self: Integers, variable: Any, call: Any) -> bool:
         )
     )
     others = tuple(axis for axis in range(weights.values.ndim) if axis != output)
-    self.values[variable] = _scaled(self, sums, data, weights, others, channel)
-    self.sums.add(variable)
-    return True
+    return _scaled(self, sums, data, weights, others, channel)
+
+
+def _transposed(self: Integers, variable: Any, call: Any) -> Any:
+    """A plain convolution whose channels are those of each pixel of a step, which are then moved there.
+
+    Raises:
+        Floats: it computes these.
+    """
+    import numpy as np
+    from tvm import relax
+
+    op, attrs = relax.op, call.attrs
+    data, weights = _operands(self, call)
+    layouts = [str(layout) for layout in (attrs.data_layout, attrs.kernel_layout)]
+    inputs, output = static_shape(call.args[0]), static_shape(variable)
+    if weights.scale.size > 1 and weights.axis != 1:
+        raise Floats("its weights have several scales in a sum")
+    if not inputs or not output or not layouts[0].startswith("NC") or not layouts[1].startswith("IO"):
+        raise Floats("its layout is unusual")
+    array, channels = outputs_first(weights.values, 1), output[1]
+    steps = in_steps(array, window_of(array.shape[2:], attrs), 1, channels, inputs[2:], output[2:])
+    window, rank = steps.window, len(steps.strides)
+    if int(attrs.groups) > 1 or max(attrs.dilation) > 1 or min(*window.before, *window.after) < 0:
+        raise Floats("it has groups or is dilated, or its border is wider than its window")
+    if math.prod(steps.weight.shape[1:]) * LARGEST_TERM >= 1 << 31:
+        raise Floats("a sum could be too large")
+    widths = [0] * 4 + [width for pair in zip(window.before, window.after, strict=True) for width in pair]
+    values = self.emit(op.nn.pad, data.values, widths, "constant", float(data.zero))
+    convolution = getattr(op.nn, f"conv{rank}d")
+    sums = self.emit(convolution, values, relax.const(steps.weight, "int8"), out_dtype="int32")
+    scale = np.tile(np.broadcast_to(weights.scale, (channels,)), math.prod(steps.strides))
+    others = tuple(range(1, rank + 2))
+    pixels = _scaled(self, sums, data, Weights(steps.weight, scale, 0), others, 1)
+    extents = window.extents(inputs[2:])
+    split = self.emit(op.reshape, pixels, (output[0], *steps.strides, channels, *extents))
+    order = [0, 1 + rank, *(axis for place in range(rank) for axis in (2 + rank + place, 1 + place))]
+    wide = [extent * step for extent, step in zip(extents, steps.strides, strict=True)]
+    whole = self.emit(op.reshape, self.emit(op.permute_dims, split, order), (*output[:2], *wide))
+    ends = [start + extent for start, extent in zip(steps.first, output[2:], strict=True)]
+    return self.emit(op.strided_slice, whole, list(range(2, 2 + rank)), list(steps.first), ends)
 
 
 def _with_border(self: Integers, data: Quantized, layout: str, attrs: Any) -> Any:
@@ -299,35 +401,79 @@ def _with_border(self: Integers, data: Quantized, layout: str, attrs: Any) -> An
     return self.emit(relax.op.nn.pad, data.values, widths, "constant", float(data.zero))
 
 
-def _product(self: Integers, variable: Any, call: Any) -> bool:
+def _product(self: Integers, variable: Any, call: Any) -> Any:
+    """
+    Raises:
+        Floats: it computes these.
+    """
     from tvm import relax
 
-    data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
-    if data is None or weights is None or weights.values.ndim != 2:
-        return _product_of_wholes(self, variable, call)
-    if (weights.scale.size > 1 and weights.axis != 1) or len(weights.values) * LARGEST_TERM >= 1 << 31:
-        return False
+    if call.args[0] in self.wholes:
+        return _product_of_wholes(self, call)
+    if call.args[0] in self.floats and call.args[1] in self.floats:
+        return _product_of_computed(self, call)
+    data, weights = _operands(self, call)
+    if weights.values.ndim != 2 or (weights.scale.size > 1 and weights.axis != 1):
+        raise Floats("its weights are several matrices, or have several scales in a sum")
+    if len(weights.values) * LARGEST_TERM >= 1 << 31:
+        raise Floats("a sum could be too large")
     constant = relax.const(weights.values, "int8")
     sums = self.emit(relax.op.matmul, data.values, constant, out_dtype="int32")
-    self.values[variable] = _scaled(self, sums, data, weights, (0,), len(static_shape(variable) or ()) - 1)
-    self.sums.add(variable)
-    return True
+    return _scaled(self, sums, data, weights, (0,), len(static_shape(variable) or ()) - 1)
 
 
-def _product_of_wholes(self: Integers, variable: Any, call: Any) -> bool:
-    """As ONNX's MatMulInteger is imported."""
+def _product_of_computed(self: Integers, call: Any) -> Any:
+    """Of two quantized tensors, as attention has it.
+
+    Raises:
+        Floats: the instruction does not take their shapes.
+    """
     from tvm import relax
 
-    data, weights = self.wholes.get(call.args[0]), self.constants.get(call.args[1])
-    if data is None or weights is None or weights.ndim != 2:
-        return False
+    op, terms = relax.op, self.terms
+    left, right = (self.floats[tensor] for tensor in call.args)
+    a, b = (static_shape(tensor) or () for tensor in call.args)
+    if min(len(a), len(b)) < 2 or a[-2] < LEAST_ROWS or a[-1] % terms.count:
+        raise Floats(f"it has under {LEAST_ROWS} rows, or sums of no multiple of {terms.count} products")
+    if a[-1] * LARGEST_TERM * 2 >= 1 << 31:
+        raise Floats("a sum could be too large")
+    scale = relax.const(left.scale * right.scale, "float32")
+    if terms.data not in RANGES:  # there is room for what is around zero
+        x, y = (
+            self.emit(
+                op.subtract, self.emit(op.astype, part.values, terms.data), relax.const(part.zero, terms.data)
+            )
+            for part in (left, right)
+        )
+        sums = self.emit(op.matmul, x, y, out_dtype="int32")
+        return self.emit(op.multiply, self.emit(op.astype, sums, "float32"), scale)
+    x, y = left.values, self._shifted(right.values, terms.weights)
+    zero = right.zero + RANGES[terms.weights][0] - RANGES[self.dtype][0]
+    sums = self.emit(op.matmul, x, y, out_dtype="int32")
+    # sum((x - zx) * (y - zy)) = sum(x * y) - zx * sum(y) - zy * sum(x) + terms * zx * zy
+    for part, factor, axis in ((y, left.zero, -2), (x, zero, -1)):
+        if factor:
+            total = self.emit(op.sum, self.emit(op.astype, part, "int32"), axis=[axis], keepdims=True)
+            sums = self.emit(op.subtract, sums, self.emit(op.multiply, total, relax.const(factor, "int32")))
+    if border := a[-1] * left.zero * zero:
+        sums = self.emit(op.add, sums, relax.const(border, "int32"))
+    return self.emit(op.multiply, self.emit(op.astype, sums, "float32"), scale)
+
+
+def _product_of_wholes(self: Integers, call: Any) -> Any:
+    """As ONNX's MatMulInteger is imported.
+
+    Raises:
+        Floats: its weights are no matrix of 8 bits, or many.
+    """
+    from tvm import relax
+
+    data, weights = self.wholes[call.args[0]], self.constants.get(call.args[1])
     low, high = RANGES["int8"]
-    if (
-        weights.min(initial=0) < low
-        or weights.max(initial=0) > high
-        or len(weights) * LARGEST_TERM >= 1 << 31
-    ):
-        return False
+    if weights is None or weights.ndim != 2 or weights.min(initial=0) < low or weights.max(initial=0) > high:
+        raise Floats("its weights are no constants of 8 bits around zero")
+    if len(weights) * LARGEST_TERM >= 1 << 31:
+        raise Floats("a sum could be too large")
     constant = relax.const(weights.astype("int8"), "int8")
     sums = self.emit(relax.op.matmul, data.values, constant, out_dtype="int32")
     totals = weights.sum(0, dtype="int32")
@@ -335,8 +481,7 @@ def _product_of_wholes(self: Integers, variable: Any, call: Any) -> bool:
         border: Any = relax.const(data.zero * totals, "int32")
     else:
         border = self.emit(relax.op.multiply, data.zero, relax.const(totals, "int32"))
-    self.values[variable] = self.emit(relax.op.subtract, sums, border)
-    return True
+    return self.emit(relax.op.subtract, sums, border)
 
 
 def _widened(self: Integers, variable: Any, call: Any) -> bool:
@@ -391,6 +536,20 @@ def _scaled(
     scale = np.float32(data.scale) * weights.scale.astype(np.float32)
     form = scale.reshape(()) if scale.size == 1 else _along(scale, axis, rank)
     return self.emit(relax.op.multiply, sums, relax.const(form, "float32"))
+
+
+def _taken(self: Integers, variable: Any, call: Any) -> bool:
+    """Also rows of constants, as embeddings are."""
+    from tvm import relax
+
+    weights = self.weights.get(call.args[0])
+    if weights is None or weights.scale.size > 1:
+        return _moved(self, variable, call)
+    zero = self.shift("int8")
+    values = relax.const((weights.values.astype("int16") + zero).astype(self.dtype), self.dtype)
+    rows = self.builder.emit(relax.Call(call.op, [values, *map(self.copy, call.args[1:])], call.attrs))
+    self.floats[variable] = Quantized(rows, float(weights.scale.item()), zero)
+    return True
 
 
 def _moved(self: Integers, variable: Any, call: Any) -> bool:
@@ -455,16 +614,18 @@ _MOVES = (
 )
 _RULES: Mapping[str, Rule] = {
     **{f"relax.{name}": _moved for name in _MOVES},
-    **{f"relax.nn.conv{rank}d": _convolution for rank in (1, 2, 3)},
+    **{f"relax.nn.conv{rank}d": _summed(_convolution) for rank in (1, 2, 3)},
+    **{f"relax.nn.conv{rank}d_transpose": _summed(_transposed) for rank in (1, 2, 3)},
     "relax.astype": _widened,
     "relax.concat": _concat,
     "relax.dequantize": _dequantize,
     "relax.image.resize2d": _nearest,
-    "relax.matmul": _product,
+    "relax.matmul": _summed(_product),
     "relax.nn.pad": _pad,
     "relax.nn.relu": _relu,
     "relax.permute_dims": _transposed_weights,
     "relax.quantize": _quantize,
     "relax.reshape": _reshaped_weights,
     "relax.subtract": _shifted,
+    "relax.take": _taken,
 }

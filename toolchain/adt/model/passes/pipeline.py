@@ -59,6 +59,9 @@ class PreparedModule:
     """What became of each convolution and matrix product of a GPU without textures."""
     plain: Mapping[str, Any]
     """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
+    integers: tuple[Convolution, ...] = ()
+    """What became of each convolution and matrix product of a quantized model, on a CPU that sums whole
+    numbers."""
 
 
 def prepare_module(
@@ -95,11 +98,11 @@ def prepare_module(
     blocks = target.device == "cpu" and not plain
     vectors = vectors_of(tvm_target, half=has_half(module)) if blocks else None
     if vectors is not None and can_block(module):
-        fused, weights = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
-        lower = kernel_pipeline(schedules, vectors)
-        return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, (), kernels_of(fused))
+        fused, weights, integers = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
+        lower, kernels = kernel_pipeline(schedules, vectors), kernels_of(fused)
+        return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, (), kernels, integers)
     if target.gpu is None or chooser.never or not (target.textures or is_flat(module)):
-        kernels: dict[str, Any] = {}
+        kernels = {}
         passes = relax_pipeline(target.device, kernels, schedules, vectors, target.gpu or ANY_ADRENO)
         lower = tir_pipeline(alignment, buffers=target.gpu is not None)
         return PreparedModule(module, params, passes, lower, None, (), kernels)

@@ -20,6 +20,7 @@ from adt.model.passes.layout.signature import Signature
 from adt.model.passes.layout.walk import Choice, Moves
 from adt.model.passes.normalizations import Normalizations, Rows
 from adt.model.passes.precision.half import SINGLE
+from adt.model.passes.reports import Convolution
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,9 @@ def can_block(module: Any) -> bool:
 
 def with_blocks(
     module: Any, params: Mapping[str, Any], target: Any, vectors: Vectors
-) -> tuple[Any, dict[str, Any]]:
-    """The imported *module* as fused kernels on blocked tensors, and its parameters.
+) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
+    """The imported *module* as fused kernels on blocked tensors, its parameters, and of a quantized one what
+    became of its convolutions and products.
 
     Args:
         module: one that :func:`can_block`.
@@ -54,10 +56,12 @@ def with_blocks(
     from tvm import relax
 
     bound, terms = bind_params(module, params), None
+    report: tuple[Convolution, ...] = ()
     if dot := vectors.dot:
         terms = Terms(dot.terms, dot.data, dot.weights)
-        dtype = dot.data if dot.data in RANGES else "uint8"
-        bound = relax.transform.DeadCodeElimination(["main"])(Integers(bound, dtype).run())
+        integers = Integers(bound, terms)
+        bound = relax.transform.DeadCodeElimination(["main"])(integers.run())
+        report = integers.convolutions()
     with target:
         first = channels_first(bound_operators(bound, {}))
         lanes = best_lanes(first, vectors)
@@ -69,4 +73,4 @@ def with_blocks(
         )
         blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
         fused, weights = fuse(blocked, params, cpu_dispatch())
-        return relax.transform.DeadCodeElimination(["main"])(fused), weights
+        return relax.transform.DeadCodeElimination(["main"])(fused), weights, report

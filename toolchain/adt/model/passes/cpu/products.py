@@ -5,7 +5,8 @@
         store the tile, with all that is fused behind it
 
 Where a row of the right operand is no whole vectors in memory (transposed keys, 197 tokens), it is packed
-into panels ``(…, ceil(N/L), K, L)`` first. How an operand was transposed is how the kernel reads it.
+into panels ``(…, ceil(N/L), K, L)`` first. How an operand was transposed is how the kernel reads it. Whole
+numbers are always packed, ``(…, ceil(N/L), K/T, L, T)``: an instruction sums T products in each lane.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from adt.model.passes.cpu.decisions import Decisions
+from adt.model.passes.cpu.dot import SUMS as WHOLE
+from adt.model.passes.cpu.dot import Dot, intrinsic
 from adt.model.passes.cpu.kernel import (
     Kernel,
     NoSchedule,
@@ -24,8 +27,9 @@ from adt.model.passes.cpu.kernel import (
     spatial_loops,
     work_of,
 )
-from adt.model.passes.cpu.tiles import best_tile
+from adt.model.passes.cpu.tiles import ranked_tiles
 from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.integers import LEAST_ROWS
 from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.precision.half import SINGLE
@@ -35,12 +39,11 @@ SUMS, PANELS = "product_sums", "product_panels"
 """The blocks of such a kernel: the sums, and the right operand where it is packed."""
 TERMS = "terms"
 """The block whose lanes take the terms of a sum: too few rows share those."""
-LEAST_ROWS = 4
-"""Rows from which on it is worth to pack what they share."""
 
 
 class CpuProducts(Products):
-    """Makes a kernel of each product of float32 by a computed tensor, where the shapes are known."""
+    """Makes a kernel of each product of float32, or whole numbers, by a computed tensor, where the shapes are
+    known."""
 
     transposes_results = False
 
@@ -50,9 +53,20 @@ class CpuProducts(Products):
 
     def takes(self, left: Any, right: Any) -> bool:
         """Whether the product of these operands becomes a kernel."""
+        if self._dot_of(left, right):
+            return True
         if left.struct_info.dtype != SINGLE or not super().takes(left, right):
             return False
         return (static_shape(left) or ())[-2] >= LEAST_ROWS or self.view_of(right).lies_along(-2)
+
+    def _dot_of(self, left: Any, right: Any) -> Dot | None:
+        """What sums the products of these operands, if they are computed whole numbers."""
+        from tvm import relax
+
+        dot, types = self.vectors.dot, tuple(str(tensor.struct_info.dtype) for tensor in (left, right))
+        if dot is None or isinstance(right, relax.Constant) or types != (dot.data, dot.weights):
+            return None
+        return dot
 
     def product(self, left: Any, right: Any, _result: Any, _order: Sequence[int] = ()) -> Any:
         """The call that computes the product of these operands."""
@@ -61,6 +75,10 @@ class CpuProducts(Products):
         if not a.lies_along(-1):
             a = whole(left)
         shapes = a.shape, b.shape
+        if dot := self._dot_of(left, right):
+            return self.emit_product(
+                a, b, lambda x, y: _in_panels(a.read(x), b.read(y), shapes, lanes, dot.terms)
+            )
         if a.shape[-2] >= LEAST_ROWS and (b.shape[-1] % lanes or not b.lies_along(-1)):
             return self.emit_product(a, b, lambda x, y: _in_panels(a.read(x), b.read(y), shapes, lanes))
         name = SUMS if a.shape[-2] >= LEAST_ROWS else TERMS
@@ -73,25 +91,40 @@ def _lanes(columns: int, vectors: Vectors) -> int:
     return min(widths, key=lambda lanes: (ceil_blocks(columns, lanes), lanes))
 
 
-def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int) -> Any:
-    """The tensor expression of a product whose right operand is packed into panels of so many *lanes*."""
+def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, each: int = 0) -> Any:
+    """The tensor expression of a product whose right operand is packed into panels of so many *lanes*.
+
+    Args:
+        each: products of whole numbers that are summed at once in a lane; 0: they are floats.
+    """
     from tvm import te, tirx
 
     (*_, rows, terms), (*batch_b, _, columns) = shapes
     batch, (of_a, of_b) = broadcast(shapes)
-    k = te.reduce_axis((0, terms), "k")
+    reduced = [te.reduce_axis((0, terms // (each or 1)), "k")]
+    reduced += [te.reduce_axis((0, each), "term")] if each else []
+
+    def place(indices: Sequence[Any]) -> Any:
+        """Of a product in its sum."""
+        return indices[0] * each + indices[1] if each else indices[0]
 
     def packed(*at: Any) -> Any:
-        part, place, lane = at[-3:]
+        *places, part, k, lane = at[: len(at) - bool(each)]
         column = part * lanes + lane
-        value = b(*at[:-3], place, column)
-        return tirx.if_then_else(column < columns, value, 0.0) if columns % lanes else value
+        value = b(*places, place((k, at[-1])), column)
+        zero = tirx.const(0, value.dtype)
+        return tirx.if_then_else(column < columns, value, zero) if columns % lanes else value
 
-    packs = te.compute((*batch_b, ceil_blocks(columns, lanes), terms, lanes), packed, name=PANELS)
+    extents = (ceil_blocks(columns, lanes), terms // (each or 1), lanes, *([each] if each else []))
+    packs = te.compute((*batch_b, *extents), packed, name=PANELS)
 
     def term(*at: Any) -> Any:
         *places, row, part, lane = at
-        return te.sum(a(*of_a(places), row, k) * packs(*of_b(places), part, k, lane), axis=k)
+        left, right = (
+            a(*of_a(places), row, place(reduced)),
+            packs(*of_b(places), part, reduced[0], lane, *reduced[1:]),
+        )
+        return te.sum(left.astype(WHOLE) * right.astype(WHOLE) if each else left * right, axis=reduced)
 
     sums = te.compute((*batch, rows, ceil_blocks(columns, lanes), lanes), term, name=SUMS)
     return te.compute(
@@ -112,13 +145,17 @@ def product(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     store, (sums,) = kernel.store_apart(keep=(*packs, *kernel.sums))
     *batch, row, column = schedule.get_loops(store)
     rows, columns = extent_of(schedule, row), extent_of(schedule, column)
-    packed = extent_of(schedule, schedule.get_loops(schedule.get_sblock(packs[0]))[-1]) if packs else 0
+    dot = vectors.dot if len(reduce_loops(schedule, sums)) > 1 else None
+    of_lanes = -2 if dot else -1
+    packed = extent_of(schedule, schedule.get_loops(schedule.get_sblock(packs[0]))[of_lanes]) if packs else 0
     lanes = packed or _lanes(columns, vectors)
-    tile = best_tile(rows, 1, ceil_blocks(columns, lanes), vectors)
+    tiles = ranked_tiles(rows, 1, ceil_blocks(columns, lanes), vectors)
+    # A tile with a condition would be no instruction.
+    tile = next(tile for tile in tiles if not dot or rows % tile.wide == 0)
     part, lane = schedule.split(column, [None, lanes])
     panel, deep = schedule.split(part, [None, tile.deep])
-    tiles, wide = schedule.split(row, [None, tile.wide])
-    outer = [*batch, tiles, panel]
+    row_tiles, wide = schedule.split(row, [None, tile.wide])
+    outer = [*batch, row_tiles, panel]
     schedule.reorder(*outer, wide, deep, lane)
     for loop in (wide, deep):
         schedule.unroll(loop)
@@ -126,32 +163,39 @@ def product(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     work = work_of(schedule, sums)
     schedule.compute_at(sums, panel, preserve_unit_loops=True)
     inner = spatial_loops(schedule, sums)[len(outer) :]
-    (terms,) = reduce_loops(schedule, sums)
+    terms, *term = reduce_loops(schedule, sums)
     again, once = schedule.split(terms, [None, 4 if extent_of(schedule, terms) % 4 == 0 else 1])
-    schedule.reorder(again, once, *inner)
+    schedule.reorder(again, once, *inner, *term)
     for loop in (once, *inner[:-1]):
         schedule.unroll(loop)
-    schedule.vectorize(inner[-1])
+    if not dot:
+        schedule.vectorize(inner[-1])
     if packs:
-        _pack(schedule, schedule.get_sblock(packs[0]), columns % lanes > 0)
+        _pack(schedule, schedule.get_sblock(packs[0]), columns % lanes > 0, of_terms=dot is not None)
     if columns % lanes:
         partition(schedule, panel)
     if rows % tile.wide == 0:
-        parallel(schedule, [*batch, tiles], work)
+        parallel(schedule, [*batch, row_tiles], work)
     elif batch:
-        partition(schedule, tiles)
+        partition(schedule, row_tiles)
         parallel(schedule, batch, work)
     else:
-        partition(schedule, parallel(schedule, [tiles], work))
-    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+        partition(schedule, parallel(schedule, [row_tiles], work))
+    start = schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+    if dot:
+        schedule.vectorize(schedule.get_loops(start)[-1])
+        schedule.tensorize(schedule.get_loops(sums)[-2], intrinsic(dot, lanes))
     return f"{tile.wide} rows of {tile.deep} x {lanes} columns at once"
 
 
-def _pack(schedule: Any, block: Any, ragged: bool) -> None:
+def _pack(schedule: Any, block: Any, ragged: bool, *, of_terms: bool) -> None:
     """The right operand into panels."""
     work = work_of(schedule, block)
-    *outer, part, _term, lane = schedule.get_loops(block)
-    schedule.vectorize(lane)
+    *outer, part, _term, lane = schedule.get_loops(block)[: -1 if of_terms else None]
+    if of_terms:
+        schedule.unroll(schedule.get_loops(block)[-1])
+    else:
+        schedule.vectorize(lane)
     if ragged:
         partition(schedule, part)
     else:

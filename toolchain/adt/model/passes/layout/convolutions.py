@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.model.passes.layout import blocks, signature
@@ -209,24 +209,12 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
     if not choice.blocked:
         return False
     assert output  # no obstacle: it is known
-    plain = window_of(plain_shape[2:], attrs)
-    array, groups = _merged(_outputs_first(weight.data.numpy(), groups), groups, walk.lanes)
-    inputs = (static_shape(data) or ())[2:]
-    taps = tuple(-(-size // step) for size, step in zip(plain.kernel, plain.strides, strict=True))
-    first = [low // step for low, step in zip(plain.before, plain.strides, strict=True)]
-    last = [
-        (extent - 1 + low) // step
-        for extent, low, step in zip(output[2:], plain.before, plain.strides, strict=True)
-    ]
-    before = tuple(count - 1 - start for count, start in zip(taps, first, strict=True))
-    after = tuple(end - extent + 1 for end, extent in zip(last, inputs, strict=True))
-    ones = (1,) * len(taps)
-    window = Window(taps, ones, before, after, ones)
+    array, groups = _merged(outputs_first(weight.data.numpy(), groups), groups, walk.lanes)
     few = output[1] < walk.blocking.least  # then the places in a step share a block
     channels = output[1] if few else walk.blocking.count(output[1]) * walk.lanes
-    packed = _convolution_weight(
-        _weight_of_steps(array, plain, taps, groups, channels // groups), groups, walk.lanes
-    )
+    inputs = (static_shape(data) or ())[2:]
+    steps = in_steps(array, window_of(plain_shape[2:], attrs), groups, channels // groups, inputs, output[2:])
+    window, packed = steps.window, _convolution_weight(steps.weight, groups, walk.lanes)
     dtype = variable.struct_info.dtype
     source = _source(walk, data, window)
     pixels = walk.emit(
@@ -237,23 +225,64 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
         walk.weight(packed, dtype),
         name="conv_blocks",
     )
-    starts = [low % step for low, step in zip(plain.before, plain.strides, strict=True)]
     if few:
         walk.values[variable] = walk.emit(
-            lambda x: blocks.interleaved_channels(x, output[1], plain.strides, starts, output[2:]),
+            lambda x: blocks.interleaved_channels(x, output[1], steps.strides, steps.first, output[2:]),
             pixels,
             name="interleaved_channels",
         )
         return True
     walk.blocked[variable] = walk.emit(
-        lambda x: blocks.interleaved(x, channels // walk.lanes, groups, plain.strides, starts, output[2:]),
+        lambda x: blocks.interleaved(
+            x, channels // walk.lanes, groups, steps.strides, steps.first, output[2:]
+        ),
         pixels,
         name="interleaved_blocks",
     )
     return True
 
 
-def _outputs_first(array: Any, groups: int) -> Any:
+@dataclass(frozen=True)
+class Steps:
+    """A transposed convolution as a plain one, whose output channels are those of each pixel of a step."""
+
+    weight: Any
+    """``(groups·pixels·channels, I/groups, taps…)``, an array."""
+    window: Window
+    strides: tuple[int, ...]
+    """The pixels of a step."""
+    first: tuple[int, ...]
+    """The place of the first pixel in its step."""
+
+
+def in_steps(
+    array: Any, window: Window, groups: int, channels: int, inputs: Sequence[int], output: Sequence[int]
+) -> Steps:
+    """The transposed convolution of a *window* as a plain one.
+
+    Args:
+        array: its weight, ``(O, I/groups, kernel…)``.
+        channels: output channels of a group for each pixel; those beyond its own are zeros.
+        inputs, output: spatial extents of what it reads and of its result.
+    """
+    strides, before = window.strides, window.before
+    taps = tuple(-(-size // step) for size, step in zip(window.kernel, strides, strict=True))
+    start = [low // step for low, step in zip(before, strides, strict=True)]
+    end = [(extent - 1 + low) // step for extent, low, step in zip(output, before, strides, strict=True)]
+    ones = (1,) * len(taps)
+    plain = Window(
+        taps,
+        ones,
+        tuple(count - 1 - place for count, place in zip(taps, start, strict=True)),
+        tuple(place - extent + 1 for place, extent in zip(end, inputs, strict=True)),
+        ones,
+    )
+    weight = _weight_of_steps(array, window, taps, groups, channels)
+    first = tuple(low % step for low, step in zip(before, strides, strict=True))
+    return Steps(weight, plain, strides, first)
+
+
+def outputs_first(array: Any, groups: int) -> Any:
     """The weight ``(I, O/groups, kernel…)`` of a transposed convolution as ``(O, I/groups, kernel…)``."""
     inputs, outputs, *kernel = array.shape
     parts = array.reshape(groups, inputs // groups, outputs, *kernel).swapaxes(1, 2)
