@@ -17,6 +17,7 @@ from pathlib import Path
 
 from adt.api.generate import KINDS
 from adt.host.resources import resource
+from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.integrate.apk.entries import apk_entries
 from adt.integrate.apk.manifest import manifest_text
 from adt.integrate.bench_plan import BenchPlan, planned_models
@@ -80,6 +81,8 @@ _TYPED = {"detector": _WITH_PREVIEW, "my model-v1.0 (fp16)": (_EACH_TYPE, *EVERY
 _APP = {"detector": _WITH_PREVIEW, '"; rm': HOSTILE['"; rm']}
 SNAPSHOTS = {"cpp": _TYPED, "jni": _TYPED, "aar": _APP, "android-app": _APP, "apk": _APP}
 """Models of each kind's snapshot: those of an app have the same classes as those of a JVM, and so need fewer."""
+_PLUGINS = {"android-app-9.1": "9.1", "android-app-8.13": "8.13"}
+"""The app once more, for plugins with no Kotlin but their own, and with none: what they change in its texts."""
 DEFAULT_API_LEVEL = 28
 """What `adt build-target` builds for, unless it is told otherwise."""
 
@@ -140,9 +143,11 @@ def texts(directory: Path) -> dict[str, str]:
     """
     snapshots: dict[str, str] = {}
     stored: dict[str, str] = {}
-    for kind, models in SNAPSHOTS.items():
-        parts = directory / kind
-        described = made_up_project(parts, PLATFORMS[kind], models, api_level=DEFAULT_API_LEVEL)
+    for place in (*SNAPSHOTS, *_PLUGINS):
+        kind = "android-app" if place in _PLUGINS else place
+        parts = directory / place
+        described = made_up_project(parts, PLATFORMS[kind], SNAPSHOTS[kind], api_level=DEFAULT_API_LEVEL)
+        described = replace(described, android=VERSIONS[_PLUGINS[place]] if place in _PLUGINS else NEWEST)
         files = _apk(described) if kind == "apk" else _generated(kind, described)
         listing = ""
         for path, contents, note in sorted(files, key=lambda file: file[0]):
@@ -152,14 +157,14 @@ def texts(directory: Path) -> dict[str, str]:
             elif isinstance(contents, bytes):
                 note += f", {len(contents)} bytes"
             else:
-                place = f"{kind}/{path}.golden"
-                first = stored.setdefault(contents, place)
-                if first == place:
-                    snapshots[place] = contents
+                golden = f"{place}/{path}.golden"
+                first = stored.setdefault(contents, golden)
+                if first == golden:
+                    snapshots[golden] = contents
                 else:
                     note += f" as {first}"
             listing += f"{path}{note}\n"
-        snapshots[f"{kind}/FILES.txt.golden"] = listing
+        snapshots[f"{place}/FILES.txt.golden"] = listing
     return snapshots
 
 
