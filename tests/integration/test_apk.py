@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from adt.integrate.contents import OPENCL_LIBRARIES
 from support.devices.fixtures import Rack, entries, processes, rack
 from support.devices.programs import ADT, adt, adt_json
 from support.models.small import MAGIKA, small_model
+from support.standins.elf import header_offset
 from support.standins.ndk import make_standin_ndk
 from support.waiting import wait_for
 
@@ -225,6 +227,23 @@ def test_a_library_that_would_not_load_is_refused(parts: Parts, tmp_path: Path) 
     assert done.returncode == BuildError.exit_code
     assert "would not load from the APK" in done.stderr and "libtvm_ffi.so" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_a_library_for_small_pages_is_refused(parts: Parts, tmp_path: Path) -> None:
+    name, facts = "lib/libtvm_ffi.so", load_bundle(parts.bundle).manifest
+    library = Path(shutil.copytree(parts.bundle, tmp_path / "bundle")) / name
+    contents = bytearray(library.read_bytes())
+    struct.pack_into("<Q", contents, header_offset(library, "PT_LOAD", "p_align"), 4096)
+    library.write_bytes(contents)
+    file = replace(facts.files[name], sha256=hashlib.sha256(contents).hexdigest())
+    manifest.write(replace(facts, files={**facts.files, name: file}), tmp_path / "bundle/bundle.json")
+    words = Parts(parts.package, tmp_path / "bundle", parts.ndk).words(tmp_path / "a.apk")
+    done = adt(*words)
+    assert done.returncode == BuildError.exit_code
+    assert "libtvm_ffi.so does not load on devices with pages of 16 KB" in done.stderr
+    assert "--allow-4k" in done.stderr and not (tmp_path / "a.apk").exists()
+    done = adt(*words, "--allow-4k")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_machine_without_the_tools_says_what_to_install(parts: Parts, tmp_path: Path) -> None:
