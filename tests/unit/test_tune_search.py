@@ -125,8 +125,10 @@ def test_chance_is_the_seeds() -> None:
 def test_words_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ConfigError, match="no cost model 'mlp'"):
         cost_model("mlp", seed=0, threads=1)
-    with pytest.raises(ConfigError, match="called 'genetic'"):
-        Searches({}, SearchOptions(strategy="genetic"))
+    for name in ("genetic", "xgb"):
+        with pytest.raises(ConfigError, match=f"called '{name}'") as refused:
+            Searches({}, SearchOptions(strategy=name))
+        assert "xgb the same with --cost-model xgb" in refused.value.remedy
 
 
 @pytest.mark.parametrize("batch", [1, 2, 16, 64, 1000])

@@ -78,7 +78,8 @@ class Searches:
         if options.strategy not in STRATEGIES:
             raise ConfigError(
                 f"there is no way to search called {options.strategy!r}",
-                remedy=f"Choose one of {', '.join(STRATEGIES)}.",
+                remedy=f"Choose one of {', '.join(STRATEGIES)}; AutoTVM's ga is evolutionary with "
+                "--cost-model none, its xgb the same with --cost-model xgb.",
             )
         self._target = target
         self._options = options
