@@ -41,8 +41,8 @@ def test_sessions_on_opencl_share_weights(built: Built, large_on_opencl: Path, d
     case(built, "sessions_share_weights", {"LD_LIBRARY_PATH": str(driver)}, large=large_on_opencl)
 
 
-def test_memory_of_handles(built: Built, mixed: Package) -> None:
-    case(built, "memory_of_handles", mixed=mixed.path)
+def test_memory_of_packages(built: Built, mixed: Package, tmp_path: Path) -> None:
+    case(built, "memory_of_packages", mixed=mixed.path, tmp=tmp_path)
 
 
 @pytest.mark.parametrize("vendor", ["adt tests", "QUALCOMM"])
@@ -123,11 +123,14 @@ def test_the_runner_is_unloaded(unload: Path, built: Built, mixed: Package) -> N
     unloaded(unload, mixed.path, lib / "libtvm_ffi.so", lib / "libtvm_runtime.so", built_library(built))
 
 
-@pytest.mark.parametrize("name", ["opencl", "clml", "nnapi"])
-def test_plugins_are_unloaded(unload: Path, name: str) -> None:
-    plugin = plugins.OPENCL if name == "opencl" else plugins.code_generator(LIBRARIES[name])
+GENERATORS = map(plugins.code_generator, LIBRARIES.values())
+PLUGINS = {plugin.name: plugin for plugin in (plugins.OPENCL, plugins.CUDA, *GENERATORS)}
+
+
+@pytest.mark.parametrize("plugin", PLUGINS.values(), ids=PLUGINS)
+def test_plugins_are_unloaded(unload: Path, plugin: plugins.Plugin) -> None:
     wheel = plugins.installed_wheel()
     needed = [wheel.ffi / "lib/libtvm_ffi.so", wheel.tvm / "lib/libtvm_runtime.so"]
-    if name != "opencl":
+    if plugin is not plugins.OPENCL:
         needed.append(wheel.tvm / "lib/libtvm_compiler.so")
     unloaded(unload, "-", *needed, plugins.build(plugin))

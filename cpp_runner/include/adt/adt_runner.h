@@ -1,8 +1,9 @@
 /* Run a ModelPackage: the C interface of libadt_runner.
  *
  *   adt_runner_t* runner = NULL;
- *   if (adt_runner_create("/data/local/tmp/model", NULL, &runner) != ADT_OK)
- * fail(adt_last_error()); adt_runner_set_input(runner, 0, 0, pixels, sizeof(pixels));
+ *   if (adt_runner_create("/data/local/tmp/model", NULL, &runner)) fail(adt_last_error());
+ *
+ *   adt_runner_set_input(runner, 0, 0, pixels, sizeof(pixels));
  *   adt_runner_run(runner, 0);
  *   adt_runner_get_output(runner, 0, 0, scores, sizeof(scores));
  *   adt_runner_free(runner);
@@ -41,14 +42,12 @@ extern "C" {
 /* Status of a function: what went wrong, as rtvm's exit codes. */
 typedef int32_t adt_status_t;
 #define ADT_OK 0
-#define ADT_ERROR_USAGE 2    /* the caller asked for something that does not exist */
-#define ADT_ERROR_PACKAGE 3  /* the package is damaged, or a file of it is missing */
-#define ADT_ERROR_INPUT 4    /* input or output data does not fit the entry */
-#define ADT_ERROR_RUN 5      /* the model was loaded and failed */
-#define ADT_ERROR_MISMATCH 6 /* the package is whole, and for another runner, machine or device */
-#define ADT_ERROR_NO_DEVICE                                             \
-  7 /* this machine or this library has no such device: use another one \
-     */
+#define ADT_ERROR_USAGE 2     /* the caller asked for something that does not exist */
+#define ADT_ERROR_PACKAGE 3   /* the package is damaged, or a file of it is missing */
+#define ADT_ERROR_INPUT 4     /* input or output data does not fit the entry */
+#define ADT_ERROR_RUN 5       /* the model was loaded and failed */
+#define ADT_ERROR_MISMATCH 6  /* the package is whole, and for another runner, machine or device */
+#define ADT_ERROR_NO_DEVICE 7 /* this machine, or this library, has no such device */
 #define ADT_ERROR_DEVICE_LOST 8   /* the device does nothing more: free its handles, load again */
 #define ADT_ERROR_OUT_OF_MEMORY 9 /* this machine's, or the device's: free some, try again */
 #define ADT_ERROR_CANCELLED 10    /* adt_ticket_cancel() ended the run */

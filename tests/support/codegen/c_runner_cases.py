@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from ctypes import byref, c_int64, c_void_p
@@ -610,16 +611,20 @@ def memory_of_sessions(library: Library, large: Path) -> None:
     assert used() - before < 4_000_000, used() - before
 
 
-def memory_of_handles(library: Library, mixed: Path) -> None:
-    def live() -> int:
-        for _ in range(50):
-            runner = Runner(library, mixed)
+def memory_of_packages(library: Library, mixed: Path, tmp: Path) -> None:
+    """100 packages, one after the other: neither memory nor code of them stays."""
+    packages = [Path(shutil.copytree(mixed, tmp / str(number))) for number in range(100)]
+
+    def live(some: list[Path]) -> int:
+        for package in some:
+            runner = Runner(library, package)
             run_mixed(runner)
             runner.free()
         return resident()
 
-    first = live()
-    assert live() - first < 4_000_000
+    first = live(packages[:50])
+    assert live(packages[50:]) - first < 4_000_000
+    assert str(tmp) not in Path("/proc/self/maps").read_text()
 
 
 def objects_of_handles(library: Library, textured: Path, tmp: Path) -> None:
