@@ -128,7 +128,8 @@ def test_opencl_on_a_cpu_is_marked(on_pocl: Path) -> None:
 
 
 def test_two_in_turns(on_cpu: Path, on_pocl: Path) -> None:
-    document = adt_json("bench", "--ab", on_cpu, on_pocl, "--protocol", "quick", "--no-verify")
+    words = ("--protocol", "quick", "--no-verify", "--fill-mode", "ones")
+    document = adt_json("bench", "--ab", on_cpu, on_pocl, *words)
     assert len(document["round_ms"]) == 6 and all(a > 0 and b > 0 for a, b in document["round_ms"])
     ratio = document["b_times_as_fast"]
     assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
@@ -137,6 +138,7 @@ def test_two_in_turns(on_cpu: Path, on_pocl: Path) -> None:
     assert min(ratios) <= ratio["low"] and ratio["high"] <= max(ratios)
     for side, target in (("a", "cpu"), ("b", "opencl")):
         assert document[side]["subject"]["target"] == target and document[side]["method"]["interleaved"]
+        assert document[side]["method"]["fill_mode"] == "ones"
         assert document[side]["speed"]["times"]["count"] >= 6 * 2 * 3
     assert re.search(r"× as fast as [AB]", document["sentence"])
 

@@ -240,11 +240,12 @@ def test_only_what_is_alike_is_compared() -> None:
         record(4, 20.0, method=replace(METHOD, protocol="quick")),
         record(5, 20.0, method=replace(METHOD, end_to_end=True)),
         record(6, 20.0, method=replace(METHOD, threads=1)),
-        record(7, 20.0, subject=replace(SUBJECT, target="cpu")),
-        record(8, 20.0, subject=replace(SUBJECT, package="other")),
+        record(7, 20.0, method=replace(METHOD, fill_mode="zeros")),
+        record(8, 20.0, subject=replace(SUBJECT, target="cpu")),
+        record(9, 20.0, subject=replace(SUBJECT, package="other")),
     ]
     found = trend.report([record(1, 10.0), *other])
-    assert len(found.series) == 8 and not found.regressed
+    assert len(found.series) == 9 and not found.regressed
     assert found.series[0].key.package == "other", "the newest first"
     same = record(
         9, 20.0, machine=replace(PHONE, name="another serial"), subject=replace(SUBJECT, package_digest="d2")

@@ -242,6 +242,7 @@ def method_of(setup: BenchSetup, *, interleaved: bool = False) -> Method:
         affinity=setup.affinity,
         seed=setup.seed,
         interleaved=interleaved,
+        fill_mode=setup.fill_mode,
     )
 
 

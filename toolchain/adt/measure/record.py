@@ -101,6 +101,8 @@ class Method:
     seed: int
     interleaved: bool = False
     """Its runs took turns with another package's."""
+    fill_mode: str = "random"
+    """Of made-up inputs; the seed is of random ones."""
 
     @property
     def key(self) -> str:
@@ -110,6 +112,7 @@ class Method:
         parts += [f"{self.threads} threads"] if self.threads else []
         parts += [f"on CPUs {self.affinity}"] if self.affinity else []
         parts += ["interleaved"] if self.interleaved else []
+        parts += [f"inputs {self.fill_mode}"] if self.fill_mode != "random" else []
         return ", ".join(parts)
 
 
