@@ -1,9 +1,11 @@
 // allocations MIXED ECHO: what a program does with a handle for each inference needs no memory,
 // other than what the model takes: no text is made for an error that does not happen. MIXED
 // computes y = relu(x @ weight) and m = n + n on a CPU; ECHO has many inputs and outputs, the last
-// ones of which are in_length and relu. Prints "done".
+// ones of which are in_length and relu. Nor do a camera's frames, after the first. Prints "done".
 #include <adt/adt_runner.h>
+#include <adt/image.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -40,6 +42,38 @@ void None(const char* what, Call call) {
   if (allocations == before) return;
   std::fprintf(stderr, "%s: %ld allocations\n", what, allocations - before);
   std::exit(1);
+}
+
+// Turned and not, cut and with borders, in turns.
+void FillFrames() {
+  constexpr std::size_t kWidth = 64, kHeight = 48, kSide = 24;
+  static std::array<std::uint8_t, kWidth * kHeight> luma;
+  static std::array<std::uint8_t, kWidth * kHeight / 2> chroma;
+  static std::array<float, kSide * kSide * 3> input;
+  adt::YuvImage frame;
+  frame.width = kWidth;
+  frame.height = kHeight;
+  frame.planes = {adt::Plane{luma.data(), luma.size(), kWidth, 1},
+                  adt::Plane{chroma.data() + 1, chroma.size() - 1, kWidth, 2},
+                  adt::Plane{chroma.data(), chroma.size(), kWidth, 2}};
+  adt::ImageFormat format;
+  format.height = format.width = kSide;
+  adt::ImageFiller filler(format);
+  const auto fill = [&] {
+    for (const auto fit : {adt::Fit::kCrop, adt::Fit::kLetterbox}) {
+      for (const int rotation : {0, 90}) {
+        adt::ImagePlacement placement;
+        placement.fit = fit;
+        placement.rotation = rotation;
+        filler.Fill(frame, input, placement);
+      }
+    }
+    return true;
+  };
+  const long start = allocations;
+  fill();
+  if (allocations == start) std::exit(2);  // they are not counted
+  for (int i = 0; i < 3; ++i) None("frames", fill);
 }
 
 }  // namespace
@@ -82,5 +116,6 @@ int main(int, char** argv) {
   }
   adt_runner_free(runner);
   adt_runner_free(echo);
+  FillFrames();
   std::puts("done");
 }
