@@ -45,6 +45,8 @@ static void ReadOutputs(adt_runner_t* runner, float y[10]) {
 static void Describe(const adt_runner_t* runner) {
   REQUIRE(adt_runner_abi_version() == ADT_RUNNER_ABI_VERSION);
   REQUIRE(*adt_runner_version() && *adt_runner_package_name(runner));
+  REQUIRE(!*adt_runner_device_driver(runner) && !*adt_runner_program_cache_warning(runner));
+  REQUIRE(strcmp(adt_runner_program_cache(runner), "off") == 0);
   REQUIRE(strstr(adt_runner_manifest(runner), "adt.model-package"));
   REQUIRE(strcmp(adt_runner_device(runner), "cpu") == 0 && *adt_runner_device_name(runner));
   REQUIRE(adt_runner_entry_count(runner) == 1);
@@ -181,6 +183,75 @@ static void UseEveryWay(adt_runner_t* runner) {
   REQUIRE(memcmp(found, want, sizeof(want)) == 0);
 }
 
+static void Done(void* calls, adt_status_t status) { *(int*)calls += status == ADT_OK; }
+
+/* Runs that are asked for, of two sessions; a session that outlives what it is of. */
+static void UseSessionsAndTickets(const char* directory) {
+  enum { kRuns = 8 };
+  adt_runner_t* one = NULL;
+  adt_runner_t* two = NULL;
+  adt_ticket_t* tickets[kRuns];
+  int calls = 0;
+  int done = 0;
+  float y[10];
+  REQUIRE(adt_set_threads(1, "all") == ADT_OK);
+  REFUSED(ADT_ERROR_USAGE, adt_set_threads(-1, NULL));
+  REQUIRE(adt_runner_create(directory, NULL, &one) == ADT_OK);
+  REFUSED(ADT_ERROR_USAGE, adt_runner_create_session(NULL, &two));
+  REQUIRE(adt_runner_create_session(one, &two) == ADT_OK);
+  SetInputs(one);
+  SetInputs(two);
+  REFUSED(ADT_ERROR_USAGE, adt_runner_run_async(one, 7, Done, &calls, &tickets[0]));
+  for (int i = 0; i < kRuns; ++i) {
+    adt_runner_t* runner = i % 2 ? two : one;
+    REQUIRE(adt_runner_run_async(runner, 0, Done, &calls, &tickets[i]) == ADT_OK);
+    if (i % 3 == 2) adt_ticket_cancel(tickets[i]);
+  }
+  for (int i = 0; i < kRuns; ++i) {
+    const adt_status_t status = adt_ticket_wait(tickets[i]);
+    REQUIRE(status == ADT_OK || (i % 3 == 2 && status == ADT_ERROR_CANCELLED));
+    done += status == ADT_OK;
+    adt_ticket_free(tickets[i]);
+  }
+  REQUIRE(calls == done);
+  REQUIRE(adt_runner_run_async(one, 0, Done, &calls, NULL) == ADT_OK);
+  adt_runner_free(one); /* waits for it */
+  REQUIRE(calls == done + 1);
+  adt_ticket_cancel(NULL);
+  adt_ticket_free(NULL);
+  adt_trim();
+  REQUIRE(adt_runner_run(two, 0) == ADT_OK);
+  ReadOutputs(two, y);
+  REFUSED(ADT_ERROR_USAGE, adt_runner_run_async(two, -1, NULL, NULL, NULL));
+  REQUIRE(adt_last_status() == ADT_ERROR_USAGE);
+  adt_runner_free(two);
+}
+
+/* To DLPack and back: it outlives the handle. */
+static void UseDlpack(const char* directory) {
+  adt_runner_t* runner = NULL;
+  adt_tensor_t* taken = NULL;
+  adt_tensor_t* again = NULL;
+  struct DLManagedTensorVersioned* managed = NULL;
+  float want[10];
+  float found[10];
+  REQUIRE(adt_runner_create(directory, NULL, &runner) == ADT_OK);
+  SetInputs(runner);
+  REQUIRE(adt_runner_run(runner, 0) == ADT_OK);
+  ReadOutputs(runner, want);
+  REQUIRE(adt_runner_take_output(runner, 0, 0, &taken) == ADT_OK);
+  REFUSED(ADT_ERROR_USAGE,
+          adt_tensor_from_opencl(runner, found, ADT_FLOAT32, NULL, 0, NULL, NULL, &again));
+  REFUSED(ADT_ERROR_USAGE, adt_tensor_from_dlpack(NULL, &again));
+  REQUIRE(adt_tensor_to_dlpack(taken, &managed) == ADT_OK && managed);
+  adt_tensor_free(taken);
+  adt_runner_free(runner);
+  REQUIRE(adt_tensor_from_dlpack(managed, &again) == ADT_OK);
+  REQUIRE(adt_tensor_copy(again, found, sizeof(found)) == ADT_OK);
+  REQUIRE(memcmp(found, want, sizeof(want)) == 0);
+  adt_tensor_free(again);
+}
+
 static char* ReadAll(const char* directory, const char* name, int64_t* size) {
   char path[4096];
   snprintf(path, sizeof(path), "%s/%s", directory, name);
@@ -276,6 +347,8 @@ int main(int argc, char** argv) {
   adt_runner_free(runner);
   options.device = "opencl";
   REFUSED(ADT_ERROR_MISMATCH, adt_runner_create(argv[1], &options, &runner));
+  UseSessionsAndTickets(argv[1]);
+  UseDlpack(argv[1]);
   LoadFromMemoryAndFiles(argv[1]);
   puts("ok");
   return 0;

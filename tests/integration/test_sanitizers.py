@@ -34,6 +34,7 @@ from test_cpp_runner import (
     test_parameters_that_are_none,
     test_random_inputs_are_pythons,
 )
+from test_runner_abi import declared
 
 from support.codegen import sanitized
 from support.devices.programs import Finished
@@ -83,6 +84,8 @@ def built() -> Built:
 def test_c_interface(built: Built, mixed: Package) -> None:
     done = sanitized.run(built.build / "bin/c_program", mixed.path)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+    source = (sanitized.RUNNER / "tests/c_program.c").read_text()
+    assert [name for name in declared() if f"{name}(" not in source] == []
 
 
 def test_sanitizers_watch(tmp_path: Path) -> None:
