@@ -33,12 +33,14 @@ def test_with_its_digest_it_is_downloaded_once(address: str, tmp_path: Path) -> 
         local = CompileRequest(place).model
         assert local.name == "small.onnx" and local.is_relative_to(tmp_path / "cache")
     assert VerifyRequest(package="p", model=f"{address}#sha256={digest}").model == local
+    assert VerifyRequest(package="p", reference=f"{address}#sha256={digest}").reference == str(local)
 
 
 def test_without_it_only_when_told(address: str, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(ConfigError, match="its sha256 is missing") as refused:
-        CompileRequest(address)
-    assert "--insecure-no-digest" in refused.value.remedy
+    for ask in (CompileRequest, lambda place: VerifyRequest(package="p", reference=place)):
+        with pytest.raises(ConfigError, match="its sha256 is missing") as refused:
+            ask(address)
+        assert "--insecure-no-digest" in refused.value.remedy
     with caplog.at_level(logging.WARNING, "adt"):
         local = CompileRequest(address, insecure_no_digest=True).model
     digest = hashlib.sha256(local.read_bytes()).hexdigest()

@@ -169,6 +169,15 @@ def is_word(model: str | os.PathLike[str]) -> bool:
     return not {"/", "\\", ":"} & set(os.fspath(model))
 
 
+def fetched(place: Any, *, any_digest: bool) -> Any:
+    """*place* of a model, or the local copy of what it is the address of."""
+    if place is None or not os.fspath(place).startswith(("https:/", "http:/")):
+        return place
+    from adt.host.download import local_file  # verbs that download nothing start without it
+
+    return local_file(place, any_digest=any_digest, most_bytes=MOST_MODEL_BYTES)
+
+
 class ModelPlace(Options):
     """Where a model may be."""
 
@@ -178,13 +187,8 @@ class ModelPlace(Options):
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """With the local copy of a model that an address or a network's name stands for."""
-        model = arguments["model"]
-        if model is not None and os.fspath(model).startswith(("https:/", "http:/")):
-            from adt.host.download import local_file  # verbs that download nothing start without it
-
-            any_digest = bool(arguments["insecure_no_digest"])
-            model = local_file(model, any_digest=any_digest, most_bytes=MOST_MODEL_BYTES)
-        elif model is not None and is_word(model):
+        model = fetched(arguments["model"], any_digest=bool(arguments["insecure_no_digest"]))
+        if model is not None and is_word(model):
             from adt.model.networks.known import named
 
             model = named(Path(model)) or model
@@ -759,6 +763,11 @@ class VerifyRequest(VerifySettings, SourceModel, PlaceRequest):
         default=1,
         metavar="N",
     )
+
+    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """With the local copy of a reference that an address stands for."""
+        reference = fetched(arguments["reference"], any_digest=bool(arguments["insecure_no_digest"]))
+        return super()._complete({**arguments, "reference": reference and os.fspath(reference)})
 
 
 class LayerOptions(Options):
