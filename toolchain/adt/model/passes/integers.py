@@ -289,7 +289,8 @@ def _reported(variable: Any, call: Any, reason: str) -> Convolution:
     groups, layout = int(call.attrs.groups), str(call.attrs.kernel_layout)
     spread, channel = (data, "I") if kind.endswith("_transpose") else (result, "O")
     macs = math.prod(spread) * math.prod(weight) // max(1, weight[layout.index(channel)])
-    return Convolution(name, weight, groups, macs, reason)
+    order = sorted(range(len(layout)), key=lambda axis: ("OI".find(layout[axis]) % 3, axis))
+    return Convolution(name, tuple(weight[axis] for axis in order), groups, macs, reason)
 
 
 def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
