@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import adt
-from adt.errors import UnsupportedOp
+from adt.errors import RunError, UnsupportedOp
 from support.models.small import small_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples/own_relax.py"
@@ -119,6 +119,41 @@ def test_verify_judges_a_pass_on_an_onnx_model(factor: float, tmp_path: Path) ->
 
 def test_it_is_explained(module: Any, params: dict[str, Any]) -> None:
     assert {row.op for row in adt.explain(module, params=params).ops} == {"relax.matmul", "relax.maximum"}
+
+
+def test_kernels_check_what_they_assert_and_no_arguments(module: Any, tmp_path: Path) -> None:
+    import tvm
+    from tvm import relax
+    from tvm.script import tirx as T
+
+    @T.prim_func(private=True, s_tir=True)
+    def checked(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        assert a[0] > T.float32(0), "the first one is not positive"
+        for i in range(4):
+            with T.sblock("copy"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = a[vi]
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo([4], "float32"))
+    with builder.function("main", [x]):
+        kernel = builder.add_func(checked, "checked")
+        with builder.dataflow():
+            result = builder.emit_output(relax.call_tir(kernel, [x], x.struct_info))
+        builder.emit_func_output(result)
+    own = adt.compile(builder.get(), platform="host", out=tmp_path / "own")
+    assert adt.run(own.path, inputs={"x": np.ones(4, np.float32)}).outputs
+    with pytest.raises(RunError, match="the first one is not positive"):
+        adt.run(own.path, inputs={"x": np.zeros(4, np.float32)})
+
+    weights = {"b": np.zeros(3, np.float32), "w": np.zeros((4, 3), np.float32)}
+    package = adt.compile(module, params=weights, platform="host", shapes=["n=5"], out=tmp_path / "p")
+    code = [(each.path / "mod.so").read_bytes() for each in (own, package)]
+    assert ["when calling" in str(text) for text in code] == [True, False]
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(package.path / "mod.so")), tvm.cpu())
+    numbers = [tvm.runtime.tensor(np.zeros(shape, np.float32)) for shape in ((6, 4), (4, 3), (3,))]
+    with pytest.raises(Exception, match="shape"):
+        machine["main"](*numbers)
 
 
 def test_a_kernel_with_threads_is_for_gpus(tmp_path: Path) -> None:

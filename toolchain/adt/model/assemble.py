@@ -34,6 +34,7 @@ from adt.model.package.manifest import (
 from adt.model.package.package import ModelPackage
 from adt.model.package.params_file import write_params
 from adt.model.passes.gpu.choice import texture_chooser
+from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.offload.partition import OffloadedModel, offload_module
 from adt.model.passes.pipeline import PreparedModule, prepare_module
 from adt.model.passes.precision.conversion import blocks_half
@@ -92,6 +93,17 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
     return dataclasses.replace(compilation, imported=left), offloaded
 
 
+def _asserts(module: Any) -> bool:
+    """Whether a kernel of the user's asserts something. If none does, none checks its arguments either: TVM's
+    checks are half of a small model's code, and repeat what the VM checks of the inputs of ``main``."""
+    from tvm import tirx
+
+    return any(
+        isinstance(function, tirx.PrimFunc) and tir_nodes(function.body, tirx.AssertStmt)
+        for _, function in module.functions_items()
+    )
+
+
 @contextlib.contextmanager
 def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
     """TVM's target, and the model ready for ``tvm.compile``, while TVM is set up for *compilation*.
@@ -105,7 +117,8 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
     with tvm_errors("the model"):
         tvm_target = tvm.target.Target(target.spec)
         chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO, compilation.tuning)
-        with tvm.transform.PassContext(opt_level=settings.opt_level), tvm_target:
+        config = {"tirx.disable_assert": not _asserts(imported.module)}
+        with tvm.transform.PassContext(opt_level=settings.opt_level, config=config), tvm_target:
             module, params = imported.module, imported.params
             yield (
                 tvm_target,

@@ -137,7 +137,7 @@ class Integers(Rewriter):
         low, high = (bound - zero for bound in RANGES[self.dtype])
 
         def number(value: float) -> Any:
-            return relax.const(value, "float32")
+            return _number(value, "float32")
 
         steps = (
             self.emit(op.multiply, value, number(1 / scale))
@@ -157,8 +157,8 @@ class Integers(Rewriter):
 
         value = self.emit(relax.op.astype, tensor.values, "float32")
         if tensor.zero:
-            value = self.emit(relax.op.subtract, value, relax.const(tensor.zero, "float32"))
-        return self.emit(relax.op.multiply, value, relax.const(tensor.scale, "float32"))
+            value = self.emit(relax.op.subtract, value, _number(tensor.zero, "float32"))
+        return self.emit(relax.op.multiply, value, _number(tensor.scale, "float32"))
 
     def _shifted(self, value: Any, dtype: str) -> Any:
         """The tensor *value* of 8 bits as *dtype*, by as much more as its range is."""
@@ -176,6 +176,14 @@ class Integers(Rewriter):
         if variable not in self.bytes:
             self.bytes[variable] = self._shifted(super().value_of(variable), self.dtype)
         return self.bytes[variable]
+
+
+def _number(value: float, dtype: str) -> Any:
+    """A tensor of one element: a parameter, so that layers of other numbers have the same kernel."""
+    import numpy as np
+    from tvm import relax
+
+    return relax.const(np.full(1, value, dtype), dtype)
 
 
 Rule = Callable[[Integers, Any, Any], bool]
@@ -438,11 +446,11 @@ def _product_of_computed(self: Integers, call: Any) -> Any:
         raise Floats(f"it has under {LEAST_ROWS} rows, or sums of no multiple of {terms.count} products")
     if a[-1] * LARGEST_TERM * 2 >= 1 << 31:
         raise Floats("a sum could be too large")
-    scale = relax.const(left.scale * right.scale, "float32")
+    scale = _number(left.scale * right.scale, "float32")
     if terms.data not in RANGES:  # there is room for what is around zero
         x, y = (
             self.emit(
-                op.subtract, self.emit(op.astype, part.values, terms.data), relax.const(part.zero, terms.data)
+                op.subtract, self.emit(op.astype, part.values, terms.data), _number(part.zero, terms.data)
             )
             for part in (left, right)
         )
@@ -455,9 +463,9 @@ def _product_of_computed(self: Integers, call: Any) -> Any:
     for part, factor, axis in ((y, left.zero, -2), (x, zero, -1)):
         if factor:
             total = self.emit(op.sum, self.emit(op.astype, part, "int32"), axis=[axis], keepdims=True)
-            sums = self.emit(op.subtract, sums, self.emit(op.multiply, total, relax.const(factor, "int32")))
+            sums = self.emit(op.subtract, sums, self.emit(op.multiply, total, _number(factor, "int32")))
     if border := a[-1] * left.zero * zero:
-        sums = self.emit(op.add, sums, relax.const(border, "int32"))
+        sums = self.emit(op.add, sums, _number(border, "int32"))
     return self.emit(op.multiply, self.emit(op.astype, sums, "float32"), scale)
 
 
@@ -535,7 +543,7 @@ def _scaled(
     if dtype != "float32":
         sums = self.emit(relax.op.astype, sums, "float32")
     scale = np.float32(data.scale) * weights.scale.astype(np.float32)
-    form = scale.reshape(()) if scale.size == 1 else _along(scale, axis, rank)
+    form = scale.reshape(1) if scale.size == 1 else _along(scale, axis, rank)
     return self.emit(relax.op.multiply, sums, relax.const(form, "float32"))
 
 

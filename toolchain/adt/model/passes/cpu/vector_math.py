@@ -78,7 +78,7 @@ def shared_divisors(statement: Any) -> Any:
         along = variables_of(store.indices[-1:])
 
         def inverted(node: Any) -> Any:
-            if node.dtype != "float32" or isinstance(node.b, tirx.FloatImm) or variables_of([node.b]) & along:
+            if node.dtype != "float32" or _is_number(node.b) or variables_of([node.b]) & along:
                 return None
             return node.a * (_constant(1) / node.b)
 
@@ -87,6 +87,15 @@ def shared_divisors(statement: Any) -> Any:
         return tirx.BufferStore(store.buffer, value, store.indices) if along else store
 
     return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.BufferStore"])
+
+
+def _is_number(value: Any) -> bool:
+    """Whether *value* is a number of the model's, by which it quantizes: there a last place counts."""
+    from tvm import tirx
+
+    if isinstance(value, tirx.BufferLoad):
+        return math.prod(int(extent) for extent in value.buffer.shape) == 1
+    return isinstance(value, tirx.FloatImm)
 
 
 def _constant(value: float) -> Any:

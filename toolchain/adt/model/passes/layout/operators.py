@@ -137,7 +137,7 @@ def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
 
     array = value.data.numpy()
     if array.size == 1:
-        return relax.const(array.reshape(()), value.struct_info.dtype)
+        return _one_number(walk, array, value.struct_info.dtype)
     last = array.shape[-1]
     if array.size == last:  # the same for each row
         array = array.reshape(1, last)
@@ -148,15 +148,22 @@ def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
     return relax.const(form.reshape(len(array), -1, 1, 1, lanes), value.struct_info.dtype)
 
 
+def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
+    """Part of the kernel; but of a quantized model a parameter, with which kernels of many layers are one."""
+    from tvm import relax
+
+    return relax.const(array if walk.blocking.terms else array.reshape(()), dtype)
+
+
 def _blocked_constant(walk: Walk, value: Any, rank: int) -> Any:
     """The constant tensor *value* as it broadcasts to a blocked tensor of plain rank *rank*."""
     import numpy as np
     from tvm import relax
 
     array = value.data.numpy()
-    array = array.reshape((1,) * (rank - array.ndim) + array.shape)
     if array.size == 1:
-        return relax.const(array.reshape(()), value.struct_info.dtype)
+        return _one_number(walk, array, value.struct_info.dtype)
+    array = array.reshape((1,) * (rank - array.ndim) + array.shape)
     if array.shape[1] == 1:
         return relax.const(np.ascontiguousarray(array[..., None]), value.struct_info.dtype)
     return relax.const(blocks.packed(array, axis=1, lanes=walk.lanes), value.struct_info.dtype)
