@@ -16,10 +16,11 @@ from adt.model.importers import formats
 from adt.model.importers.importer import explain_model, import_model
 from adt.model.importers.onnx import comparison
 from adt.model.importers.onnx import preparation as preparing
+from adt.model.importers.onnx.blockwise import MATMUL_N_BITS
 from adt.model.importers.onnx.comparison import Runner
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.file import OF_ONNXRUNTIME, read_onnx
-from adt.model.importers.onnx.graph import Builder
+from adt.model.importers.onnx.graph import Builder, Graph, op_name
 from adt.model.importers.onnx.preparation import prepare
 from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.rewrite import Rewrite
@@ -30,6 +31,7 @@ from adt.model.package.manifest import TensorSpec
 from adt.model.passes.cpu.recurrence import CpuSteps
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs
+from support.models.blockwise import matmul_n_bits
 from support.models.onnx_graphs import INT8, INT64, graph_of, node, recurrent, write
 from support.models.quantized_onnx import written_by_onnxruntime
 
@@ -249,6 +251,31 @@ def test_a_recurrent_layer_is_one_kernel_where_each_of_its_kind_can_be(tmp_path:
     assert [(row.op, row.note) for row in imported.ops if row.op == "LSTM"] == [("LSTM", "converted by adt")]
     other = write(recurrent("GRU", 3, activations=["Sigmoid", "Relu"]), tmp_path / "gru.onnx")
     assert "call_tir(cls.gru" not in import_model(other, {}, CpuSteps()).module.script()
+
+
+def test_weights_of_few_bits_stay_so_where_they_can(tmp_path: Path) -> None:
+    path = write(matmul_n_bits((2, 3), 128, 72, 4, 32, zeros=True), tmp_path / "few.onnx")
+    imported = import_model(path, {}, blockwise=True)
+    assert imported.module.script().count("call_tir(cls.matmulnbits") == 1
+    assert {str(value.dtype) for value in imported.params.values()} == {"uint8", "float32"}
+    row = next(row for row in imported.ops if row.op == MATMUL_N_BITS)
+    assert (row.status, row.note) == ("supported", "converted by adt")
+    assert {str(value.dtype) for value in import_model(path, {}).params.values()} == {"float32"}
+
+    scaled = matmul_n_bits((2,), 64, 24, 4, 32)
+    for tensor in scaled.graph.initializer:  # no kernel reads scales of another type
+        if tensor.name == "s":
+            tensor.data_type = TensorProto.FLOAT16
+            tensor.raw_data = np.ones(48, np.float16).tobytes()
+    assert MATMUL_N_BITS not in prepare(scaled, "half.onnx", blockwise=True).kept
+
+
+def test_shapes_behind_weights_of_few_bits_are_known() -> None:
+    prepared = prepare(matmul_n_bits((2, 3), 64, 24, 4, 32), "few.onnx", blockwise=True)
+    graph = Graph(prepared.model, prepared.model.graph)
+    (product,) = (each for each in prepared.model.graph.node if op_name(each) == MATMUL_N_BITS)
+    assert graph.shape(product.output[0]) == (2, 3, 24) and graph.dtype(product.output[0]) == "float32"
+    assert not onnx.defs.has("MatMulNBits", "com.microsoft"), "only while a model is prepared"
 
 
 def test_a_model_for_one_processor_says_how_to_write_it_for_all(tmp_path: Path) -> None:

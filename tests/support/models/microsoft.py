@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from support.models.blockwise import dequantized
 from support.models.onnx_graphs import FLOAT, RNG, UINT8, f32, graph_of, node
 
 MICROSOFT = "com.microsoft"
@@ -127,6 +128,8 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
     "DequantizeLinear of a scalar": ("DequantizeLinear", lambda: graph_of([node("DequantizeLinear", ["q", "s", "z"], ["f"]), node("Mul", ["x", "f"], ["y"])], {"x": (2, 3)}, ["y"], {"q": np.uint8(9), "s": np.float32(0.5), "z": np.uint8(3)})),
     "QuantizeLinear, scale [1]": ("QuantizeLinear", lambda: microsoft("QuantizeLinear", (3, 6), {"s": np.array([.01],np.float32), "z": u8(1)}, output_kind=UINT8, domain="", version=13)),
     "integer conv, zero points computed": ("ConvInteger", lambda: graph_of([node("DynamicQuantizeLinear", ["x"], ["v", "s", "z"]), node("ConvInteger", ["v", "w", "z", "wz"], ["c"], pads=[1,1,1,1]), node("Cast", ["c"], ["y"], to=1)], {"x": (1,3,4,4)}, ["y"], {"w": u8(2,3,3,3), "wz": np.uint8(5)})),
+    "MatMul by blocks of 4 bits": ("MatMul", lambda: dequantized("int4", 3, 40, 5, 16)),
+    "Gemm by blocks of 8 bits": ("Gemm", lambda: dequantized("uint8", 3, 40, 5, 16, form="Gemm", zeros=True)),
     "MatMulNBits": ("com.microsoft::MatMulNBits", lambda: microsoft("MatMulNBits", (3, 40), {"w": u8(5, 3, 8), "s": f32(15), "z": u8(10)}, out=(3, 5), K=40, N=5, bits=4, block_size=16)),
     "MatMulNBits, 8 bits": ("com.microsoft::MatMulNBits", lambda: microsoft("MatMulNBits", (3, 40), {"w": u8(5, 3, 16), "s": f32(15)}, out=(3, 5), K=40, N=5, bits=8, block_size=16)),
     "DynamicQuantizeLSTM": ("com.microsoft::DynamicQuantizeLSTM", lambda: graph_of([node("DynamicQuantizeLSTM", ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"], ["Y", "h", "c"], hidden_size=3, direction="bidirectional", domain=MICROSOFT), node("Add", ["h", "c"], ["y"])], {"x": (5, 1, 4)}, ["y", "Y"], {"w": u8(2, 4, 12), "r": u8(2, 3, 12), "b": f32(2, 24), "ws": np.array([.01, .02], np.float32), "wz": np.array([100, 128], np.uint8), "rs": np.array([.02, .01], np.float32), "rz": np.array([100, 128], np.uint8)}, domain=MICROSOFT)),

@@ -18,6 +18,7 @@ from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFou
 from adt.host.extras import load
 from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
+from adt.model.importers.onnx.blockwise import IN_FLOATS
 from adt.model.networks.known import named
 from adt.model.package.package import ModelPackage
 from adt.options.sections import Settings
@@ -166,6 +167,7 @@ def _run_onnx(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only: warnings about unused initializers say nothing here
+    options.add_session_config_entry(*IN_FLOATS)
     try:
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exception classes have no public base

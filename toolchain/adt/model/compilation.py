@@ -21,6 +21,7 @@ from adt.model.passes.offload.partition import check_combination
 from adt.model.passes.own import with_passes
 from adt.model.passes.pipeline import recurrent_steps
 from adt.model.passes.precision.conversion import convert_precision
+from adt.model.passes.precision.half import SINGLE
 from adt.model.passes.reports import Accuracy
 from adt.model.targets import ModelTarget, model_target
 from adt.model.tuning.tuning import Tuning
@@ -94,9 +95,12 @@ class CompileJob:
         log.info("importing %s", self.model.name)
         options = settings.compile
         # No library takes the steps of a recurrent layer as one function; in half precision they stay
-        # float32. What is a reference unrolls them: it is not to have the faults of that function.
-        steps = None if self.plain or options.offload != "none" else recurrent_steps(target)
-        imported = import_model(self.model, parse_shapes(options.shapes), steps)
+        # float32. What is a reference unrolls them: it is not to have the faults of that function. The same
+        # goes for products by weights of few bits, which only CPUs have kernels for.
+        own = not self.plain and options.offload == "none"
+        steps = recurrent_steps(target) if own else None
+        blockwise = own and target.device == "cpu" and options.precision == SINGLE
+        imported = import_model(self.model, parse_shapes(options.shapes), steps, blockwise=blockwise)
         model_store.keep(imported.file, imported.source.sha256)
         imported = with_passes(imported, self.passes, target, options.opt_level)
         log.info("compiling for %s on %s", target.name, platform.name)

@@ -39,24 +39,34 @@ class Explanation:
 
 
 def import_model(
-    model: Path | str, shapes: RequestedShapes, steps: RecurrentSteps | None = None
+    model: Path | str,
+    shapes: RequestedShapes,
+    steps: RecurrentSteps | None = None,
+    *,
+    blockwise: bool = False,
 ) -> ImportedModel:
     """Import a model file, or what the Python callable ``module:function`` returns.
 
     Args:
         steps: how the target computes all steps of a recurrent layer of ONNX in one function, where they
             can be; None: they are unrolled.
+        blockwise: weights of 4 or 8 bits with scales for blocks stay so; else they become floats.
 
     Raises:
         ModelError: the file, the callable or a shape is wrong, or TVM's importer failed.
         UnsupportedOp: there is no converter for an operator.
         ToolNotFound: the format needs an extra that is not installed.
     """
-    return _import(*_open(model), shapes, steps)
+    return _import(*_open(model), shapes, steps, blockwise=blockwise)
 
 
 def _import(
-    path: Path, source: SourceModel, shapes: RequestedShapes, steps: RecurrentSteps | None = None
+    path: Path,
+    source: SourceModel,
+    shapes: RequestedShapes,
+    steps: RecurrentSteps | None = None,
+    *,
+    blockwise: bool = False,
 ) -> ImportedModel:
     if source.format == formats.TFLITE:
         from adt.model.importers.tflite.importer import import_tflite
@@ -76,7 +86,7 @@ def _import(
         return import_relax(path, shapes, source)
     from adt.model.importers.onnx.importer import import_onnx
 
-    return import_onnx(path, shapes, source, steps)
+    return import_onnx(path, shapes, source, steps, blockwise=blockwise)
 
 
 def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:

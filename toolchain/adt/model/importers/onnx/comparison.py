@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from adt.model.importers.onnx.blockwise import IN_FLOATS
 from adt.numerics import REORDERED, gaps, steps_allowed
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in observed if name not in names)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.add_session_config_entry(*IN_FLOATS)
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

@@ -20,6 +20,7 @@ from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.node import REMEDY, Converter, Node, refusal
 from adt.model.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
 from adt.model.importers.op_table import named_nodes
+from adt.model.passes.recurrence import GATES
 
 if TYPE_CHECKING:
     import onnx
@@ -38,14 +39,14 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
     """Convert *model*, whose initializers become parameters; their values are in ``main``'s attributes.
 
     Args:
-        layers: the converters of recurrent operators that were not unrolled.
+        layers: the converters of operators that were left as they are.
 
     Raises:
         UnsupportedOp: a node cannot be converted; it is in the message.
         ModelError: TVM's importer failed elsewhere.
     """
     layers = layers or {}
-    _make_importable(model, layers)
+    _make_importable(model, layers.keys() & GATES.keys())
     importer = _importer(model, layers)
     try:
         with _quiet():
@@ -113,7 +114,7 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
     """TVM's importer with our converters.
 
     Args:
-        layers: those of recurrent operators that were not unrolled.
+        layers: those of operators that were left as they are.
         goes_on: try the nodes after a refused one, too, and convert nothing in the end.
     """
     import onnx
@@ -164,7 +165,7 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
             def by_tvm(given: Any, **changes: Any) -> Any:
                 return convert(op, type(inputs)(given), {**attrs, **changes}, version)
 
-            converter = converters.get(op) if proto.domain in ("", "ai.onnx") else None
+            converter = converters.get(op_name(proto))
             node = Node(proto, tuple(inputs), version, self.bb, self._params, by_tvm)
             result = converter(node) if converter else None
             by_ours = result is not None
@@ -235,7 +236,18 @@ def _quiet() -> Iterator[None]:
 
 
 def _drop_unused(model: onnx.ModelProto) -> None:
-    """Remove initializers that nothing uses, in place: rewrites leave some, each would become a parameter."""
+    """Remove nodes and initializers that nothing uses, in place: rewrites leave some, and each would be
+    computed, or become a parameter."""
+    read = {value.name for value in model.graph.output}
+    needed: list[onnx.NodeProto] = []
+    for node in reversed(model.graph.node):
+        if not node.output or not read.isdisjoint(node.output):
+            needed.append(node)
+            read.update(node.input)
+            read.update(name for inner in subgraphs(node) for each in all_nodes(inner) for name in each.input)
+            read.update(value.name for inner in subgraphs(node) for value in inner.output)
+    del model.graph.node[:]
+    model.graph.node.extend(reversed(needed))
     nodes = list(all_nodes(model.graph))
     used = {name for node in nodes for name in node.input}
     used |= {value.name for node in nodes for inner in subgraphs(node) for value in inner.output}

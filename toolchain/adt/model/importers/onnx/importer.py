@@ -12,6 +12,7 @@ from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
+from adt.model.importers.onnx.converters.blockwise import blockwise_converters
 from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
@@ -24,12 +25,17 @@ from adt.model.passes.recurrence import RecurrentSteps
 
 
 def import_onnx(
-    path: Path, shapes: RequestedShapes, source: SourceModel, steps: RecurrentSteps | None = None
+    path: Path,
+    shapes: RequestedShapes,
+    source: SourceModel,
+    steps: RecurrentSteps | None = None,
+    *,
+    blockwise: bool = False,
 ) -> ImportedModel:
     """Import an ONNX model with static shapes.
 
     Args:
-        steps: see :func:`adt.model.importers.importer.import_model`.
+        steps, blockwise: see :func:`adt.model.importers.importer.import_model`.
 
     Raises:
         ModelError: the file or a shape is wrong, or TVM's importer failed.
@@ -43,12 +49,14 @@ def import_onnx(
             raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
         raise
     dtypes = input_dtypes(model)
-    prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=steps is not None)
+    prepared = prepare(
+        with_fixed_shapes(model, fixed), path.name, loops=steps is not None, blockwise=blockwise
+    )
     table = op_table(prepared)
     if refusal(table):
         raise _unsupported(path, table)
-    layers = recurrent_converters(steps) if steps else {}
-    module = to_relax(prepared.model, {op: layers[op] for op in prepared.loops})
+    whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
+    module = to_relax(prepared.model, {op: whole[op] for op in prepared.kept})
     if any(node.op_type == "If" for node in prepared.model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
@@ -103,12 +111,12 @@ def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) 
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
     if missing is None:
         missing = {
-            op: note for op, note in unsupported_ops(prepared.model).items() if op not in prepared.loops
+            op: note for op, note in unsupported_ops(prepared.model).items() if op not in prepared.kept
         }
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
     return op_rows(
         [*ops, *hidden],
         prepared.rewritten,
         missing,
-        dict.fromkeys((*CONVERTERS, *prepared.loops), "converted by adt"),
+        dict.fromkeys((*CONVERTERS, *prepared.kept), "converted by adt"),
     )

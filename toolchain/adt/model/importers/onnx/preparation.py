@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adt.model.importers.onnx.blockwise import MATMUL_N_BITS, inferred_products, is_blockwise
 from adt.model.importers.onnx.comparison import Runner
 from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, op_name, opset, subgraphs, type_number
 from adt.model.importers.onnx.rewrites import REWRITES
@@ -46,11 +47,14 @@ class PreparedModel:
     """Before its operators were rewritten; what the op table counts."""
     rewritten: Mapping[str, str]
     """Operator to what became of it, for those that were rewritten."""
-    loops: frozenset[str] = frozenset()
-    """Recurrent operators that were left as they are, to be one function of all steps each."""
+    kept: frozenset[str] = frozenset()
+    """Operators that were left as they are, to be one function each: recurrent ones, and products by weights
+    of few bits."""
 
 
-def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> PreparedModel:
+def prepare(
+    model: onnx.ModelProto, name: str, *, loops: bool = False, blockwise: bool = False
+) -> PreparedModel:
     """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
 
     Every step is trusted only if the model computes the same with it as without, on random
@@ -61,7 +65,13 @@ def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> Prepar
     Args:
         name: the model's file name, for messages.
         loops: leave recurrent operators as they are where they can be one function of all steps.
+        blockwise: leave products by weights of few bits as they are, where these can stay so.
     """
+    with inferred_products():
+        return _prepared(model, name, loops, blockwise)
+
+
+def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -> PreparedModel:
     model = _inlined(model, name)
     runner = Runner(model)
     if runner.reason:
@@ -72,12 +82,13 @@ def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> Prepar
         runner = Runner(simplified)
     model, notes = simplified, dict[str, str]()
     looped = _loops(simplified) if loops else frozenset[str]()
+    kept = looped | {MATMUL_N_BITS} if blockwise and _all_blockwise(simplified) else looped
     for _ in range(MOST_ROUNDS):
         written, expanded = _function_bodies(model, runner, name)
         if expanded:
             model = _simplified(written, runner, name)
             runner = Runner(model)
-        model, rewritten = _rewritten(model, runner, looped)
+        model, rewritten = _rewritten(model, runner, kept)
         if any("::" in op for op in rewritten):  # no shapes were known behind other domains' operators
             model = _simplified(model, Runner(model), name)
         notes = expanded | rewritten | notes
@@ -86,7 +97,7 @@ def prepare(model: onnx.ModelProto, name: str, *, loops: bool = False) -> Prepar
         if not (expanded or rewritten):
             break
         runner = Runner(model)
-    return PreparedModel(_typed(model), simplified, notes, looped)
+    return PreparedModel(_typed(model), simplified, notes, kept)
 
 
 def _loops(model: onnx.ModelProto) -> frozenset[str]:
@@ -96,6 +107,14 @@ def _loops(model: onnx.ModelProto) -> frozenset[str]:
     main = {node.name for node in model.graph.node}
     hindered = {node.op_type for node in nodes if node.name not in main or not is_loop(Builder(graph, node))}
     return frozenset(op_name(node) for node in nodes if node.op_type not in hindered)
+
+
+def _all_blockwise(model: onnx.ModelProto) -> bool:
+    """Whether each MatMulNBits of *model* can be a function of its own."""
+    graph = Graph(model, model.graph)
+    nodes = [node for node in all_nodes(model.graph) if op_name(node) == MATMUL_N_BITS]
+    main = {node.name for node in model.graph.node}
+    return all(node.name in main and is_blockwise(Builder(graph, node)) for node in nodes)
 
 
 def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:

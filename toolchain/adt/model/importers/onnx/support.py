@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+from adt.model.importers.onnx.blockwise import MATMUL_N_BITS
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.graph import all_nodes, node_name, op_name
 from adt.model.importers.onnx.rewrites import REWRITES
@@ -24,6 +25,7 @@ _PARTS = dict.fromkeys(
 ) | {
     "Loop": "only with a constant number of steps, a condition that stays true and no graphs in its body",
     "Scan": "only of opset 9 and later, with known shapes and no graphs in its body",
+    MATMUL_N_BITS: "only with constant weights, in the order of their columns (no g_idx)",
 }
 _OF_VALUES = dict.fromkeys(
     ("NonZero", "NonMaxSuppression", "Unique"),

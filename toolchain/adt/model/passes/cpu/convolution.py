@@ -30,9 +30,9 @@ from adt.model.passes.cpu.kernel import (
     spatial_loops,
     work_of,
 )
-from adt.model.passes.cpu.tiles import FEW, best_tile, ranked_tiles
+from adt.model.passes.cpu.tiles import FEW, LEAST_SUMS, best_tile, ranked_tiles
 from adt.model.passes.cpu.vectors import Vectors
-from adt.model.passes.layout.blocks import STAGE
+from adt.model.passes.layout.blocks import STAGE, WEIGHTS
 from adt.model.passes.layout.signature import WEIGHT_AXES, variables_of
 from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.precision.half import SINGLE
@@ -61,8 +61,10 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     stages = [name for name in kernel.names if name.startswith(STAGE)]
     if len(stages) != 1 or len(kernel.sums) != 1:
         raise NoSchedule("it is no convolution")
-    store, (sums,) = kernel.store_apart(keep=(*stages, *kernel.sums))
+    packed = [name for name in kernel.names if name.startswith(WEIGHTS)]
+    store, (sums,) = kernel.store_apart(keep=(*stages, *packed, *kernel.sums))
     stage = schedule.get_sblock(stages[0])
+    weights = schedule.get_sblock(packed[0]) if packed else None
     if dot := vectors.dot if _of_terms(schedule, sums) else None:
         vectors = replace(vectors, by_element=False, dtype=SINGLE)
     whole = not vectors.by_element and _is_one_row(schedule, sums, stage, store)
@@ -80,13 +82,24 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
         images, row, rows = row, images, rows  # a product: each row of it is an image of one pixel
     column = rows[-1] if rows else schedule.add_unit_loop(row)
     width, height, blocks = (extent_of(schedule, axis) for axis in (row, column, depth))
-    each = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
-    tiles = ranked_tiles(width, height, blocks, vectors, each)
+    registers = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
+    tiles = ranked_tiles(width, height, blocks, vectors, registers)
     if dot:  # a tile with a condition would be no instruction
         tiles = tuple(tile for tile in tiles if width % tile.wide == 0 == height % tile.high)
-    tile = decisions.choose("tile", tiles)
+    # A tile of all rows makes floats of packed weights where it multiplies, which takes registers: of few
+    # sums. For more rows a panel is made before.
+    rows_together = width * height if weights else 0
+    few = [
+        tile
+        for tile in sorted(tiles, key=lambda tile: -tile.deep)
+        if tile.wide * tile.high == rows_together and rows_together * tile.deep <= LEAST_SUMS
+    ]
+    each = _in_word(schedule, weights) if weights else 0
+    if few:
+        schedule.compute_inline(weights)
+    tile = decisions.choose("tile", few or tiles)
     border = _has_border(schedule, stage) or (dot is not None and _widens(schedule, stage, len(loops)))
-    order = decisions.choose("order", _orders(width * height, blocks, border))
+    order = decisions.choose("order", _orders(1 if weights else width * height, blocks, border))
     widened = None
     if not border and vectors.by_element and _widens(schedule, stage, len(loops)):
         widened = stage
@@ -109,7 +122,7 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     if dot:
         _accumulate_terms(schedule, sums, len(outer), decisions)
     else:
-        _accumulate(schedule, sums, len(outer), vectors, decisions)
+        _accumulate(schedule, sums, len(outer), vectors, decisions, each if few else 0)
     if vectors.by_element:
         _read_by_vectors(schedule, sums, vectors, widened)
     unfinished = [
@@ -120,7 +133,9 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     for place in unfinished:
         partition(schedule, outer[place])
     spread = min(unfinished, default=len(outer))
-    if not order.by_rows:
+    if weights and not few:
+        _make_panel(schedule, weights, parallel(schedule, outer[: outer.index(panel) + 1], work), each)
+    elif not order.by_rows:
         parallel(schedule, outer[:spread], work)
     elif spread > outer.index(column_tile):
         _copy_inside(schedule, stage, parallel(schedule, outer[: outer.index(column_tile) + 1], work))
@@ -209,15 +224,36 @@ def _make_one_row(schedule: Any, sums: Any, store: Any) -> None:
         schedule.transform_block_layout(block, index_map(len(schedule.get(block).iter_vars)))
 
 
-def _accumulate(schedule: Any, sums: Any, depth: int, vectors: Vectors, decisions: Decisions) -> None:
-    """The loops of *sums* inside of *depth* others: channels in blocks, taps, four channels, the tile."""
+def _in_word(schedule: Any, weights: Any) -> int:
+    """How many neighbouring terms one word of packed *weights* holds."""
+    block = schedule.get(weights)
+    return int(block.writes[0].buffer.shape[2]) // int(block.reads[0].buffer.shape[1])
+
+
+def _make_panel(schedule: Any, weights: Any, at: Any, each: int) -> None:
+    """The floats of a panel of packed *weights*, a word of each lane at once, inside of the loop *at*."""
+    schedule.compute_at(weights, at, preserve_unit_loops=True)
+    *_, term, lane = schedule.get_loops(weights)
+    _, within = schedule.split(term, [None, each])
+    schedule.unroll(within)
+    schedule.vectorize(lane)
+
+
+def _accumulate(
+    schedule: Any, sums: Any, depth: int, vectors: Vectors, decisions: Decisions, each: int = 0
+) -> None:
+    """The loops of *sums* inside of *depth* others: channels in blocks, taps, four channels, the tile.
+
+    Args:
+        each: channels that are read together; 0: it is open how many.
+    """
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows = reduce_loops(schedule, sums)
     channels = extent_of(schedule, channel)
-    size = ONCE if vectors.by_element else extent_of(schedule, lane)
+    size = max(each, ONCE if vectors.by_element else extent_of(schedule, lane))
     block, within = schedule.split(channel, [None, size if channels % size == 0 else channels])
     extent = extent_of(schedule, within)
-    usual = ONCE if extent % ONCE == 0 else extent if extent < ONCE else 1
+    usual = each or (ONCE if extent % ONCE == 0 else extent if extent < ONCE else 1)
     others = [few for few in (1, 2, 4, 8, 16) if extent % few == 0 and few != usual]
     again, once = schedule.split(within, [None, decisions.choose("channels", [usual, *others])])
     taps = math.prod(extent_of(schedule, loop) for loop in windows)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from adt.model.passes.blockwise import weights_of
 from adt.model.passes.cpu.dot import SUMS, Dot, dot_of
 from adt.model.passes.layout.blocks import ceil_blocks, merged_groups
 from adt.model.passes.layout.rewriter import static_shape
@@ -74,6 +75,10 @@ def best_lanes(module: Any, vectors: Vectors) -> int:
             output = static_shape(binding.var) if weight else None
             if weight and output:
                 layers.append(_layer(name, call, weight, output))
+            elif blockwise := weights_of(module, call):
+                layers.append(
+                    (math.prod(static_shape(binding.var) or ()) * blockwise.form.terms, blockwise.columns, 1)
+                )
     costs = {
         lanes: sum(_cost(*layer, lanes) for layer in layers) for lanes in (4, 8, 16) if lanes <= vectors.lanes
     }

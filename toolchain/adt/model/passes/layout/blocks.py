@@ -23,6 +23,8 @@ LANES = 4
 
 STAGE = "window_blocks"
 """The block of a convolution that reads its input, and zeros for the border."""
+WEIGHTS = "weight_blocks"
+"""The block of a product that makes floats of packed weights."""
 RANKS = (3, 4, 5)
 """How many axes a plain tensor has that is blocked."""
 FLOATS = ("float32", "float16")

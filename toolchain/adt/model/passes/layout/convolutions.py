@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adt.model.passes.blockwise import floats, weights_of
 from adt.model.passes.layout import blocks, signature
 from adt.model.passes.layout.blocks import Blocking, Terms, Window, merged_groups
 from adt.model.passes.layout.rewriter import ELEMENTWISE, static_shape
@@ -351,6 +352,38 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
         ),
         rows,
         constant,
+        name="product_blocks",
+    )
+    return True
+
+
+def blockwise_product(walk: Walk, variable: Any, call: Any) -> bool:
+    """A product whose weights stay as few bits as they have, with the result in rows."""
+    from tvm import relax
+
+    weights, output = weights_of(walk.module, call), static_shape(variable)
+    if weights is None or output is None:
+        return False
+    data, form = call.args[1].fields[0], weights.form
+    walk.report.append(
+        Convolution(
+            variable.name_hint,
+            (weights.columns, form.terms),
+            1,
+            math.prod(output) * form.terms,
+            *Choice(True, f"its weights have {form.bits} bits").reasons,
+            kind="product",
+        )
+    )
+    rows = walk.rows_of(data)
+    if rows is None:
+        rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), form.terms, 1, 1))
+    walk.rows[variable] = walk.emit(
+        lambda x, *packed: blocks.convolution(
+            x, floats(form, *packed), ONE_PIXEL, 1, "float32", walk.blocking
+        ),
+        rows,
+        *map(relax.const, weights.packed(walk.lanes)),
         name="product_blocks",
     )
     return True

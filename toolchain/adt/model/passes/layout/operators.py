@@ -15,7 +15,13 @@ from typing import Any
 
 from adt.model.passes.layout import blocks, movement
 from adt.model.passes.layout.blocks import TEXELS, Blocking, Window
-from adt.model.passes.layout.convolutions import convolution, product, transposed, window_of
+from adt.model.passes.layout.convolutions import (
+    blockwise_product,
+    convolution,
+    product,
+    transposed,
+    window_of,
+)
 from adt.model.passes.layout.rewriter import ELEMENTWISE, is_flat, static_shape
 from adt.model.passes.layout.walk import RESHAPES, Inlined, LayoutChooser, Rule, Walk
 from adt.model.passes.normalizations import Rows, normalized_maps
@@ -275,6 +281,7 @@ def group_norm(walk: Walk, variable: Any, call: Any) -> bool:
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, elementwise),
     **dict.fromkeys(RESHAPES, movement.reshape),
+    "relax.call_tir": blockwise_product,
     "relax.concat": movement.concat,
     "relax.image.resize2d": movement.resize,
     "relax.matmul": product,

@@ -12,9 +12,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adt.model.importers.onnx.graph import Builder, type_name
+from adt.model.importers.onnx.blockwise import DOMAIN, MATMUL_N_BITS, OPERATOR, form_of
+from adt.model.importers.onnx.graph import Builder, attribute, op_name, operand, type_name
 from adt.model.importers.onnx.rewrites.elementary import limited
 from adt.model.importers.onnx.rewrites.rewrite import NO_CONVERTER, Apply, Rewrite
+from adt.model.passes.blockwise import Blockwise, packed, unpacked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
 RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 """Least and greatest value of the types that QuantizeLinear writes."""
+FEW_BITS = ("uint8", "int8", "uint4", "int4")
+BLOCKS = (16, 32, 64, 128, 256)
+"""Terms that may share a scale in MatMulNBits."""
+LONGEST_BLOCK = 128
+"""Of a column that has one scale."""
 
 
 def scalar(build: Builder, name: str) -> str:
@@ -262,32 +269,73 @@ def _dynamic_quantize_matmul(build: Builder) -> str:
 def _matmul_n_bits(build: Builder) -> str | None:
     """a, b [N, blocks, bytes], scales, zero points, order of the groups, bias; b becomes floats."""
     a, b, scale, zero_name, order, bias = build.operands(6)
-    packed, scales, zeros = (build.graph.constant(name) for name in (b, scale, zero_name))
-    dtype = build.graph.dtype(scale)
-    bits, k, n = (build.attribute(name) for name in ("bits", "K", "N"))
-    if packed is None or scales is None or (zero_name and zeros is None) or order or not dtype:
+    values, scales, zeros = (build.graph.constant(name) for name in (b, scale, zero_name))
+    dtype, form, n = build.graph.dtype(scale), form_of(build.node), build.attribute("N")
+    if values is None or scales is None or (zero_name and zeros is None) or order or not dtype:
         return None
     import numpy as np
 
-    blocks = -(-k // build.attribute("block_size"))
-    values = _unpacked(packed.reshape(n, blocks, -1), bits).astype("float32")
-    zero = np.full((n, blocks), 2 ** (bits - 1), "float32")
+    whole = unpacked(values.reshape(n, form.blocks, -1), form.bits).astype("float32")
+    zero = np.full((n, form.blocks), form.middle, "float32")
     if zeros is not None:
         if zeros.dtype == np.uint8:
-            zeros = _unpacked(zeros.reshape(n, -1), bits)[:, :blocks]
-        zero = zeros.reshape(n, blocks).astype("float32")
-    table = (values - zero[..., None]) * scales.reshape(n, blocks, 1)
-    weights = build.constant(table.reshape(n, -1)[:, :k].T, dtype)
+            zeros = unpacked(zeros.reshape(n, -1), form.bits)[:, : form.blocks]
+        zero = zeros.reshape(n, form.blocks).astype("float32")
+    table = (whole - zero[..., None]) * scales.reshape(n, form.blocks, 1)
+    weights = build.constant(table.reshape(n, -1)[:, : form.terms].T, dtype)
     return build.plus(build.add("MatMul", a, weights), bias)
 
 
-def _unpacked(values: NDArray[np.generic], bits: int) -> NDArray[np.generic]:
-    """Whole numbers of *bits* bits out of bytes, along the last axis, the lowest bits first."""
+def _by_few_bits(build: Builder) -> str | None:
+    """A product by constants that DequantizeLinear makes of blocks along the terms, or of 4 bits: as
+    onnxruntime's quantizer writes it otherwise."""
     import numpy as np
 
-    parts = np.asarray(values, np.uint8)[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)
-    whole: NDArray[np.generic] = parts & (2**bits - 1)
-    return whole.reshape(*values.shape[:-1], -1)
+    graph, columns_first = build.graph, bool(build.attribute("transB", 0))
+    makers = {name: node for node in graph.graph.node for name in node.output}
+    node = makers.get(build.operand(1))
+    if node is not None and node.op_type == "Transpose" and attribute(node, "perm", [1, 0]) == [1, 0]:
+        columns_first, node = not columns_first, makers.get(node.input[0])
+    if node is None or op_name(node) != "DequantizeLinear" or build.dtype != "float32":
+        return None
+    values, scales, zeros = (graph.constant(operand(node, place)) for place in range(3))
+    if values is None or scales is None or values.ndim != 2 or (operand(node, 2) and zeros is None):
+        return None
+    kind, block, axis = str(values.dtype), attribute(node, "block_size", 0), attribute(node, "axis", 1) % 2
+    if scales.dtype != np.float32 or kind not in FEW_BITS or build.attribute("transA", 0):
+        return None
+    if build.attribute("beta", 1.0) != 1 or (block and axis != columns_first):
+        return None
+    columns, terms = values.shape if columns_first else values.shape[::-1]
+    if not block:
+        if kind in RANGES or (scales.size > 1 and axis == columns_first):
+            return None
+        block = LONGEST_BLOCK
+    form = Blockwise(int(kind.removeprefix("u")[3:]), block, terms)
+    if block not in BLOCKS:
+        return None
+
+    def by_column(array: NDArray[np.generic]) -> NDArray[np.generic]:
+        """A number for each block of each column."""
+        if array.ndim < 2:
+            return np.broadcast_to(array.reshape(-1, 1), (columns, form.blocks))
+        return array if columns_first else array.T
+
+    least = 0 if kind.startswith("u") else form.middle  # what all of them are more as MatMulNBits has them
+    whole = (values if columns_first else values.T).astype(np.int16) + least
+    padded = np.pad(whole, [(0, 0), (0, form.blocks * block - terms)]).reshape(columns, form.blocks, block)
+    scale = by_column(scales).astype(np.float32) * np.float32(build.attribute("alpha", 1.0))
+    inputs = [build.constant(packed(padded, form.bits), "uint8"), build.constant(scale, "float32")]
+    if zeros is not None or not least:
+        zero = np.zeros(1, np.int16) if zeros is None else zeros.astype(np.int16)
+        inputs.append(build.constant(packed(by_column(zero) + least, form.bits), "uint8"))
+    if all(opset.domain != DOMAIN for opset in graph.model.opset_import):
+        graph.model.opset_import.add(domain=DOMAIN, version=1)
+    result = build.add(
+        OPERATOR, build.operand(0), *inputs,
+        domain=DOMAIN, K=terms, N=columns, bits=form.bits, block_size=block,
+    )  # fmt: skip
+    return build.plus(result, build.operand(2))
 
 
 _QLINEAR: tuple[tuple[str, str, Apply], ...] = (
@@ -325,7 +373,11 @@ REWRITES = (
         )
     ),
     Rewrite("ConvInteger", "Conv in float32", NO_CONVERTER, _conv_integer),
-    Rewrite("com.microsoft::MatMulNBits", "MatMul with weights of floats", NO_CONVERTER, _matmul_n_bits),
+    Rewrite(MATMUL_N_BITS, "MatMul with weights of floats", NO_CONVERTER, _matmul_n_bits),
+    *(
+        Rewrite(op, MATMUL_N_BITS, "TVM has no blocks of weights, nor 4 bits", _by_few_bits)
+        for op in ("MatMul", "Gemm")
+    ),
     Rewrite("com.microsoft::MatMulIntegerToFloat", _PRODUCT, NO_CONVERTER, _matmul_integer_to_float),
     Rewrite(
         "com.microsoft::DynamicQuantizeMatMul",

@@ -1,0 +1,119 @@
+"""Products by weights of 4 and 8 bits, with a scale for each block: packages that keep the bits."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import adt
+from adt.errors import UnsupportedOp
+from adt.model.package.package import ModelPackage
+from adt.model.package.params_file import read_params
+from support.devices.emulated import outputs_of
+from support.models.blockwise import dequantized, matmul_n_bits
+
+HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
+PROCESSORS = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw"}
+PRODUCTS = {
+    "one row": lambda: matmul_n_bits((1,), 128, 64, 4, 32),
+    "rows of batches, a bias, zero points": lambda: matmul_n_bits(
+        (2, 3), 96, 40, 4, 32, zeros=True, bias=True
+    ),
+    "eight rows of eight bits": lambda: matmul_n_bits((8,), 128, 33, 8, 16, zeros=True),
+    "many rows": lambda: matmul_n_bits((29,), 256, 64, 4, 128),
+    "many rows of eight bits": lambda: matmul_n_bits((17,), 64, 70, 8, 64, bias=True),
+    "a block that is not whole": lambda: matmul_n_bits((3,), 40, 5, 4, 16, zeros=True),
+    "terms of no whole words": lambda: matmul_n_bits((2,), 37, 24, 4, 32, bias=True),
+}
+DEQUANTIZED = {
+    "int4": lambda: dequantized("int4", 2, 64, 24, 32),
+    "uint4, zero points": lambda: dequantized("uint4", 2, 64, 24, 16, zeros=True),
+    "int8, transposed": lambda: dequantized("int8", 2, 64, 24, 32, form="Transpose"),
+    "uint8, Gemm": lambda: dequantized("uint8", 20, 64, 24, 64, form="Gemm", zeros=True),
+    "int4, Gemm": lambda: dequantized("int4", 1, 72, 24, 32, form="Gemm", zeros=True),
+    "int4, a scale for each column": lambda: dequantized("int4", 3, 144, 16, 0),
+    "uint4, a scale for each column": lambda: dequantized("uint4", 3, 40, 16, 0, form="Transpose"),
+}
+
+
+def saved(model: onnx.ModelProto, directory: Path) -> Path:
+    onnx.save(model, directory / "model.onnx")
+    return directory / "model.onnx"
+
+
+def assert_like_onnxruntime(model: Path, package: ModelPackage) -> None:
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")  # else of 8 bits
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    x = np.random.default_rng(3).uniform(-1, 1, given.shape).astype(np.float32)
+    (want,) = session.run(None, {"x": x})
+    (have,) = outputs_of(package.path, {"x": x}).values()
+    assert have.shape == want.shape and np.abs(want).max() > 0.1
+    assert np.abs(have - want).max() <= 2e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("cpu", PROCESSORS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_what_onnxruntime_writes(name: str, cpu: str, tmp_path: Path) -> None:
+    if PROCESSORS[cpu] not in HERE:
+        pytest.skip(f"this machine has no {PROCESSORS[cpu]}")
+    model = saved(PRODUCTS[name](), tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="host", cpu=cpu)
+
+    assert_like_onnxruntime(model, package)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_on_arm64(name: str, tmp_path: Path) -> None:
+    model = saved(PRODUCTS[name](), tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", cpu="cortex-a76")
+
+    assert_like_onnxruntime(model, package)
+
+
+@pytest.mark.parametrize("name", DEQUANTIZED)
+def test_what_is_dequantized(name: str, tmp_path: Path) -> None:
+    model = saved(DEQUANTIZED[name](), tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="host")
+
+    assert_like_onnxruntime(model, package)
+    assert {str(array.dtype) for array in read_params(package.path / "mod.params").values()} >= {"uint32"}
+
+
+@pytest.mark.parametrize(("bits", "block"), [(4, 32), (8, 128)])
+def test_parameters_are_as_small_as_their_bits(bits: int, block: int, tmp_path: Path) -> None:
+    terms, columns = 512, 256
+    model = saved(matmul_n_bits((1,), terms, columns, bits, block), tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="host")
+
+    weights = terms * columns * bits // 8
+    scales = 4 * terms // block * columns
+    assert weights < (package.path / "mod.params").stat().st_size - scales < weights + 4096
+
+
+@pytest.mark.parametrize("settings", [{"target": "opencl"}, {"precision": "float16", "cpu": "cortex-a76"}])
+def test_elsewhere_they_are_floats(settings: dict[str, str], tmp_path: Path) -> None:
+    model = saved(matmul_n_bits((2,), 64, 32, 4, 32), tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", check=False, **settings)
+
+    params = read_params(package.path / "mod.params")
+    assert max(math.prod(array.shape) for array in params.values()) >= 64 * 32
+    assert {str(array.dtype) for array in params.values()} <= {"float32", "float16"}
+
+
+def test_groups_in_another_order_are_refused(tmp_path: Path) -> None:
+    model = saved(matmul_n_bits((2,), 64, 32, 4, 32, order=True), tmp_path)
+
+    with pytest.raises(UnsupportedOp, match=r"MatMulNBits.*g_idx.*product"):
+        adt.compile(model, out=tmp_path / "package", platform="host")
