@@ -12,13 +12,14 @@ import pytest
 from PIL import Image
 
 import adt as api
-from adt.errors import VerifyFailed
+from adt.errors import ConfigError, VerifyFailed
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.inputs.random import random_inputs
 from adt.model.networks.known import write_network
 from adt.model.package.package import load_package
 from adt.quantization.accuracy import compared, outputs_on
 from support.devices.programs import adt, adt_json
+from support.models.quantized_onnx import transformer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NORMALISED = ("--range", "-1,1")
@@ -98,3 +99,28 @@ def test_a_network_by_name(tmp_path: Path) -> None:
         off.append(row.metrics.snr_db)
     assert max(off) > 35, "it computes what the quanta stand for"
     assert min(off) > 15, "one value on the edge of two quanta, early in 53 layers, leaves 20 dB of 45"
+
+
+def test_weights_alone(tmp_path: Path) -> None:
+    """A transformer's products in 4 bits, and a package that computes with them."""
+    onnx.save(transformer(steps=16, size=64), tmp_path / "bert.onnx")
+    samples, out = tmp_path / "tokens.npz", tmp_path / "q.onnx"
+    random = np.random.default_rng(2)
+    np.savez(samples, **{name: random.integers(0, 2, (5, 16)) for name in ("ids", "kinds", "mask")})
+
+    done = adt("quantize", tmp_path / "bert.onnx", "--weights-only", "int4", "-o", out)
+    assert done.returncode == 0 and "nothing was measured" in done.stdout, done.stderr
+    words = ["quantize", tmp_path / "bert.onnx", "--weights-only", "int4", "--calibrate", samples]
+    facts = adt_json(*words, "-o", tmp_path / "again.onnx")
+    assert (facts["weights_only"], facts["held_back"]) == ("int4", 5) and facts["outputs"][0]["snr_db"] > 8
+    assert (tmp_path / "again.onnx").read_bytes() == out.read_bytes()
+    done = adt(*words, "--per-channel", "-o", out)
+    assert done.returncode == ConfigError.exit_code and "--per-channel is of no effect" in done.stderr
+
+    package = api.compile(out, out=tmp_path / "pkg", platform="host").path
+    plain = api.compile(tmp_path / "bert.onnx", out=tmp_path / "float", platform="host").path
+    sizes = [(path / "mod.params").stat().st_size for path in (package, plain)]
+    assert sizes[0] < 0.3 * sizes[1]
+    for more in ([], ["--layers"]):
+        done = adt("verify", package, *more)
+        assert done.returncode == 0, done.stdout

@@ -99,6 +99,74 @@ def test_a_transformer_on_whole_numbers(tmp_path: Path) -> None:
     assert result.outputs[0].metrics.snr_db > 25
 
 
+def tokens(path: Path) -> Path:
+    np.savez(
+        path, **{name: np.random.default_rng(2).integers(0, 2, (6, 8)) for name in ("ids", "kinds", "mask")}
+    )
+    return path
+
+
+@pytest.mark.parametrize(("weights", "least"), [("int8", 35), ("int4", 10)])
+def test_weights_alone(weights: str, least: float, tmp_path: Path) -> None:
+    onnx.save(transformer(), tmp_path / "bert.onnx")
+    samples = tokens(tmp_path / "tokens.npz")
+    result = quantize(tmp_path / "bert.onnx", samples, weights_only=weights)
+    assert (result.calibrated_on, result.held_back, result.every) == (0, 6, 1)
+    (row,) = result.outputs
+    assert least < row.metrics.snr_db < 90
+    nodes = [node for node in onnx.load(result.path).graph.node if node.op_type == "MatMulNBits"]
+    assert len(nodes) == 13, "of two layers six each, and the Gemm at the end"
+    assert {layer.name for layer in result.layers} == {node.name for node in nodes}
+    bits = {value.i for node in nodes for value in node.attribute if value.name == "bits"}
+    assert bits == {int(weights[3:])}
+
+
+def test_of_weights_alone_those_that_cost_most_stay_float_for_a_target(tmp_path: Path) -> None:
+    """The product in the middle has huge weights for a number that is always 0."""
+    net, (first, second, third) = Net(), (RNG.normal(0, 0.3, (32, 32)).astype("f4") for _ in range(3))
+    first[:, 0], second[0], value = 0, 1e4, "x"
+    for number, weights in enumerate((first, second, third)):
+        value = net.add("MatMul", value, net.constant(weights))
+        net.nodes[-1].name = f"product{number}"
+    model = saved(net, value, [1, 32], tmp_path / "blind.onnx")
+
+    result = quantize(model, "random:4", weights_only="int4")
+    assert result.layers[0].name == "product1" and result.outputs[0].metrics.snr_db < 5
+    result = quantize(model, "random:4", weights_only="int4", target_snr=12)
+    assert result.kept == ("product1",) and result.outputs[0].metrics.snr_db >= 12
+    products = [node.op_type for node in onnx.load(result.path).graph.node if node.op_type != "Identity"]
+    assert products == ["MatMulNBits", "MatMul", "MatMulNBits"]
+    assert quantize(model, "random:4", weights_only="int4", keep=["product0", "product1"]).kept
+
+
+def test_weights_alone_need_no_samples_and_are_the_same_each_time(tmp_path: Path) -> None:
+    onnx.save(transformer(), tmp_path / "bert.onnx")
+    written = []
+    for number in range(2):
+        out = tmp_path / f"q{number}.onnx"
+        result = adt.quantize(tmp_path / "bert.onnx", out=out, weights_only="int4")
+        assert (result.outputs, result.layers, result.source) == ((), (), "")
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+
+
+def test_options_that_weights_alone_do_not_have(tmp_path: Path) -> None:
+    onnx.save(transformer(), tmp_path / "bert.onnx")
+    more: list[tuple[dict[str, Any], str]] = [
+        ({"per_channel": True}, "--per-channel is of no effect"),
+        ({"method": "entropy"}, "--method is of no effect"),
+        ({"activations": "uint8"}, "--activations is of no effect"),
+        ({"target_snr": 20.0}, "nothing to measure --target-snr on"),
+    ]
+    for options, said in more:
+        with pytest.raises(ConfigError, match=said):
+            adt.quantize(tmp_path / "bert.onnx", out=tmp_path / "q.onnx", weights_only="int4", **options)
+    with pytest.raises(ConfigError, match="--weights-only 'int3' is unknown"):
+        adt.quantize(tmp_path / "bert.onnx", out=tmp_path / "q.onnx", weights_only="int3")
+    with pytest.raises(ModelError, match="quantizes none of the operators"):
+        adt.quantize(linear(tmp_path / "c.onnx", [1, 3, 4, 4]), out=tmp_path / "q.onnx", weights_only="int4")
+
+
 def test_the_same_input_gives_the_same_bytes(model: Path, samples: Path) -> None:
     written = []
     for seed in "12":
@@ -226,6 +294,9 @@ def test_on_the_command_line(model: Path, tmp_path: Path) -> None:
     done = run()
     assert done.returncode == 0 and "on 4 MADE-UP samples, which tell nothing" in done.stdout, done.stderr
     assert "y: SNR" in done.stdout and "2 nodes stay float" in done.stdout
+    words = [*program, "--weights-only", "int8", "-o", "weights.onnx"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("nothing was measured"), done.stderr
     document = json.loads(run("--json").stdout)
     assert document["schema"] == "adt.quantize" and document["made_up"] is True
     assert document["worst"] == document["outputs"][0]["name"] == "y"

@@ -26,8 +26,10 @@ class QuantizeResult:
     bytes: int
     float_bytes: int
     """Of the weights and the graph before."""
+    weights_only: str | None
+    """Type of the weights, if nothing else is quantized."""
     source: str
-    """Where the samples are from."""
+    """Where the samples are from; empty: there are none, and nothing was measured."""
     made_up: bool
     """They are random: neither the ranges nor the figures say anything of real inputs."""
     calibrated_on: int
@@ -37,7 +39,7 @@ class QuantizeResult:
     every: int
     """… of so many in a row the last one."""
     outputs: tuple[OutputAccuracy, ...]
-    """The worst first."""
+    """The worst first; empty: nothing was measured."""
     layers: tuple[LayerCost, ...]
     """What was quantized before a target, those first that cost most."""
     kept: tuple[str, ...]
@@ -61,24 +63,39 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
     from adt.model.importers.shapes import parse_shapes
     from adt.quantization import quantizer
     from adt.quantization.samples import read_samples
-    from adt.quantization.target import Target, attempt
+    from adt.quantization.target import Target, attempt, unmeasured
 
     _check(request)
     model, entry = quantizer.read_float_model(request.model, parse_shapes(request.shapes))
-    samples = read_samples(request.model.name, entry, request.calibrate, request.picture)
+    samples = read_samples(
+        request.model.name,
+        entry,
+        request.calibrate,
+        request.picture,
+        calibrates=request.weights_only is None,
+    )
     with scratch_directory("quantize", beside=request.out) as scratch:
         prepared = quantizer.prepared(model, scratch)
+        if request.weights_only:
+            prepared = quantizer.with_products(prepared)
         keep = quantizer.kept_nodes(prepared, request.keep)
-        ranges = quantizer.calibrated(prepared, samples.calibrating, request.method, scratch)
-        make = partial(quantizer.quantized, prepared, ranges, request.activations, request.per_channel)
-        target = Target(request.target_snr, request.target_top1)
-        done, layers = attempt(model, make, keep, samples.held_back, target)
+        if request.weights_only:
+            make = partial(quantizer.with_few_bits, prepared, request.weights_only)
+        else:
+            ranges = quantizer.calibrated(prepared, samples.calibrating, request.method, scratch)
+            make = partial(quantizer.quantized, prepared, ranges, request.activations, request.per_channel)
+        if samples.held_back:
+            target = Target(request.target_snr, request.target_top1)
+            done, layers = attempt(model, make, keep, samples.held_back, target)
+        else:
+            done, layers = unmeasured(make, keep), ()
         onnx.save(done.model, scratch / "quantized.onnx")
         (scratch / "quantized.onnx").replace(request.out)
     return QuantizeResult(
         request.out,
         request.out.stat().st_size,
         model.ByteSize(),
+        request.weights_only,
         samples.what,
         samples.made_up,
         len(samples.calibrating),
@@ -100,6 +117,7 @@ def _check(request: QuantizeRequest) -> None:
     for name, about in options_of(QuantizeRequest).items():
         if about.choices and (value := getattr(request, name)) and value not in about.choices:
             raise ConfigError(f"{about.flag} {value!r} is unknown", remedy=f"Use {', '.join(about.choices)}.")
+    _check_weights(request)
     format = formats.format_of(request.model)
     if format != formats.ONNX:
         raise ModelError(
@@ -113,3 +131,27 @@ def _check(request: QuantizeRequest) -> None:
         )
     if not (parent := request.out.absolute().parent).is_dir():
         raise ConfigError(f"there is no directory {parent}", remedy=f"mkdir -p {quote(str(parent))}")
+
+
+def _check_weights(request: QuantizeRequest) -> None:
+    """Check what does not go with quantizing weights alone.
+
+    Raises:
+        ConfigError: an option is of no effect then, or there is nothing to measure a target on.
+    """
+    if request.weights_only is None:
+        return
+    options = options_of(QuantizeRequest)
+    for name in ("per_channel", "method", "activations"):
+        if getattr(request, name) != options[name].default:
+            raise ConfigError(
+                f"{options[name].flag} is of no effect with --weights-only: 32 weights each have a scale, "
+                "and no tensor is quantized",
+                remedy=f"Leave {options[name].flag} out, or --weights-only.",
+            )
+    targets = [options[name].flag for name in ("target_snr", "target_top1") if getattr(request, name)]
+    if targets and not request.calibrate:
+        raise ConfigError(
+            f"there is nothing to measure {targets[0]} on",
+            remedy="Give what the model will see: --calibrate DIR of pictures, or .npz files.",
+        )

@@ -238,6 +238,12 @@ class QuantizeRequest(Request, Shapes, ModelArgument):
         metavar="DIR|FILE|random:N",
     )
     picture: PictureOptions | None = python("How pictures are prepared.", default=None)
+    weights_only: str | None = option(
+        "Quantize the constant weights of matrix products, a scale for 32 of them, and nothing else; "
+        "--calibrate is needed then only to measure what that costs.",
+        default=None,
+        choices=["int8", "int4"],
+    )
     method: str = option(
         "How ranges are taken from samples.", default="minmax", choices=["minmax", "entropy", "percentile"]
     )

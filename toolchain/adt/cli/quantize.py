@@ -22,7 +22,7 @@ MOST_SHOWN = 5
 
 @command(EXAMPLE, QuantizeRequest, PictureFlags)
 def quantize(keywords: Keywords, flags: PictureFlags) -> Rendering:
-    """Quantize an ONNX model to 8 bits on samples, and say what that costs in accuracy."""
+    """Quantize an ONNX model to 8 bits on samples, or its weights alone, and say what that costs."""
     import adt
 
     result = adt.quantize(**keywords, picture=picture_options(flags))
@@ -35,19 +35,33 @@ def _fields(result: QuantizeResult) -> dict[str, Any]:
     outputs = [{"name": row.name, **asdict(row.metrics)} for row in result.outputs]
     return asdict(result) | {
         "outputs": json_number(outputs),
-        "worst": result.outputs[0].name,
+        "worst": result.outputs[0].name if result.outputs else None,
         "layers": json_number([asdict(row) for row in result.layers]),
     }
 
 
 def _lines(result: QuantizeResult) -> Iterator[str]:
-    from adt.host.columns import aligned
     from adt.host.disk import size_text
+
+    if result.outputs:
+        yield from _accuracy(result)
+    else:
+        yield "nothing was measured: what it costs is told of samples, --calibrate"
+    if result.kept:
+        yield f"{len(result.kept)} nodes stay float: {', '.join(result.kept)}"
+    yield f"wrote {result.path}: {size_text(result.bytes)} instead of {size_text(result.float_bytes)}"
+
+
+def _accuracy(result: QuantizeResult) -> Iterator[str]:
+    from adt.host.columns import aligned
 
     made_up = "MADE-UP samples, which tell nothing of real ones"
     samples = made_up if result.made_up else f"samples of {result.source}"
-    yield f"calibrated on {result.calibrated_on} {samples}"
-    yield f"against float on {result.held_back} {samples}: of {result.every} the last, held back"
+    which = ""
+    if not result.weights_only:
+        yield f"calibrated on {result.calibrated_on} {samples}"
+        which = f": of {result.every} the last, held back"
+    yield f"against float on {result.held_back} {samples}{which}"
     for row in result.outputs:
         of = row.metrics
         top1 = "" if of.top1 is None else f" top-1 {of.top1:.1%}"
@@ -56,9 +70,6 @@ def _lines(result: QuantizeResult) -> Iterator[str]:
     yield f"{len(costs)} layers are quantized; those that cost most (share of noise, SNR alone):"
     rows = [(f"  {cost.share:.1%}", _db(cost.snr_db), cost.operator, cost.name) for cost in costs]
     yield from aligned(rows[:MOST_SHOWN])
-    if result.kept:
-        yield f"{len(result.kept)} nodes stay float: {', '.join(result.kept)}"
-    yield f"wrote {result.path}: {size_text(result.bytes)} instead of {size_text(result.float_bytes)}"
 
 
 def _db(value: float) -> str:

@@ -114,11 +114,12 @@ def layer_costs(
 
 
 def _layers(model: onnx.ModelProto) -> dict[str, str]:
-    """The nodes of *model* that take what is quantized, and their operators."""
+    """The nodes of *model* that take what is quantized, or have it, and their operators."""
     nodes = model.graph.node
     dequantized = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
     return {
         node.name: node.op_type
         for node in nodes
-        if not node.op_type.endswith("uantizeLinear") and not dequantized.isdisjoint(node.input)
+        if node.op_type == "MatMulNBits"
+        or (not node.op_type.endswith("uantizeLinear") and not dequantized.isdisjoint(node.input))
     }

@@ -1,4 +1,4 @@
-"""onnxruntime's quantizer: a float model of fixed shapes becomes one of eight bits."""
+"""onnxruntime's quantizers: a float model of fixed shapes becomes one of 8 bits, or of weights of few."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 QUANTIZED = re.compile(r"(Dynamic)?Quantize|Dequantize|Q(Linear|Gemm|Attention)|.*(Integer|NBits|Bnb4)")
 """Operators of models that are quantized already."""
 METHODS = ("minmax", "entropy", "percentile")
+WEIGHTS = {"int8": 8, "int4": 4}
+"""Bits of weights that alone are quantized."""
+BLOCK = 32
+"""Of those that share a scale."""
 LEAST_OPSET = 13
 """From here on scales may be one for each channel."""
 MOST_BYTES = (1 << 31) - (1 << 20)
@@ -179,6 +183,33 @@ def quantized(
     return quantizer.model.model
 
 
+def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A prepared *model* with a MatMul and an Add in place of each Gemm by constants that they can do."""
+    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    products = ONNXModel(deepcopy(model))
+    products.replace_gemm_with_matmul()
+    return products.model
+
+
+def with_few_bits(model: onnx.ModelProto, weights: str, keep: Collection[str]) -> onnx.ModelProto:
+    """A prepared *model* whose MatMul by constants are MatMulNBits of the same names, around 0, all but the
+    nodes *keep*."""
+    bits = WEIGHTS[weights]
+    with _quiet():
+        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+        quantizer = MatMulNBitsQuantizer(
+            deepcopy(model), bits=bits, block_size=BLOCK, is_symmetric=True, nodes_to_exclude=sorted(keep)
+        )
+        quantizer.process()
+    result = quantizer.model.model
+    for node in result.graph.node:
+        if node.op_type == "MatMulNBits":
+            node.name = node.name.removesuffix(f"_Q{bits}")
+    return result
+
+
 def is_quantized(model: onnx.ModelProto) -> bool:
     """Whether an operator of *model* takes or makes quanta."""
     return any(QUANTIZED.match(node.op_type) for node in model.graph.node)
@@ -225,10 +256,13 @@ def _quiet() -> Iterator[None]:
 
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    there = logging.NullHandler()
+    logging.root.addHandler(there)  # some of its modules set up logging where there is no handler
     onnxruntime.set_default_logger_severity(3)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         onnxruntime.set_default_logger_severity(2)
+        logging.root.removeHandler(there)
         logging.disable(before)

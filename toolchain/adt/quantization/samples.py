@@ -28,7 +28,7 @@ RANDOM = re.compile(r"random:(\d{1,4})")
 
 @dataclass(frozen=True)
 class Samples:
-    """At least two samples, in their order."""
+    """Samples in their order: at least two, if ranges are taken from some."""
 
     what: str
     """Where they are from, for people."""
@@ -36,11 +36,13 @@ class Samples:
     """They are random: what is computed with them says nothing of real inputs."""
     arrays: tuple[Mapping[str, Array], ...]
     """Each by the inputs' names."""
+    calibrates: bool = True
+    """Else all are held back."""
 
     @property
     def every(self) -> int:
         """The last of so many is held back; of fewer than :data:`EVERY`, the last one."""
-        return min(EVERY, len(self.arrays))
+        return min(EVERY, len(self.arrays)) if self.calibrates else 1
 
     @property
     def calibrating(self) -> list[Mapping[str, Array]]:
@@ -54,7 +56,12 @@ class Samples:
 
 
 def read_samples(
-    model: str, entry: Entry, sources: Sequence[str], picture: PictureOptions | None = None
+    model: str,
+    entry: Entry,
+    sources: Sequence[str],
+    picture: PictureOptions | None = None,
+    *,
+    calibrates: bool = True,
 ) -> Samples:
     """The samples in *sources*: directories, files, or ``random:N``.
 
@@ -64,6 +71,7 @@ def read_samples(
     Args:
         model: its name, for messages.
         entry: the model's inputs, of fixed shapes.
+        calibrates: ranges are taken from them; else there may be none.
 
     Raises:
         ConfigError: no sources, or made-up inputs beside real ones.
@@ -71,6 +79,8 @@ def read_samples(
             are fewer than two samples.
         ToolNotFound: Pillow is not installed.
     """
+    if not sources and not calibrates:
+        return Samples("", False, (), calibrates)
     if not sources:
         raise ConfigError(
             f"there is nothing to calibrate {model} on",
@@ -86,13 +96,13 @@ def read_samples(
     arrays = [sample for file in files for sample in _read(model, entry, file, picture)]
     if made_up:
         arrays = [random_inputs(entry.inputs, seed) for seed in range(int(made_up[0][1]))]
-    if len(arrays) < 2:
+    if len(arrays) < 1 + calibrates:
         raise InputError(
             f"{' '.join(sources)} has {len(arrays)} samples: it takes one to calibrate on and another "
             "one to compare with",
             remedy="Give more: some hundred that are like what the model will see.",
         )
-    return Samples(" ".join(sources), bool(made_up), tuple(arrays))
+    return Samples(" ".join(sources), bool(made_up), tuple(arrays), calibrates)
 
 
 def _has_arrays(file: Path) -> bool:

@@ -68,6 +68,25 @@ class Attempt:
         return f"SNR {worst.snr_db:.1f} dB{top1} with {len(self.kept)} nodes in float"
 
 
+def unmeasured(quantize: Callable[[frozenset[str]], onnx.ModelProto], keep: frozenset[str]) -> Attempt:
+    """The model that *quantize* makes with *keep* in float.
+
+    Raises:
+        ModelError: nothing is quantized.
+    """
+    model = quantize(keep)
+    _check(model)
+    return Attempt(model, keep, ())
+
+
+def _check(model: onnx.ModelProto) -> None:
+    if not is_quantized(model):
+        raise ModelError(
+            "onnxruntime quantizes none of the operators, but for those that are kept",
+            remedy="Compile the model as it is: adt compile MODEL.",
+        )
+
+
 def attempt(
     original: onnx.ModelProto,
     quantize: Callable[[frozenset[str]], onnx.ModelProto],
@@ -96,11 +115,7 @@ def attempt(
         return Attempt(model, kept, compared(outputs_on(model, samples), right))
 
     best = done = tried(keep)
-    if not is_quantized(done.model):
-        raise ModelError(
-            "onnxruntime quantizes none of the operators, but for those that are kept",
-            remedy="Compile the model as it is: adt compile MODEL.",
-        )
+    _check(done.model)
     layers = layer_costs(original, done.model, quantize, keep, samples)
     costly = [layer.name for layer in layers if layer.share]
     size = max(1, len(layers) // BATCH)
