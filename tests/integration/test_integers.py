@@ -12,6 +12,7 @@ import pytest
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
 import adt
+from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt
@@ -177,6 +178,24 @@ def assert_each_layer(model: Path, directory: Path, **target: str) -> ModelPacka
         assert off.max() <= 2 and (off > 1).mean() <= 0.001, name
     assert {operator.reason for operator in package.manifest.made.integers} == {""}
     return package
+
+
+def products(path: Path, _extent: int) -> Path:
+    """Of 10 and of 20 numbers, which are no whole blocks, and of 24."""
+    net = Network((6, 10))
+    value, before = "x", 10
+    for after in (20, 24, 12):
+        value, before = net.op("MatMul", [value, net.drawn((before, after), 1)], after), after
+    return net.save(path, value, (6, 12))
+
+
+def test_products_of_no_whole_blocks(cpu: str, tmp_path: Path) -> None:
+    model = quantized(products, QuantType.QUInt8, tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="host", cpu=cpu)
+
+    assert_like_onnxruntime(model, package)
+    assert f"\t{PROCESSORS[cpu][1]}\t" in adt.inspect(package.path).assembly()
 
 
 @pytest.mark.parametrize(

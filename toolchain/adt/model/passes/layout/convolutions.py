@@ -62,8 +62,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
         if walk.can_block(data):
             source = _source(walk, data, window)
         else:  # fewer channels than are worth a block
-            few = walk.emit(lambda x: blocks.pack(x, terms.count), walk.copy(data), name="pack_blocks")
-            source = Inlined((few,), lambda x: x, moves=True)
+            source = Inlined((_in_few(walk, walk.copy(data), terms),), lambda x: x, moves=True)
         walk.blocked[variable] = walk.emit(
             lambda *tensors: blocks.convolution_of_terms(
                 source.expression(*tensors[:-1]), tensors[-1], window, terms
@@ -83,6 +82,11 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
         name="conv_blocks",
     )
     return True
+
+
+def _in_few(walk: Walk, data: Any, terms: Terms) -> Any:
+    """The plain tensor *data* in blocks of as few channels as there are *terms*."""
+    return walk.emit(lambda x: blocks.pack(x, terms.count), data, name="pack_blocks")
 
 
 def _source(walk: Walk, data: Any, window: Window) -> Inlined:
@@ -338,11 +342,12 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
     )
     if not choice.blocked:
         return False
+    terms = walk.blocking.terms if variable.struct_info.dtype == "int32" else None
     rows = walk.rows_of(data)
     if rows is None:  # its last axis is no whole texels: read as plain channels
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
+        rows = _in_few(walk, rows, terms) if terms else rows
     out_dtype, packed = variable.struct_info.dtype, _product_weight(weight, walk.lanes)
-    terms = walk.blocking.terms if out_dtype == "int32" else None
     constant = relax.const(_in_terms(packed, terms)) if terms else walk.weight(packed, out_dtype)
     walk.rows[variable] = walk.emit(
         lambda x, w: (
