@@ -2,9 +2,9 @@
 
     python bench/cpu_asm.py --llvm-mca FILE [--models resnet18,mobilenet_v2,…] [--layers 3x3,points,…]
                             [--cpus cortex-a55,cortex-a76,…] [--for linux-aarch64] [--least 8] [--loops DIR]
-                            [--precision float16]
+                            [--precision float16] [--quantized]
 
-Each network or layer (``depthwise+relu6``: with another activation) is compiled with blocked channels. Of
+Each network or layer (``depthwise+relu6``: with another activation; --quantized: to 8 bits) is compiled. Of
 each kernel the innermost loop with most multiply-adds of vectors is taken from the assembly, by its back
 edge, and given to llvm-mca (19 or newer):
 
@@ -29,7 +29,9 @@ from pathlib import Path
 from cpu_layers import LAYERS, PRODUCTS, layer_file
 
 MODELS = {
+    "cortex-a53": ("cortex-a53", 1),
     "cortex-a55": ("cortex-a55", 1),
+    "cortex-a72": ("cortex-a72", 1),
     "cortex-a76": ("neoverse-n1", 2),
     "cortex-a710": ("neoverse-n2", 2),
     "cortex-x3": ("neoverse-v2", 4),
@@ -37,7 +39,8 @@ MODELS = {
 """Processor to the model that LLVM has of it or of its server core, and the multiply-adds of 128 bits that
 it starts in a cycle (LLVM's model of the a55 starts two). The models that LLVM lends other cores (a76: a57's)
 show half of their peak."""
-MULTIPLY_ADDS = re.compile(r"\s(?:fmla|v(?:fma|mla|mul)\.f32)\s+[vq]\d")
+MULTIPLY_ADDS = re.compile(r"\s(?:fmla|s(?:dot|mmla|mull|mlal)2?|v(?:fma|mla|mul)\.f32)\s+[vq]\d")
+"""Also those that multiply what others add."""
 ON_STACK = re.compile(r"\[sp\b|\sadd\s+\w+, sp\b")
 """Armv7's loads and stores of vectors take their address from a register."""
 VECTOR_REGISTER = re.compile(r"\b[vqs](\d+)\b")
@@ -83,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cpus", default="cortex-a76")
     parser.add_argument("--for", dest="platform", default="linux-aarch64")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--quantized", action="store_true")
     parser.add_argument("--least", type=int, default=8, help="multiply-adds of a loop that is shown")
     parser.add_argument("--loops", type=Path, help="keep the loops' assembly here")
     given = parser.parse_args(argv)
@@ -93,7 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for cpu in given.cpus.split(","):
             model, units = MODELS.get(cpu, ("", 0))
             for name in names:
-                code = assembly(Path(place), name, cpu, given.platform, given.precision)
+                code = assembly(
+                    Path(place), name, cpu, given.platform, given.precision, quantized=given.quantized
+                )
                 for kernel, loop in kernel_loops(code):
                     if loop.multiply_adds < given.least:
                         continue
@@ -110,12 +116,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(spills > 0)
 
 
-def assembly(place: Path, name: str, cpu: str, platform: str, precision: str = "float32") -> str:
+def assembly(
+    place: Path, name: str, cpu: str, platform: str, precision: str = "float32", *, quantized: bool = False
+) -> str:
     """The code of a network or layer, by adt's own compile."""
     import adt
 
     package = place / f"{name}-{cpu}"
     file = layer_file(place, name, followed=precision != "float32")
+    if quantized:
+        given = {"calibrate": ["random:2"], "activations": "int8", "per_channel": True}
+        file = adt.quantize(file, **given, out=file.with_suffix(".q.onnx")).path
     adt.compile(file, out=package, platform=platform, cpu=cpu, precision=precision, accuracy=False)
     return adt.inspect(package).assembly()
 

@@ -63,6 +63,27 @@ def test_sums_stay_in_registers(layer: str, precision: str, tmp_path: Path) -> N
     assert "\tfadd\t" not in loop.text, "sums start from the bias"
 
 
+@pytest.mark.parametrize(
+    ("layer", "cpu", "moves"),
+    [
+        *((layer, "cortex-a72", "dup") for layer in ("3x3s2", "points@14", "product")),
+        *((layer, "cortex-a76", "[0]") for layer in ("3x3", "points@7", "product")),
+        *((layer, "snapdragon-8gen2", "zip1") for layer in ("3x3@14", "points@14")),
+        ("product", "snapdragon-8gen2", "smmla"),
+    ],
+)
+def test_sums_of_whole_numbers_stay_in_registers(layer: str, cpu: str, moves: str, tmp_path: Path) -> None:
+    """And what is read is brought to the lanes in registers: no ``ld1r`` for each, but for rests of a row."""
+    from cpu_asm import assembly, kernel_loops
+
+    loops = dict(kernel_loops(assembly(tmp_path, layer, cpu, "linux-aarch64", quantized=True)))
+
+    loop = max(loops.values(), key=lambda loop: loop.multiply_adds)
+    assert loop.multiply_adds >= 12
+    assert not loop.spills, loop.text
+    assert moves in loop.text and 12 * loop.text.count("ld1r") < loop.multiply_adds
+
+
 def test_armv7_calls_the_abis_functions(tmp_path: Path) -> None:
     """libgcc's ``__floatdisf`` returns its float in an integer's register, as ``__aeabi_l2f`` is known to."""
     node = helper.make_node("Cast", ["x"], ["y"], name="cast", to=TensorProto.FLOAT)

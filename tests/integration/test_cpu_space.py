@@ -34,6 +34,15 @@ TARGETS = {
 }
 
 
+PAIRS = blocks.Terms(2, "int16", "int16")
+ON_ARM = {
+    "smull": ("+neon", blocks.Terms(2, "int8", "int8", steps=2)),
+    "sdot": ("+dotprod", blocks.Terms(4, "int8", "int8")),
+    "smmla": ("+i8mm", blocks.Terms(8, "int8", "int8", rows=2)),
+}
+"""Instruction to the feature with which it is there, and what it sums."""
+
+
 def convolution(lanes: int = 8, *, depthwise: bool = False, stride: int = 1, taps: int = 3) -> Any:
     """With a border and a ReLU; 16 channels of 13 × 10 positions, 32 channels out or as many."""
     x = te.placeholder((1, 16 // lanes, 13, 10, lanes), "float32", name="x")
@@ -83,12 +92,13 @@ def test_the_first_of_a_space_is_the_untuned_kernel_and_records_give_what_was_me
             assert not same(again, usual)
 
 
-def of_bytes() -> Any:
-    """A 3×3 convolution of uint8 with zeros around that stand for 3."""
-    x = te.placeholder((1, 2, 12, 10, 8), "uint8", name="x")
-    weight = te.placeholder((4, 9, 8, 8, 2), "int16", name="w")
+def of_bytes(data: str = "uint8", lanes: int = 8, terms: blocks.Terms = PAIRS) -> Any:
+    """A 3×3 convolution with zeros around that stand for 3: 16 channels in, 32 out."""
+    x = te.placeholder((1, 16 // lanes, 12, 10, lanes), data, name="x")
+    shape = (32 // lanes, 9, 16 // terms.count, lanes, terms.count)
+    weight = te.placeholder(shape, terms.weights, name="w")
     window = blocks.Window((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), border=3)
-    sums = blocks.convolution_of_terms(x, weight, window, blocks.Terms(2, "int16", "int16"))
+    sums = blocks.convolution_of_terms(x, weight, window, terms)
     return te.create_prim_func([x, weight, te.compute(sums.shape, lambda *at: sums(*at) + 1, name="more")])
 
 
@@ -120,6 +130,28 @@ def test_sums_of_whole_numbers_have_a_space_and_records() -> None:
         again = schedule_by_record(function, point.candidate.trace)
         assert same(again, tvm.ir.load_json(point.candidate.module))
         np.testing.assert_array_equal(computed(again), expected)
+
+
+@pytest.mark.parametrize("instruction", ON_ARM)
+def test_what_is_decided_for_arm_can_be_recorded(instruction: str) -> None:
+    feature, terms = ON_ARM[instruction]
+    description = {
+        **TARGETS["arm"],
+        "mattr": ["+neon", "+dotprod", feature] if terms.count > 2 else [feature],
+    }
+    load_intrinsics(description["mtriple"])
+    function = workload(of_bytes("int8", 4, terms))
+
+    space = cpu_space(function["main"], tvm.target.Target(description))
+
+    first = space.point({})
+    assert first and f"llvm.aarch64.neon.{instruction}." in first.candidate.trace
+    for what, ways in first.ways.items():
+        point = space.point({what: len(ways) - 1})
+        assert point
+        check_trace(point.candidate.trace)
+        again = schedule_by_record(function, point.candidate.trace)
+        assert same(again, tvm.ir.load_json(point.candidate.module))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

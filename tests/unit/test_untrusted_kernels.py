@@ -65,6 +65,8 @@ def test_what_rules_write_passes() -> None:
         (["UnsafeHideBufferAccess", ["b0"], ["read", [0]], []], "UnsafeHideBufferAccess"),
         (["AnnotateBufferAccess", ["b0"], [0, "read", "{}"], []], "AnnotateBufferAccess"),
         (["CacheRead", ["b0"], [0, "global.vtcm"], ["b1"]], "the memory 'global.vtcm'"),
+        (["ReindexCacheRead", ["b0", "{}"], [0, "global.vtcm"], ["b1"]], "the memory 'global.vtcm'"),
+        (["ReindexCacheRead", ["b0", "{}"], [0, "global"], ["b1"]], "an index map"),
         (["SetScope", ["b0"], [0, "x; system()"], []], "no schedule rule"),
         (["Bind", ["l1"], ["clusterIdx.x"], []], "clusterIdx.x"),
         (["Tensorize", ["l1"], ["a b", 1], []], "no schedule rule"),

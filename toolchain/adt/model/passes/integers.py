@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adt.model.passes.layout.blocks import Terms
+from adt.model.passes.cpu.dot import Dot, dot_of_computed
 from adt.model.passes.layout.convolutions import in_steps, outputs_first, window_of
 from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, static_shape
 from adt.model.passes.nodes import operator_name
@@ -73,14 +73,16 @@ class Integers(Rewriter):
 
     Args:
         module: flat, with its parameters bound.
-        terms: the products that its instruction sums.
+        dots: the instructions that sum such products, the best first.
     """
 
-    def __init__(self, module: Any, terms: Terms) -> None:
+    def __init__(self, module: Any, dots: Sequence[Dot]) -> None:
         super().__init__(module)
-        self.terms = terms
-        self.dtype = terms.data if terms.data in RANGES else "uint8"
+        self.dtype = dots[0].data if dots[0].data in RANGES else "uint8"
         """uint8 or int8; tensors of the other type are computed in this one."""
+        self.least = dots[0].least
+        """Of the weights; what has others stays as it is."""
+        self.dot_of_computed = dot_of_computed(dots)
         self.floats: dict[Any, Quantized] = {}
         """Variable of the old function that stands for floats, which nothing has computed yet."""
         self.bytes: dict[Any, Any] = {}
@@ -118,6 +120,10 @@ class Integers(Rewriter):
 
     def emit(self, op: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
         return self.builder.emit(op(*args, **attributes))
+
+    def takes(self, weights: Any) -> bool:
+        """Whether the processor multiplies by the numpy array *weights*."""
+        return bool(self.least <= weights.min(initial=0) and weights.max(initial=0) <= RANGES["int8"][1])
 
     def shift(self, dtype: str) -> int:
         """What a number of *dtype* is more as :attr:`dtype`."""
@@ -228,8 +234,7 @@ def _dequantize(self: Integers, variable: Any, call: Any) -> bool:
         return True
     axis = int(call.attrs.axis) % array.ndim if array.ndim else 0
     weights = array.astype("int32") - _along(zero.astype("int32"), axis, array.ndim)
-    low, high = RANGES["int8"]
-    if low <= weights.min(initial=0) and weights.max(initial=0) <= high:
+    if self.takes(weights):
         self.weights[variable] = Weights(weights.astype("int8"), scale.reshape(-1), axis)
     return False  # other readers want the floats
 
@@ -439,25 +444,25 @@ def _product_of_computed(self: Integers, call: Any) -> Any:
     """
     from tvm import relax
 
-    op, terms = relax.op, self.terms
+    op, dot = relax.op, self.dot_of_computed
+    if dot is None:
+        raise Floats("no instruction for it takes all numbers")
     left, right = (self.floats[tensor] for tensor in call.args)
     a, b = (static_shape(tensor) or () for tensor in call.args)
-    if min(len(a), len(b)) < 2 or a[-2] < LEAST_ROWS or a[-1] % terms.count:
-        raise Floats(f"it has under {LEAST_ROWS} rows, or sums of no multiple of {terms.count} products")
+    if min(len(a), len(b)) < 2 or a[-2] < LEAST_ROWS or a[-1] % dot.terms:
+        raise Floats(f"it has under {LEAST_ROWS} rows, or sums of no multiple of {dot.terms} products")
     if a[-1] * LARGEST_TERM * 2 >= 1 << 31:
         raise Floats("a sum could be too large")
     scale = _number(left.scale * right.scale, "float32")
-    if terms.data not in RANGES:  # there is room for what is around zero
+    if dot.data not in RANGES:  # there is room for what is around zero
         x, y = (
-            self.emit(
-                op.subtract, self.emit(op.astype, part.values, terms.data), _number(part.zero, terms.data)
-            )
+            self.emit(op.subtract, self.emit(op.astype, part.values, dot.data), _number(part.zero, dot.data))
             for part in (left, right)
         )
         sums = self.emit(op.matmul, x, y, out_dtype="int32")
         return self.emit(op.multiply, self.emit(op.astype, sums, "float32"), scale)
-    x, y = left.values, self._shifted(right.values, terms.weights)
-    zero = right.zero + RANGES[terms.weights][0] - RANGES[self.dtype][0]
+    x, y = left.values, self._shifted(right.values, dot.weights)
+    zero = right.zero + RANGES[dot.weights][0] - RANGES[self.dtype][0]
     sums = self.emit(op.matmul, x, y, out_dtype="int32")
     # sum((x - zx) * (y - zy)) = sum(x * y) - zx * sum(y) - zy * sum(x) + terms * zx * zy
     for part, factor, axis in ((y, left.zero, -2), (x, zero, -1)):
@@ -478,8 +483,7 @@ def _product_of_wholes(self: Integers, call: Any) -> Any:
     from tvm import relax
 
     data, weights = self.wholes[call.args[0]], self.constants.get(call.args[1])
-    low, high = RANGES["int8"]
-    if weights is None or weights.ndim != 2 or weights.min(initial=0) < low or weights.max(initial=0) > high:
+    if weights is None or weights.ndim != 2 or not self.takes(weights):
         raise Floats("its weights are no constants of 8 bits around zero")
     if len(weights) * LARGEST_TERM >= 1 << 31:
         raise Floats("a sum could be too large")

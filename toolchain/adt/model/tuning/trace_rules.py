@@ -140,6 +140,7 @@ STEPS: Mapping[str, Callable[[list[Any], list[Any]], str]] = {
     "Bind": _bind,
     "CacheRead": _in_memory,
     "CacheWrite": _in_memory,
+    "ReindexCacheRead": lambda inputs, attrs: _in_memory(inputs, attrs) or _transform(inputs, attrs),
     "SetScope": _in_memory,
     "Tensorize": _tensorize,
     "TransformLayout": _transform,

@@ -11,11 +11,12 @@ The tile is chosen by :mod:`adt.model.passes.cpu.tiles`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.model.passes.cpu.decisions import Decisions
-from adt.model.passes.cpu.dot import intrinsic
+from adt.model.passes.cpu.dot import SUMS, Dot, intrinsic
 from adt.model.passes.cpu.kernel import (
     LONGEST_VECTOR,
     UNROLLED_TAPS,
@@ -35,7 +36,6 @@ from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import STAGE, WEIGHTS
 from adt.model.passes.layout.signature import WEIGHT_AXES, variables_of
 from adt.model.passes.nodes import tir_nodes
-from adt.model.passes.precision.half import SINGLE
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
@@ -65,11 +65,12 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     store, (sums,) = kernel.store_apart(keep=(*stages, *packed, *kernel.sums))
     stage = schedule.get_sblock(stages[0])
     weights = schedule.get_sblock(packed[0]) if packed else None
-    if dot := vectors.dot if _of_terms(schedule, sums) else None:
-        vectors = replace(vectors, by_element=False, dtype=SINGLE)
+    by_element = vectors.by_element
+    if dot := _dot_of(schedule, sums, vectors):
+        vectors = replace(vectors, by_element=False, dtype=SUMS, dots=(dot,))
     whole = not vectors.by_element and _is_one_row(schedule, sums, stage, store)
     if whole and _divides(schedule, sums, vectors):
-        _make_one_row(schedule, sums, store)
+        _make_one_row(schedule, sums, store, stage if by_element else None)
     loops = schedule.get_loops(store)
     lanes = extent_of(schedule, loops[-1])
     if lanes > vectors.lanes or len(loops) < 4:
@@ -84,8 +85,6 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     width, height, blocks = (extent_of(schedule, axis) for axis in (row, column, depth))
     registers = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
     tiles = ranked_tiles(width, height, blocks, vectors, registers)
-    if dot:  # a tile with a condition would be no instruction
-        tiles = tuple(tile for tile in tiles if width % tile.wide == 0 == height % tile.high)
     # A tile of all rows makes floats of packed weights where it multiplies, which takes registers: of few
     # sums. For more rows a panel is made before.
     rows_together = width * height if weights else 0
@@ -100,9 +99,9 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     tile = decisions.choose("tile", few or tiles)
     border = _has_border(schedule, stage) or (dot is not None and _widens(schedule, stage, len(loops)))
     order = decisions.choose("order", _orders(1 if weights else width * height, blocks, border))
-    widened = None
-    if not border and vectors.by_element and _widens(schedule, stage, len(loops)):
-        widened = stage
+    read_there = None
+    if not border and by_element and (dot or _widens(schedule, stage, len(loops))):
+        read_there = stage
     elif not border:
         schedule.compute_inline(stage)
     elif not order.by_rows:
@@ -120,11 +119,13 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     work = work_of(schedule, sums)
     schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
     if dot:
-        _accumulate_terms(schedule, sums, len(outer), decisions)
+        _accumulate_terms(schedule, sums, len(outer), dot, decisions, by_element=by_element)
     else:
         _accumulate(schedule, sums, len(outer), vectors, decisions, each if few else 0)
-    if vectors.by_element:
-        _read_by_vectors(schedule, sums, vectors, widened)
+    if dot and by_element:
+        _read_terms_by_vectors(schedule, sums, dot, read_there)
+    elif by_element:
+        _read_by_vectors(schedule, sums, vectors, read_there)
     unfinished = [
         outer.index(loop)
         for loop, extent, size in ((column_tile, height, tile.high), (row_tile, width, tile.wide))
@@ -144,7 +145,8 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     start = schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
     if dot:
         schedule.vectorize(schedule.get_loops(start)[-1])
-        schedule.tensorize(schedule.get_loops(sums)[-2], intrinsic(dot, lanes))
+        inside = 2 + len(dot.in_rows) + len(dot.in_steps)
+        schedule.tensorize(schedule.get_loops(sums)[-inside], intrinsic(dot, lanes))
     return f"{tile.high}x{tile.wide} positions of {tile.deep} x {lanes} channels at once{order.words}"
 
 
@@ -200,8 +202,12 @@ def _divides(schedule: Any, sums: Any, vectors: Vectors) -> bool:
     return positions % tile.wide == 0 or images * depth // tile.deep >= TASKS
 
 
-def _make_one_row(schedule: Any, sums: Any, store: Any) -> None:
-    """Make one axis of all spatial ones, and leave out the taps: tiles divide 49 positions better than 7."""
+def _make_one_row(schedule: Any, sums: Any, store: Any, stage: Any | None) -> None:
+    """Make one axis of all spatial ones, and leave out the taps: tiles divide 49 positions better than 7.
+
+    Args:
+        stage: what reads the input, if it is to have that axis, too.
+    """
     from tvm.tirx import IndexMap
 
     extents = [int(extent) for extent in schedule.get(sums).writes[0].buffer.shape[2:-1]]
@@ -219,8 +225,10 @@ def _make_one_row(schedule: Any, sums: Any, store: Any) -> None:
         dtype = str(schedule.get(sums).iter_vars[0].var.dtype)
         return IndexMap.from_func(flat, ndim=axes, index_dtype=dtype)
 
-    schedule.transform_layout(sums, ("write", 0), index_map(len(extents) + 3))
-    for block in (sums, store):
+    stages = [stage] if stage else []
+    for block in (*stages, sums):
+        schedule.transform_layout(block, ("write", 0), index_map(len(extents) + 3))
+    for block in (*stages, sums, store):
         schedule.transform_block_layout(block, index_map(len(schedule.get(block).iter_vars)))
 
 
@@ -274,19 +282,93 @@ def _of_terms(schedule: Any, sums: Any) -> bool:
     return len(schedule.get(sums).reads[1].buffer.shape) > WEIGHT_AXES
 
 
-def _accumulate_terms(schedule: Any, sums: Any, depth: int, decisions: Decisions) -> None:
-    """As :func:`_accumulate`; innermost are the lanes and terms of an instruction."""
+def _dot_of(schedule: Any, sums: Any, vectors: Vectors) -> Dot | None:
+    """The instruction whose terms the weights have, if they have any."""
+    if not _of_terms(schedule, sums):
+        return None
+    terms = int(schedule.get(sums).reads[1].buffer.shape[-1])
+    return next((dot for dot in vectors.dots if dot.terms == terms), None)
+
+
+def _accumulate_terms(
+    schedule: Any, sums: Any, depth: int, dot: Dot, decisions: Decisions, *, by_element: bool
+) -> None:
+    """As :func:`_accumulate`; innermost are the lanes, steps and terms of an instruction."""
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows, term = reduce_loops(schedule, sums)
-    each = extent_of(schedule, lane) // extent_of(schedule, term)
+    channel, *steps = schedule.split(channel, [None, *dot.in_steps])
+    of_pixels = _is_of_pixels(schedule, sums)
+    size = extent_of(schedule, lane) * (ONCE if by_element and of_pixels else 1)
+    each = max(1, size // (dot.terms * dot.steps))
     channels = extent_of(schedule, channel)
     block, within = schedule.split(channel, [None, each if channels % each == 0 else channels])
     ways = [few for few in (4, 2, 1) if extent_of(schedule, within) % few == 0]
     again, once = schedule.split(within, [None, decisions.choose("channels", ways)])
+    rows = []
+    if dot.rows > 1:
+        row = 0 if of_pixels else -1
+        tile[row], *rows = schedule.split(tile[row], [None, dot.rows])
+        few, lane = schedule.split(lane, [None, extent_of(schedule, lane) // dot.rows])
+        tile.append(few)
     tile.sort(key=lambda loop: -extent_of(schedule, loop))
-    schedule.reorder(block, *windows, again, once, *tile, lane, term)
+    schedule.reorder(block, *windows, again, once, *tile, *rows, lane, *steps, term)
     for loop in (once, *tile):
         schedule.unroll(loop)
+
+
+def _is_of_pixels(schedule: Any, sums: Any) -> bool:
+    """Whether what *sums* read are images of one pixel, all of whose channels lie together."""
+    return math.prod(map(int, schedule.get(sums).reads[0].buffer.shape[2:-1])) == 1
+
+
+def _read_terms_by_vectors(schedule: Any, sums: Any, dot: Dot, stage: Any | None) -> None:
+    """Read what lies together, the positions of a row of the tile or blocks of channels, as vectors, of whose
+    elements instructions take one: to load each for all lanes takes a unit that multiplies.
+
+    Args:
+        stage: what is computed in that place, if it is not read from memory.
+    """
+    _, *_windows, again, _once = reduce_loops(schedule, sums)[: -1 - len(dot.in_steps)]
+    first = 1 if _is_of_pixels(schedule, sums) else -2
+    reader = _by_rows(schedule, sums, dot, again) if dot.rows > 1 else sums
+    tile = stage or schedule.cache_read(reader, 0, "global")
+    schedule.compute_at(tile, again, preserve_unit_loops=True)
+    loops = schedule.get_loops(tile)[-len(schedule.get(tile).writes[0].buffer.shape) :]
+    for loop in loops[:first]:
+        schedule.unroll(loop)
+    schedule.vectorize(schedule.fuse(*loops[first:]))
+
+
+def _by_rows(schedule: Any, sums: Any, dot: Dot, again: Any) -> Any:
+    """Have what an instruction takes of several positions, and what it gives for them, lie together; what
+    brings the positions' channels there, inside of the loop *again*."""
+    from tvm.tirx import IndexMap
+
+    block = schedule.get(sums)
+    shape = block.writes[0].buffer.shape
+    spatial, axis = len(shape), 0 if _is_of_pixels(schedule, sums) else len(shape) - 2
+    few = int(shape[-1]) // dot.rows
+
+    def data(*at: Any) -> list[Any]:
+        places = [place for number, place in enumerate(at[: spatial - 1]) if number not in (1, axis)]
+        return [*places, *at[spatial:-1], at[axis] // dot.rows, at[axis] % dot.rows, at[-1]]
+
+    def result(*at: Any) -> list[Any]:
+        places = [*at[:axis], at[axis] // dot.rows, *at[axis + 1 : -1]]
+        return [*places, at[-1] // few, at[axis] % dot.rows, at[-1] % few]
+
+    def index_map(function: Callable[..., list[Any]], axes: int) -> Any:
+        return IndexMap.from_func(function, ndim=axes, index_dtype=str(block.iter_vars[0].var.dtype))
+
+    reader = schedule.reindex_cache_read(sums, 0, "global", index_map(data, len(block.iter_vars)))
+    schedule.transform_layout(sums, ("write", 0), index_map(result, spatial))
+    schedule.compute_at(reader, again, preserve_unit_loops=True)
+    *loops, term = schedule.get_loops(reader)[2 - len(block.iter_vars) :]
+    blocks, within = schedule.split(term, [None, ONCE])
+    for loop in (*loops, blocks):
+        schedule.unroll(loop)
+    schedule.vectorize(within)
+    return reader
 
 
 def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors, stage: Any | None) -> None:

@@ -1,4 +1,4 @@
-"""Instructions that sum several products of whole numbers in each lane.
+"""Instructions that sum several products of whole numbers in each lane, and which a processor has.
 
 TVM's own intrinsics for these do not fit its LLVM, and to import them takes long.
 """
@@ -6,11 +6,14 @@ TVM's own intrinsics for these do not fit its LLVM, and to import them takes lon
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+import operator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 SUMS = "int32"
+_FEW = {("int8", 2): "int16", ("int8", 4): SUMS, ("uint8", 4): SUMS, ("int16", 2): SUMS}
+"""The number that has the bits of so many of a type."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,25 @@ class Dot:
     """The order of the operands."""
     adds: bool = True
     """To what was summed before."""
+    steps: int = 1
+    """So many are one, each with the next terms and weights."""
+    pairs: str = ""
+    """LLVM's name of what sums neighbours, if the products themselves are what an instruction gives: of 16
+    bits, which hold the sum of all steps."""
+    least: int = -128
+    """Of the weights."""
+    rows: int = 1
+    """Positions that one instruction takes; of lanes it takes fewer by as much."""
+
+    @property
+    def in_rows(self) -> tuple[int, ...]:
+        """The axis of rows, where there are several."""
+        return (self.rows,) if self.rows > 1 else ()
+
+    @property
+    def in_steps(self) -> tuple[int, ...]:
+        """The axis of steps, where there are several."""
+        return (self.steps,) if self.steps > 1 else ()
 
 
 VNNI = Dot(
@@ -44,21 +66,38 @@ PAIRS = Dot(
     adds=False,
 )
 SDOT = Dot("int8", "int8", 4, ((4, "llvm.aarch64.neon.sdot.v4i32.v16i8"),), weights_first=True)
-DOTS = {"x86_64": (VNNI, PAIRS), "aarch64": (SDOT,)}
+SMULL = Dot(
+    "int8",
+    "int8",
+    2,
+    ((4, "llvm.aarch64.neon.smull.v8i16"),),
+    adds=False,
+    steps=2,
+    pairs="llvm.aarch64.neon.saddlp.v4i32.v8i16",
+    least=-127,  # -128 times itself twice is more than 16 bits hold
+)
+SMMLA = Dot("int8", "int8", 8, ((4, "llvm.aarch64.neon.smmla.v4i32.v16i8"),), rows=2)
+DOTS = {"x86_64": (VNNI, PAIRS), "aarch64": (SMMLA, SDOT, SMULL)}
 """By the first word of LLVM's triple."""
 _FOR_PAIRS = {16: "avx512bw", 8: "avx2", 4: "sse2"}
 
 
-def dot_of(arch: str, features: Collection[str], lanes: int) -> Dot | None:
+def dots_of(arch: str, features: Collection[str], lanes: int) -> tuple[Dot, ...]:
     """The instructions for vectors of at most so many *lanes* of a processor with the *features* that LLVM
-    names; None: it has none that adt uses."""
+    names, the best first; none: it has none that adt uses."""
     if arch == "aarch64":
-        return SDOT if "dotprod" in features else None
+        mixed = (SMMLA,) if "i8mm" in features else ()
+        return (*mixed, SDOT) if "dotprod" in features else (SMULL,)
     if arch != "x86_64":
-        return None
+        return ()
     if {"avx512vnni", "avx512vl"} <= set(features):
-        return VNNI
-    return PAIRS if _FOR_PAIRS[lanes] in features else None
+        return (VNNI,)
+    return (PAIRS,) if _FOR_PAIRS[lanes] in features else ()
+
+
+def dot_of_computed(dots: Collection[Dot]) -> Dot | None:
+    """The one of *dots* for products of two computed tensors: it takes one row, and any weights."""
+    return next((dot for dot in dots if dot.rows == dot.steps == 1 and dot.least == -128), None)
 
 
 def register(arch: str) -> None:
@@ -71,47 +110,91 @@ def register(arch: str) -> None:
 @functools.cache
 def intrinsic(dot: Dot, lanes: int) -> str:
     """The name by which a schedule finds *dot* for a block of so many *lanes*."""
-    from tvm.script import tirx as T
     from tvm.tirx import TensorIntrin
 
-    number = T.llvm_lookup_intrinsic_id(dict(dot.instructions)[lanes])
-    sums, every = f"{SUMS}x{lanes}", dot.terms * lanes
-
-    def summed(a: Any, b: Any, c: Any) -> Any:
-        """The sums *c* with the products added."""
-        few = T.reinterpret(a.vload([0], f"{dot.data}x{dot.terms}"), dtype=SUMS)
-        same = T.reinterpret(T.broadcast(few, lanes), dtype=f"{dot.data}x{every}")
-        weights = b.vload([0, 0], dtype=f"{dot.weights}x{every}")
-        operands = (weights, same) if dot.weights_first else (same, weights)
-        before = c.vload([0], dtype=sums)
-        if dot.adds:
-            return T.call_llvm_pure_intrin(number, before, *operands, dtype=sums)
-        return before + T.call_llvm_pure_intrin(number, *operands, dtype=sums)
-
-    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def described(a: T.handle, b: T.handle, c: T.handle) -> None:
-        A = T.match_buffer(a, (dot.terms,), dtype=dot.data, offset_factor=1)
-        B = T.match_buffer(b, (lanes, dot.terms), dtype=dot.weights, offset_factor=1)
-        C = T.match_buffer(c, (lanes,), dtype=SUMS, offset_factor=1)
-        with T.sblock("root"):
-            T.reads(C[0:lanes], A[0 : dot.terms], B[0:lanes, 0 : dot.terms])
-            T.writes(C[0:lanes])
-            for i in T.serial(0, lanes):
-                for k in T.serial(0, dot.terms):
-                    with T.sblock("update"):
-                        vi, vk = T.axis.remap("SR", [i, k])
-                        C[vi] = C[vi] + T.cast(A[vk], SUMS) * T.cast(B[vi, vk], SUMS)
-
-    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def computed(a: T.handle, b: T.handle, c: T.handle) -> None:
-        A = T.match_buffer(a, (dot.terms,), dtype=dot.data, offset_factor=1)
-        B = T.match_buffer(b, (lanes, dot.terms), dtype=dot.weights, offset_factor=1)
-        C = T.match_buffer(c, (lanes,), dtype=SUMS, offset_factor=1)
-        with T.sblock("root"):
-            T.reads(C[0:lanes], A[0 : dot.terms], B[0:lanes, 0 : dot.terms])
-            T.writes(C[0:lanes])
-            C[T.ramp(0, 1, lanes)] = summed(A, B, C)
-
     name = f"adt.{dict(dot.instructions)[lanes]}"
+    described, computed = (_function(dot, lanes, body) for body in (_described, _computed))
     TensorIntrin.register(name, described, computed, override=True)
     return name
+
+
+def _function(dot: Dot, lanes: int, body: Callable[[Dot, int, Any, Any, Any], None]) -> Any:
+    """The function of data, weights and sums whose *body* is given."""
+    from tvm.script.ir_builder import IRBuilder
+    from tvm.script.ir_builder import tirx as T
+
+    few = lanes // dot.rows
+    shapes = (*dot.in_rows, dot.steps * dot.terms), (*dot.in_steps, few, dot.terms), (*dot.in_rows, few)
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_name("dot")
+            handles = [T.arg(name, T.handle()) for name in ("data", "weights", "sums")]
+            buffers = [
+                T.match_buffer(handle, shape, dtype=dtype, offset_factor=1)
+                for handle, shape, dtype in zip(handles, shapes, (dot.data, dot.weights, SUMS), strict=True)
+            ]
+            data, weights, sums = (buffer[tuple(map(slice, buffer.shape))] for buffer in buffers)
+            with T.sblock("root"):
+                T.reads(sums, data, weights)
+                T.writes(sums)
+                body(dot, lanes, *buffers)
+        return builder.get()
+
+
+def _described(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
+    """One product after another."""
+    from tvm.script.ir_builder import tirx as T
+
+    spatial, reduced = (*dot.in_rows, lanes // dot.rows), (*dot.in_steps, dot.terms)
+    with T.grid(*spatial, *reduced) as loops, T.sblock("update"):
+        at = T.axis.remap("S" * len(spatial) + "R" * len(reduced), loops)
+        (*row, lane), (*step, term) = at[: len(spatial)], at[len(spatial) :]
+        place = step[0] * dot.terms + term if step else term
+        product = T.cast(data[(*row, place)], SUMS) * T.cast(weights[(*step, lane, term)], SUMS)
+        T.buffer_store(sums, sums[(*row, lane)] + product, [*row, lane])
+
+
+def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
+    """By the instruction."""
+    from tvm import tirx
+    from tvm.script.ir_builder import tirx as T
+
+    def call(name: str, *operands: Any, dtype: str) -> Any:
+        return T.call_llvm_pure_intrin(T.llvm_lookup_intrinsic_id(name), *operands, dtype=dtype)
+
+    each, vector = lanes * dot.terms // dot.rows, f"{SUMS}x{lanes}"
+    first = [0] * len(dot.in_rows)
+    before = sums.vload([*first, 0], dtype=vector)
+
+    def few(*at: Any) -> Any:
+        """Neighbours among the data, as one number."""
+        count = min(dot.terms, 4)
+        return T.reinterpret(data.vload(list(at), dtype=f"{dot.data}x{count}"), dtype=_FEW[dot.data, count])
+
+    results = []
+    for step in range(dot.steps):
+        if dot.rows > 1:
+            rows = [_joined(few(row, 0), few(row, dot.terms // 2)) for row in range(dot.rows)]
+            same = tirx.Shuffle(rows, list(range(lanes)))
+        else:
+            same = T.broadcast(few(step * dot.terms), lanes)
+        same = T.reinterpret(same, dtype=f"{dot.data}x{each}")
+        at = [*([step] if dot.in_steps else []), 0, 0]
+        operands = [same, weights.vload(at, dtype=f"{dot.weights}x{each}")]
+        if dot.weights_first:
+            operands.reverse()
+        if dot.adds:
+            operands.insert(0, before)
+        name = dict(dot.instructions)[lanes]
+        results.append(call(name, *operands, dtype=f"int16x{each}" if dot.pairs else vector))
+    total = functools.reduce(operator.add, results)
+    if dot.pairs:
+        total = call(dot.pairs, total, dtype=vector)
+    T.buffer_store(sums, total if dot.adds else before + total, [*first, T.ramp(0, 1, lanes)])
+
+
+def _joined(left: Any, right: Any) -> Any:
+    """The numbers *left* and *right* as a vector."""
+    from tvm import tirx
+
+    return tirx.Shuffle([tirx.Broadcast(left, 2), tirx.Broadcast(right, 2)], [0, 2])

@@ -55,11 +55,11 @@ def with_blocks(
     """
     from tvm import relax
 
-    bound, terms = bind_params(module, params), None
+    bound = bind_params(module, params)
     report: tuple[Convolution, ...] = ()
-    if dot := vectors.dot:
-        terms = Terms(dot.terms, dot.data, dot.weights)
-        integers = Integers(bound, terms)
+    terms = tuple(Terms(dot.terms, dot.data, dot.weights, dot.steps, dot.rows) for dot in vectors.dots)
+    if terms:
+        integers = Integers(bound, vectors.dots)
         bound = relax.transform.DeadCodeElimination(["main"])(integers.run())
         report = integers.convolutions()
     with target:

@@ -12,11 +12,12 @@ numbers are always packed, ``(…, ceil(N/L), K/T, L, T)``: an instruction sums 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.dot import SUMS as WHOLE
-from adt.model.passes.cpu.dot import Dot, intrinsic
+from adt.model.passes.cpu.dot import Dot, dot_of_computed, intrinsic
 from adt.model.passes.cpu.kernel import (
     Kernel,
     NoSchedule,
@@ -27,7 +28,7 @@ from adt.model.passes.cpu.kernel import (
     spatial_loops,
     work_of,
 )
-from adt.model.passes.cpu.tiles import ranked_tiles
+from adt.model.passes.cpu.tiles import best_tile
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.integers import LEAST_ROWS
 from adt.model.passes.layout.blocks import ceil_blocks
@@ -63,7 +64,10 @@ class CpuProducts(Products):
         """What sums the products of these operands, if they are computed whole numbers."""
         from tvm import relax
 
-        dot, types = self.vectors.dot, tuple(str(tensor.struct_info.dtype) for tensor in (left, right))
+        dot, types = (
+            dot_of_computed(self.vectors.dots),
+            tuple(str(tensor.struct_info.dtype) for tensor in (left, right)),
+        )
         if dot is None or isinstance(right, relax.Constant) or types != (dot.data, dot.weights):
             return None
         return dot
@@ -145,13 +149,12 @@ def product(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     store, (sums,) = kernel.store_apart(keep=(*packs, *kernel.sums))
     *batch, row, column = schedule.get_loops(store)
     rows, columns = extent_of(schedule, row), extent_of(schedule, column)
-    dot = vectors.dot if len(reduce_loops(schedule, sums)) > 1 else None
+    if dot := dot_of_computed(vectors.dots) if len(reduce_loops(schedule, sums)) > 1 else None:
+        vectors = replace(vectors, by_element=False, dtype=WHOLE, dots=(dot,))
     of_lanes = -2 if dot else -1
     packed = extent_of(schedule, schedule.get_loops(schedule.get_sblock(packs[0]))[of_lanes]) if packs else 0
     lanes = packed or _lanes(columns, vectors)
-    tiles = ranked_tiles(rows, 1, ceil_blocks(columns, lanes), vectors)
-    # A tile with a condition would be no instruction.
-    tile = next(tile for tile in tiles if not dot or rows % tile.wide == 0)
+    tile = best_tile(rows, 1, ceil_blocks(columns, lanes), vectors)
     part, lane = schedule.split(column, [None, lanes])
     panel, deep = schedule.split(part, [None, tile.deep])
     row_tiles, wide = schedule.split(row, [None, tile.wide])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from adt.model.passes.cpu.dot import SUMS
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.precision.half import HALF
 
@@ -24,6 +25,11 @@ MOST_HALVES = 12
 """Positions of a tile in half precision: fmla takes an element of registers 0 to 15 only."""
 STACK = 1024
 """Bytes from which on TVM has a tile in allocated memory, and LLVM not in registers: 4×4, 8×2 on AVX-512."""
+PRODUCTS = 9
+"""Registers of products on their way to the sums, and of what is multiplied: LLVM spills on an A53 with 8."""
+MOVED = 0.6
+"""What a position costs whose data are brought into lanes by instructions of their own, which take the units
+that multiply."""
 FEW_SUMS = 12
 """Sums in so few registers: with more LLVM spills (7×2, 14×1 on AVX2)."""
 
@@ -51,7 +57,7 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int =
         each: registers that a block of sums takes.
     """
     best, least = Tile(1, 1, 1), float("inf")
-    for tile in _tiles(width, height, depth, MOST_PIXELS):
+    for tile in _tiles(width, height, depth, MOST_PIXELS, vectors):
         pixels = tile.wide * tile.high
         if height % tile.high or not _fits(pixels, tile.deep * each, vectors):
             continue
@@ -69,20 +75,24 @@ def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: in
     best = best_tile(width, height, depth, vectors, each)
     fitting = [
         tile
-        for tile in _tiles(width, height, depth, vectors.registers)
+        for tile in _tiles(width, height, depth, vectors.registers, vectors)
         if (tile.wide * tile.high + 1) * tile.deep * each < vectors.registers and tile != best
     ]
     return best, *sorted(fitting, key=lambda tile: _cost(tile, width, height, vectors, each))[:MOST_TRIED]
 
 
-def _tiles(width: int, height: int, depth: int, most: int) -> Iterator[Tile]:
-    """All tiles of at most *most* positions."""
+def _tiles(width: int, height: int, depth: int, most: int, vectors: Vectors) -> Iterator[Tile]:
+    """All tiles of at most *most* positions; of whole numbers those that divide the output: a condition would
+    be part of what one instruction is to compute."""
+    whole = vectors.dtype == SUMS
+    rows = vectors.dots[0].rows if whole else 1
     for deep in range(1, min(depth, 6) + 1):
         if depth % deep:
             continue
         for wide in range(1, min(width, most) + 1):
             for high in range(1, min(height, 4, most // wide) + 1):
-                yield Tile(wide, high, deep)
+                if not whole or wide % rows == width % wide == 0 == height % high:
+                    yield Tile(wide, high, deep)
 
 
 def _cost(tile: Tile, width: int, height: int, vectors: Vectors, each: int) -> float:
@@ -106,6 +116,8 @@ def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:
     if vectors.registers > FEW:
         if vectors.dtype == HALF and pixels > MOST_HALVES:
             return False
+        if vectors.has_products and sums + 2 * deep + PRODUCTS > vectors.registers:
+            return False
         return sums + deep + pixels <= vectors.registers
     if vectors.by_element:
         return sums + 4 * deep + pixels <= vectors.registers  # for armv7 four channels are loaded ahead
@@ -118,4 +130,5 @@ def _step(pixels: int, deep: int, vectors: Vectors) -> float:
     if vectors.registers <= FEW and not vectors.by_element:
         return max(sums + 0.25 * max(0, FEW_SUMS - sums), LEAST_SUMS) + 0.1 * (pixels + deep)
     loads = max(0, pixels + deep - sums)
-    return max(sums, LEAST_SUMS) + 0.5 * loads + 0.1 * pixels + 0.3 * deep + 1
+    position = MOVED if vectors.moves_data else 0.1
+    return max(sums, LEAST_SUMS) + 0.5 * loads + position * pixels + 0.3 * deep + 1

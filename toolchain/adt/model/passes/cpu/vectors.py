@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.model.passes.blockwise import weights_of
-from adt.model.passes.cpu.dot import SUMS, Dot, dot_of
+from adt.model.passes.cpu.dot import SUMS, Dot, dots_of
 from adt.model.passes.layout.blocks import ceil_blocks, merged_groups
 from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.nodes import operator_name
@@ -30,8 +30,18 @@ class Vectors:
     """Vectors are multiplied by one lane of another, as NEON does: what is read can stay in vectors."""
     dtype: str = SINGLE
     """In which convolutions and products multiply."""
-    dot: Dot | None = None
-    """How products of whole numbers are summed; None: as floats."""
+    dots: tuple[Dot, ...] = ()
+    """How products of whole numbers are summed; none: as floats."""
+
+    @property
+    def has_products(self) -> bool:
+        """Whether products of whole numbers are in registers of their own, before they are summed."""
+        return self.dtype == SUMS and bool(self.dots[0].pairs)
+
+    @property
+    def moves_data(self) -> bool:
+        """Whether what is multiplied has to be brought into lanes first."""
+        return self.has_products or (self.dtype == SUMS and self.dots[0].rows > 1)
 
     def registers_for(self, lanes: int, dtype: str) -> int:
         """How many registers so many lanes of *dtype* take."""
@@ -51,11 +61,11 @@ def vectors_of(target: Any, *, half: bool = False) -> Vectors:
     if arch.startswith(("aarch64", "arm64")):
         if half and "fullfp16" in features:
             return Vectors(8, 32, by_element=True, dtype=HALF)
-        return Vectors(4, 32, by_element=True, dot=dot_of(arch, features, 4))
+        return Vectors(4, 32, by_element=True, dots=dots_of(arch, features, 4))
     if arch.startswith("arm"):
         return Vectors(4, 16, by_element=True)
     lanes = 16 if "avx512f" in features else 8 if "avx" in features else 4
-    return Vectors(lanes, 32 if lanes == 16 else 16, dot=dot_of(arch, features, lanes))
+    return Vectors(lanes, 32 if lanes == 16 else 16, dots=dots_of(arch, features, lanes))
 
 
 def best_lanes(module: Any, vectors: Vectors) -> int:

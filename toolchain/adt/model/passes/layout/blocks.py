@@ -40,6 +40,15 @@ class Terms:
     data: str
     """Types of what is multiplied."""
     weights: str
+    steps: int = 1
+    """Instructions for which channels come together."""
+    rows: int = 1
+    """Positions of a row for which they come together."""
+
+    @property
+    def channels(self) -> int:
+        """How many come together."""
+        return self.count * self.steps
 
 
 @dataclass(frozen=True)
@@ -57,12 +66,20 @@ class Blocking:
     converts more slowly than it multiplies."""
     types: tuple[str, ...] = FLOATS
     """Of tensors that are blocked."""
-    terms: Terms | None = None
-    """How sums of whole numbers are computed, where they are."""
+    terms: tuple[Terms, ...] = ()
+    """How sums of whole numbers are computed, where they are, the best first."""
 
     def count(self, channels: int) -> int:
         """How many blocks hold *channels*."""
         return ceil_blocks(channels, self.lanes)
+
+    def terms_of(self, channels: int, row: int) -> Terms:
+        """How those over so many *channels* are computed, for a *row* of so many positions."""
+        return next(
+            terms
+            for terms in self.terms
+            if terms.rows == 1 or channels % terms.count == 0 == row % terms.rows
+        )
 
     def rows_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape in rows of the plain *shape*: each row is a blocked tensor of one pixel."""
@@ -301,12 +318,11 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
 
     Args:
         x: blocked, of channels whose blocks are whole *terms*.
-        weight: ``(ceil(O/L), taps, ceil(I/terms), L, terms)``, zero for channels that are none.
+        weight: ``(ceil(O/L), taps, I/terms, L, terms)``, zero for channels that are none.
     """
     from tvm import te
 
     lanes, wide = int(weight.shape[-2]), int(x.shape[-1])
-    each = wide // terms.count
     extents = window.extents([int(extent) for extent in x.shape[2:-1]])
     channel = te.reduce_axis((0, weight.shape[2]), "channel")
     taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
@@ -323,7 +339,7 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
                 at[:-1], window.strides, taps, window.dilation, strict=True
             )
         ]
-        value = staged(n, channel // each, *places, channel % each * terms.count + term)
+        value = staged(n, *_place_in_blocks(channel, term, terms.count, wide, places))
         return value.astype("int32") * weight(block, tap, channel, at[-1], term).astype("int32")
 
     return te.compute(
@@ -331,6 +347,14 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
         lambda *at: te.sum(product(*at), axis=[channel, *taps, term]),
         name="conv_blocks",
     )
+
+
+def _place_in_blocks(group: Any, term: Any, count: int, lanes: int, places: Sequence[Any]) -> tuple[Any, ...]:
+    """Where in blocks of so many *lanes* the channel *term* of a *group* of *count* is."""
+    if count > lanes:
+        return (group * (count // lanes) + term // lanes, *places, term % lanes)
+    each = lanes // count
+    return (group // each, *places, group % each * count + term)
 
 
 def is_convolution(function: Any) -> bool:

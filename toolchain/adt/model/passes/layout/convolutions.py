@@ -58,7 +58,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
             break
         data, window = inner, replace(window.widened(before, after), border=border)
     out_dtype = variable.struct_info.dtype
-    if (terms := walk.blocking.terms) and out_dtype == "int32":
+    if terms := _terms(walk, variable, array.shape[1], output[-1:]):  # type: ignore[index]
         if walk.can_block(data):
             source = _source(walk, data, window)
         else:  # fewer channels than are worth a block
@@ -84,9 +84,17 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
+def _terms(walk: Walk, variable: Any, channels: int, positions: tuple[int, ...]) -> Terms | None:
+    """How *variable*, sums over so many *channels* for each of a row of *positions*, is computed if it is of
+    whole numbers."""
+    if not walk.blocking.terms or variable.struct_info.dtype != "int32":
+        return None
+    return walk.blocking.terms_of(channels, math.prod(positions))
+
+
 def _in_few(walk: Walk, data: Any, terms: Terms) -> Any:
     """The plain tensor *data* in blocks of as few channels as there are *terms*."""
-    return walk.emit(lambda x: blocks.pack(x, terms.count), data, name="pack_blocks")
+    return walk.emit(lambda x: blocks.pack(x, terms.channels), data, name="pack_blocks")
 
 
 def _source(walk: Walk, data: Any, window: Window) -> Inlined:
@@ -183,11 +191,12 @@ def _convolution_weight(array: Any, groups: int, lanes: int) -> Any:
 
 
 def _in_terms(weight: Any, terms: Terms) -> Any:
-    """The packed *weight* ``(blocks, taps, I, L)`` as ``(blocks, taps, ceil(I/terms), L, terms)``."""
+    """The packed *weight* ``(blocks, taps, I, L)`` as ``(blocks, taps, I/terms, L, terms)``, with zeros for
+    channels that are none."""
     import numpy as np
 
     *outer, inputs, lanes = weight.shape
-    whole = np.pad(weight, [(0, 0), (0, 0), (0, -inputs % terms.count), (0, 0)])
+    whole = np.pad(weight, [(0, 0), (0, 0), (0, -inputs % terms.channels), (0, 0)])
     split = whole.reshape(*outer, -1, terms.count, lanes).swapaxes(-1, -2)
     return np.ascontiguousarray(split.astype(terms.weights))
 
@@ -342,7 +351,7 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
     )
     if not choice.blocked:
         return False
-    terms = walk.blocking.terms if variable.struct_info.dtype == "int32" else None
+    terms = _terms(walk, variable, inputs, output[:-1])  # type: ignore[index]
     rows = walk.rows_of(data)
     if rows is None:  # its last axis is no whole texels: read as plain channels
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
