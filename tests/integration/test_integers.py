@@ -180,6 +180,9 @@ def assert_each_layer(model: Path, directory: Path, **target: str) -> ModelPacka
     for name, off in layers.items():
         assert off.max() <= 2 and (off > 1).mean() <= 0.001, name
     assert {operator.reason for operator in package.manifest.made.integers} == {""}
+    for kernel in adt.inspect(package.path).cpu():
+        if kernel.name.startswith(("fused_conv_blocks", "fused_product_blocks")):
+            assert "at once" in kernel.schedule, kernel
     return package
 
 
@@ -203,7 +206,7 @@ def test_products_of_no_whole_blocks(cpu: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("network", "activations", "cpu"),
     [
-        (mobilenet_v2, QuantType.QUInt8, "cascadelake"),
+        (mobilenet_v2, QuantType.QUInt8, "haswell"),
         (resnet18, QuantType.QInt8, "x86-64"),
     ],
     indirect=["cpu"],
@@ -217,7 +220,7 @@ def test_networks(
 
 
 @pytest.mark.parametrize("cpu", ARM)
-@pytest.mark.parametrize(("network", "kind"), zip(["convolutions", "transformer"], KINDS, strict=True))
+@pytest.mark.parametrize(("network", "kind"), list(zip(["convolutions", "transformer"], KINDS, strict=True)))
 def test_small_networks_on_arm64(network: str, kind: str, cpu: str, tmp_path: Path) -> None:
     model = written_by_onnxruntime(network, kind, tmp_path)
 

@@ -68,6 +68,7 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     by_element = vectors.by_element
     if dot := _dot_of(schedule, sums, vectors):
         vectors = replace(vectors, by_element=False, dtype=SUMS, dots=(dot,))
+    widens = _widens(schedule, stage, len(schedule.get_loops(store)))
     whole = not vectors.by_element and _is_one_row(schedule, sums, stage, store)
     if whole and _divides(schedule, sums, vectors):
         _make_one_row(schedule, sums, store, stage if by_element else None)
@@ -97,10 +98,10 @@ def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
     if few:
         schedule.compute_inline(weights)
     tile = decisions.choose("tile", few or tiles)
-    border = _has_border(schedule, stage) or (dot is not None and _widens(schedule, stage, len(loops)))
+    border = _has_border(schedule, stage) or (dot is not None and widens)
     order = decisions.choose("order", _orders(1 if weights else width * height, blocks, border))
     read_there = None
-    if not border and by_element and (dot or _widens(schedule, stage, len(loops))):
+    if not border and by_element and (dot or widens):
         read_there = stage
     elif not border:
         schedule.compute_inline(stage)
