@@ -121,6 +121,20 @@ def test_it_is_explained(module: Any, params: dict[str, Any]) -> None:
     assert {row.op for row in adt.explain(module, params=params).ops} == {"relax.matmul", "relax.maximum"}
 
 
+def of_one_kernel(function: Any, name: str, size: int) -> Any:
+    """A module that returns what the kernel makes of a vector."""
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo([size], "float32"))
+    with builder.function("main", [x]):
+        kernel = builder.add_func(function, name)
+        with builder.dataflow():
+            result = builder.emit_output(relax.call_tir(kernel, [x], x.struct_info))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
 def test_kernels_check_what_they_assert_and_no_arguments(module: Any, tmp_path: Path) -> None:
     import tvm
     from tvm import relax
@@ -134,14 +148,7 @@ def test_kernels_check_what_they_assert_and_no_arguments(module: Any, tmp_path: 
                 vi = T.axis.spatial(4, i)
                 b[vi] = a[vi]
 
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo([4], "float32"))
-    with builder.function("main", [x]):
-        kernel = builder.add_func(checked, "checked")
-        with builder.dataflow():
-            result = builder.emit_output(relax.call_tir(kernel, [x], x.struct_info))
-        builder.emit_func_output(result)
-    own = adt.compile(builder.get(), platform="host", out=tmp_path / "own")
+    own = adt.compile(of_one_kernel(checked, "checked", 4), platform="host", out=tmp_path / "own")
     assert adt.run(own.path, inputs={"x": np.ones(4, np.float32)}).outputs
     with pytest.raises(RunError, match="the first one is not positive"):
         adt.run(own.path, inputs={"x": np.zeros(4, np.float32)})
@@ -158,23 +165,17 @@ def test_kernels_check_what_they_assert_and_no_arguments(module: Any, tmp_path: 
 
 def test_a_kernel_with_threads_is_for_gpus(tmp_path: Path) -> None:
     import tvm
-    from tvm import relax, te
+    from tvm import te
 
     a = te.placeholder((128,), name="a")
     schedule = tvm.s_tir.Schedule(te.create_prim_func([a, te.compute((128,), lambda i: a[i] + 1, name="b")]))
     schedule.bind(schedule.get_loops(schedule.get_sblock("b"))[0], "threadIdx.x")
     bound = schedule.mod["main"].with_attr("tirx.is_scheduled", True).without_attr("global_symbol")
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo([128], "float32"))
-    with builder.function("main", [x]):
-        kernel = builder.add_func(bound, "plus_one")
-        with builder.dataflow():
-            result = builder.emit_output(relax.call_tir(kernel, [x], x.struct_info))
-        builder.emit_func_output(result)
+    module = of_one_kernel(bound, "plus_one", 128)
     words: dict[str, Any] = {"platform": "host", "target": "opencl", "out": tmp_path / "p"}
     with pytest.raises(UnsupportedOp, match="the kernel plus_one binds loops"):
-        adt.compile(builder.get(), **words)
-    package = adt.compile(builder.get(), check=False, **words)
+        adt.compile(module, **words)
+    package = adt.compile(module, check=False, **words)
     (output,) = adt.run(package.path, inputs={"x": np.zeros(128, np.float32)}).outputs.values()
     assert (output == 1).all()
     with pytest.raises(UnsupportedOp, match="which a CPU has none of"):
