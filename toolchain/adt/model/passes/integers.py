@@ -141,20 +141,16 @@ class Integers(Rewriter):
 
         op = relax.op
         low, high = (bound - zero for bound in RANGES[self.dtype])
-
-        def number(value: float) -> Any:
-            return _number(value, "float32")
-
         steps = (
-            self.emit(op.multiply, value, number(1 / scale))
+            self.emit(op.multiply, value, _number(1 / scale))
             if sums
-            else self.emit(op.divide, value, number(scale))
+            else self.emit(op.divide, value, _number(scale))
         )
         # A sum with ROUNDS has no digits behind the point: it is rounded as ONNX rounds, by vectors. The
         # limits stand between, since TVM takes a number that is added and subtracted for nothing.
-        steps = self.emit(op.maximum, self.emit(op.add, steps, number(ROUNDS)), number(low + ROUNDS))
+        steps = self.emit(op.maximum, self.emit(op.add, steps, _number(ROUNDS)), _number(low + ROUNDS))
         steps = self.emit(
-            op.subtract, self.emit(op.minimum, steps, number(high + ROUNDS)), number(ROUNDS - zero)
+            op.subtract, self.emit(op.minimum, steps, _number(high + ROUNDS)), _number(ROUNDS - zero)
         )
         return self.emit(op.astype, steps, self.dtype)
 
@@ -163,8 +159,8 @@ class Integers(Rewriter):
 
         value = self.emit(relax.op.astype, tensor.values, "float32")
         if tensor.zero:
-            value = self.emit(relax.op.subtract, value, _number(tensor.zero, "float32"))
-        return self.emit(relax.op.multiply, value, _number(tensor.scale, "float32"))
+            value = self.emit(relax.op.subtract, value, _number(tensor.zero))
+        return self.emit(relax.op.multiply, value, _number(tensor.scale))
 
     def _shifted(self, value: Any, dtype: str) -> Any:
         """The tensor *value* of 8 bits as *dtype*, by as much more as its range is."""
@@ -184,7 +180,7 @@ class Integers(Rewriter):
         return self.bytes[variable]
 
 
-def _number(value: float, dtype: str) -> Any:
+def _number(value: float, dtype: str = "float32") -> Any:
     """A tensor of one element: a parameter, so that layers of other numbers have the same kernel."""
     import numpy as np
     from tvm import relax
@@ -340,7 +336,7 @@ def _convolution(self: Integers, variable: Any, call: Any) -> Any:
         raise Floats("its layout is unusual")
     if terms * LARGEST_TERM >= (EXACT if groups > 1 else 1 << 31):
         raise Floats("a sum could be too large")
-    values = _with_border(self, data, layouts[0], attrs)
+    values = _with_border(self, data, layouts[0], attrs.padding)
     sums = self.builder.emit(
         getattr(relax.op.nn, call.op.name.rpartition(".")[2])(
             values,
@@ -383,8 +379,7 @@ def _transposed(self: Integers, variable: Any, call: Any) -> Any:
         raise Floats("it has groups or is dilated, or its border is wider than its window")
     if math.prod(steps.weight.shape[1:]) * LARGEST_TERM >= 1 << 31:
         raise Floats("a sum could be too large")
-    widths = [0] * 4 + [width for pair in zip(window.before, window.after, strict=True) for width in pair]
-    values = self.emit(op.nn.pad, data.values, widths, "constant", float(data.zero))
+    values = _with_border(self, data, layouts[0], (*window.before, *window.after))
     convolution = getattr(op.nn, f"conv{rank}d")
     sums = self.emit(convolution, values, relax.const(steps.weight, "int8"), out_dtype="int32")
     scale = np.tile(np.broadcast_to(weights.scale, (channels,)), math.prod(steps.strides))
@@ -399,11 +394,11 @@ def _transposed(self: Integers, variable: Any, call: Any) -> Any:
     return self.emit(op.strided_slice, whole, list(range(2, 2 + rank)), list(steps.first), ends)
 
 
-def _with_border(self: Integers, data: Quantized, layout: str, attrs: Any) -> Any:
-    """The 8 bits, with what stands for zero around them."""
+def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[Any]) -> Any:
+    """The 8 bits, with what stands for zero around them: a *border* as convolutions' padding is written."""
     from tvm import relax
 
-    padding = [int(extent) for extent in attrs.padding]
+    padding = [int(extent) for extent in border]
     if not any(padding):
         return data.values
     rank = len(layout) - 2
@@ -453,7 +448,7 @@ def _product_of_computed(self: Integers, call: Any) -> Any:
         raise Floats(f"it has under {LEAST_ROWS} rows, or sums of no multiple of {dot.terms} products")
     if a[-1] * LARGEST_TERM * 2 >= 1 << 31:
         raise Floats("a sum could be too large")
-    scale = _number(left.scale * right.scale, "float32")
+    scale = _number(left.scale * right.scale)
     if dot.data not in RANGES:  # there is room for what is around zero
         x, y = (
             self.emit(op.subtract, self.emit(op.astype, part.values, dot.data), _number(part.zero, dot.data))

@@ -64,10 +64,8 @@ class CpuProducts(Products):
         """What sums the products of these operands, if they are computed whole numbers."""
         from tvm import relax
 
-        dot, types = (
-            dot_of_computed(self.vectors.dots),
-            tuple(str(tensor.struct_info.dtype) for tensor in (left, right)),
-        )
+        dot = dot_of_computed(self.vectors.dots)
+        types = tuple(str(tensor.struct_info.dtype) for tensor in (left, right))
         if dot is None or isinstance(right, relax.Constant) or types != (dot.data, dot.weights):
             return None
         return dot

@@ -94,7 +94,7 @@ def _is_number(value: Any) -> bool:
     from tvm import tirx
 
     if isinstance(value, tirx.BufferLoad):
-        return math.prod(int(extent) for extent in value.buffer.shape) == 1
+        return all(isinstance(extent, tirx.IntImm) and int(extent) == 1 for extent in value.buffer.shape)
     return isinstance(value, tirx.FloatImm)
 
 

@@ -155,7 +155,7 @@ def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
 
 
 def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
-    """Part of the kernel; but of a quantized model a parameter, with which kernels of many layers are one."""
+    """Part of the kernel; but a parameter where whole numbers are summed: layers of other scales share it."""
     from tvm import relax
 
     return relax.const(array if walk.blocking.terms else array.reshape(()), dtype)
