@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
 import adt
+from adt.model.host_run.run import HostRun, run_packages
 from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
 from support.devices.emulated import outputs_of
@@ -170,17 +172,24 @@ def test_what_stays_in_floats_says_why(tmp_path: Path) -> None:
     assert np.abs(want).max() > 0 and np.abs(have - want).max() <= 1e-5
 
 
-def assert_each_layer(model: Path, directory: Path, **target: str) -> ModelPackage:
+def on_opencl(package: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    (outputs,) = run_packages([HostRun(package, feeds)], timeout=300)
+    return outputs
+
+
+def assert_each_layer(
+    model: Path, directory: Path, run: Callable[..., Mapping[str, np.ndarray]] = outputs_of, **target: Any
+) -> ModelPackage:
     """No element of a layer is more than two quanta off onnxruntime's, and of a thousand one more than one."""
     exposed = with_layers(model, directory / "layers.onnx")
     package = adt.compile(exposed, out=directory / "package", **target)
     feeds = inputs_of(model)
-    layers = dict(quanta_off_by_layer(exposed, feeds, outputs_of(package.path, feeds)))
+    layers = dict(quanta_off_by_layer(exposed, feeds, run(package.path, feeds)))
     assert len(layers) > 3
     for name, off in layers.items():
         assert off.max() <= 2 and (off > 1).mean() <= 0.001, name
     assert {operator.reason for operator in package.manifest.made.integers} == {""}
-    for kernel in adt.inspect(package.path).cpu():
+    for kernel in adt.inspect(package.path).cpu() if package.manifest.target.device == "cpu" else ():
         if kernel.name.startswith(("fused_conv_blocks", "fused_product_blocks")):
             assert "at once" in kernel.schedule, kernel
     return package
@@ -217,6 +226,21 @@ def test_networks(
     model = quantized(network, activations, tmp_path)
 
     assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
+
+
+@pytest.mark.parametrize("network", ["convolutions", "products"])
+def test_on_opencl(network: str, tmp_path: Path) -> None:
+    """By words of four numbers, which a compiler without an instruction for them multiplies one by one."""
+    if network == "products":
+        model = quantized(products, QuantType.QInt8, tmp_path)
+    else:
+        model = written_by_onnxruntime(network, "QDQ uint8", tmp_path)
+
+    package = assert_each_layer(model, tmp_path, on_opencl, platform="host", target="opencl", check=False)
+
+    sources = "".join(file.read_text() for file in package.path.glob("inspect/opencl/*.cl"))
+    assert sources.count("= adt_dot_each(") > 3
+    assert "adt_word(" not in sources.replace("#define adt_word(", "")  # words are read as they lie
 
 
 @pytest.mark.parametrize("cpu", ARM)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.model.package.manifest import INDEX, UNKNOWN, USUAL, TensorSpec, ValueRange
+from adt.model.passes.nodes import relax_nodes
 
 FLAGS = re.compile(r"mask|token_type|type_id|segment_id", re.IGNORECASE)
 """Names of integer inputs that are 0 or 1."""
@@ -222,6 +223,17 @@ def _extents(expr: Any) -> list[int] | None:
         return None if shape is None else [int(extent) for extent in shape]
     except (TypeError, ValueError):
         return None
+
+
+def rounds_within(main: Any) -> bool:
+    """Whether *main* makes 8 bits of other numbers."""
+    from tvm import relax
+
+    def rounds(call: Any) -> bool:
+        made = getattr(call.struct_info, "dtype", "")
+        return made in ("int8", "uint8") and operator(call) in ("relax.quantize", "relax.astype")
+
+    return any(rounds(call) for call in relax_nodes(main, relax.Call))
 
 
 NOT_STEEPER = frozenset(

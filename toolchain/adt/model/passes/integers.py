@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adt.model.passes.cpu.dot import Dot, dot_of_computed
+from adt.model.passes.cpu.dot import Dot
 from adt.model.passes.layout.convolutions import in_steps, outputs_first, window_of
 from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, static_shape
 from adt.model.passes.nodes import operator_name
@@ -71,18 +71,15 @@ class Floats(Exception):
 class Integers(Rewriter):
     """Rewrites ``main`` for a processor that sums products of whole numbers.
 
-    Args:
-        module: flat, with its parameters bound.
-        dots: the instructions that sum such products, the best first.
+    The arguments are those of :func:`in_integers`.
     """
 
-    def __init__(self, module: Any, dots: Sequence[Dot]) -> None:
+    def __init__(self, module: Any, data: str, least: int, computed: Dot | None) -> None:
         super().__init__(module)
-        self.dtype = dots[0].data if dots[0].data in RANGES else "uint8"
+        self.dtype = data if data in RANGES else "uint8"
         """uint8 or int8; tensors of the other type are computed in this one."""
-        self.least = dots[0].least
-        """Of the weights; what has others stays as it is."""
-        self.dot_of_computed = dot_of_computed(dots)
+        self.least = least
+        self.dot_of_computed = computed
         self.floats: dict[Any, Quantized] = {}
         """Variable of the old function that stands for floats, which nothing has computed yet."""
         self.bytes: dict[Any, Any] = {}
@@ -178,6 +175,24 @@ class Integers(Rewriter):
         if variable not in self.bytes:
             self.bytes[variable] = self._shifted(super().value_of(variable), self.dtype)
         return self.bytes[variable]
+
+
+def in_integers(
+    module: Any, data: str, least: int = RANGES["int8"][0], computed: Dot | None = None
+) -> tuple[Any, tuple[Convolution, ...]]:
+    """The *module*, and what became of each convolution and product if it is quantized.
+
+    Args:
+        module: flat, with its parameters bound.
+        data: type of what the processor multiplies by weights.
+        least: of these; what has others stays as it is.
+        computed: its instruction for products of two computed tensors; None: these are of floats.
+    """
+    from tvm import relax
+
+    integers = Integers(module, data, least, computed)
+    result = relax.transform.DeadCodeElimination(["main"])(integers.run())
+    return result, integers.convolutions()
 
 
 def _number(value: float, dtype: str = "float32") -> Any:
@@ -441,7 +456,7 @@ def _product_of_computed(self: Integers, call: Any) -> Any:
 
     op, dot = relax.op, self.dot_of_computed
     if dot is None:
-        raise Floats("no instruction for it takes all numbers")
+        raise Floats("no instruction for two computed tensors takes all numbers")
     left, right = (self.floats[tensor] for tensor in call.args)
     a, b = (static_shape(tensor) or () for tensor in call.args)
     if min(len(a), len(b)) < 2 or a[-2] < LEAST_ROWS or a[-1] % dot.terms:

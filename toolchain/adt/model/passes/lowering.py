@@ -29,6 +29,8 @@ from typing import Any
 
 from adt.model.passes.layout.blocks import LANES
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.opencl_source import finish_sources
+from adt.model.passes.words import combine_words
 
 IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
 """Attributes, and values of ``pragma_scope``, by which code that is a text becomes part of a kernel."""
@@ -45,6 +47,7 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
     import tvm.s_tir.pipeline
     from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 
+    finish_sources()
     name = f"adt_align{alignment}" + "_textures" * textures + "_buffers" * buffers
 
     @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
@@ -75,12 +78,13 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
     def make() -> tuple[Any, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
         passes = [prepare, texture_lowering(), check_images()] if textures else [prepare, lower]
+        passes = [combine_words(), *passes] if buffers else passes
         finalize = finalize_with_vectors if buffers else finalize_device
         return tvm.transform.Sequential(passes), finalize_host, finalize
 
     def finalize_with_vectors() -> Any:
         _, _, finalize_device = PIPELINE_MAP["s_tir"]()
-        return tvm.transform.Sequential([finalize_device(), vector_pointers()])
+        return tvm.transform.Sequential([finalize_device(), vector_pointers(), exact_numbers()])
 
     PIPELINE_MAP[name] = make
     return name
@@ -156,6 +160,28 @@ def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
     return analyzer.simplify(quotient) if is_multiple(value) else quotient
 
 
+def exact_numbers() -> Any:
+    """A pass for kernels of OpenCL: a constant of which the seven digits that TVM's code generator writes are
+    not all becomes one of its bits."""
+    import numpy as np
+    from tvm import tirx
+
+    def exact(node: Any) -> Any:
+        number = np.float32(node.value)
+        if node.dtype != "float32" or not np.isfinite(number) or np.float32(f"{number:e}") == number:
+            return node
+        bits = tirx.const(int(number.view(np.int32)), "int32")
+        return tirx.call_pure_extern("float32", "as_float", bits)
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="adt.ExactNumbers")  # type: ignore[untyped-decorator]
+    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+        if function.attrs["target"].kind.name != "opencl":
+            return function
+        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["ir.FloatImm"]))
+
+    return rewrite
+
+
 def check_images() -> Any:
     """A pass for lowered TIR that raises RuntimeError where :func:`image_faults` finds one.
 
@@ -175,7 +201,7 @@ def check_images() -> Any:
 
 
 def image_faults(module: Any) -> list[str]:
-    """What kernels of the lowered TIR *module* (after vectorisation) do wrong with images."""
+    """What kernels of the lowered TIR *module* (after vectorisation) do wrong with images, or vectors."""
     from tvm import tirx
 
     faults: list[str] = []
@@ -193,6 +219,8 @@ def _faults_of(function: Any) -> list[str]:
     faults: list[str] = []
 
     def visit(node: Any) -> None:
+        if isinstance(node, tirx.BufferLoad | tirx.BufferStore) and _scattered_bytes(node):
+            faults.append(f"takes bytes of {node.buffer.name} that lie apart for a vector")
         if not isinstance(node, tirx.Call):
             return
         operator = getattr(node.op, "name", "")
@@ -207,6 +235,16 @@ def _faults_of(function: Any) -> list[str]:
 
     tirx.stmt_functor.post_order_visit(function.body, visit)
     return faults + [f"reads and writes the image {both}" for both in sorted(read & written)]
+
+
+def _scattered_bytes(access: Any) -> bool:
+    """Whether a vector of 8-bit numbers is none in memory: TVM's code generator packs such into an int."""
+    from tvm import tirx
+
+    index, number = access.indices[-1], getattr(access, "value", access).dtype
+    if "int8x" not in number:
+        return False
+    return not (isinstance(index, tirx.Ramp) and isinstance(index.stride, tirx.IntImm) and index.stride == 1)
 
 
 def _within_texel(lanes: Any) -> bool:

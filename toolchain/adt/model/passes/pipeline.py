@@ -60,8 +60,8 @@ class PreparedModule:
     plain: Mapping[str, Any]
     """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
     integers: tuple[Convolution, ...] = ()
-    """What became of each convolution and matrix product of a quantized model, on a CPU that sums whole
-    numbers."""
+    """What became of each convolution and matrix product of a quantized model, where whole numbers are
+    summed."""
 
 
 def prepare_module(
@@ -116,6 +116,7 @@ def prepare_module(
         placed.report if target.textures else None,
         () if target.textures else placed.report.convolutions,
         placed.plain,
+        placed.integers,
     )
 
 

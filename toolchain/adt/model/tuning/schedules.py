@@ -15,6 +15,7 @@ from adt.model.passes.cpu.dot import register
 from adt.model.passes.cpu.schedules import finished
 from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.blocks import is_convolution
+from adt.model.passes.words import define_words
 from adt.model.tuning.traces import TraceError, apply_trace
 from adt.model.tuning.traces import scheduled as replayed
 from adt.model.tuning.tuning import TunedKernel, Tuning
@@ -149,7 +150,7 @@ def is_scheduled(function: Any) -> bool:
 
 
 def load_intrinsics(triple: str = "") -> None:
-    """Make TVM know its intrinsics and adt's for *triple*; for a GPU, without one, none.
+    """Make TVM know its intrinsics and adt's for *triple*; for a GPU, without one, adt's operators.
 
     MetaSchedule imports all that TVM has, which takes ten seconds for the tensor cores of CUDA GPUs alone;
     no device that adt serves has any.
@@ -164,6 +165,6 @@ def load_intrinsics(triple: str = "") -> None:
         bare.submodule_search_locations = list(spec.submodule_search_locations)
         sys.modules[INTRINSICS] = module_from_spec(bare)
     arch = triple.partition("-")[0]
-    register(arch)
+    register(arch) if arch else define_words()
     if module := INTRINSICS_OF.get(arch):
         importlib.import_module(f"{INTRINSICS}.{module}")

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.cpu.dot import SUMS
+from adt.model.passes.cpu.dot import SUMS, dot_of_computed
 from adt.model.passes.cpu.products import CpuProducts
 from adt.model.passes.cpu.vector_rows import VectorRow
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
-from adt.model.passes.integers import RANGES, Integers
+from adt.model.passes.integers import RANGES, in_integers
 from adt.model.passes.layout.blocks import FLOATS, Blocking, Terms
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
@@ -59,9 +59,8 @@ def with_blocks(
     report: tuple[Convolution, ...] = ()
     terms = tuple(Terms(dot.terms, dot.data, dot.weights, dot.steps, dot.rows) for dot in vectors.dots)
     if terms:
-        integers = Integers(bound, vectors.dots)
-        bound = relax.transform.DeadCodeElimination(["main"])(integers.run())
-        report = integers.convolutions()
+        first, *_ = vectors.dots
+        bound, report = in_integers(bound, first.data, first.least, dot_of_computed(vectors.dots))
     with target:
         first = channels_first(bound_operators(bound, {}))
         lanes = best_lanes(first, vectors)

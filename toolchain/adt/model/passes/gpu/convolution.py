@@ -41,6 +41,7 @@ from adt.model.passes.gpu.kernel_blocks import (
 )
 from adt.model.passes.gpu.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
 from adt.model.passes.layout.blocks import LANES, STAGE
+from adt.model.passes.words import SUMS
 from adt.model.targets.gpu import Gpu
 
 MOST_FOURS = 4
@@ -146,6 +147,7 @@ def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
     _, first, *staged = (int(extent) for extent in schedule.get(stage).writes[0].buffer.shape)
     iterators = schedule.get(blocks.reduction).iter_vars[len(texels) :]
     channels, *window = (int(iterator.dom.extent) for iterator in iterators)
+    words = str(schedule.get(stage).writes[0].buffer.dtype) == SUMS
     blocked = len(staged) > len(axes)
     *frames, height, width = [1, *axes] if len(axes) == 1 else axes
     # TE drops no axis of extent 1; a hull of n windows of k, each s after the last, is (n - 1) * s + k.
@@ -153,7 +155,10 @@ def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
         max(1, (hull - size) // (extent - 1)) if extent > 1 else 1
         for hull, extent, size in zip(staged, axes, window, strict=False)
     ]
-    fours = channels // LANES if blocked and channels % LANES == 0 else 1 if channels <= LANES else channels
+    if (blocked or words) and channels % LANES == 0:
+        fours = channels // LANES
+    else:
+        fours = 1 if channels <= LANES else channels
     return Sums(
         images=images * math.prod(frames),
         depth=depth,
@@ -167,6 +172,7 @@ def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
         texels=blocked,
         grouped=blocked and channels > 1 and first * LANES >= 2 * channels,
         matrix=matrix,
+        words=words,
     )
 
 
@@ -215,7 +221,7 @@ def _shared_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: 
         NotSchedulable: the kernel does not write texels, or cannot share its sums.
     """
     total, sums = conv.blocks.reduction, conv.sums
-    if not sums.texels or sums.lanes != LANES or sums.fours % tile.parts or tile.group[2] != 1:
+    if not sums.in_fours or sums.fours % tile.parts or tile.group[2] != 1:
         raise NotSchedulable("its sums cannot be cut into parts")
     _, (channel, *_window) = reduction_loops(schedule, total, 0)
     fours, _four = schedule.split(channel, [None, LANES])
@@ -276,7 +282,7 @@ def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions:
         images, x = x, images
     y = axes.pop() if axes else schedule.add_unit_loop(x)
     sums = conv.sums
-    deepest = 1 if sums.grouped or sums.lanes == 1 else DEPTHS[-1]
+    deepest = DEPTHS[-1] if sums.shares_input else 1
     cuts = zip(
         (x, y, depth),
         (sums.width, sums.height, sums.depth),
@@ -337,7 +343,7 @@ def _accumulate(
     inner = []
     if tile.parts > 1:
         inner = [window.pop(0)]
-    elif sums.texels and sums.lanes == LANES:
+    elif sums.in_fours:
         channel, four = schedule.split(channel, [None, LANES])
         inner = [four]
     elif sums.lanes > 1:

@@ -14,19 +14,31 @@ from functools import partial
 from typing import Any
 
 from adt.model.inspection.reference_kernels import kernels_of
+from adt.model.passes import words
 from adt.model.passes.fusion import bound_operators, fuse, gpu_dispatch
 from adt.model.passes.gpu.chains import in_chains
 from adt.model.passes.gpu.choice import BY_MODEL, TextureChooser, missed_records
 from adt.model.passes.gpu.placement import ImageLimits, place
 from adt.model.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
+from adt.model.passes.integers import RANGES, in_integers
+from adt.model.passes.layout.blocks import FLOATS, TEXELS, Terms
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
-from adt.model.passes.layout.rewriter import is_flat
+from adt.model.passes.layout.rewriter import bind_params, is_flat
 from adt.model.passes.normalizations import Normalizations, Rows
 from adt.model.passes.products import Products
 from adt.model.passes.reports import Convolution, TextureReport
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules
+
+WORDS = replace(
+    TEXELS,
+    widens=True,
+    types=(*FLOATS, *RANGES, words.SUMS),
+    terms=(Terms(words.BYTES, words.DATA, words.WEIGHTS),),
+    words=True,
+)
+"""How a model is blocked that has sums of whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ class GpuModule:
     report: TextureReport
     plain: Mapping[str, Any]
     """The kernels before they were made for images and scheduled, by name."""
+    integers: tuple[Convolution, ...] = ()
+    """What became of each convolution and product of a quantized model, where whole numbers are summed."""
 
 
 def for_gpu(
@@ -68,24 +82,30 @@ def for_gpu(
     from tvm import relax
 
     rows = Rows(partial(DealtRow, gpu=gpu), partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
+    bound, blocking = bind_params(module, params), TEXELS
+    integers: tuple[Convolution, ...] = ()
+    if limits is None and target.kind.name == "opencl" and is_flat(bound):
+        bound, integers = in_integers(bound, words.DATA)
+        blocking = WORDS if integers else TEXELS
     with target:
-        first = channels_first(bound_operators(module, params))
+        first = channels_first(bound_operators(bound, {}))
         first = Products(first).run() if is_flat(first) else first
         first = _normalized(first, replace(rows, channels=True))
 
         def blocked(choice: TextureChooser) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
-            result, convolutions = block_channels(first, in_chains(first, choice, rows), rows=rows)
+            result, convolutions = block_channels(first, in_chains(first, choice, rows), blocking, rows)
             return *fuse(_normalized(result, rows), params, gpu_dispatch(target)), convolutions
 
         fused, weights, convolutions = blocked(chooser)
         if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):
             fused, weights, convolutions = blocked(chooser.without(missed))
         if not is_flat(fused):
-            return GpuModule(fused, weights, TextureReport(convolutions, ()), kernels_of(fused))
+            report = TextureReport(convolutions, ())
+            return GpuModule(fused, weights, report, kernels_of(fused), integers)
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
-        return GpuModule(result, weights, report, kernels_of(fused))
+        return GpuModule(result, weights, report, kernels_of(fused), integers)
 
 
 def _normalized(module: Any, rows: Rows) -> Any:

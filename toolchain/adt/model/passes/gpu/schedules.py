@@ -29,6 +29,7 @@ from adt.model.passes.gpu.kernel_blocks import (
 )
 from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.indices import narrow_indices
+from adt.model.passes.integers import RANGES
 from adt.model.passes.layout.blocks import FLOATS, LANES
 from adt.model.passes.layout.signature import SPATIAL
 from adt.model.passes.lowering import image_faults, texture_lowering
@@ -75,13 +76,13 @@ def writes_texels(function: Any) -> bool:
 
 
 def moves_texels(function: Any) -> bool:
-    """Whether the unscheduled TIR *function*, of floating-point tensors, writes texels and sums or pools no
+    """Whether the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools no
     more than a small window for each."""
     from tvm import tirx
 
     if not writes_texels(function):
         return False
-    floats = all(str(buffer.dtype) in FLOATS for buffer in function.buffer_map.values())
+    floats = all(str(buffer.dtype) in (*FLOATS, *RANGES) for buffer in function.buffer_map.values())
     sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
     return floats and all(block.name_hint.startswith(POOLED) for block in sums)
 

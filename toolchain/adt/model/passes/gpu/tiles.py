@@ -85,6 +85,18 @@ class Sums:
     """Blocks of output channels read different input channels, other than in a depthwise kernel."""
     matrix: bool = False
     """The row is the rows of a matrix, each an image of one pixel: weights are read for several of them."""
+    words: bool = False
+    """What counts as a channel is a word of four (:mod:`adt.model.passes.words`)."""
+
+    @property
+    def in_fours(self) -> bool:
+        """Whether the channels are whole fours, which can be cut into parts."""
+        return (self.texels or self.words) and self.lanes == LANES
+
+    @property
+    def shares_input(self) -> bool:
+        """Whether neighbouring blocks of output channels read the same."""
+        return not self.grouped and (self.lanes > 1 or self.words)
 
 
 @dataclass(frozen=True)
@@ -169,10 +181,10 @@ def _items(sums: Sums, tile: Tile) -> int:
 
 def _tiles(sums: Sums, gpu: Gpu, shared: bool | None) -> Iterator[Tile]:
     parts = [] if shared else [1]
-    if shared is not False and sums.texels and sums.lanes == LANES:
+    if shared is not False and sums.in_fours:
         counts = PARTS_OF_A_PIXEL if sums.height * sums.width == 1 else PARTS
         parts += [count for count in counts if sums.fours % count == 0]
-    depths = [1] if sums.grouped or sums.lanes == 1 else [n for n in DEPTHS if sums.depth % n == 0]
+    depths = [n for n in DEPTHS if sums.depth % n == 0] if sums.shares_input else [1]
     heights = [n for n in HEIGHTS if sums.height % n == 0]
     for wide, high, deep, count in itertools.product(divisors(sums.width, MOST_WIDE), heights, depths, parts):
         if wide * high * deep > gpu.sums:

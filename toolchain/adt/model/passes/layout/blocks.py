@@ -14,9 +14,12 @@ accumulator type, and pad in a kernel of their own; these pad where they read.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from adt.model.passes import words
 
 LANES = 4
 """Channels in a texel of an image."""
@@ -68,6 +71,8 @@ class Blocking:
     """Of tensors that are blocked."""
     terms: tuple[Terms, ...] = ()
     """How sums of whole numbers are computed, where they are, the best first."""
+    words: bool = False
+    """What is multiplied of these are words: see :mod:`adt.model.passes.words`."""
 
     def count(self, channels: int) -> int:
         """How many blocks hold *channels*."""
@@ -251,7 +256,13 @@ def enlarged(x: Any, scales: Sequence[int]) -> Any:
 
 
 def convolution(
-    x: Any, weight: Any, window: Window, groups: int, out_dtype: str, blocking: Blocking = TEXELS
+    x: Any,
+    weight: Any,
+    window: Window,
+    groups: int,
+    out_dtype: str,
+    blocking: Blocking = TEXELS,
+    multiply: Callable[[Any, Any], Any] = operator.mul,
 ) -> Any:
     """A convolution with a blocked weight, blocked; accumulates in *out_dtype*.
 
@@ -262,6 +273,7 @@ def convolution(
         groups: each group's output channels are whole blocks, or the convolution is
             depthwise: only then all lanes of an output texel read the same input
             channel, or each its own.
+        multiply: gives the products that are summed.
     """
     from tvm import te, tirx
 
@@ -302,7 +314,9 @@ def convolution(
     sums = te.compute(
         (x.shape[0], out_blocks, *computed, lanes),
         lambda n, block, *at: te.sum(
-            value(n, block, at[:-1], at[-1]).astype(out_dtype) * factor(block, at[-1]).astype(out_dtype),
+            multiply(
+                value(n, block, at[:-1], at[-1]).astype(out_dtype), factor(block, at[-1]).astype(out_dtype)
+            ),
             axis=[channel, *taps],
         ),
         name="conv_blocks",
@@ -347,6 +361,20 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
         lambda *at: te.sum(product(*at), axis=[channel, *taps, term]),
         name="conv_blocks",
     )
+
+
+def convolution_of_words(x: Any, weight: Any, window: Window, blocking: Blocking) -> Any:
+    """A convolution of blocked whole numbers, in int32, four channels at once.
+
+    Args:
+        x: blocked.
+        weight: ``(ceil(O/4), taps, ceil(I/4), 4)`` words, zero for channels that are none.
+    """
+    from tvm import te
+
+    read = te.compute(x.shape[:-1], lambda *at: words.word(lambda lane: x(*at, lane)), name="words")
+    border = replace(window, border=words.repeated(window.border))
+    return convolution(read, weight, border, 1, words.SUMS, blocking, words.dot)
 
 
 def _place_in_blocks(group: Any, term: Any, count: int, lanes: int, places: Sequence[Any]) -> tuple[Any, ...]:

@@ -7,10 +7,11 @@ channels the product convolves, so what schedules convolutions schedules dense l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adt.model.passes import words
 from adt.model.passes.blockwise import floats, weights_of
 from adt.model.passes.layout import blocks, signature
 from adt.model.passes.layout.blocks import Blocking, Terms, Window, merged_groups
@@ -31,7 +32,6 @@ ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
-    from tvm import relax
 
     data, weight = call.args
     attrs = call.attrs
@@ -64,11 +64,11 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
         else:  # fewer channels than are worth a block
             source = Inlined((_in_few(walk, walk.copy(data), terms),), lambda x: x, moves=True)
         walk.blocked[variable] = walk.emit(
-            lambda *tensors: blocks.convolution_of_terms(
-                source.expression(*tensors[:-1]), tensors[-1], window, terms
+            lambda *tensors: _sums_of_terms(
+                walk, source.expression(*tensors[:-1]), tensors[-1], window, terms
             ),
             *source.tensors,
-            relax.const(_in_terms(_convolution_weight(array, groups, walk.lanes), terms)),
+            _weight_of_terms(walk, _convolution_weight(array, groups, walk.lanes), terms),
             name="conv_blocks",
         )
         return True
@@ -95,6 +95,20 @@ def _terms(walk: Walk, variable: Any, channels: int, positions: tuple[int, ...])
 def _in_few(walk: Walk, data: Any, terms: Terms) -> Any:
     """The plain tensor *data* in blocks of as few channels as there are *terms*."""
     return walk.emit(lambda x: blocks.pack(x, terms.channels), data, name="pack_blocks")
+
+
+def _sums_of_terms(walk: Walk, x: Any, weight: Any, window: Window, terms: Terms) -> Any:
+    if walk.blocking.words:
+        return blocks.convolution_of_words(x, weight, window, walk.blocking)
+    return blocks.convolution_of_terms(x, weight, window, terms)
+
+
+def _weight_of_terms(walk: Walk, weight: Any, terms: Terms) -> Any:
+    """The packed *weight* as :func:`_sums_of_terms` reads it."""
+    from tvm import relax
+
+    array = _in_terms(weight, terms)
+    return relax.const(words.packed(array) if walk.blocking.words else array)
 
 
 def _source(walk: Walk, data: Any, window: Window) -> Inlined:
@@ -333,7 +347,6 @@ def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: 
 
 def product(walk: Walk, variable: Any, call: Any) -> bool:
     """``data @ weight`` with the result in rows."""
-    from tvm import relax
 
     data, weight = call.args
     obstacle = _product_obstacle(walk, data, weight)
@@ -357,12 +370,16 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
         rows = _in_few(walk, rows, terms) if terms else rows
     out_dtype, packed = variable.struct_info.dtype, _product_weight(weight, walk.lanes)
-    constant = relax.const(_in_terms(packed, terms)) if terms else walk.weight(packed, out_dtype)
+    constant = _weight_of_terms(walk, packed, terms) if terms else walk.weight(packed, out_dtype)
     walk.rows[variable] = walk.emit(
-        lambda x, w: (
-            blocks.convolution_of_terms(x, w, ONE_PIXEL, terms)
-            if terms
-            else _product_of_rows(x, w, out_dtype, walk.blocking)
+        lambda x, w: _product_of_rows(
+            x,
+            lambda x: (
+                _sums_of_terms(walk, x, w, ONE_PIXEL, terms)
+                if terms
+                else blocks.convolution(x, w, ONE_PIXEL, 1, out_dtype, walk.blocking)
+            ),
+            walk.blocking,
         ),
         rows,
         constant,
@@ -403,19 +420,20 @@ def blockwise_product(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def _product_of_rows(x: Any, weight: Any, out_dtype: str, blocking: Blocking) -> Any:
-    """The product, as a tensor expression. Of a number of rows that nothing divides (197 tokens) a work-item
-    could take but one at a time: it is rounded up, and what that adds is not stored."""
+def _product_of_rows(x: Any, multiply: Callable[[Any], Any], blocking: Blocking) -> Any:
+    """What *multiply* makes of the rows *x*, as a tensor expression. Of a number of rows that nothing
+    divides (197 tokens) a work-item could take but one at a time: it is rounded up, and what that adds is
+    not stored."""
     from tvm import te, tirx
 
     rows = int(x.shape[0])
     (count,) = blocks.divisible((rows,)) if blocking.rounds else (rows,)
     if count == rows:
-        return blocks.convolution(x, weight, ONE_PIXEL, 1, out_dtype, blocking)
+        return multiply(x)
     more = te.compute(
         (count, *x.shape[1:]), lambda row, *at: x(tirx.min(row, rows - 1), *at), name="rows_blocks"
     )
-    sums = blocks.convolution(more, weight, ONE_PIXEL, 1, out_dtype, blocking)
+    sums = multiply(more)
     return te.compute((rows, *sums.shape[1:]), lambda *at: sums(*at), name="cut_blocks")
 
 

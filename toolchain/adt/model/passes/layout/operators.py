@@ -155,10 +155,12 @@ def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
 
 
 def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
-    """Part of the kernel; but a parameter where whole numbers are summed: layers of other scales share it."""
+    """Part of the kernel; but a parameter where a CPU sums whole numbers: layers of other scales share it. A
+    GPU takes longer to be told of each parameter."""
     from tvm import relax
 
-    return relax.const(array if walk.blocking.terms else array.reshape(()), dtype)
+    shared = walk.blocking.terms and not walk.blocking.words
+    return relax.const(array if shared else array.reshape(()), dtype)
 
 
 def _blocked_constant(walk: Walk, value: Any, rank: int) -> Any:
