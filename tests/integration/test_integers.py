@@ -23,7 +23,7 @@ from support.devices.programs import adt_json
 from support.models.quantized_layers import quanta_off as quanta_off_by_layer
 from support.models.quantized_layers import with_layers
 from support.models.quantized_onnx import NETWORKS, Examples, Net, written_by_onnxruntime
-from support.models.vision import mobilenet_v2, resnet18
+from support.models.vision import VisionNetwork, mobilenet_v2, resnet18
 
 HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
 PROCESSORS = {
@@ -243,6 +243,32 @@ def test_on_opencl(network: str, tmp_path: Path) -> None:
     assert "adt_word(" not in sources.replace("#define adt_word(", "")  # words are read as they lie
 
 
+def parts(path: Path, extent: int) -> Path:
+    """Halves of a map behind SiLU, one of which goes on, and what they are joined with; as in YOLOv8."""
+    net = VisionNetwork((1, 3, extent, extent))
+
+    def layer(x: str, out: int) -> str:
+        return net.silu(net.conv(x, out, norm=False))
+
+    left, right = net.split(layer("x", 32))
+    joined = net.concat(left, right, net.add(right, layer(right, 16)))
+    return net.save(path, net.conv(layer(joined, 32), 16, 1, norm=False), (1, 16, extent, extent))
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "cascadelake"], indirect=True)
+def test_parts_stay_bytes(cpu: str, tmp_path: Path) -> None:
+    model = quantized(parts, QuantType.QUInt8, tmp_path)
+    assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
+
+    package = adt.compile(model, out=tmp_path / "whole", platform="host", cpu=cpu)
+
+    kernels = [row for row in adt.profile(package.path, runs=1).kernels if row.device == "cpu"]
+    *inner, _, _ = sorted(kernels, key=lambda row: row.first)  # the output, which is floats, and its order
+    assert {shapes.rpartition("→ ")[2].partition("[")[0] for row in inner for shapes in row.shapes} == {
+        "uint8"
+    }
+
+
 @pytest.mark.parametrize("cpu", ARM)
 @pytest.mark.parametrize(("network", "kind"), list(zip(["convolutions", "transformer"], KINDS, strict=True)))
 def test_small_networks_on_arm64(network: str, kind: str, cpu: str, tmp_path: Path) -> None:
@@ -258,7 +284,7 @@ def test_small_networks_on_arm64(network: str, kind: str, cpu: str, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("network", "cpu"),
-    [(resnet18, "snapdragon-8gen2"), (resnet18, "cortex-a76"), (mobilenet_v2, "cortex-a72")],
+    [(resnet18, "snapdragon-8gen2"), (parts, "cortex-a76"), (mobilenet_v2, "cortex-a72")],
 )
 def test_on_arm64(network: Callable[[Path, int], Path], cpu: str, tmp_path: Path) -> None:
     model = quantized(network, QuantType.QUInt8, tmp_path)

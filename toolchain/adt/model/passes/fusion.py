@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adt.model.inspection.flops import count_flops
+from adt.model.passes.layout.blocks import LOOKUP
 from adt.model.passes.layout.rewriter import bind_params, is_flat, lift_constants, returned_views
 from adt.model.passes.scatters import parallel_scatters
 from adt.model.passes.workarounds import scans_as_reductions, shorten_kernel_names
+
+ELEMENT_BY_ELEMENT = 0
+"""TVM's ``relax::OpPatternKind`` of such."""
 
 
 def bound_operators(module: Any, params: Mapping[str, Any]) -> Any:
@@ -34,6 +38,22 @@ def cpu_dispatch() -> tuple[Any, ...]:
     return (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
 
 
+def _lookups() -> Any:
+    """The pass that has lookups fused with the sums before them: TVM does not see that they are element by
+    element."""
+    import tvm
+    from tvm import tirx
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.Lookups")  # type: ignore[untyped-decorator]
+    def annotate(module: Any, _context: Any) -> Any:
+        for variable, function in module.functions_items():
+            if isinstance(function, tirx.PrimFunc) and LOOKUP in (function.attrs or {}):
+                module.update_func(variable, function.with_attr("op_pattern", ELEMENT_BY_ELEMENT))
+        return module
+
+    return annotate
+
+
 def fuse(operators: Any, params: Mapping[str, Any], dispatch: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
     """The kernels of a model of *operators*, and their parameters, with those that were packed.
 
@@ -57,6 +77,7 @@ def fuse(operators: Any, params: Mapping[str, Any], dispatch: Sequence[Any]) -> 
     fused = tvm.transform.Sequential(
         [
             relax.transform.AnnotateTIROpPattern(),
+            _lookups(),
             relax.transform.FuseOps(),
             relax.transform.FuseTIR(),
             relax.transform.DeadCodeElimination(["main"]),

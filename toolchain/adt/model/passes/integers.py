@@ -5,7 +5,8 @@ computes with these. Its convolutions and products need not::
 
     sum((x - zx) * sx * w * sw)  =  (sum(x * w) - zx * sum(w)) * (sx * sw)
 
-What only moves elements, or takes the largest, moves the 8 bits. All else stays an operator on floats,
+What only moves elements, or takes the largest, moves the 8 bits; before a concatenation its parts become
+what it is quantized to. Sigmoids and the like of 8 bits are looked up. All else stays an operator on floats,
 which are computed where they are read: what follows a sum is part of its kernel, up to the next 8 bits.
 """
 
@@ -16,10 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adt.model.passes import pointwise
 from adt.model.passes.cpu.dot import Dot
 from adt.model.passes.layout.convolutions import in_steps, outputs_first, window_of
-from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, static_shape
+from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, readers_of, static_shape
 from adt.model.passes.nodes import operator_name
+from adt.model.passes.pointwise import Pointwise
 from adt.model.passes.reports import Convolution
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
@@ -90,6 +93,13 @@ class Integers(Rewriter):
         """Variable of int32 of the old function to its numbers."""
         self.sums: set[Any] = set()
         """Variables of the old function that are sums, or computed from one element by element."""
+        self.readers = readers_of(module)
+        self.kinds: dict[Any, Any] = {}
+        """Variable of the old function, scale and zero to its 8 bits of these."""
+        self.functions: dict[Any, Pointwise] = {}
+        """Variable of the old function to what it is of a tensor of 8 bits."""
+        self.tables: dict[Any, Pointwise] = {}
+        """Variable of 8 bits of the new function to what it was looked up of."""
         self.report: list[Convolution] = []
         """What became of each convolution and product."""
 
@@ -104,11 +114,19 @@ class Integers(Rewriter):
     def bind(self, binding: Any) -> None:
         from tvm import relax
 
-        name = operator_name(binding.value)
-        if name in ELEMENTWISE and not self.sums.isdisjoint(binding.value.args):
-            self.sums.add(binding.var)
+        variable, value = binding.var, binding.value
+        name = operator_name(value)
+        if name in ELEMENTWISE and not self.sums.isdisjoint(value.args):
+            self.sums.add(variable)
+        if function := pointwise.applied(variable, value, self.function_of):
+            self.functions[variable] = function
+        if isinstance(value, relax.TupleGetItem) and value.tuple_value in self.floats:
+            parts = self.floats[value.tuple_value]
+            part = self.builder.emit(relax.TupleGetItem(parts.values, value.index))
+            self.floats[variable] = replace(parts, values=part)
+            return
         rule = _RULES.get(name)
-        if rule is None or isinstance(binding, relax.MatchCast) or not rule(self, binding.var, binding.value):
+        if rule is None or isinstance(binding, relax.MatchCast) or not rule(self, variable, value):
             super().bind(binding)
 
     def convolutions(self) -> tuple[Convolution, ...]:
@@ -150,6 +168,53 @@ class Integers(Rewriter):
             op.subtract, self.emit(op.minimum, steps, _number(high + ROUNDS)), _number(ROUNDS - zero)
         )
         return self.emit(op.astype, steps, self.dtype)
+
+    def kind_of(self, variable: Any) -> tuple[float, int] | None:
+        """The scale and zero of the floats *variable*, if nothing has computed them yet."""
+        tensor = self.floats.get(variable)
+        return (tensor.scale, tensor.zero) if tensor else None
+
+    def as_kind(self, variable: Any, scale: float, zero: int) -> Any:
+        """The 8 bits that the floats *variable* are of such a scale and zero."""
+        if self.kind_of(variable) == (scale, zero):
+            return self.floats[variable].values
+        key = (variable, scale, zero)
+        if key not in self.kinds:
+            function = self.functions.get(variable)
+            self.kinds[key] = (
+                self._looked_up(function, scale, zero)
+                if function and function.slow
+                else self.quantized(self.copy(variable), scale, zero, sums=variable in self.sums)
+            )
+        return self.kinds[key]
+
+    def function_of(self, variable: Any) -> Pointwise | None:
+        """What the floats *variable* are of a tensor of 8 bits."""
+        import numpy as np
+
+        tensor = self.floats.get(variable)
+        if tensor is None:
+            return self.functions.get(variable)
+        every = Pointwise(tensor.values, np.arange(256, dtype="uint8").view(self.dtype))
+        table = self.tables.get(tensor.values, every)
+        floats = (table.values.astype("float32") - tensor.zero) * np.float32(tensor.scale)
+        return replace(table, values=floats)
+
+    def _looked_up(self, function: Pointwise, scale: float, zero: int) -> Any:
+        """The 8 bits that *function* gives, quantized."""
+        from tvm import relax
+
+        numbers = pointwise.quantized(function.values, scale, zero, *RANGES[self.dtype]).astype(self.dtype)
+        bits = self.emit(relax.op.astype, function.base, "uint8")
+        index = self.emit(relax.op.astype, bits, "int32")
+        result = self.emit(relax.op.take, relax.const(numbers), index, axis=0, mode="clip")
+        self.tables[result] = replace(function, values=numbers)
+        return result
+
+    def wanted(self, variable: Any) -> tuple[float, int] | None:
+        """The scale and zero that all which reads *variable* quantizes it by."""
+        kinds = {_kind(self, reader.value) if reader else None for reader in self.readers[variable]}
+        return kinds.pop() if len(kinds) == 1 else None
 
     def _dequantized(self, tensor: Quantized) -> Any:
         from tvm import relax
@@ -214,19 +279,24 @@ def _array(value: Any) -> Any | None:
     return value.data.numpy() if isinstance(value, relax.Constant) else None
 
 
-def _quantize(self: Integers, variable: Any, call: Any) -> bool:
+def _kind(self: Integers, call: Any) -> tuple[float, int] | None:
+    """The scale and zero by which *call* quantizes floats, if it does by one for all."""
+    if operator_name(call) != "relax.quantize":
+        return None
     value, scale, zero = call.args[0], *map(_array, call.args[1:3])
-    dtype = str(variable.struct_info.dtype)
+    dtype = str(call.struct_info.dtype)
     if dtype not in RANGES or scale is None or zero is None or scale.size != 1 or zero.size != 1:
-        return False
+        return None
     if value.struct_info.dtype != "float32" or not scale.item() > 0:
+        return None
+    return float(scale.item()), int(zero.item()) + self.shift(dtype)
+
+
+def _quantize(self: Integers, variable: Any, call: Any) -> bool:
+    kind = _kind(self, call)
+    if kind is None:
         return False
-    number, offset = float(scale.item()), int(zero.item()) + self.shift(dtype)
-    known = self.floats.get(value)
-    if known and (known.scale, known.zero) == (number, offset):
-        self.bytes[variable] = known.values
-    else:
-        self.bytes[variable] = self.quantized(self.copy(value), number, offset, sums=value in self.sums)
+    self.bytes[variable] = self.as_kind(call.args[0], *kind)
     return True
 
 
@@ -606,14 +676,13 @@ def _pad(self: Integers, variable: Any, call: Any) -> bool:
 def _concat(self: Integers, variable: Any, call: Any) -> bool:
     from tvm import relax
 
-    parts = [self.floats.get(part) for part in getattr(call.args[0], "fields", ())]
-    first = next(iter(parts), None)
-    if first is None or any(
-        part is None or (part.scale, part.zero) != (first.scale, first.zero) for part in parts
-    ):
+    parts = getattr(call.args[0], "fields", ())
+    kinds = {self.kind_of(part) for part in parts}
+    kind = kinds.pop() if len(kinds) == 1 else self.wanted(variable)
+    if kind is None:
         return False
-    joined = relax.op.concat([part.values for part in parts if part], int(call.attrs.axis))
-    self.floats[variable] = replace(first, values=self.builder.emit(joined))
+    joined = relax.op.concat([self.as_kind(part, *kind) for part in parts], int(call.attrs.axis))
+    self.floats[variable] = Quantized(self.builder.emit(joined), *kind)
     return True
 
 
@@ -632,6 +701,7 @@ _MOVES = (
     "nn.max_pool1d",
     "nn.max_pool2d",
     "nn.max_pool3d",
+    "split",
     "squeeze",
     "strided_slice",
 )

@@ -24,6 +24,8 @@ from adt.model.passes.layout.signature import variables_of
 from adt.model.passes.nodes import is_call, tir_nodes
 
 VECTOR_TYPES = ("float32", "float16", "int32", "int64")
+BYTES = ("int8", "uint8")
+"""Types that are computed in lanes where what is read lies together: LLVM gathers bytes better than TVM."""
 TASKS = 16
 """Parts that a kernel is given to threads in, where its outer loops have so many."""
 
@@ -46,7 +48,8 @@ def elements(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     axes = [iterator.var for iterator in block.iter_vars]
     choices = _choices(block)
     count = math.prod(extent_of(schedule, loop) for loop in loops)
-    in_lanes = str(block.writes[0].buffer.dtype) in VECTOR_TYPES
+    dtype = str(block.writes[0].buffer.dtype)
+    in_lanes = dtype in VECTOR_TYPES or (dtype in BYTES and _lies_together(block))
     if in_lanes and len(loops) > 1 and _in_place(block):
         loops, choices = [schedule.fuse(*loops)], set()
     lanes = _blocked_axis(block.body, axes[: len(loops) - 1])
@@ -163,6 +166,18 @@ def _in_place(block: Any) -> bool:
     return len(axes) == len(shape) and all(
         list(map(int, load.buffer.shape)) == shape
         and all(index.same_as(axis) for index, axis in zip(load.indices, axes, strict=True))
+        for load in tir_nodes(block.body, tirx.BufferLoad)
+        if load.indices
+    )
+
+
+def _lies_together(block: Any) -> bool:
+    """Whether neighbours along the last axis are computed from neighbours."""
+    from tvm import tirx
+
+    last = block.iter_vars[-1].var
+    return all(
+        load.indices[-1].same_as(last) or last not in variables_of(load.indices)
         for load in tir_nodes(block.body, tirx.BufferLoad)
         if load.indices
     )

@@ -28,6 +28,8 @@ STAGE = "window_blocks"
 """The block of a convolution that reads its input, and zeros for the border."""
 WEIGHTS = "weight_blocks"
 """The block of a product that makes floats of packed weights."""
+LOOKUP = "adt.lookup"
+"""Attribute of a kernel that looks up each element of a tensor in a table."""
 RANKS = (3, 4, 5)
 """How many axes a plain tensor has that is blocked."""
 FLOATS = ("float32", "float16")
@@ -183,6 +185,13 @@ def part(x: Any, first: int, count: int) -> Any:
     return te.compute(
         (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_blocks"
     )
+
+
+def lookup(table: Any, index: Any) -> Any:
+    """What *table* has at each element of *index*."""
+    from tvm import te
+
+    return te.compute(index.shape, lambda *at: table[index(*at)], name="lookup")
 
 
 def scaled(x: Any, gate: Any) -> Any:

@@ -214,6 +214,15 @@ def _resize(walk: _Walk, _variable: Any, call: Any) -> Any:
     return resized(call, walk.first[data], "NCHW")
 
 
+def _lookup(walk: _Walk, _variable: Any, call: Any) -> Any:
+    from tvm import relax
+
+    table, index = call.args
+    if index not in walk.first or not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
+        return None
+    return relax.Call(call.op, [table, walk.first[index]], call.attrs)
+
+
 def _constant(array: Any, like: Any) -> Any:
     import numpy as np
     from tvm import relax
@@ -233,4 +242,5 @@ _RULES: Mapping[str, Callable[[_Walk, Any, Any], Any]] = {
     "relax.nn.prelu": _prelu,
     "relax.reshape": _reshape,
     "relax.squeeze": _reshape,
+    "relax.take": _lookup,
 }

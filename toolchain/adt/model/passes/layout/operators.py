@@ -49,6 +49,22 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
     return False
 
 
+def lookup(walk: Walk, variable: Any, call: Any) -> bool:
+    """What a constant table has at each element of a tensor, in the form of that."""
+    from tvm import relax
+
+    table, index = call.args
+    if not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
+        return False
+    forms = walk.blocked if index in walk.blocked else walk.rows
+    if index not in forms:
+        return False
+    forms[variable] = walk.builder.emit_te(
+        blocks.lookup, table, forms[index], primfunc_name_hint="lookup", primfunc_attrs={blocks.LOOKUP: 1}
+    )
+    return True
+
+
 def prelu(walk: Walk, variable: Any, call: Any) -> bool:
     """``max(x, 0) + slope * min(x, 0)``, with a slope for each channel."""
     from tvm import relax
@@ -308,6 +324,7 @@ RULES: Mapping[str, Rule] = {
     "relax.permute_dims": movement.permute,
     "relax.split": movement.split,
     "relax.strided_slice": movement.strided_slice,
+    "relax.take": lookup,
 }
 
 
