@@ -695,6 +695,19 @@ def _relu(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
+def _mean(self: Integers, variable: Any, call: Any) -> bool:
+    """Whole numbers are summed in float32; nothing but their mean is made a float of the model."""
+    from tvm import relax
+
+    data, attrs = self.floats.get(call.args[0]), call.attrs
+    if data is None or (getattr(attrs, "count_include_pad", False) and any(attrs.padding)):
+        return False
+    wide = self.emit(relax.op.astype, data.values, "float32")
+    mean = self.builder.emit(relax.Call(call.op, [wide], attrs))
+    self.values[variable] = self._dequantized(replace(data, values=mean))
+    return True
+
+
 _MOVES = (
     "expand_dims",
     "flatten",
@@ -707,6 +720,7 @@ _MOVES = (
 )
 _RULES: Mapping[str, Rule] = {
     **{f"relax.{name}": _moved for name in _MOVES},
+    **{f"relax.nn.avg_pool{rank}d": _mean for rank in (1, 2, 3)},
     **{f"relax.nn.conv{rank}d": _summed(_convolution) for rank in (1, 2, 3)},
     **{f"relax.nn.conv{rank}d_transpose": _summed(_transposed) for rank in (1, 2, 3)},
     "relax.astype": _widened,
@@ -714,6 +728,8 @@ _RULES: Mapping[str, Rule] = {
     "relax.dequantize": _dequantize,
     "relax.image.resize2d": _nearest,
     "relax.matmul": _summed(_product),
+    "relax.mean": _mean,
+    "relax.nn.adaptive_avg_pool2d": _mean,
     "relax.nn.pad": _pad,
     "relax.nn.relu": _relu,
     "relax.permute_dims": _transposed_weights,

@@ -148,13 +148,20 @@ def _split_choices(schedule: Any, store: Any) -> None:
 
 def _conditions(block: Any) -> list[Any]:
     """What decides what *block* reads."""
-    from tvm import arith, ir, tirx
+    from tvm import tirx
+
+    ranges, calls = _ranges(block), tir_nodes(block.body, tirx.Call)
+    return [ranges.simplify(call.args[0]) for call in calls if is_call(call, "tirx.if_then_else")]
+
+
+def _ranges(block: Any) -> Any:
+    """TVM's analyzer, which knows the extents of the axes of *block*."""
+    from tvm import arith, ir
 
     ranges = arith.Analyzer()
     for iterator in block.iter_vars:
         ranges.bind(iterator.var, ir.Range(0, iterator.dom.extent))
-    calls = tir_nodes(block.body, tirx.Call)
-    return [ranges.simplify(call.args[0]) for call in calls if is_call(call, "tirx.if_then_else")]
+    return ranges
 
 
 def _in_place(block: Any) -> bool:
@@ -175,12 +182,11 @@ def _lies_together(block: Any) -> bool:
     """Whether neighbours along the last axis are computed from neighbours."""
     from tvm import tirx
 
-    last = block.iter_vars[-1].var
-    return all(
-        load.indices[-1].same_as(last) or last not in variables_of(load.indices)
-        for load in tir_nodes(block.body, tirx.BufferLoad)
-        if load.indices
-    )
+    last, ranges = block.iter_vars[-1].var, _ranges(block)
+    reads = [
+        [ranges.simplify(index) for index in load.indices] for load in tir_nodes(block.body, tirx.BufferLoad)
+    ]
+    return all(read[-1].same_as(last) or last not in variables_of(read) for read in reads if read)
 
 
 def _blocked_axis(body: Any, axes: Sequence[Any]) -> tuple[int, int] | None:

@@ -32,6 +32,7 @@ LOOKUP = "adt.lookup"
 """Attribute of a kernel that looks up each element of a tensor in a table."""
 RANKS = (3, 4, 5)
 """How many axes a plain tensor has that is blocked."""
+BYTES = ("int8", "uint8")
 FLOATS = ("float32", "float16")
 """What an image can hold: four channels of either are one texel."""
 
@@ -185,6 +186,13 @@ def part(x: Any, first: int, count: int) -> Any:
     return te.compute(
         (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_blocks"
     )
+
+
+def floats(x: Any) -> Any:
+    """The whole numbers *x* as floats."""
+    from tvm import te
+
+    return te.compute(x.shape, lambda *at: x(*at).astype("float32"), name="float_blocks")
 
 
 def lookup(table: Any, index: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adt.model.passes.layout import blocks, movement
-from adt.model.passes.layout.blocks import TEXELS, Blocking, Window
+from adt.model.passes.layout.blocks import BYTES, TEXELS, Blocking, Window
 from adt.model.passes.layout.convolutions import (
     blockwise_product,
     convolution,
@@ -40,6 +40,7 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
         if result is not None:
             walk.blocked[variable] = result
             _gate(walk, variable, call)
+            _floats_of_bytes(walk, variable, call)
             return True
     if any(arg in walk.rows for arg in call.args):
         result = _computed(walk, variable, call, _in_rows)
@@ -99,6 +100,13 @@ def _gate(walk: Walk, variable: Any, call: Any) -> None:
     if len(gates) == len(maps) == 1 and gates[0] in walk.blocked:
         sources = (walk.blocked[maps[0]], walk.blocked[gates[0]])
         walk.inlined[variable] = Inlined(sources, blocks.scaled, moves=False)
+
+
+def _floats_of_bytes(walk: Walk, variable: Any, call: Any) -> None:
+    """What is a quarter as large is better read."""
+    source = walk.blocked[call.args[0]] if call.op.name == "relax.astype" else None
+    if source is not None and source.struct_info.dtype in BYTES:
+        walk.inlined[variable] = Inlined((source,), blocks.floats, moves=False)
 
 
 Operand = Callable[[Walk, Any, tuple[int, ...]], Any | None]
@@ -263,9 +271,12 @@ def _tiles(sizes: tuple[int, ...]) -> Window:
 
 def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: bool) -> Any:
     whole = math.prod(window.extents((static_shape(data) or ())[2:])) == 1
+    source = walk.inlined.get(data)
+    if source is None or source.expression is not blocks.floats:
+        source = Inlined((walk.blocks_of(data),), lambda x: x, moves=True)
     return walk.emit(
-        lambda x: blocks.pool(x, window, kind, count_padding),
-        walk.blocks_of(data),
+        lambda x: blocks.pool(source.expression(x), window, kind, count_padding),
+        *source.tensors,
         name=f"global_{kind}_pool_blocks" if whole else f"{kind}_pool_blocks",
     )
 
