@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import adt
 from adt.model.host_run.run import HostRun, run_packages
@@ -111,6 +111,35 @@ def test_what_is_quantized_at_run_time(cpu: str, tmp_path: Path) -> None:
     (want,) = onnxruntime.InferenceSession(str(model)).run(None, inputs_of(model))
     assert np.abs(want).max() > 0 and np.abs(have - want).max() <= 1e-5
     assert f"\t{PROCESSORS[cpu][1]}\t" in adt.inspect(package.path).assembly()
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(
+    ("platform", "cpu"), [("host", "haswell"), ("host", "cascadelake"), ("linux-aarch64", "cortex-a76")]
+)
+def test_convolutions_of_what_is_quantized_at_run_time(
+    platform: str, cpu: str, per_channel: bool, tmp_path: Path
+) -> None:
+    """With a border, which is the zero point, and without; in groups, channel by channel, of points."""
+    if platform == "host" and PROCESSORS[cpu][0] not in HERE:
+        pytest.skip(f"this machine has no {PROCESSORS[cpu][0]}")
+    net = Network((1, 3, 24, 24))
+    x = net.conv("x", 32, 3, 2, norm=False)
+    x = net.conv(net.relu(net.conv(x, 32, groups=32, norm=False)), 32, groups=2, norm=False)
+    x = net.conv(net.conv(x, 24, 1, norm=False), 16, padded=False, norm=False)
+    net.save(tmp_path / "float.onnx", x, (1, 16, 10, 10))
+    model = tmp_path / "q.onnx"
+    quantize_dynamic(
+        tmp_path / "float.onnx", model, op_types_to_quantize=["Conv"], weight_type=QuantType.QInt8,
+        per_channel=per_channel,
+    )  # fmt: skip
+
+    package = adt.compile(model, out=tmp_path / "package", platform=platform, cpu=cpu)
+
+    assert [row.reason for row in package.manifest.made.integers] == [""] * 5
+    (have,) = outputs_of(package.path, inputs_of(model)).values()
+    (want,) = onnxruntime.InferenceSession(str(model)).run(None, inputs_of(model))
+    assert np.abs(want).max() > 1 and np.abs(have - want).max() <= 1e-5
 
 
 @pytest.mark.parametrize("cpu", ["x86-64", "cascadelake"], indirect=True)

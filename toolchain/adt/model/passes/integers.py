@@ -43,7 +43,8 @@ class Quantized:
     values: Any
     """A tensor of 8 bits, of the new function."""
     scale: float
-    zero: int
+    zero: Any
+    """A number, or a scalar of int32 of the new function: what is quantized at run time has such."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,6 @@ class Weights:
     scale: Any
     """A numpy array of float32: one element, or as many as :attr:`values` has along :attr:`axis`."""
     axis: int
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Whole numbers ``values - zero``, in int32."""
-
-    values: Any
-    """A tensor of 8 bits, of the new function."""
-    zero: Any
-    """A number, or a scalar of int32 of the new function: what is quantized at run time has such."""
 
 
 class Floats(Exception):
@@ -88,9 +79,12 @@ class Integers(Rewriter):
         self.bytes: dict[Any, Any] = {}
         """Variable of 8 bits of the old function, to what it is as :attr:`dtype`."""
         self.weights: dict[Any, Weights] = {}
-        self.wholes: dict[Any, Whole] = {}
+        self.wholes: dict[Any, Quantized] = {}
+        """Variable of whole numbers, int32 or float32, of the old function: the scale is 1."""
         self.constants: dict[Any, Any] = {}
-        """Variable of int32 of the old function to its numbers."""
+        """Such a variable to its numbers, if they are known."""
+        self.exact: dict[Any, Any] = {}
+        """Variable of the old function, of any type, to sums of the new one that have its numbers."""
         self.sums: set[Any] = set()
         """Variables of the old function that are sums, or computed from one element by element."""
         self.readers = readers_of(module)
@@ -105,8 +99,15 @@ class Integers(Rewriter):
 
     def value_of(self, variable: Any) -> Any:
         """The floats are computed for each reader, which is fused with that."""
+        from tvm import relax
+
         if variable in self.floats:
             return self._dequantized(self.floats[variable])
+        if variable in self.exact and variable not in self.values:
+            sums = self.exact[variable]
+            dtype = variable.struct_info.dtype
+            same = sums.struct_info.dtype == dtype
+            self.values[variable] = sums if same else self.emit(relax.op.astype, sums, dtype)
         if variable in self.bytes and variable not in self.values:
             self.values[variable] = self._shifted(self.bytes[variable], variable.struct_info.dtype)
         return super().value_of(variable)
@@ -131,7 +132,8 @@ class Integers(Rewriter):
 
     def convolutions(self) -> tuple[Convolution, ...]:
         """The report of a model that has quantized tensors, of others nothing."""
-        return tuple(self.report) if self.floats or self.weights or self.wholes else ()
+        computed = any(not row.reason for row in self.report)
+        return tuple(self.report) if self.floats or self.weights or computed else ()
 
     def emit(self, op: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
         return self.builder.emit(op(*args, **attributes))
@@ -362,7 +364,8 @@ def _summed(compute: Callable[[Integers, Any, Any], Any]) -> Rule:
     def rule(self: Integers, variable: Any, call: Any) -> bool:
         reason = ""
         try:
-            self.values[variable] = compute(self, variable, call)
+            result = compute(self, variable, call)
+            (self.exact if call.args[0] in self.wholes else self.values)[variable] = result
             self.sums.add(variable)
         except Floats as floats:
             reason = str(floats)
@@ -393,7 +396,13 @@ def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
     Raises:
         Floats: it has none.
     """
+    import numpy as np
+
     data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
+    if call.args[0] in self.wholes:
+        data, numbers = self.wholes[call.args[0]], _whole_numbers(self, call.args[1])
+        if numbers is not None and self.takes(numbers):
+            weights = Weights(numbers.astype("int8"), np.ones(1, "float32"), 0)
     if data is None:
         raise Floats("its input is not quantized")
     if weights is None:
@@ -437,7 +446,7 @@ def _convolution(self: Integers, variable: Any, call: Any) -> Any:
         )
     )
     others = tuple(axis for axis in range(weights.values.ndim) if axis != output)
-    return _scaled(self, sums, data, weights, others, channel)
+    return _scaled(self, sums, data, weights, others, channel, whole=call.args[0] in self.wholes)
 
 
 def _transposed(self: Integers, variable: Any, call: Any) -> Any:
@@ -481,6 +490,7 @@ def _transposed(self: Integers, variable: Any, call: Any) -> Any:
 
 def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[Any]) -> Any:
     """The 8 bits, with what stands for zero around them: a *border* as convolutions' padding is written."""
+    import numpy as np
     from tvm import relax
 
     padding = [int(extent) for extent in border]
@@ -492,7 +502,15 @@ def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[
     spatial = [axis for axis, name in enumerate(layout) if name not in "NC"]
     for place, axis in enumerate(spatial):
         widths[2 * axis : 2 * axis + 2] = padding[place], padding[rank + place]
-    return self.emit(relax.op.nn.pad, data.values, widths, "constant", float(data.zero))
+    number = data.zero if isinstance(data.zero, int) else 0
+    padded = self.emit(relax.op.nn.pad, data.values, widths, "constant", float(number))
+    if number is data.zero:
+        return padded
+    sizes = [1 if name in "NC" else int(padded.struct_info.shape[axis]) for axis, name in enumerate(layout)]
+    around = np.ones(sizes, self.dtype)
+    around[tuple(slice(low, -high or None) for low, high in zip(widths[::2], widths[1::2], strict=True))] = 0
+    zero = self.emit(relax.op.astype, self.emit(relax.op.reshape, data.zero, (1,) * len(layout)), self.dtype)
+    return self.emit(relax.op.add, padded, self.emit(relax.op.multiply, zero, relax.const(around)))
 
 
 def _product(self: Integers, variable: Any, call: Any) -> Any:
@@ -502,8 +520,6 @@ def _product(self: Integers, variable: Any, call: Any) -> Any:
     """
     from tvm import relax
 
-    if call.args[0] in self.wholes:
-        return _product_of_wholes(self, call)
     if call.args[0] in self.floats and call.args[1] in self.floats:
         return _product_of_computed(self, call)
     data, weights = _operands(self, call)
@@ -513,7 +529,8 @@ def _product(self: Integers, variable: Any, call: Any) -> Any:
         raise Floats("a sum could be too large")
     constant = relax.const(weights.values, "int8")
     sums = self.emit(relax.op.matmul, data.values, constant, out_dtype="int32")
-    return _scaled(self, sums, data, weights, (0,), len(static_shape(variable) or ()) - 1)
+    channel, whole = len(static_shape(variable) or ()) - 1, call.args[0] in self.wholes
+    return _scaled(self, sums, data, weights, (0,), channel, whole=whole)
 
 
 def _product_of_computed(self: Integers, call: Any) -> Any:
@@ -554,76 +571,94 @@ def _product_of_computed(self: Integers, call: Any) -> Any:
     return self.emit(op.multiply, self.emit(op.astype, sums, "float32"), scale)
 
 
-def _product_of_wholes(self: Integers, call: Any) -> Any:
-    """As ONNX's MatMulInteger is imported.
-
-    Raises:
-        Floats: its weights are no matrix of 8 bits, or many.
-    """
-    from tvm import relax
-
-    data, weights = self.wholes[call.args[0]], self.constants.get(call.args[1])
-    if weights is None or weights.ndim != 2 or not self.takes(weights):
-        raise Floats("its weights are no constants of 8 bits around zero")
-    if len(weights) * LARGEST_TERM >= 1 << 31:
-        raise Floats("a sum could be too large")
-    constant = relax.const(weights.astype("int8"), "int8")
-    sums = self.emit(relax.op.matmul, data.values, constant, out_dtype="int32")
-    totals = weights.sum(0, dtype="int32")
-    if isinstance(data.zero, int):
-        border: Any = relax.const(data.zero * totals, "int32")
-    else:
-        border = self.emit(relax.op.multiply, data.zero, relax.const(totals, "int32"))
-    return self.emit(relax.op.subtract, sums, border)
-
-
 def _widened(self: Integers, variable: Any, call: Any) -> bool:
     (value,) = call.args
     dtype = str(value.struct_info.dtype)
-    if variable.struct_info.dtype == "int32" and dtype in RANGES:
+    if value in self.exact:
+        self.exact[variable] = self.exact[value]
+        return True
+    if variable.struct_info.dtype in ("int32", "float32") and dtype in RANGES:
         array = _array(value)
         if array is None:
-            self.wholes[variable] = Whole(self.bytes_of(value), self.shift(dtype))
+            self.wholes[variable] = Quantized(self.bytes_of(value), 1, self.shift(dtype))
         else:
             self.constants[variable] = array.astype("int32")
     return False  # others may read it
+
+
+def _finite(self: Integers, variable: Any, call: Any) -> bool:
+    """What a float is that becomes a whole number: sums of these are finite."""
+    condition, chosen, _ = call.args
+    checks = [
+        reader.var
+        for reader in self.readers[chosen]
+        if reader and operator_name(reader.value) == "relax.isfinite"
+    ]
+    if chosen not in self.exact or not any(check.same_as(condition) for check in checks):
+        return False
+    self.exact[variable] = self.exact[chosen]
+    return True
+
+
+def _whole_numbers(self: Integers, value: Any) -> Any | None:
+    """The numbers of a constant, if all are whole."""
+    import numpy as np
+
+    array = self.constants.get(value, _array(value))
+    return None if array is None or (array != np.rint(array)).any() else array.astype("int32")
 
 
 def _shifted(self: Integers, variable: Any, call: Any) -> bool:
     from tvm import relax
 
     value, less = call.args
-    if value in self.constants and less in self.constants:
-        self.constants[variable] = self.constants[value] - self.constants[less]
-    elif value in self.wholes and static_shape(less) == () and less.struct_info.dtype == "int32":
+    number = _whole_numbers(self, less)
+    if value in self.constants and number is not None:
+        self.constants[variable] = self.constants[value] - number
+    elif value in self.wholes and static_shape(less) == ():
         whole = self.wholes[value]
         if not isinstance(whole.zero, int):
             return False
-        if less in self.constants:
-            zero = whole.zero + int(self.constants[less])
+        if number is not None:
+            zero = whole.zero + int(number)
+        elif less in self.wholes or less.struct_info.dtype == "int32":
+            computed = self.emit(relax.op.astype, self.copy(less), "int32")
+            zero = self.emit(relax.op.add, computed, relax.const(whole.zero, "int32"))
         else:
-            zero = self.emit(relax.op.add, self.copy(less), relax.const(whole.zero, "int32"))
+            return False
         self.wholes[variable] = replace(whole, zero=zero)
     return False
 
 
 def _scaled(
-    self: Integers, sums: Any, data: Quantized, weights: Weights, terms: Sequence[int], axis: int
+    self: Integers,
+    sums: Any,
+    data: Quantized,
+    weights: Weights,
+    terms: Sequence[int],
+    axis: int,
+    *,
+    whole: bool = False,
 ) -> Any:
     """The floats that *sums* of *data* times *weights* are; *axis* is that of the channels.
 
     Args:
         terms: the axes of the weights that each sum goes over.
+        whole: the scales are 1, and whole numbers are wanted.
     """
     import numpy as np
     from tvm import relax
 
     rank, dtype = len(sums.struct_info.shape), str(sums.struct_info.dtype)
-    if data.zero:
-        border = data.zero * weights.values.sum(terms, dtype=np.int64)
-        sums = self.emit(
-            relax.op.subtract, sums, relax.const(_along(border, axis, rank).astype(dtype), dtype)
-        )
+    totals = _along(weights.values.sum(terms, dtype=np.int64), axis, rank)
+    if not isinstance(data.zero, int):
+        zero = self.emit(relax.op.astype, data.zero, dtype)
+        border = self.emit(relax.op.multiply, zero, relax.const(totals.astype(dtype), dtype))
+        sums = self.emit(relax.op.subtract, sums, border)
+    elif data.zero:
+        sums = self.emit(relax.op.subtract, sums, relax.const((data.zero * totals).astype(dtype), dtype))
+    if whole:
+        return sums
     if dtype != "float32":
         sums = self.emit(relax.op.astype, sums, "float32")
     scale = np.float32(data.scale) * weights.scale.astype(np.float32)
@@ -737,4 +772,5 @@ _RULES: Mapping[str, Rule] = {
     "relax.reshape": _reshaped_weights,
     "relax.subtract": _shifted,
     "relax.take": _taken,
+    "relax.where": _finite,
 }
