@@ -12,6 +12,7 @@ import pytest
 
 import adt
 from adt.errors import UnsupportedOp
+from adt.model.host_run.run import run_package
 from adt.model.package.package import ModelPackage
 from adt.model.package.params_file import read_params
 from support.devices.emulated import outputs_of
@@ -46,10 +47,14 @@ def saved(model: onnx.ModelProto, directory: Path) -> Path:
     return directory / "model.onnx"
 
 
-def assert_like_onnxruntime(model: Path, package: ModelPackage) -> None:
+def session_of(model: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")  # else of 8 bits
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def assert_like_onnxruntime(model: Path, package: ModelPackage) -> None:
+    session = session_of(model)
     (given,) = session.get_inputs()
     x = np.random.default_rng(3).uniform(-1, 1, given.shape).astype(np.float32)
     (want,) = session.run(None, {"x": x})
@@ -117,3 +122,18 @@ def test_groups_in_another_order_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UnsupportedOp, match=r"MatMulNBits.*g_idx.*product"):
         adt.compile(model, out=tmp_path / "package", platform="host")
+
+
+@pytest.mark.parametrize("name", ["one row", "many rows of eight bits", "a block that is not whole"])
+def test_on_opencl(name: str, tmp_path: Path) -> None:
+    model = saved(PRODUCTS[name](), tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
+
+    (given,) = package.manifest.entry().inputs
+    x = np.random.default_rng(3).uniform(-1, 1, given.shape).astype(np.float32)
+    (have,) = run_package(package.path, {"x": x}, timeout=300).values()
+    (want,) = session_of(model).run(None, {"x": x})
+    assert have.shape == want.shape and np.abs(want).max() > 0.1
+    assert np.abs(have - want).max() <= 2e-5 * np.abs(want).max()
+    assert {"uint32"} <= {row.dtype for row in adt.inspect(package.path).params()}
