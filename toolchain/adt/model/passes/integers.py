@@ -157,18 +157,37 @@ class Integers(Rewriter):
         from tvm import relax
 
         op = relax.op
-        low, high = (bound - zero for bound in RANGES[self.dtype])
+        low, high = (_number(bound - zero + ROUNDS) for bound in RANGES[self.dtype])
         steps = (
             self.emit(op.multiply, value, _number(1 / scale))
             if sums
             else self.emit(op.divide, value, _number(scale))
         )
-        # A sum with ROUNDS has no digits behind the point: it is rounded as ONNX rounds, by vectors. The
-        # limits stand between, since TVM takes a number that is added and subtracted for nothing.
-        steps = self.emit(op.maximum, self.emit(op.add, steps, _number(ROUNDS)), _number(low + ROUNDS))
-        steps = self.emit(
-            op.subtract, self.emit(op.minimum, steps, _number(high + ROUNDS)), _number(ROUNDS - zero)
+        return self._rounded(steps, low, high, _number(ROUNDS - zero))
+
+    def quantized_by(self, value: Any, scale: Any, zero: Any) -> Any:
+        """The float tensor *value* of the new function, as :attr:`dtype`, by a scale and a zero of 8 bits
+        that are scalars of it."""
+        from tvm import relax
+
+        op, shift = relax.op, self.shift(zero.struct_info.dtype)
+        start = self.emit(
+            op.subtract, relax.const(float(ROUNDS - shift)), self.emit(op.astype, zero, "float32")
         )
+        low, high = (self.emit(op.add, start, relax.const(float(bound))) for bound in RANGES[self.dtype])
+        return self._rounded(self.emit(op.divide, value, scale), low, high, start)
+
+    def _rounded(self, steps: Any, low: Any, high: Any, start: Any) -> Any:
+        """The quanta *steps* from *low* to *high*, of which *start* is taken: all more by ROUNDS.
+
+        A sum with that has no digits behind the point: it is rounded as ONNX rounds, by vectors. The limits
+        stand between, since TVM takes a number that is added and subtracted for nothing.
+        """
+        from tvm import relax
+
+        op = relax.op
+        least = self.emit(op.maximum, self.emit(op.add, steps, _number(ROUNDS)), low)
+        steps = self.emit(op.subtract, self.emit(op.minimum, least, high), start)
         return self.emit(op.astype, steps, self.dtype)
 
     def kind_of(self, variable: Any) -> tuple[float, int] | None:
@@ -295,10 +314,14 @@ def _kind(self: Integers, call: Any) -> tuple[float, int] | None:
 
 
 def _quantize(self: Integers, variable: Any, call: Any) -> bool:
-    kind = _kind(self, call)
-    if kind is None:
+    value, *by = call.args
+    if kind := _kind(self, call):
+        self.bytes[variable] = self.as_kind(value, *kind)
+        return True
+    scalars = all(static_shape(number) == () for number in by)
+    if not scalars or variable.struct_info.dtype not in RANGES or value.struct_info.dtype != "float32":
         return False
-    self.bytes[variable] = self.as_kind(call.args[0], *kind)
+    self.bytes[variable] = self.quantized_by(*map(self.copy, call.args))
     return True
 
 
@@ -612,10 +635,13 @@ def _shifted(self: Integers, variable: Any, call: Any) -> bool:
     from tvm import relax
 
     value, less = call.args
+    if value not in self.constants and value not in self.wholes:
+        return False
     number = _whole_numbers(self, less)
-    if value in self.constants and number is not None:
-        self.constants[variable] = self.constants[value] - number
-    elif value in self.wholes and static_shape(less) == ():
+    if value in self.constants:
+        if number is not None:
+            self.constants[variable] = self.constants[value] - number
+    elif static_shape(less) == ():
         whole = self.wholes[value]
         if not isinstance(whole.zero, int):
             return False
@@ -713,7 +739,7 @@ def _concat(self: Integers, variable: Any, call: Any) -> bool:
 
     parts = getattr(call.args[0], "fields", ())
     kinds = {self.kind_of(part) for part in parts}
-    kind = kinds.pop() if len(kinds) == 1 else self.wanted(variable)
+    kind = (kinds.pop() if len(kinds) == 1 else None) or self.wanted(variable)
     if kind is None:
         return False
     joined = relax.op.concat([self.as_kind(part, *kind) for part in parts], int(call.attrs.axis))

@@ -39,7 +39,7 @@ def applied(variable: Any, call: Any, known: Callable[[Any], Pointwise | None]) 
     from tvm import relax
 
     function = _functions().get(operator_name(call))
-    if function is None:
+    if function is None or not any(isinstance(arg, relax.Var) and known(arg) for arg in call.args):
         return None
     operands: list[Any] = []
     sources: list[Pointwise] = []

@@ -137,7 +137,7 @@ def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
     if isinstance(value, relax.Constant):
         return _blocked_constant(walk, value, rank)
     if len(shape) != rank:
-        return None
+        return walk.copy(value) if not shape and walk.blocking.widens else None
     if value in walk.blocked or walk.can_block(value):
         return walk.blocks_of(value) if shape == output else walk.apart(walk.blocks_of(value))
     if shape[1] == 1:  # one channel for all: (N, 1, …) to (N, 1, …, 1)
@@ -249,8 +249,10 @@ def global_pool(kind: str) -> Rule:
     def rule(walk: Walk, variable: Any, call: Any) -> bool:
         (data,) = call.args
         shape, output = static_shape(data), static_shape(variable)
-        if data not in walk.blocked or shape is None or output is None or call.attrs.axis is None:
+        if data not in walk.blocked or shape is None or output is None:
             return False
+        if call.attrs.axis is None:
+            return of_all(walk, variable, call)
         if {int(axis) % len(shape) for axis in call.attrs.axis} != set(range(2, len(shape))):
             return False
         result = _pooled(walk, data, _tiles(shape[2:]), kind, False)
@@ -261,6 +263,19 @@ def global_pool(kind: str) -> Rule:
         return True
 
     return rule
+
+
+def of_all(walk: Walk, variable: Any, call: Any) -> bool:
+    """A number of all elements, in whatever order, which as one row are read by vectors."""
+    from tvm import relax
+
+    (data,) = call.args
+    whole = data in walk.blocked and walk.can_block(data, whole=True) and walk.blocking.widens
+    if not whole or call.attrs.axis is not None or static_shape(variable) != ():
+        return False
+    row = walk.reshaped(walk.blocked[data], (math.prod(static_shape(data) or ()),))
+    walk.values[variable] = walk.builder.emit(relax.Call(call.op, [row], call.attrs))
+    return True
 
 
 def _tiles(sizes: tuple[int, ...]) -> Window:
@@ -316,6 +331,7 @@ RULES: Mapping[str, Rule] = {
     "relax.matmul": product,
     "relax.max": global_pool("max"),
     "relax.mean": global_pool("avg"),
+    "relax.min": of_all,
     "relax.nn.adaptive_avg_pool2d": adaptive_pool,
     "relax.nn.avg_pool1d": pool("avg"),
     "relax.nn.avg_pool2d": pool("avg"),
