@@ -96,8 +96,8 @@ def test_arrays_of_different_numbers_of_samples(tmp_path: Path) -> None:
 
 def test_what_is_no_sample(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty has 0 samples"):
-        read(tmp_path / "empty")
+    with pytest.raises(InputError, match=r"there is no file in .*empty"):
+        read(tmp_path / "empty", picture=PictureOptions(mean=(0.5,)))
     with pytest.raises(InputError, match="has 1 samples"):
         read(npz(tmp_path / "one.npz", x=GOOD))
     with pytest.raises(InputError, match="there is no file or directory random:N"):
@@ -108,6 +108,18 @@ def test_what_is_no_sample(tmp_path: Path) -> None:
         read(tmp_path / "some")
     with pytest.raises(InputError, match="options for pictures, and no picture"):
         read(tmp_path / "one.npz", picture=PictureOptions(mean=(0.5,)))
+
+
+@pytest.mark.parametrize("shapes", [[(4, 3, 4, 4)], [(1, 3, 4, 4), (1, 3, 8, 8)], [(1, 16), (1, 16)]])
+def test_pictures_that_are_no_sample_may_be_arrays(shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
+    """Of a batch, for one of two inputs, or for none: what the error says to give is taken."""
+    specs = tuple(TensorSpec(f"x{number}", shape, "float32") for number, shape in enumerate(shapes))
+    entry = Entry("main", specs, (), ())
+    with pytest.raises(InputError) as caught:
+        read(picture(tmp_path / "pictures/a.png", 1).parent, entry=entry)
+    assert caught.value.remedy.startswith("Give an .npz file")
+    arrays = {spec.name: np.zeros((2 * spec.shape[0], *spec.shape[1:]), np.float32) for spec in specs}
+    assert len(read(npz(tmp_path / "samples.npz", **arrays), entry=entry).arrays) == 2
 
 
 def test_random_inputs_are_no_calibration_unless_they_are_asked_for(tmp_path: Path) -> None:

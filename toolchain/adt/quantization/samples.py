@@ -111,7 +111,12 @@ def _has_arrays(file: Path) -> bool:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(file for file in path.rglob("[!.]*") if file.is_file())
+        if files := sorted(file for file in path.rglob("[!.]*") if file.is_file()):
+            return files
+        raise InputError(
+            f"there is no file in {path}",
+            remedy="Put samples there, pictures or .npz files, or name another.",
+        )
     if not path.exists():
         raise InputError(
             f"there is no file or directory {path}", remedy="Check --calibrate; random:N makes N samples up."

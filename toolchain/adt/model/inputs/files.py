@@ -112,7 +112,7 @@ def _only(entry: Entry, path: Path) -> str:
     if len(entry.inputs) != 1:
         raise InputError(
             f"{path} is for one input, and the model takes {_names(entry)}",
-            remedy=f"Say for which: --input NAME={path}",
+            remedy=f"Give an .npz file of arrays by these names; adt run takes --input NAME={path}, too.",
         )
     return entry.inputs[0].name
 
@@ -126,7 +126,8 @@ def _for_pictures(entry: Entry) -> str:
         raise InputError(
             f"{'several inputs' if candidates else 'no input'} may take a picture: the model has "
             f"{_names(entry)}",
-            remedy="Say which: --image NAME=FILE",
+            remedy="Give an .npz file of arrays by these names"
+            + ("; adt run takes --image NAME=FILE, too." if candidates else "."),
         )
     return candidates[0].name
 

@@ -137,7 +137,8 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
     if isinstance(form.batch, int) and form.batch != len(pixels):
         raise InputError(
             f"input {spec.name} is {kind(spec)}, a batch of {form.batch}; given: {len(pixels)} pictures",
-            remedy=f"Give {form.batch}: repeat --image; or compile it for another batch (--shape).",
+            remedy=f"Give an .npz file with an array of {form.batch}, or to adt run as many --image; or fix "
+            "another batch: --shape.",
         )
     if form.batch is None and len(pixels) > 1:
         raise InputError(
@@ -297,7 +298,7 @@ def _upright(file: Path, color: str) -> Image:
             FileNotFoundError: (f"there is no picture {file}", "Check --image."),
             UnidentifiedImageError: (
                 f"{file} is no picture in a format that is read",
-                "Convert it to PNG or JPEG; arrays go in with --input.",
+                "Convert it to PNG or JPEG, or leave it out; arrays are .npz, .npy files (adt run: --input).",
             ),
             Image.DecompressionBombError: (f"{file} has far too many pixels: {error}", smaller),
             Image.DecompressionBombWarning: (f"{file} has far too many pixels: {error}", smaller),
