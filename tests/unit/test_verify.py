@@ -218,6 +218,13 @@ def test_the_remedy_names_options_that_work_on_the_output(
     assert error is not None and words in error.remedy
 
 
+def test_the_remedy_of_quanta_is_to_compare_with_the_float_model() -> None:
+    want = np.array([0.5, 0.25], np.float32)
+    result = VerifyResult("S", compare({"y": want + 1}, {"y": want}, OPEN, quanta={"y": 0.02}), {}, False)
+    error = failure(result)
+    assert error is not None and "--reference FLOAT_MODEL" in error.remedy and "--max-steps" in error.remedy
+
+
 def test_another_model_is_to_be_near() -> None:
     want = np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16)
     noise = np.random.default_rng(0).normal(0, 0.01, want.shape).astype(np.float32)

@@ -178,6 +178,10 @@ def failure(result: VerifyResult) -> VerifyFailed | None:
         else "without --reference, adt verify tells whether that is the device or what quantizing costs; "
         "adt quantize --per-channel or --target-snr costs less"
     )
+    if any(output.options == ("--max-steps",) for output in failed):  # floats, of quanta
+        remedy += (
+            "; in a deep quantized network roundings add up: --reference FLOAT_MODEL tells what that costs"
+        )
     return VerifyFailed(
         f"{len(failed)} of {len(outputs)} outputs differ: {names}",
         remedy=f"{remedy}; allow more with {' or '.join(options)}." if options else f"{remedy}.",
