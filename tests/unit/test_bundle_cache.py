@@ -9,20 +9,27 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from adt.api import tune_places
 from adt.api.bundles import SERVER, bundles, choose_bundle, package_bundle
 from adt.api.generate import bundles_of
+from adt.api.requests import TuneRequest
 from adt.bundle import bundle_cache
 from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.cli.app import app
+from adt.device.deploy.payload import payload_of
 from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import manifest
+from adt.host.cache import file_sha256
 from adt.host.ndk import VARIABLES
 from adt.model.package.package import ModelPackage
+from adt.rpc import state
+from adt.tuning.fleet.sources import SerialSource
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 ANDROID = "android-arm64-v8a"
@@ -55,10 +62,8 @@ def put(tmp_path: Path) -> Put:
         files = dict(made.manifest.files)
         if rpc:
             made.file("bin").mkdir()
-            made.file(SERVER).write_bytes(b"")
-            files[SERVER] = BundleFile(
-                "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", 0, ()
-            )
+            made.file(SERVER).write_text(name)
+            files[SERVER] = BundleFile(file_sha256(made.file(SERVER)), len(name), ())
         described = replace(made.manifest, options=options, files=files)
         manifest.write(described, made.path / "bundle.json")
         os.utime(made.path / "bundle.json", (count, count))
@@ -107,6 +112,39 @@ def test_one_in_use_is_taken_before_the_newest_one(put: Put, caplog: pytest.LogC
     assert f"it is in use there, these fit, too:\n  --bundle {newest.path}" in caplog.text
     silent = put("silent", rpc=False)
     assert choose_bundle((ANDROID,), server=True, preferred=silent).path == newest.path
+    other = put("other", "linux-aarch64")
+    assert choose_bundle((ANDROID,), server=True, preferred=other).path == newest.path
+
+
+@pytest.mark.parametrize("place", [{"serials": ("efgh", "abcd")}, {"key": "phone"}], ids=str)
+def test_tuning_takes_the_bundle_of_the_server_that_a_device_has(
+    put: Put, place: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    used = put("used", "linux-aarch64", api_level=26)
+    put("newest", "linux-aarch64")
+    asked = TuneRequest(tmp_path / "m.onnx", **place)
+    assert tune_places.served(asked) is None
+    directory = f"/data/local/tmp/adt/deployments/{payload_of(used, None).digest}"
+    home = state.server_home("abcd")
+    home.directory.mkdir(parents=True)
+    process = state.this_process()
+    record = state.ServerRecord(
+        "abcd", "phone", 9090, "127.0.0.1:9190", directory, "/rpc", "t", 5037, process, 0.0, "ready"
+    )
+    state.write(record, home)
+    found = tune_places.served(asked)
+    assert found is not None and found.path == used.path
+    if asked.serials:
+        device = SimpleNamespace(serial="efgh", facts=SimpleNamespace(emulated=False))
+        monkeypatch.setattr(tune_places, "_first", lambda _serials: device)
+        monkeypatch.setattr(tune_places, "_check_devices", lambda *_about: None)
+        monkeypatch.setattr(tune_places, "_cores", lambda _device: 8)
+        platform = SimpleNamespace(name="linux-aarch64")
+        job: Any = SimpleNamespace(settings=asked.settings, platform=platform, bundle=None)
+        target: Any = SimpleNamespace(device="cpu")
+        with tune_places.open_rack(asked, job, target) as rack:
+            assert isinstance(rack.source, SerialSource) and rack.source.bundle.path == used.path
 
 
 def test_the_choice_is_said_once_with_the_others_that_fit(put: Put, caplog: pytest.LogCaptureFixture) -> None:

@@ -143,10 +143,7 @@ def test_a_device_that_a_tracker_gave_is_checked_as_far_as_it_is_known(
     facts = SimpleNamespace(platforms=("linux-aarch64",), label="board", emulated=False)
     asked: list[Any] = []
     monkeypatch.setattr(remote.selection, "select", lambda _serial: SimpleNamespace(facts=facts))
-    monkeypatch.setattr(remote.state, "read_server", lambda _home: record(deployment="/d/deployments/b2"))
-    bundles = [SimpleNamespace(manifest=name, digest=name) for name in ("b1", "b2")]
-    monkeypatch.setattr(remote, "cached_bundles", lambda: bundles)
-    monkeypatch.setattr(remote, "payload_of", lambda bundle, _package: bundle)
+    monkeypatch.setattr(remote, "served_bundle", lambda serial: SimpleNamespace(manifest=f"of {serial}'s"))
     monkeypatch.setattr(remote, "check_pair", lambda *pair: asked.append(pair))
     unknown: Any = SimpleNamespace(serial="", target=SimpleNamespace(address="10.0.0.7:9090"))
     assert remote._tracked_device(unknown, package) == (
@@ -156,7 +153,7 @@ def test_a_device_that_a_tracker_gave_is_checked_as_far_as_it_is_known(
     )
     known: Any = SimpleNamespace(serial="abcd", target=unknown.target)
     assert remote._tracked_device(known, package) == ("abcd", "board", False)
-    assert asked == [("b2", package.manifest)], "the bundle that the server runs from"
+    assert asked == [("of abcd's", package.manifest)], "the bundle that the server runs from"
     facts.platforms = ("android-arm64-v8a",)
     with pytest.raises(MismatchError, match="runs android-arm64-v8a"):
         remote._tracked_device(known, package)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from adt.api.requests import (
     NetworkRequest,
     NetworksRequest,
 )
-from adt.bundle.bundle import load_bundle
+from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.bundle.libraries import AUTO, NONE
 from adt.bundle.platforms import platform_named
 from adt.errors import ConfigError, MismatchError
@@ -67,11 +68,14 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
     return package
 
 
-def job_of(request: JobRequest, *, server: bool = False) -> CompileJob:
+def job_of(
+    request: JobRequest, *, server: bool = False, preferred: Callable[[], TargetBundle | None] = lambda: None
+) -> CompileJob:
     """A model and all that it is compiled with, resolved; its records are not (:func:`tuned_job`).
 
     Args:
-        server: a bundle that is not named must have an RPC server.
+        server: a bundle that is not named must have an RPC server; …
+        preferred: … and is this one, if it fits.
 
     Raises:
         Those of :func:`compile`.
@@ -87,7 +91,7 @@ def job_of(request: JobRequest, *, server: bool = False) -> CompileJob:
     linked = load_bundle(request.bundle) if request.bundle else None
     if linked is None and chosen.android:
         computes = package_target(chosen, settings, model_like).device
-        linked = choose_bundle((chosen.name,), server=server, computes=computes)
+        linked = choose_bundle((chosen.name,), server=server, computes=computes, preferred=preferred())
     return CompileJob(
         request.model,
         platform=chosen,

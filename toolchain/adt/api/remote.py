@@ -11,9 +11,7 @@ from adt.api.deploy import deploy_to
 from adt.api.device import device_of
 from adt.api.place import runs_here
 from adt.api.requests import RemoteRequest
-from adt.api.rpc import server_ports
-from adt.bundle.bundle import TargetBundle
-from adt.bundle.bundle_cache import cached_bundles
+from adt.api.rpc import served_bundle, server_ports
 from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
@@ -22,7 +20,7 @@ from adt.model.package.compatibility import check_own_cpu, check_pair
 from adt.model.package.files import LIBRARY
 from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
-from adt.rpc import session, state
+from adt.rpc import session
 from adt.rpc.remote_model import RemoteModel, remote_model
 from adt.rpc.temporary_server import Endpoint, device_server, local_server
 
@@ -80,7 +78,7 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
             known = THIS_MACHINE, HostPlace(bundle, package).label, False
         else:
             device = device_of(request)
-            served = _served_bundle(device.serial)
+            served = served_bundle(device.serial)
             bundle = package_bundle(package, request.bundle, device=device, server=True, preferred=served)
             deployment = deploy_to(device, package, bundle).report.deployment
             alone = f"{deployment.base}/deployments/{payload_of(bundle, None).digest}"
@@ -121,16 +119,6 @@ def _tracked_device(connection: session.Session, package: ModelPackage) -> tuple
             f"runs {' or '.join(facts.platforms)}",
             remedy=f"Compile it for that: adt compile --for {facts.platforms[0]}; or name another --key.",
         )
-    if served := _served_bundle(serial):
+    if served := served_bundle(serial):
         check_pair(served.manifest, package.manifest)
     return serial, facts.label, facts.emulated
-
-
-def _served_bundle(serial: str) -> TargetBundle | None:
-    """The bundle that the server on *serial* runs from, when it was built here and is still there."""
-    record = state.read_server(state.server_home(serial))
-    directory = record.deployment if record is not None and record.serves else ""
-    matches = (
-        bundle for bundle in cached_bundles() if directory.endswith(f"/{payload_of(bundle, None).digest}")
-    )
-    return next(matches, None)

@@ -19,15 +19,18 @@ from adt.api.requests import (
     TrackerAddress,
     TrackerRequest,
 )
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.bundle_cache import cached_bundles
 from adt.bundle.platforms import platform_named
 from adt.device.deploy import store
+from adt.device.deploy.payload import payload_of
 from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.errors import RpcError
 from adt.options.request import takes
 from adt.options.resolve import load_settings
 from adt.options.sections import RpcSettings
-from adt.rpc import board, server, session
+from adt.rpc import board, server, session, state
 from adt.rpc import tracker as tracking
 from adt.rpc.board import ServePlan
 from adt.rpc.server import RpcServer, ServerStatus
@@ -43,6 +46,16 @@ class RpcStatus:
     tracker: TrackerInfo
     servers: tuple[ServerStatus, ...]
     """By serial."""
+
+
+def served_bundle(serial: str) -> TargetBundle | None:
+    """The bundle that the server on *serial* runs from, when it was built here and is still there."""
+    record = state.read_server(state.server_home(serial))
+    directory = record.deployment if record is not None and record.serves else ""
+    matches = (
+        bundle for bundle in cached_bundles() if directory.endswith(f"/{payload_of(bundle, None).digest}")
+    )
+    return next(matches, None)
 
 
 def _span(first: int | None, last: int | None, usual: range) -> range:

@@ -9,13 +9,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from adt.api.model import job_of, measured_offload
 from adt.api.requests import TuneRequest
-from adt.api.tune_places import Rack, open_rack, platform_for
+from adt.api.tune_places import Rack, open_rack, platform_for, served
 from adt.api.tune_result import check_ended, compare_packages, compile_command, tune_result
 from adt.errors import ConfigError
 from adt.model.importers.formats import require_model
@@ -66,7 +67,7 @@ def tune(request: TuneRequest) -> TuneResult:
     request = request.but(platform=platform_for(request))
     settings = _check_settings(request.settings.tune)
     directory = _database(request)
-    job = measured_offload(job_of(request, server=True))
+    job = measured_offload(job_of(request, server=True, preferred=partial(served, request)))
     target = job.target()
     if request.fit and target.gpu is None:
         raise ConfigError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from adt.api.bundles import choose_bundle
 from adt.api.device import chosen_device
 from adt.api.requests import TuneRequest
-from adt.api.rpc import server_ports, tracker_start
+from adt.api.rpc import served_bundle, server_ports, tracker_start
 from adt.bundle.bundle import TargetBundle
 from adt.device import selection
 from adt.device.device import Device
@@ -84,6 +84,28 @@ def platform_for(request: TuneRequest) -> str | None:
     return _first(request.serials).platform
 
 
+def served(request: TuneRequest) -> TargetBundle | None:
+    """The bundle of a server that runs on the devices already; of another one none could be started there.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: no device is named, and there is not just one.
+    """
+    if is_tracked(request):
+        serials = _tracked(_key(request, request.settings))
+    else:
+        serials = request.serials or (chosen_device(None).serial,)
+    return next(filter(None, map(served_bundle, serials)), None)
+
+
+def _tracked(key: str) -> tuple[str, ...]:
+    """The devices behind adb whose servers have the key."""
+    return tuple(each.serial for each in server.statuses() if each.key == key)
+
+
+def _key(request: TuneRequest, settings: Settings) -> str:
+    return request.key or settings.rpc.key or "android"
+
+
 def _first(serials: Sequence[str]) -> Device:
     """One of *serials* that is there; with none named, the device that verbs take.
 
@@ -117,9 +139,11 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
     """
     settings, serials = job.settings, tuple(dict.fromkeys(request.serials))
 
-    def bundle() -> TargetBundle:
+    def bundle(preferred: TargetBundle | None = None) -> TargetBundle:
         explicit = job.bundle.path if job.bundle else None
-        return choose_bundle((job.platform.name,), explicit, server=True, computes=target.device)
+        return choose_bundle(
+            (job.platform.name,), explicit, server=True, computes=target.device, preferred=preferred
+        )
 
     if is_tracked(request):
         with _tracker(request, settings) as (address, key):
@@ -127,8 +151,7 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
             if not count:
                 log.warning("no server is registered as %s at %s yet: waiting for one", key, address)
             words = f"servers with the key {key} of the tracker {address} ({count} now)"
-            serials = tuple(each.serial for each in server.statuses() if each.key == key)
-            yield Rack(TrackerSource(address, key), words, CORES, serials, emulated=False, tracked=True)
+            yield Rack(TrackerSource(address, key), words, CORES, _tracked(key), emulated=False, tracked=True)
     elif job.platform.name == HOST and not serials:
         check_tuned_cpu(target, own_features(), "this machine")
         words = f"on this machine ({device_facts.this_processor()})"
@@ -138,7 +161,7 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
         first = _first(serials)
         serials = serials or (first.serial,)
         _check_devices(serials, job.platform.name, target)
-        source = SerialSource(serials, bundle(), server_ports(settings.rpc))
+        source = SerialSource(serials, bundle(served(request)), server_ports(settings.rpc))
         words = f"on {', '.join(serials)}"
         yield Rack(source, words, _cores(first), serials, emulated=first.facts.emulated)
 
@@ -154,7 +177,7 @@ def _own_gpu(computes: str) -> bool:
 @contextlib.contextmanager
 def _tracker(request: TuneRequest, settings: Settings) -> Iterator[tuple[str, str]]:
     """Address of the tracker, and the key."""
-    key = request.key or settings.rpc.key or "android"
+    key = _key(request, settings)
     if request.tracker:
         yield tracking.ensure(request.tracker), key
         return

@@ -53,7 +53,7 @@ def newest_fitting(
     """The newest bundle that passes *check*, of the first of *platforms* that has one; its name is logged.
 
     Args:
-        preferred: taken before the newest one, if it passes.
+        preferred: taken before the newest one, if it is for one of the platforms and passes.
 
     Raises:
         MismatchError: there is none for the platforms.
@@ -63,7 +63,7 @@ def newest_fitting(
     fitting: list[TargetBundle] = []
     errors: list[MismatchError | RpcError] = []
     bundles = cached_bundles(platforms)
-    if preferred is not None:
+    if preferred is not None and preferred.manifest.platform in platforms:
         bundles = (preferred, *(bundle for bundle in bundles if bundle.path != preferred.path))
     for bundle in bundles:
         try:
