@@ -93,12 +93,25 @@ def test_what_onnxruntime_writes(network: str, kind: str, cpu: str, tmp_path: Pa
 
 
 def test_embeddings_stay_bytes(tmp_path: Path) -> None:
-    model = written_by_onnxruntime("transformer", "QDQ int8", tmp_path)
+    """Whatever their zero point is."""
+    net = Net()
+    table = np.linspace(-0.2, 1, 50 * 16, dtype=np.float32).reshape(50, 16)
+    rows = net.add("Gather", net.constant(table), "ids")
+    product = net.add("MatMul", rows, net.weight(16, 16, scale=0.2))
+    network = net.model({"ids": (onnx.TensorProto.INT64, [8])}, product, [8, 16])
+    onnx.save(network, tmp_path / "float.onnx")
+    quantize_static(
+        tmp_path / "float.onnx", tmp_path / "q.onnx", Examples(network), quant_format=QuantFormat.QDQ,
+        activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+    )  # fmt: skip
 
-    package = adt.compile(model, out=tmp_path / "package", platform="host", cpu="x86-64")
+    package = adt.compile(tmp_path / "q.onnx", out=tmp_path / "package", platform="host", cpu="x86-64")
 
     types = {tuple(row.shape): row.dtype for row in adt.inspect(package.path).params()}
     assert types[50, 16] == "uint8"
+    (have,) = outputs_of(package.path, inputs_of(tmp_path / "q.onnx")).values()
+    (quantum,) = package.manifest.made.quanta.values()
+    assert quanta_off(tmp_path / "q.onnx", have, quantum) <= 1.01
 
 
 @pytest.mark.parametrize("cpu", ["x86-64", "cascadelake"], indirect=True)

@@ -79,6 +79,8 @@ class Integers(Rewriter):
         self.bytes: dict[Any, Any] = {}
         """Variable of 8 bits of the old function, to what it is as :attr:`dtype`."""
         self.weights: dict[Any, Weights] = {}
+        self.embeddings: dict[Any, Quantized] = {}
+        """Variable of the old function that is constant floats, to the numpy array that they are of."""
         self.wholes: dict[Any, Quantized] = {}
         """Variable of whole numbers, int32 or float32, of the old function: the scale is 1."""
         self.constants: dict[Any, Any] = {}
@@ -338,6 +340,8 @@ def _dequantize(self: Integers, variable: Any, call: Any) -> bool:
             self.bytes_of(value), float(scale.item()), int(zero.item()) + self.shift(dtype)
         )
         return True
+    if scale.size == zero.size == 1:
+        self.embeddings[variable] = Quantized(array, float(scale.item()), int(zero.item()))
     axis = int(call.attrs.axis) % array.ndim if array.ndim else 0
     weights = array.astype("int32") - _along(zero.astype("int32"), axis, array.ndim)
     if self.takes(weights):
@@ -696,13 +700,13 @@ def _taken(self: Integers, variable: Any, call: Any) -> bool:
     """Also rows of constants, as embeddings are."""
     from tvm import relax
 
-    weights = self.weights.get(call.args[0])
-    if weights is None or weights.scale.size > 1:
+    table = self.embeddings.get(call.args[0])
+    if table is None:
         return _moved(self, variable, call)
-    zero = self.shift("int8")
-    values = relax.const((weights.values.astype("int16") + zero).astype(self.dtype), self.dtype)
+    more = self.shift(str(table.values.dtype))
+    values = relax.const((table.values.astype("int16") + more).astype(self.dtype), self.dtype)
     rows = self.builder.emit(relax.Call(call.op, [values, *map(self.copy, call.args[1:])], call.attrs))
-    self.floats[variable] = Quantized(rows, float(weights.scale.item()), zero)
+    self.floats[variable] = Quantized(rows, table.scale, table.zero + more)
     return True
 
 
