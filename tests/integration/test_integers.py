@@ -20,8 +20,7 @@ from adt.model.package.package import ModelPackage
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
-from support.models.quantized_layers import quanta_off as quanta_off_by_layer
-from support.models.quantized_layers import with_layers
+from support.models import quantized_layers, quantized_tflite, quantized_tflite_layers
 from support.models.quantized_onnx import NETWORKS, Examples, Net, written_by_onnxruntime
 from support.models.vision import VisionNetwork, mobilenet_v2, resnet18
 
@@ -222,11 +221,14 @@ def on_opencl(package: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, np.nd
 def assert_each_layer(
     model: Path, directory: Path, run: Callable[..., Mapping[str, np.ndarray]] = outputs_of, **target: Any
 ) -> ModelPackage:
-    """No element of a layer is more than two quanta off onnxruntime's, and of a thousand one more than one."""
-    exposed = with_layers(model, directory / "layers.onnx")
+    """No element of a layer is more than two quanta off its runtime's, and of a thousand one more than one."""
+    of_format = quantized_tflite_layers if model.suffix == ".tflite" else quantized_layers
+    exposed = of_format.with_layers(model, directory / f"layers{model.suffix}")
     package = adt.compile(exposed, out=directory / "package", **target)
-    feeds = inputs_of(model)
-    layers = dict(quanta_off_by_layer(exposed, feeds, run(package.path, feeds)))
+    random = np.random.default_rng(5)
+    (spec,) = package.manifest.entry().inputs
+    feeds = {spec.name: random.uniform(-1, 1, spec.shape).astype(np.float32)}
+    layers = dict(of_format.quanta_off(exposed, feeds, run(package.path, feeds)))
     assert len(layers) > 3
     for name, off in layers.items():
         assert off.max() <= 2 and (off > 1).mean() <= 0.001, name
@@ -317,6 +319,16 @@ def test_maps_stay_bytes(network: Callable[[Path, int], Path], cpu: str, tmp_pat
     *inner, _, _ = sorted(kernels, key=lambda row: row.first)  # the output, which is floats, and its order
     written = [shapes.rpartition("→ ")[2] for row in inner for shapes in row.shapes]
     assert {shape.partition("[")[0] for shape in written if ", 1, 1, " not in shape} == {"uint8"}
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "cascadelake"], indirect=True)
+def test_a_tflite_network(cpu: str, tmp_path: Path) -> None:
+    """Its interpreter rounds in fixed point."""
+    model = quantized_tflite.network(tmp_path / "m.tflite")
+
+    package = assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
+
+    assert len(package.manifest.made.integers) == 4
 
 
 @pytest.mark.parametrize("cpu", ARM)

@@ -12,6 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 RNG = np.random.default_rng(29)
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "int16": 7, "int8": 9}
+BYTES = (TYPES["int8"], TYPES["uint8"])
 VERSIONS = {"HARD_SWISH": 1, "RESHAPE": 1, "CUMSUM": 1, "TRANSPOSE_CONV": 3}
 """Of operators, where that with int8 is not the second."""
 VALID, SAME = 1, 0
@@ -81,11 +82,17 @@ class Model:
         model = schema.ModelT()
         model.version, model.subgraphs, model.operatorCodes = 3, [self.graph], self.codes
         model.buffers, model.description = self.buffers, b"test"
-        path.write_bytes(_packed(model))
+        path.write_bytes(packed(model))
         return path
 
 
-def _packed(model: Any) -> bytes:
+def unpacked(path: Path) -> Any:
+    """The model in the file, to change."""
+    return schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
+
+
+def packed(model: Any) -> bytes:
+    """The file of a model."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
@@ -93,7 +100,7 @@ def _packed(model: Any) -> bytes:
 
 def as_newer_writers_do(path: Path) -> Path:
     """The same model without the 8-bit codes of operators, and with its constants behind the flatbuffer."""
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
+    model = unpacked(path)
     for code in model.operatorCodes:
         code.deprecatedBuiltinCode = 0
     values = {
@@ -102,13 +109,13 @@ def as_newer_writers_do(path: Path) -> Path:
     for index, value in values.items():
         model.buffers[index].data, model.buffers[index].offset = None, 2
         model.buffers[index].size = len(value)
-    end = len(_packed(model)) + 64  # any offset takes the same room
+    end = len(packed(model)) + 64  # any offset takes the same room
     behind = bytearray()
     for index, value in values.items():
         model.buffers[index].offset = end + len(behind)
         behind += value + bytes(-len(value) % 16)
     written = path.with_name(f"newer_{path.name}")
-    written.write_bytes(_packed(model).ljust(end, b"\0") + behind)
+    written.write_bytes(packed(model).ljust(end, b"\0") + behind)
     return written
 
 
@@ -236,6 +243,42 @@ def operator_model(name: str, path: Path) -> Path:
     out = model.tensor(shape, kind)
     model.add(op, [x, *constants], [out], options, **values)
     return model.write(path, [x], [out])
+
+
+def network(path: Path) -> Path:
+    """Convolutions that are padded, strided, of points and of each channel, a residual, pools, a product.
+
+    Scales are such that most quanta are used and few sums saturate.
+    """
+    model = Model()
+    values = model.tensor((1, 17, 17, 3), "float32")
+    picture = model.add("QUANTIZE", [values], [model.tensor((1, 17, 17, 3), ("int8", 1 / 128, 0))])
+
+    def weighted(op: str, x: int, shape: Sequence[int], out: int, **options: Any) -> int:
+        """Of kind *op*, by weights of *shape*, with a bias of the scales of sums."""
+        axis = 3 if op == "DEPTHWISE_CONV_2D" else 0
+        weights = model.weights(shape, axis)
+        (scale,), of_weights = (model.graph.tensors[each].quantization.scale for each in (x, weights))
+        scales = [scale * each for each in of_weights]
+        bias = model.tensor((shape[axis],), "int32", RNG.integers(-500, 500, shape[axis]), scales=scales)
+        form = {"FULLY_CONNECTED": "FullyConnectedOptions", "CONV_2D": "Conv2DOptions"}
+        return model.add(op, [x, weights, bias], [out], form.get(op, "DepthwiseConv2DOptions"), **options)
+
+    window = {"padding": SAME, "dilationWFactor": 1, "dilationHFactor": 1, "fusedActivationFunction": 1}
+    halves, each = {"strideW": 2, "strideH": 2}, {"strideW": 1, "strideH": 1}
+    kinds = [("int8", scale, zero) for scale, zero in ((0.05, -128), (0.2, -128), (0.4, 3), (0.4, -20))]
+    first, spread, points, total = (model.tensor((1, 9, 9, 24), kind) for kind in kinds)
+    weighted("CONV_2D", picture, (24, 3, 3, 3), first, **window, **halves)
+    weighted("DEPTHWISE_CONV_2D", first, (1, 3, 3, 24), spread, depthMultiplier=1, **window, **each)
+    weighted("CONV_2D", spread, (24, 1, 1, 24), points, **window | {"fusedActivationFunction": 0}, **each)
+    model.add("ADD", [first, points], [total], "AddOptions", fusedActivationFunction=0)
+    pooled = model.tensor((1, 4, 4, 24), kinds[3])
+    model.add("MAX_POOL_2D", [total], [pooled], "Pool2DOptions", **POOL)
+    flat = model.tensor((1, 24), ("int8", 0.4, -100))
+    model.add("MEAN", [pooled, model.tensor((2,), "int32", [1, 2])], [flat], "ReducerOptions")
+    scores = model.tensor((1, 10), ("int8", 2.0, 4))
+    weighted("FULLY_CONNECTED", flat, (10, 24), scores)
+    return model.write(path, [values], [scores])
 
 
 NAMES = (
