@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from adt.model.host_run.run import run_package
 from adt.model.package.package import ModelPackage
 from adt.model.package.params_file import read_params
 from support.devices.emulated import outputs_of
-from support.models.blockwise import dequantized, matmul_n_bits
+from support.models.blockwise import dequantized, matmul_n_bits, side_by_side
 
 HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
 PROCESSORS = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw"}
@@ -53,45 +54,44 @@ def session_of(model: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
 
-def assert_like_onnxruntime(model: Path, package: ModelPackage) -> None:
+def assert_like_onnxruntime(model: Path, package: ModelPackage, names: Iterable[str]) -> None:
+    """Each of the products *names* that lie side by side in *model*."""
     session = session_of(model)
-    (given,) = session.get_inputs()
-    x = np.random.default_rng(3).uniform(-1, 1, given.shape).astype(np.float32)
-    (want,) = session.run(None, {"x": x})
-    (have,) = outputs_of(package.path, {"x": x}).values()
-    assert have.shape == want.shape and np.abs(want).max() > 0.1
-    assert np.abs(have - want).max() <= 2e-5 * np.abs(want).max()
+    random = np.random.default_rng(3)
+    inputs = {x.name: random.uniform(-1, 1, x.shape).astype(np.float32) for x in session.get_inputs()}
+    outputs = outputs_of(package.path, inputs).values()
+    for name, want, have in zip(names, session.run(None, inputs), outputs, strict=True):
+        assert have.shape == want.shape and np.abs(want).max() > 0.1, name
+        assert np.abs(have - want).max() <= 2e-5 * np.abs(want).max(), name
 
 
 @pytest.mark.parametrize("cpu", PROCESSORS)
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_what_onnxruntime_writes(name: str, cpu: str, tmp_path: Path) -> None:
+def test_what_onnxruntime_writes(cpu: str, tmp_path: Path) -> None:
     if PROCESSORS[cpu] not in HERE:
         pytest.skip(f"this machine has no {PROCESSORS[cpu]}")
-    model = saved(PRODUCTS[name](), tmp_path)
+    model = saved(side_by_side([make() for make in PRODUCTS.values()]), tmp_path)
 
     package = adt.compile(model, out=tmp_path / "package", platform="host", cpu=cpu)
 
-    assert_like_onnxruntime(model, package)
+    assert_like_onnxruntime(model, package, PRODUCTS)
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_on_arm64(name: str, tmp_path: Path) -> None:
-    model = saved(PRODUCTS[name](), tmp_path)
+def test_on_arm64(tmp_path: Path) -> None:
+    model = saved(side_by_side([make() for make in PRODUCTS.values()]), tmp_path)
 
     package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", cpu="cortex-a76")
 
-    assert_like_onnxruntime(model, package)
+    assert_like_onnxruntime(model, package, PRODUCTS)
 
 
-@pytest.mark.parametrize("name", DEQUANTIZED)
-def test_what_is_dequantized(name: str, tmp_path: Path) -> None:
-    model = saved(DEQUANTIZED[name](), tmp_path)
+def test_what_is_dequantized(tmp_path: Path) -> None:
+    model = saved(side_by_side([make() for make in DEQUANTIZED.values()]), tmp_path)
 
     package = adt.compile(model, out=tmp_path / "package", platform="host")
 
-    assert_like_onnxruntime(model, package)
-    assert {str(array.dtype) for array in read_params(package.path / "mod.params").values()} >= {"uint32"}
+    assert_like_onnxruntime(model, package, DEQUANTIZED)
+    types = [str(array.dtype) for array in read_params(package.path / "mod.params").values()]
+    assert types.count("uint32") >= len(DEQUANTIZED)
 
 
 @pytest.mark.parametrize(("bits", "block"), [(4, 32), (8, 128)])

@@ -18,7 +18,7 @@ from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
 from support.devices.emulated import outputs_of
 from support.models.onnx_graphs import graph_of, write
-from support.models.vision import mixed_blocks, mobilenet_v2, resnet18
+from support.models.vision import mixed_blocks, mobilenet_v2, residual_blocks, resnet18
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 NETWORKS = (resnet18, mobilenet_v2, mixed_blocks)
@@ -27,7 +27,14 @@ SUM_OF_HALVES = re.compile(r"fmla\tv\d+\.8h, v\d+\.8h, v\d+\.h\[")
 
 
 @pytest.mark.parametrize(
-    ("network", "cpu"), [(resnet18, "cortex-a76"), (mobilenet_v2, "cortex-a55"), (mixed_blocks, "")]
+    ("network", "cpu"),
+    [
+        (residual_blocks, "cortex-a76"),
+        (residual_blocks, "cortex-a55"),
+        (mixed_blocks, ""),
+        pytest.param(resnet18, "cortex-a76", marks=pytest.mark.nightly),
+        pytest.param(mobilenet_v2, "cortex-a55", marks=pytest.mark.nightly),
+    ],
 )
 def test_on_arm64(network: Callable[[Path, int], Path], cpu: str, tmp_path: Path) -> None:
     like_onnxruntime(network(tmp_path / "model.onnx", 40), "linux-aarch64", cpu)

@@ -21,8 +21,8 @@ from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
 from support.models import quantized_layers, quantized_tflite, quantized_tflite_layers
-from support.models.quantized_onnx import NETWORKS, Examples, Net, written_by_onnxruntime
-from support.models.vision import VisionNetwork, mobilenet_v2, resnet18
+from support.models.quantized_onnx import Examples, Net, written_by_onnxruntime
+from support.models.vision import VisionNetwork, mobilenet_v2, residual_blocks, resnet18
 
 HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
 PROCESSORS = {
@@ -34,6 +34,7 @@ PROCESSORS = {
 """Core to the feature that a machine runs its code with, and the instruction that sums products."""
 ARM = {"cortex-a72": "sadalp", "cortex-a76": "sdot", "snapdragon-8gen2": "smmla"}
 """The same, which qemu has."""
+WRITTEN = ("convolutions", "transformer")
 KINDS = ("QDQ uint8", "QOperator int8")
 
 
@@ -73,10 +74,16 @@ def quanta_off(model: Path, have: np.ndarray, quantum: float, seed: int = 5) -> 
     return float(np.abs(have - want).max() / quantum)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("network", ["convolutions", "transformer"])
+@pytest.mark.parametrize(
+    ("network", "kind", "cpu"),
+    [
+        *((network, kind, cpu) for network in WRITTEN for kind in KINDS for cpu in ("x86-64", "cascadelake")),
+        *zip(WRITTEN, KINDS, ["haswell"] * 2, strict=True),  # wider vectors of the same instruction
+        *zip(WRITTEN, reversed(KINDS), ["skylake-avx512"] * 2, strict=True),
+    ],
+    indirect=["cpu"],
+)
 def test_what_onnxruntime_writes(network: str, kind: str, cpu: str, tmp_path: Path) -> None:
-    assert network in NETWORKS
     model = written_by_onnxruntime(network, kind, tmp_path)
 
     package = adt.compile(model, out=tmp_path / "package", platform="host", cpu=cpu)
@@ -259,8 +266,10 @@ def test_products_of_no_whole_blocks(cpu: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("network", "activations", "cpu"),
     [
-        (mobilenet_v2, QuantType.QUInt8, "haswell"),
-        (resnet18, QuantType.QInt8, "x86-64"),
+        (residual_blocks, QuantType.QUInt8, "haswell"),
+        (residual_blocks, QuantType.QInt8, "x86-64"),
+        pytest.param(mobilenet_v2, QuantType.QUInt8, "haswell", marks=pytest.mark.nightly),
+        pytest.param(resnet18, QuantType.QInt8, "x86-64", marks=pytest.mark.nightly),
     ],
     indirect=["cpu"],
 )
@@ -331,8 +340,10 @@ def test_a_tflite_network(cpu: str, tmp_path: Path) -> None:
     assert len(package.manifest.made.integers) == 4
 
 
-@pytest.mark.parametrize("cpu", ARM)
-@pytest.mark.parametrize(("network", "kind"), list(zip(["convolutions", "transformer"], KINDS, strict=True)))
+@pytest.mark.parametrize(
+    ("network", "kind", "cpu"),
+    [("convolutions", "QDQ uint8", "cortex-a76"), *(("transformer", "QOperator int8", cpu) for cpu in ARM)],
+)
 def test_small_networks_on_arm64(network: str, kind: str, cpu: str, tmp_path: Path) -> None:
     model = written_by_onnxruntime(network, kind, tmp_path)
 
@@ -346,12 +357,19 @@ def test_small_networks_on_arm64(network: str, kind: str, cpu: str, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("network", "cpu"),
-    [(resnet18, "snapdragon-8gen2"), (parts, "cortex-a76"), (mobilenet_v2, "cortex-a72")],
+    [
+        *((residual_blocks, cpu) for cpu in ARM),
+        (parts, "cortex-a76"),
+        pytest.param(resnet18, "snapdragon-8gen2", marks=pytest.mark.nightly),
+        pytest.param(mobilenet_v2, "cortex-a72", marks=pytest.mark.nightly),
+    ],
 )
 def test_on_arm64(network: Callable[[Path, int], Path], cpu: str, tmp_path: Path) -> None:
     model = quantized(network, QuantType.QUInt8, tmp_path)
 
-    assert_each_layer(model, tmp_path, platform="linux-aarch64", cpu=cpu)
+    package = assert_each_layer(model, tmp_path, platform="linux-aarch64", cpu=cpu)
+
+    assert f"\t{ARM[cpu]}\t" in adt.inspect(package.path).assembly()
 
 
 @pytest.mark.parametrize("cpu", ARM)

@@ -115,7 +115,7 @@ def test_weights_alone(weights: str, least: float, tmp_path: Path) -> None:
     (row,) = result.outputs
     assert least < row.metrics.snr_db < 90
     nodes = [node for node in onnx.load(result.path).graph.node if node.op_type == "MatMulNBits"]
-    assert len(nodes) == 13, "of two layers six each, and the Gemm at the end"
+    assert len(nodes) == 7, "of the layer six, and the Gemm at the end"
     assert {layer.name for layer in result.layers} == {node.name for node in nodes}
     bits = {value.i for node in nodes for value in node.attribute if value.name == "bits"}
     assert bits == {int(weights[3:])}

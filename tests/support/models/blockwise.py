@@ -3,11 +3,13 @@ DequantizeLinear."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, compose, helper, numpy_helper
 
 from support.models.onnx_graphs import node
 
@@ -109,3 +111,14 @@ def dequantized(
     else:
         nodes.append(node("MatMul", ["x", "d"], ["y"], name="product"))
     return model_of(nodes, (rows,), k, n, weights)
+
+
+def side_by_side(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
+    """One model that computes all of *models*, with their inputs and outputs in this order."""
+    parts = [compose.add_prefix(model, f"m{number}_") for number, model in enumerate(models)]
+    domains = {opset.domain: opset for model in models for opset in model.opset_import}
+    for part in parts:
+        part.opset_import.extend(
+            domains[name] for name in domains.keys() - {opset.domain for opset in part.opset_import}
+        )
+    return reduce(lambda joined, part: compose.merge_models(joined, part, []), parts)

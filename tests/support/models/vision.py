@@ -61,6 +61,20 @@ def mixed_blocks(path: Path, size: int = 32) -> Path:
     return net.save(path, net.op("Sigmoid", [x], 12), (1, 12, None, None))
 
 
+def residual_blocks(path: Path, size: int = 40) -> Path:
+    """The blocks of ResNets and MobileNets in small, each also where its stride is two; channels that 16 does not
+    divide."""
+    net = VisionNetwork((1, 3, size, size))
+    x = net.max_pool(net.relu(net.conv("x", 24, 7, 2)), 3, 2)
+    x = net.relu(net.add(x, net.conv(x, 24)))
+    x = net.relu(net.add(net.conv(x, 40, 1, 2), net.conv(x, 40, 3, 2)))
+    for out, stride in ((40, 1), (56, 2)):
+        y = net.relu6(net.conv(net.relu6(net.conv(x, 96, 1)), 96, 3, stride, groups=96))
+        y = net.conv(y, out, 1)
+        x = net.add(x, y) if stride == 1 else y
+    return net.save(path, net.classifier(x, 10), (1, 10))
+
+
 def yolov8n(path: Path, size: int = 640) -> Path:
     """YOLOv8n up to the maps of its three heads, each flattened and joined."""
     net = VisionNetwork((1, 3, size, size))
