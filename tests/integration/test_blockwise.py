@@ -106,7 +106,7 @@ def test_parameters_are_as_small_as_their_bits(bits: int, block: int, tmp_path: 
     assert weights < (package.path / "mod.params").stat().st_size - scales < weights + 4096
 
 
-@pytest.mark.parametrize("settings", [{"target": "opencl"}, {"precision": "float16", "cpu": "cortex-a76"}])
+@pytest.mark.parametrize("settings", [{"target": "adreno"}, {"precision": "float16", "cpu": "cortex-a76"}])
 def test_elsewhere_they_are_floats(settings: dict[str, str], tmp_path: Path) -> None:
     model = saved(matmul_n_bits((2,), 64, 32, 4, 32), tmp_path)
 
