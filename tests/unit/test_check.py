@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm import relax
 
 from adt.errors import VerifyFailed
 from adt.model.host_run.opencl import HostOpenCl
+from adt.model.importers.value_ranges import rounds_within
 from adt.model.package.kernel_check import _compared, _obstacle, compare
 from adt.model.package.package import (
     KernelCheck,
@@ -74,9 +76,9 @@ def test_a_check_on_nothing_but_nan_is_none(wanted: str) -> None:
     outputs = {"y": np.full(4, np.nan, np.float32)}
     if wanted == "on":
         with pytest.raises(VerifyFailed, match="nothing finite"):
-            _compared(outputs, outputs, package, "PoCL", wanted)
+            _compared(outputs, outputs, package, "PoCL", wanted, LIMIT)
     else:
-        found = _compared(outputs, outputs, package, "PoCL", wanted)
+        found = _compared(outputs, outputs, package, "PoCL", wanted, LIMIT)
         assert isinstance(found, SkippedCheck) and "nothing finite" in found.reason
 
 
@@ -135,3 +137,14 @@ def test_without_an_obstacle_they_are_run() -> None:
     assert _obstacle(DEVICE, package, BUFFERS) is None
     half = ModelPackage(Path("p"), replace(package_manifest(), precision="float16"))
     assert _obstacle(replace(DEVICE, extensions=("cl_khr_fp16",)), half, BUFFERS) is None
+
+
+@pytest.mark.parametrize(("made", "rounds"), [("uint8", True), ("int32", False)])
+def test_a_model_that_makes_bytes_rounds_within(made: str, rounds: bool) -> None:
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        whole = builder.emit(relax.op.astype(x, made))
+        builder.emit_func_output(builder.emit(relax.op.astype(whole, "float32")))
+
+    assert rounds_within(builder.get()["main"]) == rounds
