@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-BYTES = 4
-"""Numbers in a word."""
+NUMBERS = 4
+"""In a word."""
 DATA, WEIGHTS, SUMS = "uint8", "int8", "int32"
 """Of the numbers that are multiplied, and of their sums and words. Adreno GPUs multiply no others."""
 DOT = "adt.dot"
@@ -46,7 +46,7 @@ def word(read: Callable[[int], Any]) -> Any:
     """The word of the numbers that *read* gives, in a tensor expression."""
     from tvm import tirx
 
-    return tirx.call_pure_extern(SUMS, _WORD, *map(read, range(BYTES)))
+    return tirx.call_pure_extern(SUMS, _WORD, *map(read, range(NUMBERS)))
 
 
 def dot(data: Any, weights: Any) -> Any:
@@ -59,7 +59,7 @@ def dot(data: Any, weights: Any) -> Any:
 
 def repeated(number: int) -> int:
     """The word that holds the unsigned *number* four times."""
-    return int.from_bytes([number] * BYTES, "little", signed=True)
+    return int.from_bytes([number] * NUMBERS, "little", signed=True)
 
 
 def packed(weights: Any) -> Any:
@@ -104,7 +104,7 @@ def _as_vector(call: Any) -> Any:
     if not all(isinstance(number, tirx.BufferLoad) for number in numbers) or not _neighbours(numbers):
         return call
     *outer, lane = numbers[0].indices
-    vector = tirx.BufferLoad(numbers[0].buffer, [*outer, tirx.Ramp(lane, 1, BYTES)])
+    vector = tirx.BufferLoad(numbers[0].buffer, [*outer, tirx.Ramp(lane, 1, NUMBERS)])
     return tirx.call_pure_extern(SUMS, "as_int", vector)
 
 

@@ -20,12 +20,11 @@ from adt.model.passes.cpu.kernel import (
     vector_width,
 )
 from adt.model.passes.cpu.vectors import Vectors
+from adt.model.passes.layout.blocks import BYTES
 from adt.model.passes.layout.signature import variables_of
 from adt.model.passes.nodes import is_call, tir_nodes
 
 VECTOR_TYPES = ("float32", "float16", "int32", "int64")
-BYTES = ("int8", "uint8")
-"""Types that are computed in lanes where what is read lies together: LLVM gathers bytes better than TVM."""
 TASKS = 16
 """Parts that a kernel is given to threads in, where its outer loops have so many."""
 
@@ -49,6 +48,7 @@ def elements(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     choices = _choices(block)
     count = math.prod(extent_of(schedule, loop) for loop in loops)
     dtype = str(block.writes[0].buffer.dtype)
+    # LLVM gathers bytes better than TVM.
     in_lanes = dtype in VECTOR_TYPES or (dtype in BYTES and _lies_together(block))
     if in_lanes and len(loops) > 1 and _in_place(block):
         loops, choices = [schedule.fuse(*loops)], set()

@@ -20,8 +20,8 @@ from adt.model.passes.gpu.chains import in_chains
 from adt.model.passes.gpu.choice import BY_MODEL, TextureChooser, missed_records
 from adt.model.passes.gpu.placement import ImageLimits, place
 from adt.model.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
-from adt.model.passes.integers import RANGES, in_integers
-from adt.model.passes.layout.blocks import FLOATS, TEXELS, Terms
+from adt.model.passes.integers import in_integers
+from adt.model.passes.layout.blocks import BYTES, FLOATS, TEXELS, Terms
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import bind_params, is_flat
@@ -34,8 +34,8 @@ from adt.model.tuning.schedules import KernelSchedules
 WORDS = replace(
     TEXELS,
     widens=True,
-    types=(*FLOATS, *RANGES, words.SUMS),
-    terms=(Terms(words.BYTES, words.DATA, words.WEIGHTS),),
+    types=(*FLOATS, *BYTES, words.SUMS),
+    terms=(Terms(words.NUMBERS, words.DATA, words.WEIGHTS),),
     words=True,
 )
 """How a model is blocked that has sums of whole numbers."""
@@ -85,8 +85,8 @@ def for_gpu(
     bound, blocking = bind_params(module, params), TEXELS
     integers: tuple[Convolution, ...] = ()
     if limits is None and target.kind.name == "opencl" and is_flat(bound):
-        bound, integers = in_integers(bound, words.DATA)
-        blocking = WORDS if integers else TEXELS
+        whole, integers = in_integers(bound, words.DATA)
+        bound, blocking = (whole, WORDS) if integers else (bound, TEXELS)
     with target:
         first = channels_first(bound_operators(bound, {}))
         first = Products(first).run() if is_flat(first) else first

@@ -29,8 +29,7 @@ from adt.model.passes.gpu.kernel_blocks import (
 )
 from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.indices import narrow_indices
-from adt.model.passes.integers import RANGES
-from adt.model.passes.layout.blocks import FLOATS, LANES
+from adt.model.passes.layout.blocks import BYTES, FLOATS, LANES
 from adt.model.passes.layout.signature import SPATIAL
 from adt.model.passes.lowering import image_faults, texture_lowering
 from adt.model.passes.nodes import tir_nodes
@@ -82,7 +81,7 @@ def moves_texels(function: Any) -> bool:
 
     if not writes_texels(function):
         return False
-    floats = all(str(buffer.dtype) in (*FLOATS, *RANGES) for buffer in function.buffer_map.values())
+    floats = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
     sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
     return floats and all(block.name_hint.startswith(POOLED) for block in sums)
 
