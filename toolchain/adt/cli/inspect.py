@@ -179,8 +179,8 @@ def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
         raise ConfigError(
             f"the package {facts.name} computes no whole numbers: its model is not quantized, or "
             f"{facts.target.name} computes floats",
-            remedy="Quantize the model (adt quantize), and compile it for a CPU that sums whole numbers "
-            "(docs/cpu.md).",
+            remedy="Quantize the model (adt quantize), and compile it for what sums whole numbers "
+            "(docs/cpu.md): a CPU, or a GPU without textures (--target adreno-buffer, opencl).",
         )
     maps = inspection.float_maps()
     lines = [

@@ -173,7 +173,7 @@ class CompilationRecord:
     """For a GPU without textures what became of each convolution and matrix product: whether its channels are
     blocked, and why."""
     integers: tuple[Convolution, ...] = ()
-    """Of a quantized model, on a CPU that sums whole numbers, what became of each convolution and product:
+    """Of a quantized model, where whole numbers are summed, what became of each convolution and product:
     whether it does so, and why not."""
     accuracy: Accuracy | None = None
     """Reduced precision against float32; None: it is float32, or was not measured."""
