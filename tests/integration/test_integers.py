@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import adt
-from adt.model.host_run.run import HostRun, run_packages
+from adt.model.host_run.run import run_package
 from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
 from support.devices.emulated import outputs_of
@@ -220,11 +221,6 @@ def test_what_stays_in_floats_says_why(tmp_path: Path) -> None:
     assert np.abs(want).max() > 0 and np.abs(have - want).max() <= 1e-5
 
 
-def on_opencl(package: Path, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    (outputs,) = run_packages([HostRun(package, feeds)], timeout=300)
-    return outputs
-
-
 def assert_each_layer(
     model: Path, directory: Path, run: Callable[..., Mapping[str, np.ndarray]] = outputs_of, **target: Any
 ) -> ModelPackage:
@@ -289,7 +285,9 @@ def test_on_opencl(network: str, tmp_path: Path) -> None:
     else:
         model = written_by_onnxruntime(network, "QDQ uint8", tmp_path)
 
-    package = assert_each_layer(model, tmp_path, on_opencl, platform="host", target="opencl", check=False)
+    package = assert_each_layer(
+        model, tmp_path, run=partial(run_package, timeout=300), platform="host", target="opencl", check=False
+    )
 
     sources = "".join(file.read_text() for file in package.path.glob("inspect/opencl/*.cl"))
     assert sources.count("= adt_dot_each(") > 3

@@ -7,7 +7,7 @@ from typing import Any
 
 from adt.model.inspection.flops import count_flops
 from adt.model.passes.layout.blocks import LOOKUP
-from adt.model.passes.layout.rewriter import bind_params, is_flat, lift_constants, returned_views
+from adt.model.passes.layout.rewriter import is_flat, lift_constants, returned_views
 from adt.model.passes.scatters import parallel_scatters
 from adt.model.passes.workarounds import scans_as_reductions, shorten_kernel_names
 
@@ -15,13 +15,13 @@ ELEMENT_BY_ELEMENT = 0
 """TVM's ``relax::OpPatternKind`` of such."""
 
 
-def bound_operators(module: Any, params: Mapping[str, Any]) -> Any:
-    """The imported *module* with its parameters as constants, so that the layout walk can pack them."""
+def bound_operators(module: Any) -> Any:
+    """The imported *module*, whose parameters are constants, which the layout walk can pack."""
     import tvm
     from tvm import relax
 
     passes = [relax.transform.DecomposeOpsForInference(), relax.transform.FoldConstant()]
-    return tvm.transform.Sequential(passes)(bind_params(module, params))
+    return tvm.transform.Sequential(passes)(module)
 
 
 def gpu_dispatch(target: Any) -> tuple[Any, ...]:

@@ -15,6 +15,8 @@ has hundreds of names of its own (``exp``, ``float4``), of which none ends with 
 
 Vectors. What a GPU reads from buffers four at a time is said to be aligned so.
 
+Constants. TVM writes seven digits of a number into OpenCL's source, which is not all of each.
+
 Images. TVM's OpenCL code generator takes every store to an image for that of a whole texel,
 and an image that is both read and written for one that is read. Neither is an error
 there; both give wrong numbers. Here they are errors.

@@ -165,6 +165,9 @@ def load_intrinsics(triple: str = "") -> None:
         bare.submodule_search_locations = list(spec.submodule_search_locations)
         sys.modules[INTRINSICS] = module_from_spec(bare)
     arch = triple.partition("-")[0]
-    register(arch) if arch else define_words()
+    if arch:
+        register(arch)
+    else:
+        define_words()
     if module := INTRINSICS_OF.get(arch):
         importlib.import_module(f"{INTRINSICS}.{module}")

@@ -11,8 +11,8 @@ from adt.model.passes.cpu.products import CpuProducts
 from adt.model.passes.cpu.vector_rows import VectorRow
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
-from adt.model.passes.integers import RANGES, in_integers
-from adt.model.passes.layout.blocks import FLOATS, Blocking, Terms
+from adt.model.passes.integers import in_integers
+from adt.model.passes.layout.blocks import BYTES, FLOATS, Blocking, Terms
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.layout.rewriter import bind_params, is_flat, static_shape
@@ -32,7 +32,7 @@ class FloatBlocks:
 
     def choose(self, computes: Signature, _channels: int, _moves: Moves, _variable: Any) -> Choice:
         """Whether *computes* is blocked."""
-        blocked = computes.dtype in (SINGLE, self.vectors.dtype, *RANGES)
+        blocked = computes.dtype in (SINGLE, self.vectors.dtype, *BYTES)
         return Choice(
             blocked, "a lane for each output channel" if blocked else f"it computes in {computes.dtype}"
         )
@@ -62,11 +62,11 @@ def with_blocks(
         first, *_ = vectors.dots
         bound, report = in_integers(bound, first.data, first.least, dot_of_computed(vectors.dots))
     with target:
-        first = channels_first(bound_operators(bound, {}))
+        first = channels_first(bound_operators(bound))
         lanes = best_lanes(first, vectors)
         rows = Rows(lambda x: VectorRow(x, vectors.lanes))
         first = Normalizations(CpuProducts(first, vectors).run(), rows).run()
-        types = (*FLOATS, *RANGES, SUMS) if terms else FLOATS
+        types = (*FLOATS, *BYTES, SUMS) if terms else FLOATS
         blocking = Blocking(
             lanes, least=max(1, lanes // 4), rounds=False, widens=True, types=types, terms=terms
         )

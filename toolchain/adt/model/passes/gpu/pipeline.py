@@ -88,7 +88,7 @@ def for_gpu(
         whole, integers = in_integers(bound, words.DATA)
         bound, blocking = (whole, WORDS) if integers else (bound, TEXELS)
     with target:
-        first = channels_first(bound_operators(bound, {}))
+        first = channels_first(bound_operators(bound))
         first = Products(first).run() if is_flat(first) else first
         first = _normalized(first, replace(rows, channels=True))
 

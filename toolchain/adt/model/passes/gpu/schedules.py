@@ -81,9 +81,9 @@ def moves_texels(function: Any) -> bool:
 
     if not writes_texels(function):
         return False
-    floats = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
+    numbers = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
     sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
-    return floats and all(block.name_hint.startswith(POOLED) for block in sums)
+    return numbers and all(block.name_hint.startswith(POOLED) for block in sums)
 
 
 def element_schedule(function: Any, target: Any) -> Any:

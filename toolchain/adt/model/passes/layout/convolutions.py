@@ -32,7 +32,6 @@ ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
-
     data, weight = call.args
     attrs = call.attrs
     groups = int(attrs.groups)
@@ -347,7 +346,6 @@ def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: 
 
 def product(walk: Walk, variable: Any, call: Any) -> bool:
     """``data @ weight`` with the result in rows."""
-
     data, weight = call.args
     obstacle = _product_obstacle(walk, data, weight)
     shape, output = static_shape(weight) or (), static_shape(variable)
