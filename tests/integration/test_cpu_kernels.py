@@ -115,6 +115,13 @@ def _joined(builder: relax.BlockBuilder, x: Any) -> Any:
     return builder.emit(relax.op.nn.pad(joined, [0, 0, 0, 0, 1, 2, 3, 0]))
 
 
+def _attended(builder: relax.BlockBuilder, x: Any) -> Any:
+    """A map times another of a single channel."""
+    maps = builder.emit(conv(x, 32, 16))
+    places = builder.emit(relax.op.sigmoid(builder.emit(conv(maps, 1, 32))))
+    return builder.emit(relax.op.multiply(maps, places))
+
+
 def _rolled(builder: relax.BlockBuilder, x: Any) -> Any:
     """Windows of 7 × 7 back in one map, rolled along both axes, which are one in the end."""
     whole = builder.emit(relax.op.reshape(x, (1, 196, 32)))
@@ -240,6 +247,7 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
         _chain(lambda x: relax.op.nn.conv1d(x, weight(32, 16, 5), padding=2, strides=2)),
     ),
     "residual": ((1, 16, 14, 14), _residual),
+    "one map for all channels": ((1, 16, 14, 14), lambda builder, x: _attended(builder, x)),
     "pools": (
         (1, 16, 16, 16),
         _chain(

@@ -138,10 +138,10 @@ def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
         return _blocked_constant(walk, value, rank)
     if len(shape) != rank:
         return walk.copy(value) if not shape and walk.blocking.widens else None
+    if shape[1] == 1 < output[1]:  # one channel for all: (N, 1, …) to (N, 1, …, 1)
+        return walk.reshaped(walk.copy(value), (*shape, 1))
     if value in walk.blocked or walk.can_block(value):
         return walk.blocks_of(value) if shape == output else walk.apart(walk.blocks_of(value))
-    if shape[1] == 1:  # one channel for all: (N, 1, …) to (N, 1, …, 1)
-        return walk.reshaped(walk.copy(value), (*shape, 1))
     return None
 
 
