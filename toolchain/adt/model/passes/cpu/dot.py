@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 SUMS = "int32"
@@ -42,6 +42,11 @@ class Dot:
     """Positions that one instruction takes; of lanes it takes fewer by as much."""
 
     @property
+    def widens(self) -> bool:
+        """Whether the instruction takes weights of 16 bits, of which there are 8 in memory."""
+        return (self.data, self.weights) == ("int16", "int8")
+
+    @property
     def in_rows(self) -> tuple[int, ...]:
         """The axis of rows, where there are several."""
         return (self.rows,) if self.rows > 1 else ()
@@ -60,11 +65,13 @@ VNNI = Dot(
 )
 PAIRS = Dot(
     "int16",
-    "int16",
+    "int8",
     2,
     ((16, "llvm.x86.avx512.pmaddw.d.512"), (8, "llvm.x86.avx2.pmadd.wd"), (4, "llvm.x86.sse2.pmadd.wd")),
     adds=False,
 )
+COMPUTED_PAIRS = replace(PAIRS, weights="int16")
+"""Whose second operand is as wide as the first."""
 SDOT = Dot("int8", "int8", 4, ((4, "llvm.aarch64.neon.sdot.v4i32.v16i8"),), weights_first=True)
 SMULL = Dot(
     "int8",
@@ -77,7 +84,7 @@ SMULL = Dot(
     least=-127,  # -128 times itself twice is more than 16 bits hold
 )
 SMMLA = Dot("int8", "int8", 8, ((4, "llvm.aarch64.neon.smmla.v4i32.v16i8"),), rows=2)
-DOTS = {"x86_64": (VNNI, PAIRS), "aarch64": (SMMLA, SDOT, SMULL)}
+DOTS = {"x86_64": (VNNI, PAIRS, COMPUTED_PAIRS), "aarch64": (SMMLA, SDOT, SMULL)}
 """By the first word of LLVM's triple."""
 _FOR_PAIRS = {16: "avx512bw", 8: "avx2", 4: "sse2"}
 
@@ -96,8 +103,10 @@ def dots_of(arch: str, features: Collection[str], lanes: int) -> tuple[Dot, ...]
 
 
 def dot_of_computed(dots: Collection[Dot]) -> Dot | None:
-    """The one of *dots* for products of two computed tensors: it takes one row, and any weights."""
-    return next((dot for dot in dots if dot.rows == dot.steps == 1 and dot.least == -128), None)
+    """The one of *dots* for products of two computed tensors: it takes one row, and any weights; both are of
+    8 bits, or both of 16."""
+    dot = next((dot for dot in dots if dot.rows == dot.steps == 1 and dot.least == -128), None)
+    return COMPUTED_PAIRS if dot == PAIRS else dot
 
 
 def register(arch: str) -> None:
@@ -112,7 +121,7 @@ def intrinsic(dot: Dot, lanes: int) -> str:
     """The name by which a schedule finds *dot* for a block of so many *lanes*."""
     from tvm.tirx import TensorIntrin
 
-    name = f"adt.{dict(dot.instructions)[lanes]}"
+    name = f"adt.{dict(dot.instructions)[lanes]}" + ".of_8_bits" * dot.widens
     described, computed = (_function(dot, lanes, body) for body in (_described, _computed))
     TensorIntrin.register(name, described, computed, override=True)
     return name
@@ -180,7 +189,8 @@ def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
             same = T.broadcast(few(step * dot.terms), lanes)
         same = T.reinterpret(same, dtype=f"{dot.data}x{each}")
         at = [*([step] if dot.in_steps else []), 0, 0]
-        operands = [same, weights.vload(at, dtype=f"{dot.weights}x{each}")]
+        stored = weights.vload(at, dtype=f"{dot.weights}x{each}")
+        operands = [same, T.cast(stored, f"{dot.data}x{each}") if dot.widens else stored]
         if dot.weights_first:
             operands.reverse()
         if dot.adds:
