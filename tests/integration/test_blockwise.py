@@ -108,11 +108,12 @@ def test_parameters_are_as_small_as_their_bits(bits: int, block: int, tmp_path: 
     assert weights < (package.path / "mod.params").stat().st_size - scales < weights + 4096
 
 
-@pytest.mark.parametrize("settings", [{"target": "adreno"}, {"precision": "float16", "cpu": "cortex-a76"}])
-def test_elsewhere_they_are_floats(settings: dict[str, str], tmp_path: Path) -> None:
+def test_in_half_precision_they_are_floats(tmp_path: Path) -> None:
     model = saved(matmul_n_bits((2,), 64, 32, 4, 32), tmp_path)
 
-    package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", check=False, **settings)
+    package = adt.compile(
+        model, out=tmp_path / "package", platform="linux-aarch64", precision="float16", cpu="cortex-a76"
+    )
 
     params = read_params(package.path / "mod.params")
     assert max(math.prod(array.shape) for array in params.values()) >= 64 * 32
@@ -126,10 +127,11 @@ def test_groups_in_another_order_are_refused(tmp_path: Path) -> None:
         adt.compile(model, out=tmp_path / "package", platform="host")
 
 
-def test_on_opencl(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["opencl", "adreno"])
+def test_on_opencl(target: str, tmp_path: Path) -> None:
     model = saved(side_by_side([make() for make in PRODUCTS.values()]), tmp_path)
 
-    package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
+    package = adt.compile(model, out=tmp_path / "package", platform="host", target=target, check=False)
 
     assert_like_onnxruntime(model, package, PRODUCTS, run=partial(run_package, timeout=300))
     types = [row.dtype for row in adt.inspect(package.path).params()]

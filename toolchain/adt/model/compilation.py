@@ -96,12 +96,10 @@ class CompileJob:
         options = settings.compile
         # No library takes the steps of a recurrent layer as one function; in half precision they stay
         # float32. What is a reference unrolls them: it is not to have the faults of that function. The same
-        # goes for products by weights of few bits, which textures and CUDA have no kernels for.
+        # goes for products by weights of few bits, which CUDA has no kernels for.
         own = not self.plain and options.offload == "none"
         steps = recurrent_steps(target) if own else None
-        blockwise = (
-            own and target.device in ("cpu", "opencl") and not target.textures and options.precision == SINGLE
-        )
+        blockwise = own and target.device in ("cpu", "opencl") and options.precision == SINGLE
         imported = import_model(self.model, parse_shapes(options.shapes), steps, blockwise=blockwise)
         model_store.keep(imported.file, imported.source.sha256)
         imported = with_passes(imported, self.passes, target, options.opt_level)
