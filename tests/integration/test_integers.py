@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import adt
 from adt.model.host_run.run import run_package
 from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
+from adt.model.passes.gpu.reductions import LEAST_SHARED
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
@@ -48,12 +50,19 @@ def cpu(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def quantized(network: Callable[[Path, int], Path], activations: QuantType, directory: Path) -> Path:
-    """The *network* of 40 pixels, by onnxruntime's quantizer."""
+def quantized(
+    network: Callable[[Path, int], Path],
+    activations: QuantType,
+    directory: Path,
+    weights: QuantType = QuantType.QInt8,
+) -> Path:
+    """The *network* of 40 pixels, by onnxruntime's quantizer: with *weights* of uint8, all 256 numbers around
+    whatever zero."""
     source = network(directory / "float.onnx", 40)
     quantize_static(
         source, directory / "q.onnx", Examples(onnx.load(source)), quant_format=QuantFormat.QDQ,
-        activation_type=activations, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True,
+        activation_type=activations, weight_type=weights, per_channel=True,
+        reduce_range=weights == QuantType.QInt8,
     )  # fmt: skip
     return directory / "q.onnx"
 
@@ -133,12 +142,15 @@ def test_what_is_quantized_at_run_time(cpu: str, tmp_path: Path) -> None:
     assert f"\t{PROCESSORS[cpu][1]}\t" in adt.inspect(package.path).assembly()
 
 
-@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(
+    ("weights", "per_channel"),
+    [(QuantType.QInt8, False), (QuantType.QInt8, True), (QuantType.QUInt8, False)],
+)
 @pytest.mark.parametrize(
     ("platform", "cpu"), [("host", "haswell"), ("host", "cascadelake"), ("linux-aarch64", "cortex-a76")]
 )
 def test_convolutions_of_what_is_quantized_at_run_time(
-    platform: str, cpu: str, per_channel: bool, tmp_path: Path
+    platform: str, cpu: str, weights: QuantType, per_channel: bool, tmp_path: Path
 ) -> None:
     """With a border, which is the zero point, and without; in groups, channel by channel, of points."""
     if platform == "host" and PROCESSORS[cpu][0] not in HERE:
@@ -150,7 +162,7 @@ def test_convolutions_of_what_is_quantized_at_run_time(
     net.save(tmp_path / "float.onnx", x, (1, 16, 10, 10))
     model = tmp_path / "q.onnx"
     quantize_dynamic(
-        tmp_path / "float.onnx", model, op_types_to_quantize=["Conv"], weight_type=QuantType.QInt8,
+        tmp_path / "float.onnx", model, op_types_to_quantize=["Conv"], weight_type=weights,
         per_channel=per_channel,
     )  # fmt: skip
 
@@ -164,11 +176,15 @@ def test_convolutions_of_what_is_quantized_at_run_time(
 
 @pytest.mark.parametrize("cpu", ["x86-64", "cascadelake"], indirect=True)
 @pytest.mark.parametrize(
-    ("channels", "filters", "extent", "stride", "pads", "more", "per_channel"),
-    [(32, 24, 2, 2, 0, 0, True), (32, 16, 3, 2, 1, 1, True), (16, 3, 4, 2, 1, 0, False)],
+    ("channels", "filters", "extent", "stride", "pads", "more", "weights"),
+    [
+        (32, 24, 2, 2, 0, 0, QuantType.QInt8),
+        (32, 16, 3, 2, 1, 1, QuantType.QInt8),
+        (16, 3, 4, 2, 1, 0, QuantType.QUInt8),
+    ],
 )
 def test_transposed_convolutions(
-    channels: int, filters: int, extent: int, stride: int, pads: int, more: int, per_channel: bool,
+    channels: int, filters: int, extent: int, stride: int, pads: int, more: int, weights: QuantType,
     cpu: str, tmp_path: Path,
 ) -> None:  # fmt: skip
     net = Net()
@@ -182,7 +198,7 @@ def test_transposed_convolutions(
     onnx.save(network, tmp_path / "float.onnx")
     quantize_static(
         tmp_path / "float.onnx", tmp_path / "q.onnx", Examples(network), quant_format=QuantFormat.QDQ,
-        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, per_channel=per_channel,
+        activation_type=QuantType.QUInt8, weight_type=weights, per_channel=weights == QuantType.QInt8,
     )  # fmt: skip
 
     package = adt.compile(tmp_path / "q.onnx", out=tmp_path / "package", platform="host", cpu=cpu)
@@ -239,6 +255,7 @@ def assert_each_layer(
     for kernel in adt.inspect(package.path).cpu() if package.manifest.target.device == "cpu" else ():
         if kernel.name.startswith(("fused_conv_blocks", "fused_product_blocks")):
             assert "at once" in kernel.schedule, kernel
+    assert "int16" not in {row.dtype for row in adt.inspect(package.path).params()}
     return package
 
 
@@ -260,25 +277,32 @@ def test_products_of_no_whole_blocks(cpu: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "activations", "cpu"),
+    ("network", "activations", "weights", "cpu"),
     [
-        (residual_blocks, QuantType.QUInt8, "haswell"),
-        (residual_blocks, QuantType.QInt8, "x86-64"),
-        pytest.param(mobilenet_v2, QuantType.QUInt8, "haswell", marks=pytest.mark.nightly),
-        pytest.param(resnet18, QuantType.QInt8, "x86-64", marks=pytest.mark.nightly),
+        (residual_blocks, QuantType.QUInt8, QuantType.QInt8, "haswell"),
+        (residual_blocks, QuantType.QUInt8, QuantType.QUInt8, "cascadelake"),
+        (residual_blocks, QuantType.QInt8, QuantType.QInt8, "x86-64"),
+        (products, QuantType.QUInt8, QuantType.QUInt8, "haswell"),
+        pytest.param(mobilenet_v2, QuantType.QUInt8, QuantType.QUInt8, "haswell", marks=pytest.mark.nightly),
+        pytest.param(resnet18, QuantType.QInt8, QuantType.QInt8, "x86-64", marks=pytest.mark.nightly),
     ],
     indirect=["cpu"],
 )
 def test_networks(
-    network: Callable[[Path, int], Path], activations: QuantType, cpu: str, tmp_path: Path
+    network: Callable[[Path, int], Path], activations: QuantType, weights: QuantType, cpu: str, tmp_path: Path
 ) -> None:
-    model = quantized(network, activations, tmp_path)
+    model = quantized(network, activations, tmp_path, weights)
 
     assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
 
 
-@pytest.mark.parametrize("network", ["convolutions", "products"])
-def test_on_opencl(network: str, tmp_path: Path) -> None:
+RUN = partial(run_package, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("network", "target"), [("convolutions", "opencl"), ("products", "opencl"), ("convolutions", "adreno")]
+)
+def test_on_opencl(network: str, target: str, tmp_path: Path) -> None:
     """By words of four numbers, which a compiler without an instruction for them multiplies one by one."""
     if network == "products":
         model = quantized(products, QuantType.QInt8, tmp_path)
@@ -286,12 +310,49 @@ def test_on_opencl(network: str, tmp_path: Path) -> None:
         model = written_by_onnxruntime(network, "QDQ uint8", tmp_path)
 
     package = assert_each_layer(
-        model, tmp_path, run=partial(run_package, timeout=300), platform="host", target="opencl", check=False
+        model, tmp_path, run=RUN, platform="host", target=target, check=False, texture_choice="always"
     )
 
     sources = "".join(file.read_text() for file in package.path.glob("inspect/opencl/*.cl"))
     assert sources.count("= adt_dot_each(") > 3
     assert "adt_word(" not in sources.replace("#define adt_word(", "")  # words are read as they lie
+    of_sums = re.findall(r"^__kernel void fused_(?:conv|product)_blocks\w+\((.*)\)", sources, re.MULTILINE)
+    # The input, weights, scales, what is added to sums with the bias in it, the output, and two of other layers.
+    assert of_sums and all(len(arguments.split(",")) <= 5 + 2 for arguments in of_sums)
+
+
+@pytest.mark.parametrize("target", ["opencl", "adreno"])
+def test_attention_on_opencl(target: str, tmp_path: Path) -> None:
+    """Products of computed floats read and write these where they lie."""
+    model = written_by_onnxruntime("transformer", "QDQ uint8", tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="host", target=target, check=False)
+
+    (have,) = RUN(package.path, inputs_of(model)).values()
+    (quantum,) = package.manifest.made.quanta.values()
+    assert quanta_off(model, have, quantum) <= 2.01
+    assert "transpose" not in (package.path / "inspect" / "relax.py").read_text()
+
+
+def test_on_opencl_what_is_quantized_at_run_time(tmp_path: Path) -> None:
+    """Many work-items look for what is least and most, and what reads a scale computes it."""
+    model = written_by_onnxruntime("transformer", "dynamic", tmp_path)
+
+    package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
+
+    (have,) = RUN(package.path, inputs_of(model)).values()
+    (want,) = onnxruntime.InferenceSession(str(model)).run(None, inputs_of(model))
+    assert np.abs(want).max() > 0 and np.abs(have - want).max() <= 1e-5
+    sources = {file.stem: file.read_text() for file in package.path.glob("inspect/opencl/*.cl")}
+    extremes = [text for name, text in sources.items() if re.match(r"(max|min)\d*_kernel", name)]
+    assert any("barrier(" in text for text in extremes)
+    alone = [
+        int(terms) for text in extremes if "barrier(" not in text for terms in re.findall(r"< (\d+);", text)
+    ]
+    assert all(terms < LEAST_SHARED for terms in alone)
+    calls = (package.path / "inspect" / "relax.py").read_text()
+    stages = re.findall(r"^ +(?:max|min)\d*\(", calls, re.MULTILINE)
+    assert len(re.findall(r"alloc_tensor\(.*R\.shape\(\[\]\)", calls)) == len(stages) / 2 > 0
 
 
 def parts(path: Path, extent: int) -> Path:

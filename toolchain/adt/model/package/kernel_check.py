@@ -27,7 +27,7 @@ from adt.model.inputs.random import random_inputs
 from adt.model.link import linker_for
 from adt.model.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck
 from adt.model.passes import words
-from adt.model.passes.integers import in_integers
+from adt.model.passes.integers.rules import in_integers
 from adt.model.passes.layout.rewriter import bind_params
 from adt.model.passes.precision.policy import multiplications
 from adt.model.targets import ModelTarget

@@ -78,15 +78,15 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
         return tvm.ir.load_json(json.dumps(graph))
 
     def make() -> tuple[Any, Any, Any]:
-        lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
+        lower, finalize_host, _ = PIPELINE_MAP["s_tir"]()
         passes = [prepare, texture_lowering(), check_images()] if textures else [prepare, lower]
-        passes = [combine_words(), *passes] if buffers else passes
-        finalize = finalize_with_vectors if buffers else finalize_device
+        passes = [combine_words(), *passes] if textures or buffers else passes
         return tvm.transform.Sequential(passes), finalize_host, finalize
 
-    def finalize_with_vectors() -> Any:
+    def finalize() -> Any:
         _, _, finalize_device = PIPELINE_MAP["s_tir"]()
-        return tvm.transform.Sequential([finalize_device(), vector_pointers(), exact_numbers()])
+        vectors = [vector_pointers()] if buffers else []
+        return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
 
     PIPELINE_MAP[name] = make
     return name

@@ -11,7 +11,7 @@ from adt.model.passes.cpu.products import CpuProducts
 from adt.model.passes.cpu.vector_rows import VectorRow
 from adt.model.passes.cpu.vectors import Vectors, best_lanes
 from adt.model.passes.fusion import bound_operators, cpu_dispatch, fuse
-from adt.model.passes.integers import in_integers
+from adt.model.passes.integers.rules import in_integers
 from adt.model.passes.layout.blocks import BYTES, FLOATS, Blocking, Terms
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels

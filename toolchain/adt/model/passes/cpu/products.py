@@ -30,7 +30,7 @@ from adt.model.passes.cpu.kernel import (
 )
 from adt.model.passes.cpu.tiles import best_tile
 from adt.model.passes.cpu.vectors import Vectors
-from adt.model.passes.integers import LEAST_ROWS
+from adt.model.passes.integers.sums import LEAST_ROWS
 from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.precision.half import SINGLE

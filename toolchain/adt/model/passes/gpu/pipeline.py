@@ -20,7 +20,8 @@ from adt.model.passes.gpu.chains import in_chains
 from adt.model.passes.gpu.choice import BY_MODEL, TextureChooser, missed_records
 from adt.model.passes.gpu.placement import ImageLimits, place
 from adt.model.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
-from adt.model.passes.integers import in_integers
+from adt.model.passes.gpu.scalars import ScalarsWhereRead
+from adt.model.passes.integers.rules import in_integers
 from adt.model.passes.layout.blocks import BYTES, FLOATS, TEXELS, Terms
 from adt.model.passes.layout.channels import channels_first
 from adt.model.passes.layout.operators import block_channels
@@ -84,9 +85,10 @@ def for_gpu(
     rows = Rows(partial(DealtRow, gpu=gpu), partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
     bound, blocking = bind_params(module, params), TEXELS
     integers: tuple[Convolution, ...] = ()
-    if limits is None and target.kind.name == "opencl" and is_flat(bound):
-        whole, integers = in_integers(bound, words.DATA)
-        bound, blocking = (whole, WORDS) if integers else (bound, TEXELS)
+    if target.kind.name == "opencl" and is_flat(bound):
+        whole, integers = in_integers(bound, words.DATA, inlined=True)
+        if any(not row.reason for row in integers):
+            bound, blocking = ScalarsWhereRead(whole).run(), WORDS
     with target:
         first = channels_first(bound_operators(bound))
         first = Products(first).run() if is_flat(first) else first

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
+from adt.model.passes.gpu.kernel_blocks import refusals
 from adt.model.passes.gpu.schedules import writes_texels
 from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.indices import narrow_indices
@@ -61,9 +61,7 @@ def _schedule(schedule: Any, gpu: Gpu) -> None:
             schedule.compute_inline(block)
     for place in range(len(schedule.get(reduction).writes)):
         schedule.set_scope(reduction, place, "local")
-    loops = schedule.get_loops(store)
-    if not loops:
-        raise NotSchedulable("it is a scalar")
+    loops = schedule.get_loops(store) or [schedule.add_unit_loop(store)]
     results = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
     count = int(schedule.get(results).extent)
     terms = _terms(schedule.get(reduction))

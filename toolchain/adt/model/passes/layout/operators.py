@@ -30,9 +30,14 @@ from adt.model.passes.reports import Convolution
 MOST_PLACES = 1 << 13
 """Places of a map that one work-group normalizes: of more, too few would be busy for long."""
 
+MOST_PARTS = 1 << 8
+"""In which a GPU takes a number of all elements."""
+
 
 def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
     """In a form that one operand has, if every other can have it."""
+    from tvm import relax
+
     if static_shape(variable) is None:
         return False
     if walk.can_block(variable) and any(arg in walk.blocked for arg in call.args):
@@ -47,6 +52,10 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
         if result is not None:
             walk.rows[variable] = result
             return True
+    if static_shape(variable) and all(
+        isinstance(arg, relax.Constant) or static_shape(arg) == () for arg in call.args
+    ):
+        walk.of_scalars[variable] = call
     return False
 
 
@@ -136,6 +145,8 @@ def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
         return None
     if isinstance(value, relax.Constant):
         return _blocked_constant(walk, value, rank)
+    if value in walk.of_scalars and len(shape) == rank:
+        return _computed(walk, value, walk.of_scalars[value], _blocked)
     if len(shape) != rank:
         return walk.copy(value) if not shape and walk.blocking.widens else None
     if shape[1] == 1 < output[1]:  # one channel for all: (N, 1, …) to (N, 1, …, 1)
@@ -153,6 +164,10 @@ def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
         return None
     if isinstance(value, relax.Constant):
         return _rows_of_constant(walk, value, output)
+    if not shape:
+        return walk.copy(value) if walk.blocking.widens else None
+    if value in walk.of_scalars:
+        return _computed(walk, value, walk.of_scalars[value], _in_rows)
     if shape == output:
         return walk.rows_of(value)
     if shape == (*output[:-1], 1):  # one number for the row
@@ -249,10 +264,10 @@ def global_pool(kind: str) -> Rule:
     def rule(walk: Walk, variable: Any, call: Any) -> bool:
         (data,) = call.args
         shape, output = static_shape(data), static_shape(variable)
-        if data not in walk.blocked or shape is None or output is None:
-            return False
         if call.attrs.axis is None:
             return of_all(walk, variable, call)
+        if data not in walk.blocked or shape is None or output is None:
+            return False
         if {int(axis) % len(shape) for axis in call.attrs.axis} != set(range(2, len(shape))):
             return False
         result = _pooled(walk, data, _tiles(shape[2:]), kind, False)
@@ -266,14 +281,22 @@ def global_pool(kind: str) -> Rule:
 
 
 def of_all(walk: Walk, variable: Any, call: Any) -> bool:
-    """A number of all elements, in whatever order, which as one row are read by vectors."""
+    """A number of all elements, in whatever order: as one row, which a CPU reads by vectors, or as several:
+    each work-group of a GPU takes one."""
     from tvm import relax
 
     (data,) = call.args
-    whole = data in walk.blocked and walk.can_block(data, whole=True) and walk.blocking.widens
-    if not whole or call.attrs.axis is not None or static_shape(variable) != ():
+    shape = static_shape(data)
+    if call.attrs.axis is not None or static_shape(variable) != () or not shape or not walk.blocking.widens:
         return False
-    row = walk.reshaped(walk.blocked[data], (math.prod(static_shape(data) or ()),))
+    whole = data in walk.blocked and walk.can_block(data, whole=True)
+    if not whole and not walk.blocking.words:
+        return False
+    elements, count = walk.blocked[data] if whole else walk.copy(data), math.prod(shape)
+    parts = math.gcd(count, MOST_PARTS) if walk.blocking.words else 1
+    row = walk.reshaped(elements, (parts, count // parts) if parts > 1 else (count,))
+    if parts > 1:
+        row = walk.builder.emit(getattr(relax.op, call.op.name.rpartition(".")[2])(row, 1))
     walk.values[variable] = walk.builder.emit(relax.Call(call.op, [row], call.attrs))
     return True
 

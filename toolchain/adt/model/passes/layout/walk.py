@@ -106,6 +106,9 @@ class Walk(Rewriter):
         """Variable of the model to its blocked form; ``values`` holds the plain ones."""
         self.rows: dict[Any, Any] = {}
         """Variable of the model to its form in rows."""
+        self.of_scalars: dict[Any, Any] = {}
+        """Variable of the model to the call that computes it, element by element, of constants and scalars:
+        each form of it is computed of these."""
         self.inlined: dict[Any, Inlined] = {}
         """Variable of the model to how a convolution computes its blocked form where it reads it. There is
         the form itself, too, which is left out of the model if nothing else reads it."""

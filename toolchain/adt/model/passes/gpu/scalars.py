@@ -1,0 +1,29 @@
+"""Scalars that a model computes, as the scales are by which it quantizes at run time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, static_shape
+from adt.model.passes.nodes import operator_name
+
+
+class ScalarsWhereRead(Rewriter):
+    """Has each kernel that reads a scalar compute it, from the results of kernels that take more than to be
+    started."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self.computed: dict[Any, Any] = {}
+        """Variable of the old function that is such a scalar, to the call that gives it."""
+
+    def bind(self, binding: Any) -> None:
+        if static_shape(binding.var) == () and operator_name(binding.value) in ELEMENTWISE:
+            self.computed[binding.var] = binding.value
+        else:
+            super().bind(binding)
+
+    def value_of(self, variable: Any) -> Any:
+        if variable in self.computed:
+            return self.builder.emit(self.copy(self.computed[variable]))
+        return super().value_of(variable)
