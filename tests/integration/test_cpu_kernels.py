@@ -122,6 +122,13 @@ def _attended(builder: relax.BlockBuilder, x: Any) -> Any:
     return builder.emit(relax.op.multiply(maps, places))
 
 
+def _less_scaled(builder: relax.BlockBuilder, x: Any) -> Any:
+    """A product less constants for each row of a matrix, times the largest number."""
+    product = builder.emit(relax.op.matmul(x, weight(12, 16)))
+    scaled = builder.emit(relax.op.multiply(builder.emit(relax.op.max(x)), weight(20, 16)))
+    return builder.emit(relax.op.subtract(product, scaled))
+
+
 def _rolled(builder: relax.BlockBuilder, x: Any) -> Any:
     """Windows of 7 × 7 back in one map, rolled along both axes, which are one in the end."""
     whole = builder.emit(relax.op.reshape(x, (1, 196, 32)))
@@ -248,6 +255,7 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     ),
     "residual": ((1, 16, 14, 14), _residual),
     "one map for all channels": ((1, 16, 14, 14), lambda builder, x: _attended(builder, x)),
+    "constants times a scalar": ((2, 20, 12), lambda builder, x: _less_scaled(builder, x)),
     "pools": (
         (1, 16, 16, 16),
         _chain(

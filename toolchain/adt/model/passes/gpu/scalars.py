@@ -16,14 +16,19 @@ class ScalarsWhereRead(Rewriter):
         super().__init__(module)
         self.computed: dict[Any, Any] = {}
         """Variable of the old function that is such a scalar, to the call that gives it."""
+        self.copies: dict[Any, Any] = {}
+        """Such a variable to what stands for it where the latest binding reads it."""
 
     def bind(self, binding: Any) -> None:
         if static_shape(binding.var) == () and operator_name(binding.value) in ELEMENTWISE:
             self.computed[binding.var] = binding.value
         else:
+            self.copies = {}
             super().bind(binding)
 
     def value_of(self, variable: Any) -> Any:
-        if variable in self.computed:
-            return self.builder.emit(self.copy(self.computed[variable]))
-        return super().value_of(variable)
+        if variable not in self.computed:
+            return super().value_of(variable)
+        if variable not in self.copies:
+            self.copies[variable] = self.builder.emit(self.copy(self.computed[variable]))
+        return self.copies[variable]

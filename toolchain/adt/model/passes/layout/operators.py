@@ -38,23 +38,22 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
     """In a form that one operand has, if every other can have it."""
     from tvm import relax
 
-    if static_shape(variable) is None:
+    shape = static_shape(variable)
+    if shape is None:
         return False
     if walk.can_block(variable) and any(arg in walk.blocked for arg in call.args):
-        result = _computed(walk, variable, call, _blocked)
+        result = _computed(walk, call, _blocked, shape)
         if result is not None:
             walk.blocked[variable] = result
             _gate(walk, variable, call)
             _floats_of_bytes(walk, variable, call)
             return True
     if any(arg in walk.rows for arg in call.args):
-        result = _computed(walk, variable, call, _in_rows)
+        result = _computed(walk, call, _in_rows, shape)
         if result is not None:
             walk.rows[variable] = result
             return True
-    if static_shape(variable) and all(
-        isinstance(arg, relax.Constant) or static_shape(arg) == () for arg in call.args
-    ):
+    if shape and all(isinstance(arg, relax.Constant) or static_shape(arg) == () for arg in call.args):
         walk.of_scalars[variable] = call
     return False
 
@@ -122,15 +121,14 @@ Operand = Callable[[Walk, Any, tuple[int, ...]], Any | None]
 """A tensor's form that broadcasts to that of another, whose plain shape is given; None: there is none."""
 
 
-def _computed(walk: Walk, variable: Any, call: Any, operand: Operand) -> Any | None:
+def _computed(walk: Walk, call: Any, operand: Operand, output: tuple[int, ...]) -> Any | None:
+    """What *call* gives, of the forms of its operands that broadcast to that of *output*."""
     from tvm import relax
 
-    shape = static_shape(variable)
-    assert shape is not None  # elementwise looks
     operands = []
     for arg in call.args:
         tensor = isinstance(arg.struct_info, relax.TensorStructInfo)
-        form = operand(walk, arg, shape) if tensor else arg
+        form = operand(walk, arg, output) if tensor else arg
         if form is None:
             return None
         operands.append(form)
@@ -146,7 +144,7 @@ def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
     if isinstance(value, relax.Constant):
         return _blocked_constant(walk, value, rank)
     if value in walk.of_scalars and len(shape) == rank:
-        return _computed(walk, value, walk.of_scalars[value], _blocked)
+        return _computed(walk, walk.of_scalars[value], _blocked, output)
     if len(shape) != rank:
         return walk.copy(value) if not shape and walk.blocking.widens else None
     if shape[1] == 1 < output[1]:  # one channel for all: (N, 1, …) to (N, 1, …, 1)
@@ -167,7 +165,7 @@ def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
     if not shape:
         return walk.copy(value) if walk.blocking.widens else None
     if value in walk.of_scalars:
-        return _computed(walk, value, walk.of_scalars[value], _in_rows)
+        return _computed(walk, walk.of_scalars[value], _in_rows, output)
     if shape == output:
         return walk.rows_of(value)
     if shape == (*output[:-1], 1):  # one number for the row
