@@ -321,12 +321,11 @@ def test_on_opencl(network: str, target: str, tmp_path: Path) -> None:
     assert of_sums and all(len(arguments.split(",")) <= 5 + 2 for arguments in of_sums)
 
 
-@pytest.mark.parametrize("target", ["opencl", "adreno"])
-def test_attention_on_opencl(target: str, tmp_path: Path) -> None:
+def test_attention_on_opencl(tmp_path: Path) -> None:
     """Products of computed floats read and write these where they lie."""
     model = written_by_onnxruntime("transformer", "QDQ uint8", tmp_path)
 
-    package = adt.compile(model, out=tmp_path / "package", platform="host", target=target, check=False)
+    package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
 
     (have,) = RUN(package.path, inputs_of(model)).values()
     (quantum,) = package.manifest.made.quanta.values()
