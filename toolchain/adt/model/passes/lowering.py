@@ -78,15 +78,15 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
         return tvm.ir.load_json(json.dumps(graph))
 
     def make() -> tuple[Any, Any, Any]:
-        lower, finalize_host, _ = PIPELINE_MAP["s_tir"]()
+        lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
         passes = [prepare, texture_lowering(), check_images()] if textures else [prepare, lower]
         passes = [combine_words(), *passes] if textures or buffers else passes
-        return tvm.transform.Sequential(passes), finalize_host, finalize
 
-    def finalize() -> Any:
-        _, _, finalize_device = PIPELINE_MAP["s_tir"]()
-        vectors = [vector_pointers()] if buffers else []
-        return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
+        def finalize() -> Any:
+            vectors = [vector_pointers()] if buffers else []
+            return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
+
+        return tvm.transform.Sequential(passes), finalize_host, finalize
 
     PIPELINE_MAP[name] = make
     return name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -124,14 +123,21 @@ class Integers(Rewriter):
 
         return relax.const(np.full(() if self.inlined else (1,), value, dtype), dtype)
 
+    def less(self, sums: Any, border: Any) -> Any:
+        """*sums* less the array *border*."""
+        from tvm import relax
+
+        if not border.any():
+            return sums
+        dtype = str(sums.struct_info.dtype)
+        return self.emit(relax.op.subtract, sums, relax.const(border.astype(dtype), dtype))
+
     def emit_sums(self, sums: Sums) -> Any:
         """The floats that *sums* are."""
         from tvm import relax
 
-        whole, dtype = sums.sums, str(sums.sums.struct_info.dtype)
-        if sums.border.any():
-            whole = self.emit(relax.op.subtract, whole, relax.const(sums.border.astype(dtype), dtype))
-        if dtype != "float32":
+        whole = self.less(sums.sums, sums.border)
+        if whole.struct_info.dtype != "float32":
             whole = self.emit(relax.op.astype, whole, "float32")
         scale = self.number(sums.scale.item()) if sums.scale.size == 1 else relax.const(sums.scale, "float32")
         result = self.emit(relax.op.multiply, whole, scale)
@@ -268,12 +274,13 @@ class Integers(Rewriter):
             and reader.value.args[1].struct_info.ndim > 2
             for reader in self.readers[variable]
         )
-        first, moves = self.moved.get(tensor.values, (tensor.values, ()))
         if not products:
             return self.dequantized(tensor)
-        return functools.reduce(
-            lambda value, move: move(value), moves, self.dequantized(replace(tensor, values=first))
-        )
+        first, moves = self.moved.get(tensor.values, (tensor.values, ()))
+        value = self.dequantized(replace(tensor, values=first))
+        for move in moves:
+            value = move(value)
+        return value
 
     def dequantized(self, tensor: Quantized) -> Any:
         """The floats that *tensor* stands for."""

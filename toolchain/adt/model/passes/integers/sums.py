@@ -321,8 +321,7 @@ def _scaled(
         product = self.emit(relax.op.multiply, zero, relax.const(totals.astype(dtype), dtype))
         sums = self.emit(relax.op.subtract, sums, product)
     if whole:
-        constant = relax.const(border.astype(dtype), dtype)
-        return self.emit(relax.op.subtract, sums, constant) if border.any() else sums
+        return self.less(sums, border)
     scale = np.float32(data.scale) * weights.scale.astype(np.float32)
     form = scale.reshape(1) if scale.size == 1 else along(scale, axis, rank)
     return self.emit_sums(Sums(sums, border, form, largest))

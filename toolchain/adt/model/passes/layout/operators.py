@@ -292,9 +292,11 @@ def of_all(walk: Walk, variable: Any, call: Any) -> bool:
         return False
     elements, count = walk.blocked[data] if whole else walk.copy(data), math.prod(shape)
     parts = math.gcd(count, MOST_PARTS) if walk.blocking.words else 1
-    row = walk.reshaped(elements, (parts, count // parts) if parts > 1 else (count,))
     if parts > 1:
-        row = walk.builder.emit(getattr(relax.op, call.op.name.rpartition(".")[2])(row, 1))
+        rows = walk.reshaped(elements, (parts, count // parts))
+        row = walk.builder.emit(getattr(relax.op, call.op.name.rpartition(".")[2])(rows, 1))
+    else:
+        row = walk.reshaped(elements, (count,))
     walk.values[variable] = walk.builder.emit(relax.Call(call.op, [row], call.attrs))
     return True
 
