@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import adt
+from adt.errors import ConfigError
 from adt.model.host_run.run import run_package
 from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
@@ -314,11 +315,22 @@ def test_on_opencl(network: str, target: str, tmp_path: Path) -> None:
     )
 
     sources = "".join(file.read_text() for file in package.path.glob("inspect/opencl/*.cl"))
-    assert sources.count("= adt_dot_each(") > 3
+    assert sources.count("= adt_dots(") > 3
     assert "adt_word(" not in sources.replace("#define adt_word(", "")  # words are read as they lie
     of_sums = re.findall(r"^__kernel void fused_(?:conv|product)_blocks\w+\((.*)\)", sources, re.MULTILINE)
-    # The input, weights, scales, what is added to sums with the bias in it, the output, and two of other layers.
-    assert of_sums and all(len(arguments.split(",")) <= 5 + 2 for arguments in of_sums)
+    # The input, constants (in buffers one: weights, scales, what is added to sums with the bias in it), the
+    # output, and two of other layers.
+    constants = 3 if target == "adreno" else 1
+    assert of_sums and all(len(arguments.split(",")) <= constants + 2 + 2 for arguments in of_sums)
+
+
+@pytest.mark.parametrize("kind", ["QDQ uint8", "dynamic"])
+def test_half_precision_is_for_floats(kind: str, tmp_path: Path) -> None:
+    model = written_by_onnxruntime("transformer", kind, tmp_path)
+
+    with pytest.raises(ConfigError, match="this one is quantized") as caught:
+        adt.compile(model, out=tmp_path / "package", platform="host", precision="float16")
+    assert "Leave --precision out" in caught.value.remedy
 
 
 def test_attention_on_opencl(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_in_buffers_a_texel_is_one_aligned_vector() -> None:
     assert set(re.findall(r"__global (\w+)", source)) == {"float4"}
     assert len(re.findall(r"= x\[", source)) == 4 + 2
     assert len(re.findall(r"= w\[", source)) == 3 * 4
-    assert len(re.findall(r"^ *conv_blocks\[", source, re.M)) == 4
+    assert len(re.findall(r"^ *conv_\[", source, re.M)) == 4
     assert "vload" not in source and "/ 4" not in source
 
 

@@ -76,7 +76,7 @@ def test_a_gpu_without_textures_has_the_same_blocks_in_buffers(tmp_path: Path, t
     assert package.manifest.target.vdevices == ("opencl",)
     assert made.blocked and not [row for row in made.blocked if row.reason and row.kind == "convolution"]
     sources = [path.read_text() for path in (package.path / "inspect" / "opencl").iterdir()]
-    convolutions = [source for source in sources if "conv_blocks_local" in source]
+    convolutions = [source for source in sources if "float4 conv_" in source]
     assert convolutions and all("__global float4* restrict" in source for source in convolutions)
     assert any("__local" in source for source in convolutions) == (target == "opencl")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adt.model.passes.lowering import identifier
 from adt.model.passes.opencl_source import finished
 
 OTHER = "__kernel void other_kernel(__global float* restrict x);\n"
@@ -37,6 +38,20 @@ def test_equal_lanes_are_one() -> None:
     assert finished(f"((float4)({bits}))") == "((float4)(as_float(-12)))"
 
 
+def test_bits_are_taken_for_numbers_of_another_type_by_name() -> None:
+    """TVM points to them, for which a compiler would keep them in memory."""
+    assert finished("y = (*(float4 *)(&(v_1))) * x;") == "y = as_float4(v_1) * x;"
+
+
 def test_only_what_multiplies_words_has_them() -> None:
-    assert "dot_4x8packed_us_int" in finished("y = adt_dot_each(x, w, y);\n")
+    assert "dot_4x8packed_us_int" in finished("y = adt_dots(x, w, y);\n")
     assert "dot_4x8packed_us_int" not in finished("y = dot(x, w);\n")
+
+
+def test_names_are_short_and_none_of_opencl() -> None:
+    assert [identifier(name) for name in ("max_local", "conv_blocks_local_rf_shared_local", "local_1")] == [
+        "max_",
+        "conv_rf_",
+        "local_1",
+    ]
+    assert identifier("x/blocks:0") == "x_0_"

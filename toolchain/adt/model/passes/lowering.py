@@ -79,12 +79,17 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
 
     def make() -> tuple[Any, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
-        passes = [prepare, texture_lowering(), check_images()] if textures else [prepare, lower]
-        passes = [combine_words(), *passes] if textures or buffers else passes
+        if not textures and not buffers:
+            return tvm.transform.Sequential([prepare, lower]), finalize_host, finalize_device
+        images = [texture_lowering(), check_images()] if textures else [lower]
+        # Indices are what kernels have in common, and are shorter once buffers are of vectors.
+        passes = [combine_words(), prepare, without_common_expressions(tvm.transform.Sequential(images))]
 
         def finalize() -> Any:
             vectors = [vector_pointers()] if buffers else []
-            return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
+            return tvm.transform.Sequential(
+                [finalize_device(), *vectors, common_expressions(), exact_numbers()]
+            )
 
         return tvm.transform.Sequential(passes), finalize_host, finalize
 
@@ -95,11 +100,52 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
 RESERVED = ("constant", "generic", "global", "half", "kernel", "local", "pipe", "private")
 """Words of OpenCL C that TVM's code generator takes for names."""
 
+_HOW = re.compile(r"(?<=[a-z0-9])(?:_(?:blocks|intermediate|local|shared))+(?=_|$)")
+"""What schedules add to the names of tensors: a kernel that names one a hundred times is shorter without."""
+
 
 def identifier(name: str) -> str:
     """*name* as OpenCL C takes it; the code generator keeps equal ones apart."""
     clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    if (short := _HOW.sub("", clean)) != clean:
+        clean = f"{short}_"  # no name of OpenCL's, as max is
     return clean if re.match(r"[A-Za-z_]", clean) and clean not in RESERVED else f"v_{clean}"
+
+
+def without_common_expressions(passes: Any) -> Any:
+    """The pass *passes*, in which TVM does not look for what expressions have in common."""
+    import tvm
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCommonExpressions")  # type: ignore[untyped-decorator]
+    def run(module: Any, context: Any) -> Any:
+        config = {**context.config, "tirx.disable_cse_tir": True}
+        with tvm.transform.PassContext(opt_level=context.opt_level, config=config):
+            return passes(module)
+
+    return run
+
+
+def common_expressions() -> Any:
+    """A pass for a GPU's kernels: what expressions have in common is computed once.
+
+    Not in a kernel that names a vector by its first number: behind a variable TVM's code generator does not
+    see that this is a multiple of the lanes, and takes the numbers one by one, those of 8 bits wrongly.
+    """
+    import tvm
+    from tvm import tirx
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CommonExpressions")  # type: ignore[untyped-decorator]
+    def share(module: Any, _context: Any) -> Any:
+        kernels = {
+            name: function
+            for name, function in module.functions_items()
+            if not tir_nodes(function.body, tirx.Ramp)
+        }
+        shared = tirx.transform.CommonSubexprElim()(tvm.IRModule(kernels, attrs=module.attrs))
+        functions = {**dict(module.functions_items()), **dict(shared.functions_items())}
+        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+    return share
 
 
 def texture_lowering() -> Any:

@@ -58,3 +58,14 @@ def operator_name(expression: Any) -> str:
     if isinstance(expression, relax.Call) and isinstance(expression.op, ir.Op):
         return str(expression.op.name)
     return ""
+
+
+def is_kernel_call(value: Any) -> bool:
+    """Whether the Relax *value* is a call of a kernel that gives one tensor, of static shapes."""
+    from tvm import relax
+
+    return (
+        operator_name(value) == "relax.call_tir"
+        and len(value.args) == 2  # a third one holds shapes that are known at run time
+        and isinstance(value.sinfo_args[0], relax.TensorStructInfo)
+    )

@@ -16,6 +16,7 @@ _DECLARED = re.compile(r"^__kernel void [^{\n]*;\n", re.MULTILINE)
 _HEAD = re.compile(r"^__kernel void [^{\n]* \{\n", re.MULTILINE)
 _PLACE = re.compile(r"\(convert_int\(get_(group|local)_id\((\d)\)\)\)")
 _LANES = re.compile(r"\(\((\w+4)\)\(([^(),]+|as_float\(-?\d+\))(?:, \2){3}\)\)")
+_AS = re.compile(r"\(\*\((\w+) \*\)\(&\((\w+)\)\)\)")
 
 
 def finish_sources() -> None:
@@ -27,7 +28,7 @@ def finish_sources() -> None:
 
 def finished(source: str) -> str:
     """The *source* of one kernel without repetitions, behind what words are."""
-    alone = _LANES.sub(r"((\1)(\2))", _DECLARED.sub("", source))
+    alone = _AS.sub(r"as_\1(\2)", _LANES.sub(r"((\1)(\2))", _DECLARED.sub("", source)))
     places = sorted(set(_PLACE.findall(alone)))
     named = "".join(f"  const int adt_{kind}{axis} = get_{kind}_id({axis});\n" for kind, axis in places)
     body = _PLACE.sub(r"adt_\1\2", alone)

@@ -16,30 +16,30 @@ DATA, WEIGHTS, SUMS = "uint8", "int8", "int32"
 """Of the numbers that are multiplied, and of their sums and words. Adreno GPUs multiply no others."""
 DOT = "adt.dot"
 """TVM's name of the operator that adds the products of two words, or of a word and each of a vector."""
-_WORD, _DOT, _DOT_EACH = "adt_word", "adt_dot", "adt_dot_each"
+_WORD, _DOT, _DOT_EACH = "adt_word", "adt_dot", "adt_dots"
 _SOURCE = f"""\
 #define {_WORD}(a, b, c, d) as_int((uchar4)((a), (b), (c), (d)))
 #if defined(cl_khr_integer_dot_product)
-#define {_DOT}(data, weights, sum) (dot_4x8packed_us_int((data), (weights)) + (sum))
+#define {_DOT}(x, w, s) (dot_4x8packed_us_int((x), (w)) + (s))
 #elif defined(cl_qcom_dot_product8) && __OPENCL_C_VERSION__ < 300
 #pragma OPENCL EXTENSION cl_qcom_dot_product8 : enable
-#define {_DOT}(data, weights, sum) qcom_dot8_acc((weights), (data), (sum))
+#define {_DOT}(x, w, s) qcom_dot8_acc((w), (x), (s))
 #elif defined(__NV_CL_C_VERSION)
-int {_DOT}(int data, int weights, int sum) {{
-  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(data), "r"(weights));
-  return sum;
+int {_DOT}(int x, int w, int s) {{
+  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(s) : "r"(x), "r"(w));
+  return s;
 }}
 #else
-int {_DOT}(int data, int weights, int sum) {{
-  int4 x = convert_int4(as_uchar4(data)), w = convert_int4(as_char4(weights));
-  return mad24(x.x, w.x, mad24(x.y, w.y, mad24(x.z, w.z, mad24(x.w, w.w, sum))));
+int {_DOT}(int x, int w, int s) {{
+  int4 a = convert_int4(as_uchar4(x)), b = convert_int4(as_char4(w));
+  return mad24(a.x, b.x, mad24(a.y, b.y, mad24(a.z, b.z, mad24(a.w, b.w, s))));
 }}
 #endif
-int4 {_DOT_EACH}(int data, int4 weights, int4 sums) {{
-  return (int4)({_DOT}(data, weights.x, sums.x), {_DOT}(data, weights.y, sums.y),
-                {_DOT}(data, weights.z, sums.z), {_DOT}(data, weights.w, sums.w));
+int4 {_DOT_EACH}(int x, int4 w, int4 s) {{
+  return (int4)({_DOT}(x, w.x, s.x), {_DOT}(x, w.y, s.y), {_DOT}(x, w.z, s.z), {_DOT}(x, w.w, s.w));
 }}
 """
+"""Of data *x*, weights *w* and sums *s*. Each kernel that multiplies words has it in its package."""
 
 
 def word(read: Callable[[int], Any]) -> Any:

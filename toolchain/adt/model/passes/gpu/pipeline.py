@@ -18,6 +18,7 @@ from adt.model.passes import words
 from adt.model.passes.fusion import bound_operators, fuse, gpu_dispatch
 from adt.model.passes.gpu.chains import in_chains
 from adt.model.passes.gpu.choice import BY_MODEL, TextureChooser, missed_records
+from adt.model.passes.gpu.constants import Kernels, joined_constants
 from adt.model.passes.gpu.placement import ImageLimits, place
 from adt.model.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
 from adt.model.passes.gpu.scalars import ScalarsWhereRead
@@ -107,7 +108,10 @@ def for_gpu(
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
-        return GpuModule(result, weights, report, kernels_of(fused), integers)
+        kernels = Kernels(result, weights, kernels_of(fused))
+        if blocking is WORDS and limits is None:
+            kernels = joined_constants(kernels)
+        return GpuModule(kernels.module, kernels.params, report, kernels.plain, integers)
 
 
 def _normalized(module: Any, rows: Rows) -> Any:

@@ -38,6 +38,7 @@ from adt.model.passes.gpu.schedules import (
 )
 from adt.model.passes.layout.blocks import FLOATS, LANES, is_convolution
 from adt.model.passes.layout.rewriter import Rewriter, bindings_of, static_shape
+from adt.model.passes.nodes import is_kernel_call
 from adt.model.passes.reports import KernelTextures, WeightTexture
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules, is_scheduled
@@ -116,7 +117,7 @@ def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: Gp
     """Make each call's kernel; take back images that one cannot use. Whether there were none."""
     settled = True
     for binding in bindings_of(module):
-        if not _is_kernel_call(binding.value):
+        if not is_kernel_call(binding.value):
             continue
         kernel, operands = binding.value.args
         textured = _textured(binding, reasons)
@@ -157,10 +158,10 @@ def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) ->
     main = module["main"]
     bindings = bindings_of(module)
     reasons = {
-        binding.var: _unfit(binding.var, limits) for binding in bindings if _is_kernel_call(binding.value)
+        binding.var: _unfit(binding.var, limits) for binding in bindings if is_kernel_call(binding.value)
     } | {weight: _unfit(weight, limits) for weight in weights}
     for binding in bindings:
-        if _is_kernel_call(binding.value):
+        if is_kernel_call(binding.value):
             continue
         for variable in relax.analysis.free_vars(binding.value):
             if not reasons.get(variable, "-"):
@@ -178,17 +179,6 @@ def _sources(bindings: Any) -> dict[Any, Any]:
     from tvm import relax
 
     return {binding.var: binding.value for binding in bindings if isinstance(binding.value, relax.Var)}
-
-
-def _is_kernel_call(value: Any) -> bool:
-    from tvm import relax
-
-    return (
-        isinstance(value, relax.Call)
-        and getattr(value.op, "name", "") == "relax.call_tir"
-        and len(value.args) == 2  # a third one holds shapes that are known at run time
-        and isinstance(value.sinfo_args[0], relax.TensorStructInfo)
-    )
 
 
 def _unfit(variable: Any, limits: ImageLimits | None) -> str:
@@ -236,7 +226,7 @@ class _Placement(Rewriter):
     def bind(self, binding: Any) -> None:
         from tvm import relax
 
-        if not _is_kernel_call(binding.value):
+        if not is_kernel_call(binding.value):
             super().bind(binding)
             return
         kernel, operands = binding.value.args

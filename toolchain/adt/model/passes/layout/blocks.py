@@ -195,11 +195,11 @@ def floats(x: Any) -> Any:
     return te.compute(x.shape, lambda *at: x(*at).astype("float32"), name="float_blocks")
 
 
-def lookup(table: Any, index: Any) -> Any:
-    """What *table* has at each element of *index*."""
+def lookup(table: Any, index: Any, dtype: str) -> Any:
+    """What *table* has at each element of *index*, as *dtype*."""
     from tvm import te
 
-    return te.compute(index.shape, lambda *at: table[index(*at)], name="lookup")
+    return te.compute(index.shape, lambda *at: table[index(*at)].astype(dtype), name="lookup")
 
 
 def scaled(x: Any, gate: Any) -> Any:

@@ -68,8 +68,16 @@ def lookup(walk: Walk, variable: Any, call: Any) -> bool:
     forms = walk.blocked if index in walk.blocked else walk.rows
     if index not in forms:
         return False
+    dtype = table.struct_info.dtype
+    if walk.blocking.words and dtype in BYTES:  # of bytes that lie apart TVM makes no vectors for OpenCL
+        table = relax.const(table.data.numpy().astype("int32"))
     forms[variable] = walk.builder.emit_te(
-        blocks.lookup, table, forms[index], primfunc_name_hint="lookup", primfunc_attrs={blocks.LOOKUP: 1}
+        blocks.lookup,
+        table,
+        forms[index],
+        dtype,
+        primfunc_name_hint="lookup",
+        primfunc_attrs={blocks.LOOKUP: 1},
     )
     return True
 
