@@ -42,7 +42,8 @@ def convert_precision(
         files: .npz files to measure the accuracy on; none: random inputs.
 
     Raises:
-        ConfigError: the precision or an operator's name is unknown, or the options contradict each other.
+        ConfigError: the precision or an operator's name is unknown, or the options contradict each other or
+            the model.
         MismatchError: the device does not compute in half precision.
         InputError: a file does not hold the model's inputs.
     """
@@ -64,6 +65,11 @@ def convert_precision(
         if blocks_half(target):  # as float32 first, so that what does not stand half precision stays so
             module, params = half.rewrite(module, params, half.HALF)
         return dataclasses.replace(imported, module=module, params=params), None
+    if policy.sums_whole_numbers(imported.module):
+        raise ConfigError(
+            f"--precision {settings.precision} is for models of floats, and this one is quantized",
+            remedy="Leave --precision out: it sums whole numbers. Or compile the model that it was made of.",
+        )
     if target.device == "opencl" and like is not None and like.fp16 is False:
         raise MismatchError(
             f"{like.gpu or like.device} does not compute in half precision: its OpenCL lacks cl_khr_fp16",

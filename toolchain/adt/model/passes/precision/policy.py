@@ -215,6 +215,14 @@ def multiplications(module: Any) -> int:
     return total
 
 
+def sums_whole_numbers(module: Any) -> bool:
+    """Whether a convolution or matrix product of *module* reads what was quantized."""
+    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
+    values: dict[Any, Any] = {binding.var: getattr(binding, "value", None) for binding in bindings}
+    read = [value.args[0] for value in values.values() if operator_of(value) in PRODUCTS]
+    return any("int" in dtype_of(data) or operator_of(values.get(data)) == "dequantize" for data in read)
+
+
 def _shape(expr: Any) -> tuple[int, ...]:
     """The shape of *expr*; empty when it is not fixed."""
     try:
