@@ -13,7 +13,7 @@ from tvm import relax
 from adt.errors import VerifyFailed
 from adt.model.host_run.opencl import HostOpenCl
 from adt.model.importers.value_ranges import rounds_within
-from adt.model.package.kernel_check import _compared, _obstacle, compare
+from adt.model.package.kernel_check import MOST, STEPS_WITHIN, _compared, _obstacle, compare, limit_of_steps
 from adt.model.package.package import (
     KernelCheck,
     ModelPackage,
@@ -41,6 +41,23 @@ def test_rounding_behind_a_sigmoid_is_no_difference() -> None:
 
     assert compare("y", want + 9.3e-8, want, LIMIT).difference < LIMIT
     assert compare("y", want + 1e-5, want, LIMIT).difference > LIMIT
+
+
+@pytest.mark.parametrize(
+    ("differs", "changes", "limit"),
+    [(0.02, None, STEPS_WITHIN), (0.1, 0.0, STEPS_WITHIN), (0.1, 0.08, 0.16), (0.1, 0.9, MOST)],
+)
+def test_what_makes_much_of_a_step_may_differ_as_much(
+    differs: float, changes: float | None, limit: float
+) -> None:
+    """Measured by what the CPU gives for inputs that hardly differ, where that is needed."""
+    want = {"y": np.array([1.0, -0.5], np.float32)}
+
+    def changed() -> dict[str, Any]:
+        assert changes is not None
+        return {"y": want["y"] + changes}
+
+    assert limit_of_steps(LIMIT, {"y": want["y"] + differs}, want, changed) == pytest.approx(limit, rel=1e-2)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
