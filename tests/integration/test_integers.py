@@ -107,6 +107,8 @@ def test_what_onnxruntime_writes(network: str, kind: str, cpu: str, tmp_path: Pa
     assert package.manifest.made.integers
     assert {operator.reason for operator in package.manifest.made.integers} == {""}
     assert {"plain loops"}.isdisjoint(kernel.schedule for kernel in inspection.cpu())
+    of_depthwise = [row.dtype for row in inspection.params() if len(row.shape) == 4]
+    assert {*of_depthwise} == ({"int8"} if network == "convolutions" else set())
 
 
 def test_embeddings_stay_bytes(tmp_path: Path) -> None:

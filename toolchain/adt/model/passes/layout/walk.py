@@ -179,9 +179,12 @@ class Walk(Rewriter):
         return self.rows[value]
 
     def weight(self, array: Any, sums: str) -> Any:
-        """The packed weight *array* of a convolution whose sums are of the type *sums*."""
+        """The packed weight *array* of a convolution whose sums are of the type *sums*, which a CPU's kernels
+        make of 8 bits in registers."""
         from tvm import relax
 
+        if array.dtype.kind == "i" and not self.blocking.words and -128 <= array.min() <= array.max() <= 127:
+            return relax.const(array.astype("int8"))
         return relax.const(array.astype(sums) if self.blocking.widens else array)
 
     def emit(self, expression: Callable[..., Any], *tensors: Any, name: str) -> Any:
