@@ -202,6 +202,25 @@ def lookup(table: Any, index: Any, dtype: str) -> Any:
     return te.compute(index.shape, lambda *at: table[index(*at)].astype(dtype), name="lookup")
 
 
+def extremes(rows: Any) -> Any:
+    """The greatest number of each of *rows*, and the least, negated: ``(2, rows)``."""
+    from tvm import te
+
+    term = te.reduce_axis((0, rows.shape[1]), "term")
+    return te.compute(
+        (2, rows.shape[0]),
+        lambda sign, row: te.max(te.if_then_else(sign == 0, rows[row, term], -rows[row, term]), axis=term),
+        name="extremes",
+    )
+
+
+def extreme(both: Any, place: int) -> Any:
+    """The scalar at *place* of what :func:`extremes` gives of one row."""
+    from tvm import te
+
+    return te.compute((), lambda: -both[place] if place else both[place], name="extreme")
+
+
 def scaled(x: Any, gate: Any) -> Any:
     """The blocked tensor *x* times *gate*, which has one pixel."""
     from tvm import te

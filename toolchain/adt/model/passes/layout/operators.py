@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adt.model.passes.layout import blocks, movement
-from adt.model.passes.layout.blocks import BYTES, TEXELS, Blocking, Window
+from adt.model.passes.layout.blocks import BYTES, FLOATS, TEXELS, Blocking, Window
 from adt.model.passes.layout.convolutions import (
     blockwise_product,
     convolution,
@@ -32,6 +32,8 @@ MOST_PLACES = 1 << 13
 
 MOST_PARTS = 1 << 8
 """In which a GPU takes a number of all elements."""
+EXTREMES = ("relax.max", "relax.min")
+"""Of a tensor, what a GPU looks for at once: who wants one mostly wants both."""
 
 
 def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
@@ -299,12 +301,17 @@ def of_all(walk: Walk, variable: Any, call: Any) -> bool:
     if not whole and not walk.blocking.words:
         return False
     elements, count = walk.blocked[data] if whole else walk.copy(data), math.prod(shape)
-    parts = math.gcd(count, MOST_PARTS) if walk.blocking.words else 1
-    if parts > 1:
+    row = walk.reshaped(elements, (count,))
+    if walk.blocking.words:
+        parts = math.gcd(count, MOST_PARTS)
         rows = walk.reshaped(elements, (parts, count // parts))
+        if call.op.name in EXTREMES and data.struct_info.dtype in FLOATS:
+            if data not in walk.extremes:
+                of_parts = walk.emit(blocks.extremes, rows, name="extremes")
+                walk.extremes[data] = walk.builder.emit(relax.op.max(of_parts, 1))
+            walk.extreme_of[variable] = walk.extremes[data], EXTREMES.index(call.op.name)
+            return True
         row = walk.builder.emit(getattr(relax.op, call.op.name.rpartition(".")[2])(rows, 1))
-    else:
-        row = walk.reshaped(elements, (count,))
     walk.values[variable] = walk.builder.emit(relax.Call(call.op, [row], call.attrs))
     return True
 

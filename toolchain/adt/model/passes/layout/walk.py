@@ -109,6 +109,10 @@ class Walk(Rewriter):
         self.of_scalars: dict[Any, Any] = {}
         """Variable of the model to the call that computes it, element by element, of constants and scalars:
         each form of it is computed of these."""
+        self.extremes: dict[Any, Any] = {}
+        """Variable of the model to what :func:`blocks.extremes` gives of its elements."""
+        self.extreme_of: dict[Any, tuple[Any, int]] = {}
+        """Variable of the model that is such a number, to both and its place: each reader takes it."""
         self.inlined: dict[Any, Inlined] = {}
         """Variable of the model to how a convolution computes its blocked form where it reads it. There is
         the form itself, too, which is left out of the model if nothing else reads it."""
@@ -130,6 +134,14 @@ class Walk(Rewriter):
         """The plain form, made once if there are only others."""
         from tvm import relax
 
+        if variable in self.extreme_of:
+            attributes = {blocks.LOOKUP: 1}
+            return self.builder.emit_te(
+                blocks.extreme,
+                *self.extreme_of[variable],
+                primfunc_name_hint="extreme",
+                primfunc_attrs=attributes,
+            )
         if variable not in self.values:
             if variable in self.rows:
                 self.values[variable] = self._flat(variable)
