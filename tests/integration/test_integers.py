@@ -12,15 +12,19 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import tvm
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import adt
+from adt.api.model import job_of
+from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
 from adt.model.host_run.run import run_package
 from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
 from adt.model.passes.gpu.reductions import LEAST_SHARED
+from adt.tuning.tasks import extract
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
@@ -324,6 +328,17 @@ def test_on_opencl(network: str, target: str, tmp_path: Path) -> None:
     # output, and two of other layers.
     constants = 3 if target == "adreno" else 1
     assert of_sums and all(len(arguments.split(",")) <= constants + 2 + 2 for arguments in of_sums)
+
+
+def test_who_tunes_runs_both_schedules_of_a_kernel_on_the_same_arguments(tmp_path: Path) -> None:
+    model = written_by_onnxruntime("convolutions", "QDQ uint8", tmp_path)
+    request = CompileRequest(model, platform="host", target="opencl", check=False)
+
+    tasks = extract(job_of(request).load(accuracy=False)).tasks
+
+    baselines = [tvm.ir.load_json(task.baseline)["main"] for task in tasks]
+    assert len(tasks) > 3
+    assert [len(task.arguments) for task in tasks] == [len(baseline.params) for baseline in baselines]
 
 
 @pytest.mark.parametrize("kind", ["QDQ uint8", "dynamic"])

@@ -31,7 +31,7 @@ from adt.model.passes.normalizations import Normalizations, Rows
 from adt.model.passes.products import Products
 from adt.model.passes.reports import Convolution, TextureReport
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
-from adt.model.tuning.schedules import KernelSchedules
+from adt.model.tuning.schedules import KernelSchedules, Recording
 
 WORDS = replace(
     TEXELS,
@@ -109,7 +109,8 @@ def for_gpu(
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
         kernels = Kernels(result, weights, kernels_of(fused))
-        if blocking is WORDS and limits is None:
+        # Who tunes runs a kernel by itself, as it is in records.
+        if blocking is WORDS and limits is None and not isinstance(schedules, Recording):
             kernels = joined_constants(kernels)
         return GpuModule(kernels.module, kernels.params, report, kernels.plain, integers)
 

@@ -301,7 +301,6 @@ def of_all(walk: Walk, variable: Any, call: Any) -> bool:
     if not whole and not walk.blocking.words:
         return False
     elements, count = walk.blocked[data] if whole else walk.copy(data), math.prod(shape)
-    row = walk.reshaped(elements, (count,))
     if walk.blocking.words:
         parts = math.gcd(count, MOST_PARTS)
         rows = walk.reshaped(elements, (parts, count // parts))
@@ -312,6 +311,8 @@ def of_all(walk: Walk, variable: Any, call: Any) -> bool:
             walk.extreme_of[variable] = walk.extremes[data], EXTREMES.index(call.op.name)
             return True
         row = walk.builder.emit(getattr(relax.op, call.op.name.rpartition(".")[2])(rows, 1))
+    else:
+        row = walk.reshaped(elements, (count,))
     walk.values[variable] = walk.builder.emit(relax.Call(call.op, [row], call.attrs))
     return True
 
