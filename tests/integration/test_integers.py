@@ -21,6 +21,7 @@ from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.errors import ConfigError
 from adt.model.host_run.run import run_package
+from adt.model.inspection.reference_kernels import reference_file
 from adt.model.networks.builder import Network
 from adt.model.package.package import ModelPackage
 from adt.model.passes.gpu.reductions import LEAST_SHARED
@@ -324,6 +325,7 @@ def test_on_opencl(network: str, target: str, tmp_path: Path) -> None:
     assert sources.count("= adt_dots(") > 3
     assert "adt_word(" not in sources.replace("#define adt_word(", "")  # words are read as they lie
     of_sums = re.findall(r"^__kernel void fused_(?:conv|product)_blocks\w+\((.*)\)", sources, re.MULTILINE)
+    reference_file(package)  # is read, as `verify --layers` does
     # The input, constants (in buffers one: weights, scales, what is added to sums with the bias in it), the
     # output, and two of other layers.
     constants = 3 if target == "adreno" else 1

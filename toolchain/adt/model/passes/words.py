@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adt.model.passes.nodes import is_call
+
 NUMBERS = 4
 """In a word."""
 DATA, WEIGHTS, SUMS = "uint8", "int8", "int32"
@@ -85,11 +87,27 @@ def combine_words() -> Any:
     return combine
 
 
+def without_words(function: Any) -> Any:
+    """The unscheduled TIR *function* by arithmetic that any processor has."""
+    from tvm import tirx
+
+    def plain(call: Any) -> Any:
+        bits = [8 * place for place in range(NUMBERS)]
+        if is_call(call, "tirx.call_pure_extern") and call.args[0].value == _WORD:
+            return sum(number.astype(SUMS) << at for number, at in zip(call.args[1:], bits, strict=True))
+        if not is_call(call, DOT):
+            return call
+        data, weights, _zero = call.args
+        return sum(((data >> at) & 255) * ((weights << (24 - at)) >> 24) for at in bits)
+
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, plain, ["tirx.Call"]))
+
+
 def _added(total: Any) -> Any:
     from tvm import tirx
 
     products = total.b
-    if getattr(getattr(products, "op", None), "name", "") != DOT:
+    if not is_call(products, DOT):
         return total
     data, weights, _zero = products.args
     return tirx.Call(products.dtype, products.op, [data, weights, total.a])
@@ -98,7 +116,7 @@ def _added(total: Any) -> Any:
 def _as_vector(call: Any) -> Any:
     from tvm import tirx
 
-    if getattr(call.op, "name", "") != "tirx.call_pure_extern" or call.args[0].value != _WORD:
+    if not is_call(call, "tirx.call_pure_extern") or call.args[0].value != _WORD:
         return call
     numbers = call.args[1:]
     if not all(isinstance(number, tirx.BufferLoad) for number in numbers) or not _neighbours(numbers):

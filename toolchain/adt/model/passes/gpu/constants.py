@@ -164,7 +164,8 @@ def _reading_one(function: Any, places: Sequence[int]) -> Any:
 
     parts = [function.buffer_map[function.params[place]] for place in places]
     sizes = [math.prod(int(extent) for extent in part.shape) for part in parts]
-    whole = tirx.decl_buffer((sum(sizes),), _type_of([part.dtype for part in parts]), parts[0].name)
+    kind = _type_of([part.dtype for part in parts])
+    whole = tirx.decl_buffer((sum(sizes),), kind, parts[0].name, layout=None)
     starts = dict(zip(parts, itertools.accumulate(sizes, initial=0), strict=False))
 
     def of_whole(node: Any) -> Any:

@@ -108,7 +108,8 @@ def for_gpu(
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
-        kernels = Kernels(result, weights, kernels_of(fused))
+        plain = {name: words.without_words(kernel) for name, kernel in kernels_of(fused).items()}
+        kernels = Kernels(result, weights, plain)
         # Who tunes runs a kernel by itself, as it is in records.
         if blocking is WORDS and limits is None and not isinstance(schedules, Recording):
             kernels = joined_constants(kernels)
