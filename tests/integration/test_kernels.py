@@ -94,6 +94,18 @@ def test_on_an_opencl_device(no_servers: None, tmp_path: Path) -> None:
         adt.emulator_stop(info.name)
 
 
+def test_an_opencl_kernels_constants_have_all_their_digits(tmp_path: Path) -> None:
+    from tvm import te
+
+    a = te.placeholder((LENGTH,), "float32", name="A")
+    kernel = [a, te.compute((LENGTH,), lambda i: a[i] * 1.2345678, name="B")]
+
+    library = adt.compile_kernel(kernel, platform="host", target="opencl", out=tmp_path / "kernel.so")
+
+    bits = np.float32(1.2345678).view(np.int32)
+    assert f"as_float({bits})".encode() in library.path.read_bytes()
+
+
 def test_on_this_machine_in_each_form(tmp_path: Path) -> None:
     import tvm
     from tvm import te

@@ -79,17 +79,17 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
 
     def make() -> tuple[Any, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
-        if not textures and not buffers:
-            return tvm.transform.Sequential([prepare, lower]), finalize_host, finalize_device
-        images = [texture_lowering(), check_images()] if textures else [lower]
-        # Indices are what kernels have in common, and are shorter once buffers are of vectors.
-        passes = [combine_words(), prepare, without_common_expressions(tvm.transform.Sequential(images))]
+        passes = [texture_lowering(), check_images()] if textures else [lower]
+        vectors = [vector_pointers()] if buffers else []
+        if textures or buffers:
+            # Indices are what kernels have in common, and are shorter once buffers are of vectors.
+            lowering = without_common_expressions(tvm.transform.Sequential(passes))
+            passes, vectors = [combine_words(), prepare, lowering], [*vectors, common_expressions()]
+        else:
+            passes = [prepare, *passes]
 
         def finalize() -> Any:
-            vectors = [vector_pointers()] if buffers else []
-            return tvm.transform.Sequential(
-                [finalize_device(), *vectors, common_expressions(), exact_numbers()]
-            )
+            return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
 
         return tvm.transform.Sequential(passes), finalize_host, finalize
 
