@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from adt.host.disk import scratch_directory
 from adt.model.assemble import assemble
 from adt.model.compilation import Compilation
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
-from adt.model.host_run.run import NO_OPENCL, HostRun, run_packages
+from adt.model.host_run.run import NO_OPENCL, HostRun, run_package, run_packages
 from adt.model.importers.value_ranges import rounds_within
 from adt.model.inputs.random import random_inputs
 from adt.model.link import linker_for
@@ -108,10 +109,7 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
             return _not_run(error, device, mode)
         limit = TOLERANCES[package.manifest.precision].kernel
         if rounds_within(compilation.imported.module["main"]):
-
-            def changed() -> Arrays:
-                return run_packages([HostRun(cpu, _hardly_changed(inputs))], timeout=TIMEOUT)[0]
-
+            changed = partial(run_package, cpu, _hardly_changed(inputs), timeout=TIMEOUT)
             limit = limit_of_steps(limit, computed, expected, changed)
     return _compared(computed, expected, package, str(device), mode, limit)
 

@@ -128,15 +128,19 @@ class _Joiner(Rewriter):
         self.values[binding.var] = self.builder.emit(call, name_hint=binding.var.name_hint)
 
     def params(self) -> list[Any]:
-        gone = {part for parts in self.joined.values() for part in parts}
+        gone = self._gone()
         return [*(param for param in super().params() if param not in gone), *self.joined]
+
+    def _gone(self) -> set[Any]:
+        """The parameters that are in others."""
+        return {part for parts in self.joined.values() for part in parts}
 
     def weights(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Of *params*, those that follow the inputs, joined, by name and in order."""
         import numpy as np
         import tvm
 
-        gone = {part.name_hint for parts in self.joined.values() for part in parts}
+        gone = {part.name_hint for part in self._gone()}
         kept = {name: value for name, value in params.items() if name not in gone}
         joined = {}
         for variable, parts in self.joined.items():

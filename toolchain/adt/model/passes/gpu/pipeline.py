@@ -108,7 +108,9 @@ def for_gpu(
         placed = place(fused, target, limits, schedules, gpu=gpu)
         result = relax.transform.DeadCodeElimination(["main"])(placed.module)
         report = TextureReport(convolutions, placed.kernels, placed.weights)
-        plain = {name: words.without_words(kernel) for name, kernel in kernels_of(fused).items()}
+        plain = kernels_of(fused)
+        if blocking is WORDS:
+            plain = {name: words.without_words(kernel) for name, kernel in plain.items()}
         kernels = Kernels(result, weights, plain)
         # Who tunes runs a kernel by itself, as it is in records.
         if blocking is WORDS and limits is None and not isinstance(schedules, Recording):

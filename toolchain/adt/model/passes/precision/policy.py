@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.errors import ConfigError
+from adt.model.passes.layout.rewriter import bindings_of
 from adt.model.passes.nodes import operator_name
 from adt.options.resolve import did_you_mean
 
@@ -188,9 +189,8 @@ def _variables(module: Any) -> dict[str, str]:
     """Each variable of *module*'s entry that an operator gives, and the operator."""
     return {
         str(binding.var.name_hint): operator_of(binding.value)
-        for block in module["main"].body.blocks
-        for binding in block.bindings
-        if operator_of(getattr(binding, "value", None))
+        for binding in bindings_of(module)
+        if operator_of(binding.value)
     }
 
 
@@ -199,26 +199,24 @@ def multiplications(module: Any) -> int:
     import math
 
     total = 0
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            call: Any = getattr(binding, "value", None)
-            if (op := operator_of(call)) not in PRODUCTS:
-                continue
-            output, weight = _shape(binding.var), _shape(call.args[1])
-            if not output or len(weight) < 2:
-                continue
-            if op == "matmul":
-                each = weight[-2]
-            else:
-                each = math.prod(weight) // weight[str(call.attrs.kernel_layout).index("O")]
-            total += math.prod(output) * each
+    for binding in bindings_of(module):
+        call = binding.value
+        if (op := operator_of(call)) not in PRODUCTS:
+            continue
+        output, weight = _shape(binding.var), _shape(call.args[1])
+        if not output or len(weight) < 2:
+            continue
+        if op == "matmul":
+            each = weight[-2]
+        else:
+            each = math.prod(weight) // weight[str(call.attrs.kernel_layout).index("O")]
+        total += math.prod(output) * each
     return total
 
 
 def sums_whole_numbers(module: Any) -> bool:
     """Whether a convolution or matrix product of *module* reads what was quantized."""
-    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
-    values: dict[Any, Any] = {binding.var: getattr(binding, "value", None) for binding in bindings}
+    values = {binding.var: binding.value for binding in bindings_of(module)}
     read = [value.args[0] for value in values.values() if operator_of(value) in PRODUCTS]
     return any("int" in dtype_of(data) or operator_of(values.get(data)) == "dequantize" for data in read)
 
