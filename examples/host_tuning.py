@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Tune a classifier on this machine: a picture and its five best classes
 #
-#     pip install "adt[image,tune]"
+#     pip install ".[image,tune]"
 #     python examples/host_tuning.py
 #
 # TVM's first tutorial (a ResNet-50 and a cat: import, compile, run, tune, compile again, compare), with what takes

@@ -2,7 +2,7 @@
 # %% [markdown]
 # # Tune a network for a mobile GPU, over a tracker
 #
-#     pip install "adt[tune]"
+#     pip install ".[tune]"
 #     bash examples/mobile_gpu_tuning.sh [MODEL.onnx]
 #
 # Every step of TVM's guide to tuning for mobile GPUs. Two virtual devices stand for two boards with a Mali GPU: they run

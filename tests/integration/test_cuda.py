@@ -25,6 +25,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.errors import CompileError, MismatchError, ToolNotFound
 from adt.host import cuda_headers
 from adt.host.elf import read_elf
+from adt.host.extras import install_command
 from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.model import cuda_code
@@ -196,7 +197,7 @@ def test_without_a_compiler_the_extra_is_named(
     )
     with pytest.raises(ToolNotFound) as caught:
         adt.compile(model, out=tmp_path / "none", platform="host", target="cuda:sm_86")
-    assert 'pip install "adt[cuda]"' in caught.value.remedy
+    assert install_command(extra="cuda") in caught.value.remedy
     assert not (tmp_path / "none").exists()
 
 
@@ -216,7 +217,7 @@ def test_of_several_compilers_one_that_knows_the_architecture_is_taken(
     monkeypatch.setattr(cuda_code, "_nvcc", lambda: None)
     with pytest.raises(CompileError) as caught:
         adt.compile(model, out=tmp_path / "thor", platform="host", target="cuda:jetson-thor")
-    assert cuda_code.NVRTC_13 in caught.value.remedy
+    assert install_command(*cuda_code.NVRTC_13) in caught.value.remedy
 
     source, place = tmp_path / "nvrtc.c", tmp_path / "cu13/lib"
     source.write_text(

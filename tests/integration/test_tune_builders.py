@@ -18,6 +18,7 @@ import pytest
 
 from adt.errors import ConfigError, MismatchError, ToolNotFound
 from adt.host.elf import read_elf
+from adt.host.extras import install_command
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import build
 from adt.tuning.fleet.builders import Builders, LocalBuilders, make_builders
@@ -223,7 +224,7 @@ def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ToolNotFound, match="takes Dask") as why:
         make_builders("dask://127.0.0.1:8786", TOOLCHAIN)
-    assert why.value.remedy == "pip install 'adt[dask]'"
+    assert why.value.remedy == install_command(extra="dask")
 
 
 def test_killed_with_minus_nine_nothing_is_left(

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -415,7 +416,7 @@ def test_our_own_tracker_that_died() -> None:
 def test_packages_for_rpc() -> None:
     assert rpc.check_packages([]).status is Status.OK
     check = rpc.check_packages(["psutil"])
-    assert (check.status, check.remedy) == (Status.WARNING, "pip install psutil")
+    assert (check.status, check.remedy) == (Status.WARNING, f"{sys.executable} -m pip install psutil")
 
 
 @contextlib.contextmanager

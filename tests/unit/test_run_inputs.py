@@ -251,7 +251,7 @@ def test_without_pillow_the_way_to_get_it_is_said(png: Path, monkeypatch: pytest
     monkeypatch.setattr(extras.importlib, "import_module", absent)
     with pytest.raises(ToolNotFound, match="reading a picture") as caught:
         prepared(png, spec(1, 3, 8, 8))
-    assert "adt[image]" in caught.value.remedy
+    assert "-m pip install 'pillow>=" in caught.value.remedy
 
 
 @pytest.mark.parametrize(("text", "size"), [("224x160", (224, 160)), ("256", (256,)), (" 8X9 ", (8, 9))])

@@ -18,6 +18,7 @@ from adt.device.transport.adb import Adb
 from adt.device.transport.deadline import Deadline
 from adt.errors import AdtError
 from adt.host import process
+from adt.host.extras import install_command
 
 SERVER_SECONDS = 5.0
 """Budget for one question to the adb server."""
@@ -114,14 +115,14 @@ def check_program(program: Adb) -> Check:
     version = ".".join(map(str, program.version))
     origin = f"{program.path}, from {program.origin}"
     if not version:
-        remedy = "pip install -U adbutils (it carries a new adb)"
+        remedy = install_command("-U", "adbutils") + "   (it carries a new adb)"
         return warning("adb", "it does not say its version", origin, remedy)
     if program.old:
         return warning(
             "adb",
             f"{version} is too old for `adb pair` (wireless debugging with a code); adt works with it",
             origin,
-            "pip install -U adbutils (it carries a new adb), or install Google's platform tools",
+            install_command("-U", "adbutils") + "   (it carries a new adb); or take Google's",
         )
     return ok("adb", version, origin)
 

@@ -19,6 +19,7 @@ from adt.checkup.scope import Scope
 from adt.errors import AdtError, SdkError, ToolNotFound
 from adt.host import process, tools
 from adt.host.android_sdk import find_apk_tools
+from adt.host.extras import install_command
 from adt.host.process import Finished
 from adt.host.resources import resource
 from adt.host.tools import Tool
@@ -182,7 +183,7 @@ def version_line(path: Path) -> str:
 def check_required(required: Required, tool: Tool, line: str) -> Check:
     """Judge the version in the first *line* of what *tool* prints."""
     version = parse_version(line)
-    origin, remedy = f"{tool.path}, {tool.origin}", f"pip install -U {required.name}"
+    origin, remedy = f"{tool.path}, {tool.origin}", install_command("-U", required.name)
     if not version:
         return warning(required.name, f"it says no version but {line!r}", origin, remedy)
     if version < required.minimum:

@@ -14,6 +14,7 @@ from adt.checkup import sockets
 from adt.checkup.check import Check, Question, Status, ok, warning
 from adt.checkup.sockets import Listener
 from adt.errors import AdtError
+from adt.host.extras import install_command
 from adt.rpc import server, tracker, wire
 from adt.rpc.server import ServerStatus
 from adt.rpc.tracker import TrackerInfo
@@ -171,7 +172,7 @@ def check_packages(missing: Sequence[str]) -> Check:
         return warning(
             "Python packages",
             f"{', '.join(missing)} not installed; TVM's own rpc_server and its tuner need it",
-            remedy=f"pip install {' '.join(missing)}",
+            remedy=install_command(*missing),
         )
     return ok("Python packages", f"{', '.join(PACKAGES)} are installed")
 

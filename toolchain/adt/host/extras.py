@@ -1,13 +1,22 @@
-"""The packages that some formats need: asked for when they are missing, by the exact pip command."""
+"""Python packages that adt needs: imported when they are used, and named by the command that installs them.
+
+The commands name the requirements themselves, from adt's own metadata: ``adt`` is somebody else's name on
+the package index, and the interpreter that runs adt need not be the ``python`` on PATH.
+"""
 
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 from adt.errors import ToolNotFound
 
+DISTRIBUTION = "adt-toolchain"
+"""Name of adt on the package index."""
 EXTRAS = {
     "tflite": ("tflite", "flatbuffers"),
     "torch": ("torch",),
@@ -15,23 +24,52 @@ EXTRAS = {
     "image": ("PIL",),
 }
 """Modules by extra of the project."""
+_EXTRA = re.compile(r"""extra\s*==\s*['"](.*)['"]""")
 
 
-def need(extra: str, what: str) -> None:
-    """Check that what the extra installs is there.
+def install_command(*names: str, extra: str = "") -> str:
+    """Command that installs the distributions *names* and the requirements of *extra*.
+
+    Requirements of adt have the versions that adt asks for; other names stand as they are.
+    """
+    pinned, of_extra = {}, []
+    for requirement in _requirements():
+        text, _, marker = (part.strip() for part in requirement.partition(";"))
+        match = _EXTRA.fullmatch(marker)
+        if not marker:
+            pinned[re.split(r"[^A-Za-z0-9._-]", text)[0]] = text
+        elif match and match[1] == extra:
+            of_extra.append(text)
+    listed = [pinned.get(name, name) for name in names] + of_extra
+    if extra and not of_extra:  # adt runs from its sources
+        listed.append(f"{Path(__file__).parents[3]}[{extra}]")
+    return shlex.join([sys.executable, "-m", "pip", "install", *listed])
+
+
+def _requirements() -> list[str]:
+    import importlib.metadata  # slow, and only errors need it
+
+    try:
+        return importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+
+
+def need(extra: str, purpose: str) -> None:
+    """Check that the packages of *extra* can be imported.
 
     Args:
-        what: what it is needed for: "importing a .tflite file".
+        purpose: "importing a .tflite file".
 
     Raises:
-        ToolNotFound: a module of it is missing, or does not load.
+        ToolNotFound: a package is missing, or does not load.
     """
     for module in EXTRAS[extra]:
-        load(module, extra, what)
+        load(module, extra, purpose)
 
 
-def load(module: str, extra: str, what: str) -> Any:
-    """Import *module*, or say with which command it is installed.
+def load(module: str, extra: str, purpose: str) -> Any:
+    """Import *module*, or name the command that installs *extra*.
 
     Raises:
         ToolNotFound: it is missing, or does not load.
@@ -41,6 +79,6 @@ def load(module: str, extra: str, what: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0].replace("_", "-")
         raise ToolNotFound(
-            f"{what} needs the Python package {package}, which is not usable here ({error})",
-            remedy=f'{sys.executable} -m pip install "adt[{extra}]"',
+            f"{purpose} needs the Python package {package}, which is not usable here ({error})",
+            remedy=install_command(extra=extra),
         ) from error

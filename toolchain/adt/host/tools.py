@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ToolNotFound
+from adt.host.extras import install_command
 from adt.host.process import run
 
 
@@ -22,12 +23,12 @@ class Tool:
     """How it was found, for people: ``PATH``, ``adt's own environment``, …"""
 
 
-def find_tool(name: str, *, remedy: str, own_first: bool = False) -> Tool:
+def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
     """Find program *name*.
 
     Args:
         name: as it is called on the command line.
-        remedy: how to get it.
+        remedy: how to get it; empty: with the Python package of its name.
         own_first: look beside our Python before PATH (cmake and ninja come with adt's wheel).
 
     Raises:
@@ -40,7 +41,7 @@ def find_tool(name: str, *, remedy: str, own_first: bool = False) -> Tool:
         return Tool(name, Path(path), "PATH")
     if own.is_file():
         return Tool(name, own, "adt's own environment")
-    raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy)
+    raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy or install_command(name))
 
 
 def compiler_identity(compiler: Path) -> str:
@@ -61,9 +62,9 @@ def compiler_identity(compiler: Path) -> str:
 
 def cmake() -> Tool:
     """CMake, the one installed with adt first: presets need a version of 3.26 or newer."""
-    return find_tool("cmake", remedy="pip install cmake", own_first=True)
+    return find_tool("cmake", own_first=True)
 
 
 def ninja() -> Tool:
     """Ninja, the one installed with adt first."""
-    return find_tool("ninja", remedy="pip install ninja", own_first=True)
+    return find_tool("ninja", own_first=True)

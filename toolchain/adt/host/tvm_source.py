@@ -17,6 +17,7 @@ from pathlib import Path
 
 from adt.errors import AdtError, SourceError
 from adt.host import cache, registry
+from adt.host.extras import install_command
 from adt.host.process import run
 from adt.options.sections import TvmSettings
 
@@ -83,7 +84,7 @@ def wheel_version() -> str:
         for directory in Path(place).glob("apache_tvm-*.dist-info"):
             return directory.name.removesuffix(".dist-info").partition("-")[2]
     raise SourceError(
-        "the apache-tvm wheel is not installed", remedy="pip install adt (it brings apache-tvm)"
+        "the apache-tvm wheel is not installed", remedy=install_command("apache-tvm", "apache-tvm-ffi")
     )
 
 

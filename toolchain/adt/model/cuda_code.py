@@ -13,7 +13,6 @@ import functools
 import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -22,6 +21,7 @@ from typing import Any
 
 from adt.errors import CompileError, ToolNotFound
 from adt.host.disk import scratch_directory
+from adt.host.extras import install_command
 from adt.host.process import run
 from adt.host.tools import compiler_identity
 from adt.model import plugins
@@ -29,10 +29,7 @@ from adt.model.targets import ModelTarget
 from adt.model.targets.cuda import PTX
 from adt.options.sections import TvmSettings
 
-REMEDY = (
-    f'{sys.executable} -m pip install "adt[cuda]"   (NVRTC, 93 MB; no GPU is needed), or put nvcc on PATH'
-)
-NVRTC_13 = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
+NVRTC_13 = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def find_compiler(arch: str = "") -> CudaCompiler:
     if nvcc := _nvcc():
         compilers.append(nvcc)
     if not compilers:
-        raise ToolNotFound("no compiler of CUDA is here: neither NVRTC nor nvcc", remedy=REMEDY)
+        raise ToolNotFound("no compiler of CUDA is here: neither NVRTC nor nvcc", remedy=_remedy())
     return next((compiler for compiler in compilers if arch and compiler.knows(arch)), compilers[0])
 
 
@@ -219,12 +216,16 @@ def _refused(compiler: str, arch: str, text: str) -> CompileError:
     )
 
 
+def _remedy() -> str:
+    return f"{install_command(extra='cuda')}   (NVRTC, 93 MB; no GPU is needed), or put nvcc on PATH"
+
+
 def _unknown(compiler: str, arch: str) -> CompileError:
     remedy = f"Have the driver compile for its GPU (any from {PTX} on): --target cuda"
     if arch == PTX:
-        remedy = f"Take that of CUDA 12, which does: {REMEDY}"
+        remedy = f"Take that of CUDA 12, which does: {_remedy()}"
     elif int(arch.removeprefix("sm_")) > int(PTX.removeprefix("sm_")):
-        remedy += f"; or add the compiler of CUDA 13, which knows newer GPUs: {NVRTC_13}"
+        remedy += f"; or add the compiler of CUDA 13, which knows newer GPUs: {install_command(*NVRTC_13)}"
     return CompileError(f"{compiler} compiles nothing for {arch}", remedy=remedy)
 
 

@@ -23,6 +23,7 @@ from adt.bundle.libraries import Library
 from adt.errors import SourceError, ToolNotFound
 from adt.host import cache
 from adt.host.disk import scratch_directory
+from adt.host.extras import install_command
 from adt.host.process import run
 from adt.host.resources import resource
 from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
@@ -109,7 +110,7 @@ def installed_wheel() -> Wheel:
         spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
             raise SourceError(
-                f"the Python package {package} is not installed", remedy=f"pip install {distribution}"
+                f"the Python package {package} is not installed", remedy=install_command(distribution)
             )
         directory = directories[package] = Path(spec.origin).parent
         recorded = _recorded_digests(distribution)

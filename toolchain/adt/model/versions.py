@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adt.errors import ToolNotFound
+from adt.host.extras import install_command
 
 log = logging.getLogger("adt.compile")
 
@@ -54,7 +55,7 @@ PAIRINGS = {
 
 def install(tvm: str, ffi: str) -> str:
     """The command that installs one pair."""
-    return f"pip install '{TVM}=={tvm}' '{FFI}=={ffi}'"
+    return install_command(f"{TVM}=={tvm}", f"{FFI}=={ffi}")
 
 
 def mend(tvm: str) -> str:

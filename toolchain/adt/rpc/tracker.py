@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from adt.errors import AdtError, ConfigError, TrackerError
 from adt.host import cache
+from adt.host.extras import install_command
 from adt.rpc import launch, state, wire
 from adt.rpc.wire import Summary
 
@@ -267,7 +268,7 @@ def main() -> int:
             starter.failed(
                 TrackerError(
                     f"TVM's tracker cannot be imported: {error}",
-                    remedy="pip install tornado; `adt doctor` checks TVM's wheels.",
+                    remedy=install_command("tornado") + "   (`adt doctor` checks TVM's wheels)",
                 )
             )
             return 1

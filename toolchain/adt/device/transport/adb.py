@@ -22,6 +22,7 @@ from typing import TypeVar
 from adt.device.transport.deadline import Deadline
 from adt.errors import AdtError, ConfigError, DeviceError, DeviceNotReady, NoDevice, ToolNotFound
 from adt.host import process
+from adt.host.extras import install_command
 from adt.host.version import Version, parse_version
 
 log = logging.getLogger("adt.adb")
@@ -130,7 +131,7 @@ def find_adb() -> Adb:
         if not programs:
             raise ToolNotFound(
                 "no adb on this machine",
-                remedy="pip install adbutils (it carries adb), or install the Android platform tools.",
+                remedy=install_command("adbutils") + "   (it carries adb); or install the platform tools",
             )
         chosen = max(programs, key=lambda adb: adb.version)
     log.debug("adb: %s", chosen.label)

@@ -22,6 +22,7 @@ from typing import Any
 
 import adt
 from adt.errors import ConfigError, MismatchError, ToolNotFound
+from adt.host.extras import install_command
 from adt.model.cuda_code import find_compiler
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import BuildProcess
@@ -150,7 +151,8 @@ def _connect(address: str) -> Any:
         import distributed
     except ImportError as error:
         raise ToolNotFound(
-            f"--builders {address} takes Dask, which is not installed", remedy="pip install 'adt[dask]'"
+            f"--builders {address} takes Dask, which is not installed",
+            remedy=install_command(extra="dask"),
         ) from error
     scheme, _, place = address.partition("://")
     if scheme not in ("dask", "tcp", "tls") or not re.fullmatch(r".+:\d{1,5}", place):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from adt.errors import ConfigError
-from adt.host.extras import load
+from adt.host.extras import install_command, load
 
 log = logging.getLogger("adt.tune")
 
@@ -54,7 +54,8 @@ def _is_installed() -> bool:
     except ImportError:
         log.warning(
             "XGBoost is not installed: the search is led by measured times alone, and finds less in as many "
-            'trials; pip install "adt[tune]" brings it'
+            "trials; this brings it: %s",
+            install_command(extra="tune"),
         )
         return False
     return True

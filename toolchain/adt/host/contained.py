@@ -1,0 +1,110 @@
+"""Files whose names come from a stranger's file: only regular ones inside a directory, reached by no link.
+
+Every name that adt reads out of a model, package, archive or database goes through this module before it
+becomes a path. A link on the way could lead to any file of the user's, a FIFO or device never ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from adt.limits import MOST_TEXT, is_long
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class UnsafeFile(ValueError):
+    """A name that leads out of its directory, or something that is no regular file of a permitted size."""
+
+
+def contained_name(name: str) -> PurePosixPath:
+    """Parse *name*, a relative POSIX path that stays below the directory that it is relative to.
+
+    Raises:
+        UnsafeFile: it is empty, absolute, too long, or has ``..`` or a control character.
+    """
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts:
+        raise UnsafeFile(f"the name {name[:80]!r} leads out of its directory")
+    if any(ord(character) < 32 or ord(character) == 127 for character in name) or is_long(name):
+        raise UnsafeFile(f"the name {name[:80]!r} is too long or has control characters")
+    return path
+
+
+def file_name(name: str) -> str:
+    """Return *name* if it is that of a file directly in a directory, for files that adt is to write.
+
+    Raises:
+        UnsafeFile: see :func:`contained_name`; or it has a directory.
+    """
+    if len(contained_name(name).parts) > 1 or "/" in name:
+        raise UnsafeFile(f"the name {name[:80]!r} is not one of a file")
+    return name
+
+
+@contextlib.contextmanager
+def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterator[BinaryIO]:
+    """Open the regular file *name* below *directory* for reading.
+
+    Args:
+        directory: named by the user; it may be a link itself.
+        most: bytes that the file may have.
+
+    Raises:
+        OSError: it is missing, or cannot be read.
+        UnsafeFile: it or a directory on the way is a link, it is no regular file, or it is larger.
+    """
+    *parents, last = contained_name(name).parts
+    with contextlib.ExitStack() as stack:
+        at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, at)
+        for parent in parents:
+            at = _open(parent, _DIRECTORY, at, name)
+            stack.callback(os.close, at)
+        handle = _open(last, _FILE, at, name)
+        stack.callback(os.close, handle)
+        _check(os.fstat(handle), name, most)
+        yield stack.enter_context(open(handle, "rb", closefd=False))
+
+
+def contained_file(directory: Path, name: str, most: int = MOST_TEXT) -> Path:
+    """Path of the regular file *name* below *directory*, for readers that open files themselves.
+
+    Raises:
+        OSError, UnsafeFile: see :func:`open_contained`.
+    """
+    with open_contained(directory, name, most):
+        return directory / name
+
+
+def read_contained(directory: Path, name: str, most: int = MOST_TEXT) -> bytes:
+    """Bytes of the regular file *name* below *directory*.
+
+    Raises:
+        OSError, UnsafeFile: see :func:`open_contained`.
+    """
+    with open_contained(directory, name, most) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UnsafeFile(f"{name} grew beyond {most:,} bytes while it was read")
+    return data
+
+
+def _open(name: str, flags: int, at: int, whole: str) -> int:
+    """Open *name* in the directory *at*; a link, or a file where a directory must be, is unsafe."""
+    if stat.S_ISLNK(os.lstat(name, dir_fd=at).st_mode):
+        raise UnsafeFile(f"{whole} is a link, or lies behind one")
+    return os.open(name, flags, dir_fd=at)
+
+
+def _check(status: os.stat_result, name: str, most: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeFile(f"{name} is no regular file")
+    if status.st_size > most:
+        raise UnsafeFile(f"{name} has more than {most:,} bytes")
