@@ -50,5 +50,5 @@ def test_nothing_tells_to_install_adt_from_the_index() -> None:
     for path in [*texts, *ROOT.glob("*.md"), *ROOT.glob("*.sh"), ROOT / "tests" / "seeds.md"]:
         if path.is_file() and path.suffix in (".py", ".md", ".sh", ".j2", ".toml"):
             assert not re.search(
-                r"\b(pip3?|pipx|uv tool) install\b[^\n#;]*?[\s'\"]adt(\[|[\s'\"`]|$)", path.read_text()
+                r"\b(pip3?|pipx|uv tool) install\b[^\n#;]*?[ '\"]adt(\[|[\s'\"`]|$)", path.read_text()
             ), path
