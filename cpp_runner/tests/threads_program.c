@@ -1,8 +1,8 @@
 /* threads_program DIRECTORY CACHE: many threads on the C interface of libadt_runner, with the
  * package in DIRECTORY, whose compiled OpenCL programs, if it has any, are kept below CACHE.
  *
- * Built with the thread sanitizer, which watches the executor, tickets and the thread that keeps
- * programs. Prints "ok". */
+ * Built with the thread sanitizer, which watches the executor, tickets, sessions and the thread
+ * that keeps programs. Prints "ok". */
 #include <adt/adt_runner.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
     }                                                                                \
   } while (0)
 
-enum { kThreads = 4, kRounds = 20 };
+enum { kThreads = 4, kRounds = 20, kCancellers = 8 };
 
 static const char* package;
 static const char* cache;
@@ -102,6 +102,51 @@ static void* Use(void* number) {
   return NULL;
 }
 
+/* Wrong sizes, entries and shapes, beside other threads' right ones: each is refused, and changes
+ * nothing. */
+static void Misuse(adt_runner_t* runner) {
+  char bytes[1] = {0};
+  const int64_t shape[1] = {-1};
+  REQUIRE(adt_runner_set_input(runner, 0, 0, bytes, 1) != ADT_OK);
+  REQUIRE(adt_runner_set_input(runner, 0, 0, bytes, INT64_MAX) != ADT_OK);
+  REQUIRE(adt_runner_set_input(runner, 0, -1, bytes, 1) == ADT_ERROR_USAGE);
+  REQUIRE(adt_runner_set_input_shaped(runner, 0, 0, bytes, 1, shape, 1) != ADT_OK);
+  REQUIRE(adt_runner_get_output(runner, 0, 0, bytes, 1) != ADT_OK);
+  REQUIRE(adt_runner_get_output(runner, 7, 0, bytes, 1) == ADT_ERROR_USAGE);
+  REQUIRE(adt_runner_run_async(runner, 9, NULL, NULL, NULL) != ADT_OK);
+  REQUIRE(*adt_last_error() && *adt_last_remedy());
+}
+
+static void* Cancel(void* ticket) {
+  Misuse(shared);
+  adt_ticket_cancel(ticket);
+  adt_trim();
+  adt_runner_t* session = NULL;
+  REQUIRE(adt_runner_create_session(shared, &session) == ADT_OK);
+  SetInputs(session);
+  REQUIRE(adt_runner_run(session, 0) == ADT_OK);
+  adt_ticket_cancel(ticket);
+  adt_runner_free(session);
+  return NULL;
+}
+
+/* One ticket that many threads cancel, before, while and after it is waited for. */
+static void CancelAtOnce(void) {
+  for (int round = 0; round < kRounds; ++round) {
+    pthread_t threads[kCancellers];
+    adt_ticket_t* ticket = NULL;
+    REQUIRE(adt_runner_run_async(shared, 0, NULL, NULL, &ticket) == ADT_OK);
+    for (int i = 0; i < kCancellers; ++i) {
+      REQUIRE(pthread_create(&threads[i], NULL, Cancel, ticket) == 0);
+    }
+    const adt_status_t status = adt_ticket_wait(ticket);
+    REQUIRE(status == ADT_OK || status == ADT_ERROR_CANCELLED);
+    for (int i = 0; i < kCancellers; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
+    adt_ticket_free(ticket);
+    REQUIRE(adt_runner_run(shared, 0) == ADT_OK);
+  }
+}
+
 int main(int argc, char** argv) {
   pthread_t threads[kThreads];
   int numbers[kThreads];
@@ -115,6 +160,7 @@ int main(int argc, char** argv) {
     REQUIRE(pthread_create(&threads[i], NULL, Use, &numbers[i]) == 0);
   }
   for (int i = 0; i < kThreads; ++i) REQUIRE(pthread_join(threads[i], NULL) == 0);
+  CancelAtOnce();
   adt_runner_free(shared);
   adt_tensor_free(latest);
   puts("ok");
