@@ -217,13 +217,13 @@ def check_syntax(build: Path, sources: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_what_nnapi_and_xnnpack_add_compiles_and_a_probe_that_could_not_start_is_left_out(
+def test_what_xnnpack_adds_compiles_and_a_probe_that_could_not_start_is_left_out(
     tmp_path: Path,
 ) -> None:
-    """TVM 0.25's own nnapi_runtime.cc does not; an NDK without a static C++ library is played by CMake's answer."""
+    """An NDK without a static C++ library is played by CMake's answer."""
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     words = [cmake().path, "--preset", "android-arm64-v8a", "-B", tmp_path / "build"]
-    given = ["ANDROID_PLATFORM=android-29", "USE_NNAPI_RUNTIME=ON", "ADT_STATIC_CXX_LIBRARY=OFF"]
+    given = ["ANDROID_PLATFORM=android-29", "ADT_STATIC_CXX_LIBRARY=OFF"]
     given += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
     given += ["ADT_XNNPACK=ON", f"ADT_XNNPACK_SOURCE={find_xnnpack('').path}"]
     done = subprocess.run(
@@ -235,12 +235,10 @@ def test_what_nnapi_and_xnnpack_add_compiles_and_a_probe_that_could_not_start_is
     )
     assert done.returncode == 0 and "without it adt_probe" in done.stderr, done.stderr
     info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
-    assert info["nnapi"] and info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
+    assert info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
     assert info["compiler"]["triple"] == "aarch64-none-linux-android29"
     assert "bin/rtvm" in info["files"] and "bin/adt_probe" not in info["files"]
-    check_syntax(
-        tmp_path / "build", "contrib/nnapi/nnapi_(builder|ops|runtime)|mended/nnapi|src/xnnpack_|cpuinfo/src"
-    )
+    check_syntax(tmp_path / "build", "src/xnnpack_|cpuinfo/src")
 
 
 def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) -> None:

@@ -222,6 +222,13 @@ def test_what_a_package_requires_must_be_known(package: Path) -> None:
     assert "a newer one" in error.value.remedy
 
 
+def test_a_package_for_a_library_of_an_older_adt_is_refused_with_its_name(package: Path) -> None:
+    document = json.loads((package / MANIFEST).read_text())
+    (package / MANIFEST).write_text(json.dumps(document | {"offload": "clml,nnapi"}))
+    with pytest.raises(PackageError, match="needs the library 'nnapi', which this adt does not know"):
+        load_package(package)
+
+
 @pytest.mark.parametrize("version", [1, 6, "3", None])
 def test_a_package_of_another_schema_says_make_it_again(package: Path, version: Any) -> None:
     document = json.loads((package / MANIFEST).read_text())

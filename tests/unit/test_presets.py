@@ -92,10 +92,6 @@ def test_the_options_choose_the_preset(
         ({"platform": "linux-aarch64", "clml": "/sdk", "opencl_sdk": "/sdk"}, "its own libOpenCL"),
         ({"platform": "host", "one_library": True, "cuda": True, "xnnpack": True}, "XNNPACK, not with CUDA"),
         ({"platform": "linux-aarch64-clml", "one_library": True}, "not with CLML"),
-        (
-            {"platform": "android-arm64-v8a", "one_library": True, "nnapi": True, "api_level": 29},
-            "not with NNAPI",
-        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(changes: dict[str, object], says: str) -> None:

@@ -84,7 +84,6 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
             imported.params,
             libraries,
             tvm=settings.tvm,
-            api_level=settings.build.api_level,
             half=compilation.target.device == "cpu" and blocks_half(compilation.target),
             tf32=settings.compile.tf32,
             apart=compilation.apart,

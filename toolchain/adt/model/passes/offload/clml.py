@@ -59,7 +59,7 @@ class Clml(Rules):
         return first_objection(calls, _types, _CHECKS)
 
 
-def rules(_api_level: int, _half: bool) -> Clml:
+def rules(_half: bool) -> Clml:
     """As of the installed TVM."""
     from tvm.relax.backend.adreno.clml import clml_pattern_table
 

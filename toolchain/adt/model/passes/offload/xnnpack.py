@@ -60,7 +60,7 @@ class Xnnpack(Rules):
         return next(filter(None, reasons), "") or _bias(core, calls) or _scales(core, calls)
 
 
-def rules(_api_level: int, half: bool) -> Xnnpack:
+def rules(half: bool) -> Xnnpack:
     """The rules; TVM has the code generator from then on."""
     import tvm
 
