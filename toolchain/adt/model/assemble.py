@@ -115,7 +115,7 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
     with tvm_errors("the model"):
         tvm_target = tvm.target.Target(target.spec)
-        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO, compilation.tuning)
+        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO)
         config = {"tirx.disable_assert": not _asserts(imported.module)}
         with tvm.transform.PassContext(opt_level=settings.opt_level, config=config), tvm_target:
             module, params = imported.module, imported.params

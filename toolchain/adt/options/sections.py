@@ -206,8 +206,8 @@ class Kernels(Shapes, Computing, section="compile"):
         default=False,
     )
     texture_choice: Text = option(
-        "Channels in blocks of four, in textures or buffers: where that is faster, by records of both forms "
-        "or by a model, ``auto``; wherever they can be, ``always``; ``never``. For GPUs.",
+        "Channels in blocks of four, in textures or buffers: where a model of what kernels read says that it "
+        "is faster, ``auto``; wherever they can be, ``always``; ``never``. For GPUs.",
         default="auto",
         choices=["auto", "always", "never"],
     )
