@@ -17,9 +17,9 @@ import pytest
 
 from adt.bundle.bundle import load_bundle
 from adt.host.cache import cache_dir
+from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
-from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.xnnpack_source import find_xnnpack
 from adt.measure.reference import run_reference

@@ -17,9 +17,9 @@ import pytest
 import adt
 from adt.bundle.bundle import MANIFEST, load_bundle
 from adt.host import manifest
+from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
-from adt.host.resources import resource
 from adt.model.functions import unregistered
 from support.codegen.bionic_levels import LEVELS
 from support.devices.programs import ADT, adt_json

@@ -25,8 +25,8 @@ from test_runner_abi import recurrent, state_model
 import adt
 from adt.api.reference_run import with_references
 from adt.bundle.bundle import load_bundle
+from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.integrate import gradle, jni
 from adt.integrate.model_api import Project as Described

@@ -17,7 +17,7 @@ import pytest
 import adt
 from adt.errors import PackageError
 from adt.host import cache
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.model.package import files
 from adt.model.package.files import INSPECT, MANIFEST
 from adt.model.package.package import load_package, merge_params, split_params, write_package

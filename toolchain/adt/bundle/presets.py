@@ -11,8 +11,8 @@ from typing import Any
 from adt.bundle.libraries import LIBRARIES, Library
 from adt.bundle.platforms import PLATFORMS, PRESETS, Platform, preset_named
 from adt.errors import AdtError, ConfigError
+from adt.host.directories import resource
 from adt.host.ndk import find_ndk
-from adt.host.resources import resource
 from adt.host.tools import find_tool
 from adt.options.sections import BuildSettings, Settings
 
