@@ -275,6 +275,8 @@ def test_a_compiler_cache_is_used_once(tmp_path: Path) -> None:
     source = adt_json("source")["path"]
     configure = [cmake().path, "--preset", "host", f"-DADT_TVM_SOURCE={source}"]
     environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    for name in ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER"):  # the user's own would stay
+        environ.pop(name, None)
     for name, more, times in (("with", [], 1), ("without", ["-DADT_COMPILER_CACHE=OFF"], 0)):
         words = [*configure, "-B", tmp_path / name, f"-DCMAKE_MAKE_PROGRAM={ninja().path}", *more]
         subprocess.run(
