@@ -56,6 +56,14 @@ def built(request: pytest.FixtureRequest, standin: Path) -> dict[str, Any]:
     }
 
 
+def linked(source: str, copy: str) -> None:
+    """Link *source* as *copy*; copy it where that is another file system, as /tmp may be."""
+    try:
+        os.link(source, copy)
+    except OSError:
+        shutil.copy2(source, copy)
+
+
 @contextmanager
 def damaged(file: Path, contents: bytes) -> Iterator[None]:
     """Put *contents* into a *file* that other tests use, too; if they stay, put back what was there."""
@@ -158,7 +166,7 @@ def test_a_copied_cache_has_its_bundles(
 ) -> None:
     """With the compiler at another path, too: nothing is configured, compiled or packed again."""
     source = Path(os.environ["ADT_CACHE_DIR"]) / "tvm-source"
-    shutil.copytree(source, tmp_path / "tvm-source", copy_function=os.link, symlinks=True)
+    shutil.copytree(source, tmp_path / "tvm-source", copy_function=linked, symlinks=True)
     shutil.copytree(built["path"], tmp_path / "bundles" / Path(built["path"]).name)
     (tmp_path / "bin").mkdir()
     for compiler in ("aarch64-linux-gnu-g++", "c++"):
@@ -264,7 +272,7 @@ def test_interrupting_a_build_leaves_no_process_and_loses_nothing(tmp_path: Path
     cache = tmp_path / "cache"
     cache.mkdir()
     source = Path(os.environ["ADT_CACHE_DIR"]) / "tvm-source"
-    shutil.copytree(source, cache / "tvm-source", copy_function=os.link, symlinks=True)
+    shutil.copytree(source, cache / "tvm-source", copy_function=linked, symlinks=True)
     # A ccache that has the objects, or an sccache, would start no compiler of ours.
     environ = {**os.environ, "ADT_CACHE_DIR": str(cache), "CMAKE_CXX_COMPILER_LAUNCHER": "env"}
     words = [str(ADT), "build-target", "--for", "linux-aarch64"]
