@@ -135,12 +135,12 @@ def offload_module(
     takers = []
     for library in parse_libraries(text):
         loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
-        rules = rules_of(library, half, tf32=tf32)
+        rules = rules_of(library, half=half, tf32=tf32)
         takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
     return partition(_known_shapes(module), params, takers, apart=apart)
 
 
-def rules_of(library: Library, half: bool = False, *, tf32: bool = False) -> Rules:
+def rules_of(library: Library, *, half: bool = False, tf32: bool = False) -> Rules:
     """Return the rules of *library*.
 
     Args:
@@ -148,8 +148,7 @@ def rules_of(library: Library, half: bool = False, *, tf32: bool = False) -> Rul
         tf32: NVIDIA's libraries may round float32 to TF32.
     """
     module = import_module(f"adt.model.passes.offload.{library.name}")
-    on_cuda = library.device == "cuda"
-    rules: Rules = module.rules(tf32=tf32) if on_cuda else module.rules(half)
+    rules: Rules = module.rules(half=half, tf32=tf32)
     return rules
 
 
