@@ -26,7 +26,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 from adt.api.build import source
-from adt.host.resources import resource
+from adt.host.directories import resource
 
 BIN = Path(sys.executable).parent
 NO_CACHE = {"CCACHE_DISABLE": "1", "SCCACHE_RECACHE": "1"}

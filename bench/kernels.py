@@ -235,7 +235,7 @@ def choices(ops: Iterable[Op], job: CompileJob, precision: str) -> dict[Op, Chos
             computes = product(dtype, (1,), op.shape[0], op.out)
         else:
             continue
-        choice = TextureChooser(gpu=gpu).choose(computes, op.out, Moves(), None)
+        choice = TextureChooser(gpu=gpu).choose(computes, op.out, Moves())
         made[op] = Chosen("texture" if choice.blocked else "buffer", choice.reason)
     return made
 

@@ -79,7 +79,6 @@ function(adt_write_build_info file)
   adt_json_bool(opencl "${USE_OPENCL}")
   adt_json_bool(clml "${USE_CLML_GRAPH_EXECUTOR}")
   adt_json_bool(cuda "${ADT_CUDA}")
-  adt_json_bool(nnapi "${USE_NNAPI_RUNTIME}")
   adt_json_bool(xnnpack "${ADT_XNNPACK}")
   adt_json_bool(rpc "${USE_CPP_RPC}")
   adt_json_bool(one_library "${ADT_ONE_LIBRARY}")
@@ -112,7 +111,6 @@ function(adt_write_build_info file)
   \"cuda\": ${cuda},
   \"cudnn\": ${cuda},
   \"cublas\": ${cuda},
-  \"nnapi\": ${nnapi},
   \"xnnpack\": ${xnnpack},
   \"rpc\": ${rpc},
   \"one_library\": ${one_library},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from adt.host.resources import resource
+from adt.host.directories import resource
 from support.devices.emulated import EMULATORS
 
 PROGRAM = """

@@ -17,9 +17,9 @@ import pytest
 
 from adt.bundle.bundle import load_bundle
 from adt.host.cache import cache_dir
+from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
-from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.xnnpack_source import find_xnnpack
 from adt.measure.reference import run_reference
@@ -217,13 +217,13 @@ def check_syntax(build: Path, sources: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_what_nnapi_and_xnnpack_add_compiles_and_a_probe_that_could_not_start_is_left_out(
+def test_what_xnnpack_adds_compiles_and_a_probe_that_could_not_start_is_left_out(
     tmp_path: Path,
 ) -> None:
-    """TVM 0.25's own nnapi_runtime.cc does not; an NDK without a static C++ library is played by CMake's answer."""
+    """An NDK without a static C++ library is played by CMake's answer."""
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     words = [cmake().path, "--preset", "android-arm64-v8a", "-B", tmp_path / "build"]
-    given = ["ANDROID_PLATFORM=android-29", "USE_NNAPI_RUNTIME=ON", "ADT_STATIC_CXX_LIBRARY=OFF"]
+    given = ["ANDROID_PLATFORM=android-29", "ADT_STATIC_CXX_LIBRARY=OFF"]
     given += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
     given += ["ADT_XNNPACK=ON", f"ADT_XNNPACK_SOURCE={find_xnnpack('').path}"]
     done = subprocess.run(
@@ -235,12 +235,10 @@ def test_what_nnapi_and_xnnpack_add_compiles_and_a_probe_that_could_not_start_is
     )
     assert done.returncode == 0 and "without it adt_probe" in done.stderr, done.stderr
     info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
-    assert info["nnapi"] and info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
+    assert info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
     assert info["compiler"]["triple"] == "aarch64-none-linux-android29"
     assert "bin/rtvm" in info["files"] and "bin/adt_probe" not in info["files"]
-    check_syntax(
-        tmp_path / "build", "contrib/nnapi/nnapi_(builder|ops|runtime)|mended/nnapi|src/xnnpack_|cpuinfo/src"
-    )
+    check_syntax(tmp_path / "build", "src/xnnpack_|cpuinfo/src")
 
 
 def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) -> None:
@@ -277,6 +275,8 @@ def test_a_compiler_cache_is_used_once(tmp_path: Path) -> None:
     source = adt_json("source")["path"]
     configure = [cmake().path, "--preset", "host", f"-DADT_TVM_SOURCE={source}"]
     environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    for name in ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER"):  # the user's own would stay
+        environ.pop(name, None)
     for name, more, times in (("with", [], 1), ("without", ["-DADT_COMPILER_CACHE=OFF"], 0)):
         words = [*configure, "-B", tmp_path / name, f"-DCMAKE_MAKE_PROGRAM={ninja().path}", *more]
         subprocess.run(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,13 @@ import pytest
 import adt
 from adt.bundle.bundle import MANIFEST, load_bundle
 from adt.host import manifest
+from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
-from adt.host.resources import resource
+from adt.host.tools import ninja
 from adt.model.functions import unregistered
 from support.codegen.bionic_levels import LEVELS
-from support.devices.programs import ADT, adt_json
+from support.devices.programs import ADT, adt_json, real_program
 from support.devices.programs import adt as run_adt
 from support.standins.ndk import DESCRIPTION, make_standin_ndk
 
@@ -50,6 +54,26 @@ def built(request: pytest.FixtureRequest, standin: Path) -> dict[str, Any]:
     return adt_json("build-target", "--for", request.param, *ndk) | {
         "arguments": ["--for", request.param, *ndk]
     }
+
+
+def linked(source: str, copy: str) -> None:
+    """Link *source* as *copy*; copy it where that is another file system, as /tmp may be."""
+    try:
+        os.link(source, copy)
+    except OSError:
+        shutil.copy2(source, copy)
+
+
+@contextmanager
+def damaged(file: Path, contents: bytes) -> Iterator[None]:
+    """Put *contents* into a *file* that other tests use, too; if they stay, put back what was there."""
+    before = file.read_bytes()
+    file.write_bytes(contents)
+    try:
+        yield
+    finally:
+        if file.is_file() and file.read_bytes() == contents:
+            file.write_bytes(before)
 
 
 def test_the_installed_wheel_carries_its_sources() -> None:
@@ -112,11 +136,17 @@ def test_a_bundle_names_the_functions_that_its_runtime_registers(built: dict[str
 def test_only_the_needed_files_are_compiled(built: dict[str, Any]) -> None:
     commands = json.loads(
         subprocess.run(
-            ["ninja", "-C", built["build_dir"], "-t", "compdb"], capture_output=True, text=True, check=True
+            [ninja().path, "-C", built["build_dir"], "-t", "compdb"],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
     )
     needed = subprocess.run(
-        ["ninja", "-C", built["build_dir"], "-t", "inputs", "all"], capture_output=True, text=True, check=True
+        [ninja().path, "-C", built["build_dir"], "-t", "inputs", "all"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     units = {c["output"] for c in commands if c["output"].endswith(".o")} & set(needed)
     ours = "source/cmake_presets/src"  # which adt adds to TVM's runtime
@@ -136,11 +166,11 @@ def test_a_copied_cache_has_its_bundles(
 ) -> None:
     """With the compiler at another path, too: nothing is configured, compiled or packed again."""
     source = Path(os.environ["ADT_CACHE_DIR"]) / "tvm-source"
-    shutil.copytree(source, tmp_path / "tvm-source", copy_function=os.link, symlinks=True)
+    shutil.copytree(source, tmp_path / "tvm-source", copy_function=linked, symlinks=True)
     shutil.copytree(built["path"], tmp_path / "bundles" / Path(built["path"]).name)
     (tmp_path / "bin").mkdir()
     for compiler in ("aarch64-linux-gnu-g++", "c++"):
-        (tmp_path / "bin" / compiler).symlink_to(str(shutil.which(compiler)))
+        (tmp_path / "bin" / compiler).symlink_to(str(real_program(compiler)))
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     explained = adt_json("build-target", *built["arguments"], "--explain")["steps"]
@@ -162,20 +192,21 @@ def test_the_android_bundle_names_the_standin(standin: Path, built: dict[str, An
 
 def test_a_damaged_bundle_is_packed_again(built: dict[str, Any]) -> None:
     library = Path(built["path"]) / "lib/libtvm_ffi.so"
-    library.write_bytes(library.read_bytes()[:1000])
-    done = run_adt("build-target", *built["arguments"])
-    assert done.returncode == 0 and "packing it again" in done.stderr
-    load_bundle(Path(built["path"]))
+    with damaged(library, library.read_bytes()[:1000]):
+        done = run_adt("build-target", *built["arguments"])
+        assert done.returncode == 0 and "packing it again" in done.stderr
+        load_bundle(Path(built["path"]))
 
 
 def test_the_bundle_of_an_older_adt_is_packed_again(built: dict[str, Any]) -> None:
     """It does not say which functions its runtime has."""
     path = Path(built["path"])
     described = load_bundle(path).manifest
-    manifest.write(replace(described, functions=()), path / MANIFEST)
-    again = adt_json("build-target", *built["arguments"])
-    assert not again["reused"] and again["compiled"] == 0
-    assert load_bundle(path).manifest.functions == described.functions
+    older = manifest.dumps(replace(described, functions=()))
+    with damaged(path / MANIFEST, older.encode()):
+        again = adt_json("build-target", *built["arguments"])
+        assert not again["reused"] and again["compiled"] == 0
+        assert load_bundle(path).manifest.functions == described.functions
 
 
 def test_out_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:
@@ -241,8 +272,9 @@ def test_interrupting_a_build_leaves_no_process_and_loses_nothing(tmp_path: Path
     cache = tmp_path / "cache"
     cache.mkdir()
     source = Path(os.environ["ADT_CACHE_DIR"]) / "tvm-source"
-    shutil.copytree(source, cache / "tvm-source", copy_function=os.link, symlinks=True)
-    environ = {**os.environ, "ADT_CACHE_DIR": str(cache)}
+    shutil.copytree(source, cache / "tvm-source", copy_function=linked, symlinks=True)
+    # A ccache that has the objects, or an sccache, would start no compiler of ours.
+    environ = {**os.environ, "ADT_CACHE_DIR": str(cache), "CMAKE_CXX_COMPILER_LAUNCHER": "env"}
     words = [str(ADT), "build-target", "--for", "linux-aarch64"]
     child = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for _ in range(3000):
@@ -332,15 +364,24 @@ def test_libraries_laid_out_for_an_app(standin: Path, tmp_path: Path) -> None:
     assert done.returncode == 3 and "bundle, jni" in done.stderr
 
 
+def compiler_cache(settings: str) -> list[str]:
+    """Return the path of the ccache or sccache that CMake's *settings* name, if any."""
+    return re.findall(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
+
+
 def test_a_compiler_cache_that_is_gone_does_not_stop_the_build() -> None:
-    described = adt_json("build-target", "--for", "host", "--explain")
-    assert described["steps"][0].startswith("nothing")
+    """CMake finds the one of this machine then, if there is one."""
     cache_file = Path(adt_json("build-target", "--for", "host")["build_dir"]) / "CMakeCache.txt"
     before = cache_file.read_text()
-    cache_file.write_text(before + "ADT_COMPILER_CACHE_PROGRAM:FILEPATH=/gone/ccache\n")
-    explained = adt_json("build-target", "--for", "host", "--explain")["steps"]
-    assert "/gone/ccache is gone" in explained[0]
-    assert adt_json("build-target", "--for", "host")["compiled"] == 0, (
-        "configured again, for the same commands"
-    )
-    assert "/gone/ccache" not in cache_file.read_text()
+    others = re.sub(r"^ADT_COMPILER_CACHE_PROGRAM:.*\n", "", before, flags=re.MULTILINE)
+    cache_file.write_text(others + "ADT_COMPILER_CACHE_PROGRAM:FILEPATH=/gone/ccache\n")
+    try:
+        explained = adt_json("build-target", "--for", "host", "--explain")["steps"]
+        assert "/gone/ccache is gone" in explained[0]
+        compiled = adt_json("build-target", "--for", "host")["compiled"]
+        after = cache_file.read_text()
+        assert "/gone/ccache" not in after
+    except BaseException:
+        cache_file.unlink(missing_ok=True)  # the next build configures afresh
+        raise
+    assert (compiled == 0) == (compiler_cache(after) == compiler_cache(before)), "for the same commands"

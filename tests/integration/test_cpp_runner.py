@@ -27,8 +27,8 @@ import pytest
 import adt
 from adt.host import manifest
 from adt.host.cache import file_sha256
+from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.resources import resource
 from adt.host.tools import ninja
 from adt.model.inputs.random import random_inputs
 from adt.model.package.files import LIBRARY, MANIFEST, PARAMS

@@ -24,9 +24,9 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.errors import CompileError, MismatchError, ToolNotFound
 from adt.host import cuda_headers
+from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.extras import install_command
-from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.model import cuda_code
 from adt.model.inspection.inspection import Inspection

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from adt.errors import DeviceError, NoDevice
 from adt.host import identity
 from adt.virtual import state
 from support.devices.fixtures import Rack, rack
-from support.devices.programs import ADT, adt
+from support.devices.programs import ADT, adt, real_program
 from support.standins.artefacts import make_bundle, make_package
 from support.standins.ndk import make_standin_ndk
 from support.waiting import wait_for
@@ -358,11 +357,11 @@ def test_missing_packages_are_installed_by_the_fix_or_the_command_is_said(
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("sh", "qemu-aarch64-static", "dpkg-deb", "g++", "git", "env"):
-        if where := shutil.which(name):
+        if where := real_program(name):
             (tools / name).symlink_to(where)
     apt = tools / "apt-get"
     compiler = tools / "aarch64-linux-gnu-g++"
-    real = shutil.which("aarch64-linux-gnu-g++")
+    real = real_program("aarch64-linux-gnu-g++")
     apt.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/apt.log"\n/bin/ln -sf {real} "{compiler}"\n')
     apt.chmod(0o755)
     monkeypatch.setenv("PATH", str(tools))

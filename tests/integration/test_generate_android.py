@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from adt.host.cache import cache_dir
+from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.resources import resource
 from adt.integrate.android_versions import NEWEST
 from adt.integrate.bench_plan import ACTIVITY_CLASS
 from adt.integrate.contents import OPENCL_LIBRARIES

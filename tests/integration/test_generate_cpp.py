@@ -20,8 +20,8 @@ import adt
 from adt.api.generate import KINDS
 from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
+from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.integrate.output import CopiedFile
 from support.codegen.golden_projects import PLATFORMS, made_up_project

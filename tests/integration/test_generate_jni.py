@@ -25,8 +25,8 @@ from test_runner_abi import recurrent, state_model
 import adt
 from adt.api.reference_run import with_references
 from adt.bundle.bundle import load_bundle
+from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.integrate import gradle, jni
 from adt.integrate.model_api import Project as Described
@@ -38,6 +38,7 @@ from adt.model.package.package import load_package
 from adt.options.resolve import load_settings
 from support.codegen import image_reference as reference
 from support.codegen.kotlin import compile_kotlin
+from support.devices.programs import real_program
 from support.models.published import named
 from support.models.small import MAGIKA, small_model
 from support.standins import android as standin_android
@@ -438,7 +439,7 @@ def test_declarations_and_symbols_are_the_same(generated: Project, tmp_path: Pat
 
 
 def jni_includes() -> list[Path]:
-    home = Path(shutil.which("javac") or "").resolve().parents[1]
+    home = Path(real_program("javac") or "").resolve().parents[1]
     return [home / "include", home / "include/linux"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from adt.host.resources import resource
+from adt.host.directories import resource
 from support.codegen import image_reference as reference
 from support.codegen.image_reference import COLORS, FITS, LAYOUTS, MATRICES, Format, Placement, Yuv
 

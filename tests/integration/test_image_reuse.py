@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import adt
-from adt.host.resources import resource
+from adt.host.directories import resource
 
 PROGRAM = Path(__file__).parents[1] / "support/codegen/image_reuse.cc"
 """Its own OpenCL functions count what is made and released."""

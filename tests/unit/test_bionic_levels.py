@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_ndk import fake_ndk
 
+from adt.host.directories import resource
 from adt.host.ndk import LOWEST_API_LEVEL, find_ndk
-from adt.host.resources import resource
 from support.codegen.bionic_levels import LEVELS
 
 SOURCES = [

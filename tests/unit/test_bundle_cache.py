@@ -20,7 +20,7 @@ from adt.api.bundles import SERVER, bundles, choose_bundle, package_bundle
 from adt.api.generate import bundles_of
 from adt.api.requests import TuneRequest
 from adt.bundle import bundle_cache
-from adt.bundle.bundle import BundleFile, TargetBundle
+from adt.bundle.bundle import BundleFile, TargetBundle, load_bundle
 from adt.cli.app import app
 from adt.device.deploy.payload import payload_of
 from adt.errors import MismatchError, PackageError, RpcError
@@ -181,6 +181,17 @@ def test_a_damaged_one_is_said(put: Put, tmp_path: Path) -> None:
 
 
 # ---- the verb ---------------------------------------------------------------------------------
+
+
+def test_a_bundle_with_an_option_of_an_older_adt_is_refused_and_passed_over(put: Put) -> None:
+    bundle = put("with-nnapi")
+    document = json.loads((bundle.path / "bundle.json").read_text())
+    document["options"]["nnapi"] = True
+    (bundle.path / "bundle.json").write_text(json.dumps(document))
+    with pytest.raises(PackageError) as caught:
+        load_bundle(bundle.path)
+    assert "nnapi" in caught.value.details and "adt build-target --for" in caught.value.remedy
+    assert bundle_cache.cached_bundles() == ()
 
 
 def adt_bundles(*words: str) -> Any:

@@ -36,7 +36,7 @@ def offered(line: str) -> list[str]:
         ("adt compile m.onnx --target adr", ["adreno", "adreno-buffer"]),
         ("adt compile m.onnx --precision f", ["float32", "float16", "float16_acc32"]),
         ("adt compile m.onnx --offload ", [*LIBRARIES, "auto", "none"]),
-        ("adt compile m.onnx --offload clml,n", ["clml,nnapi", "clml,none"]),
+        ("adt compile m.onnx --offload xnnpack,c", ["xnnpack,clml", "xnnpack,cudnn", "xnnpack,cublas"]),
         ("adt build-target --for linux-arm", ["linux-armhf", "linux-armhf-cpu", "linux-armhf-opencl"]),
         ("adt tune m.onnx --tuner r", ["random", "replay"]),
         ("adt bench p --protocol q", ["quick"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adt.bundle.audit.ndk_sysroot import TRIPLES
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.host.tools import cmake
 
 PRESETS = resource("cmake_presets")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from adt.bundle.libraries import LIBRARIES
-from adt.bundle.platforms import PLATFORMS
 from adt.errors import ConfigError
 from adt.model.passes.offload.partition import check_combination, rules_of
 
@@ -30,7 +29,7 @@ def reason(library: str, name: str, calls: Sequence[Any]) -> str:
     """Why a match of the pattern *name* with *calls* stays; empty: it goes."""
     from tvm import relax
 
-    rules, builder = rules_of(LIBRARIES[library], 0), relax.BlockBuilder()
+    rules, builder = rules_of(LIBRARIES[library]), relax.BlockBuilder()
     return str(rules.objection(f"{library}.{name}", [builder.normalize(call) for call in calls]))
 
 
@@ -104,10 +103,10 @@ def test_products(first: tuple[int, ...], second: tuple[int, ...], words: str) -
 
 
 def test_they_go_with_cuda_and_tf32_with_them() -> None:
-    check_combination("cudnn,cublas", "cuda", PLATFORMS["linux-aarch64"], 0, tf32=True)
+    check_combination("cudnn,cublas", "cuda", tf32=True)
     with pytest.raises(ConfigError) as caught:
-        check_combination("cudnn", "opencl", PLATFORMS["host"], 0)
+        check_combination("cudnn", "opencl")
     assert "--target cuda:ARCH" in caught.value.remedy
     with pytest.raises(ConfigError, match="--tf32") as caught:
-        check_combination("xnnpack", "cpu", PLATFORMS["host"], 0, tf32=True)
+        check_combination("xnnpack", "cpu", tf32=True)
     assert "--offload cudnn,cublas" in caught.value.remedy

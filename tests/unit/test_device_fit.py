@@ -84,16 +84,16 @@ def test_a_clml_package_on_a_bundle_without_clml() -> None:
     assert "--offload none" in error.remedy
     able = replace(BUNDLE, options=replace(BUNDLE.options, clml=True))
     check_fit(able, replace(PACKAGE, offload="clml"), LINUX, serial="S")
-    error = refused(able, replace(PACKAGE, offload="clml,nnapi"), LINUX)
-    assert "NNAPI" in error.what and "--offload clml" in error.remedy
+    error = refused(able, replace(PACKAGE, offload="clml,xnnpack"), LINUX)
+    assert "XNNPACK" in error.what and "--offload clml" in error.remedy
 
 
-def test_an_nnapi_package_on_a_bundle_without_nnapi() -> None:
-    package = replace(package_manifest("android-arm64-v8a"), offload="nnapi")
+def test_an_xnnpack_package_on_a_bundle_without_xnnpack() -> None:
+    package = replace(package_manifest("android-arm64-v8a"), offload="xnnpack")
     error = refused(ANDROID, package, PHONE)
-    assert "NNAPI" in error.what
-    assert "adt build-target --for android-arm64-v8a --nnapi --api-level 29" in error.remedy
-    check_fit(replace(ANDROID, options=replace(ANDROID.options, nnapi=True)), package, PHONE, serial="S")
+    assert "XNNPACK" in error.what
+    assert "adt build-target --for android-arm64-v8a --xnnpack" in error.remedy
+    check_fit(replace(ANDROID, options=replace(ANDROID.options, xnnpack=True)), package, PHONE, serial="S")
 
 
 def test_code_for_other_processors_than_the_devices() -> None:

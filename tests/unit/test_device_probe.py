@@ -29,7 +29,7 @@ from adt.device.scripts import script
 from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, ThermalZone
 from adt.device.transport.shell import Completed
 from adt.errors import DeviceError, DeviceFull
-from adt.host.resources import resource
+from adt.host.directories import resource
 from support.devices.probe_texts import ADRENO, BOARD, MALI, VIRTUAL
 from support.standins.artefacts import make_bundle
 

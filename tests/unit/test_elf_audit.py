@@ -14,8 +14,7 @@ from adt.bundle.audit.auditing import audit
 from adt.bundle.audit.binaries import collect
 from adt.bundle.audit.destination import ANDROID, Destination, destination
 from adt.bundle.audit.gate import audit_made
-from adt.bundle.audit.report import OK, REFUSED, WARNING, ElfReport, FileAudit
-from adt.bundle.audit.table import table
+from adt.bundle.audit.report import OK, REFUSED, WARNING, ElfReport, FileAudit, table
 from adt.bundle.platforms import platform_named
 from adt.errors import BuildError, CompileError, MismatchError, PackageError
 from adt.host.ndk import Ndk

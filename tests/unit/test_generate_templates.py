@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jinja2 import BaseLoader, Environment
 
 from adt.api.generate import KINDS
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.integrate import templates
 from adt.integrate.model_api import Project
 from adt.integrate.names import Name, class_names, words

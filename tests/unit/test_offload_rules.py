@@ -11,11 +11,8 @@ import pytest
 
 from adt.bundle.bundle import BundleOptions
 from adt.bundle.libraries import LIBRARIES, Library, join_libraries, parse_libraries
-from adt.bundle.platforms import platform_named
-from adt.bundle.presets import choose_preset
 from adt.errors import ConfigError, ModelError, SourceError
 from adt.model.passes.offload.clml import Clml
-from adt.model.passes.offload.nnapi import Nnapi
 from adt.model.passes.offload.partition import (
     OffloadedModel,
     Subgraph,
@@ -29,47 +26,38 @@ from adt.options.option import options_of
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
 
-PHONE = platform_named("android-arm64-v8a")
-BOARD = platform_named("linux-aarch64")
 CLML = Clml([], "openclml", frozenset(), weights_inside=True)
-NNAPI = Nnapi([], "nnapi", frozenset(), weights_inside=False)
 
 
 @pytest.mark.parametrize(
-    ("kind", "device", "platform", "level"),
-    [
-        ("none", "cpu", BOARD, 0),
-        ("clml", "opencl", PHONE, 28),
-        ("clml", "opencl", BOARD, 0),
-        ("nnapi", "cpu", PHONE, 29),
-    ],
+    ("kind", "device"),
+    [("none", "cpu"), ("clml", "opencl"), ("xnnpack", "cpu"), ("cudnn,cublas", "cuda")],
 )
-def test_what_goes_together(kind: str, device: str, platform: Any, level: int) -> None:
-    check_combination(kind, device, platform, level)
+def test_what_goes_together(kind: str, device: str) -> None:
+    check_combination(kind, device)
 
 
 @pytest.mark.parametrize(
-    ("kind", "device", "platform", "level", "remedy"),
+    ("kind", "device", "remedy"),
     [
-        ("clml", "cpu", PHONE, 28, "--target adreno"),
-        ("nnapi", "opencl", PHONE, 30, "--target cpu"),
-        ("nnapi", "cpu", BOARD, 30, "android-arm64-v8a"),
-        ("nnapi", "cpu", PHONE, 28, "--api-level 29"),
-        ("tensorrt", "cpu", PHONE, 28, ", ".join(LIBRARIES)),
-        ("nnapi,none", "cpu", PHONE, 29, ", ".join(LIBRARIES)),
-        ("nnapi,nnapi", "cpu", PHONE, 29, "once"),
-        ("clml,nnapi", "opencl", PHONE, 29, "--target cpu"),
+        ("clml", "cpu", "--target adreno"),
+        ("xnnpack", "opencl", "--target cpu"),
+        ("tensorrt", "cpu", ", ".join(LIBRARIES)),
+        ("nnapi", "cpu", ", ".join(LIBRARIES)),  # an older adt had it
+        ("xnnpack,none", "cpu", ", ".join(LIBRARIES)),
+        ("xnnpack,xnnpack", "cpu", "once"),
+        ("clml,xnnpack", "opencl", "--target cpu"),
     ],
 )
-def test_what_does_not(kind: str, device: str, platform: Any, level: int, remedy: str) -> None:
+def test_what_does_not(kind: str, device: str, remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_combination(kind, device, platform, level)
+        check_combination(kind, device)
     assert remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 def test_each_row_has_its_rules_and_its_place_in_builds_and_bundles(library: Library) -> None:
-    assert rules_of(library, 29).patterns
+    assert rules_of(library).patterns
     without = BundleOptions(opencl=True, clml=False, rpc=True, alignment=32, build_type="Release")
     assert without.libraries == ()
     assert replace(without, **{library.name: True}).libraries == (library,)
@@ -77,8 +65,8 @@ def test_each_row_has_its_rules_and_its_place_in_builds_and_bundles(library: Lib
 
 
 def test_the_order_of_libraries_is_kept() -> None:
-    assert [library.name for library in parse_libraries("nnapi, clml")] == ["nnapi", "clml"]
-    for text in ("nnapi,clml", "none"):
+    assert [library.name for library in parse_libraries("cublas, cudnn")] == ["cublas", "cudnn"]
+    for text in ("cublas,cudnn", "none"):
         assert join_libraries(parse_libraries(text)) == text
 
 
@@ -179,38 +167,6 @@ def test_patterns_of_clml_that_the_runtime_only_half_knows() -> None:
         assert CLML.objection(f"openclml.{name}", [call])
 
 
-def test_what_tvms_nnapi_runtime_would_compute_wrongly_stays() -> None:
-    assert refused(NNAPI) >= {
-        "dilated",
-        "swapped strides",
-        "mixed types",
-        "integers",
-        "rank 5",
-        "square",
-        "dilated pool",
-        "ceiling pool",
-        "pool of NHWC",
-        "oblong pool",
-        "softmax of an image",
-    }
-    assert not refused(NNAPI) & {"plain", "grouped", "sum", "max pool", "global average", "softmax"}
-
-
-def test_nnapis_convolution_takes_a_bias_and_no_other_sum() -> None:
-    from tvm.relax.op import add
-
-    convolution = calls()["plain"]
-    whole = variable((1, 6, 8, 8))
-    for added, fine in ((constant((1, 6, 1, 1)), True), (whole, False), (constant((1, 1, 8, 8)), False)):
-        total = normal(add(variable((1, 6, 8, 8)), added))
-        assert bool(NNAPI.objection("nnapi.conv2d", [convolution, total])) is not fine
-
-
-def test_the_level_of_the_api_decides_what_nnapi_knows() -> None:
-    names = [[name for name, *_ in rules_of(LIBRARIES["nnapi"], level).patterns] for level in (29, 36)]
-    assert "nnapi.conv2d" in names[0] and "nnapi.batch_matmul" not in names[1]
-
-
 def test_open_dimensions_cannot_go() -> None:
     import tvm
     from tvm import relax
@@ -220,7 +176,7 @@ def test_open_dimensions_cannot_go() -> None:
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
     with pytest.raises(ModelError, match="open dimensions") as caught:
-        offload_module(builder.get(), {}, "clml", tvm=load_settings().settings.tvm, api_level=29)
+        offload_module(builder.get(), {}, "clml", tvm=load_settings().settings.tvm)
     assert "--shape x:" in caught.value.remedy
 
 
@@ -238,24 +194,11 @@ def test_a_tree_that_differs_in_expressions_is_refused() -> None:
 
 
 def test_subgraphs_are_written_below_inspect(tmp_path: Path) -> None:
-    report = OffloadReport(wanted="nnapi", ops=1, total=2, subgraphs=1, left=())
-    some = OffloadedModel(None, {}, report, (Subgraph("nnapi", "f", "{}"),))
+    report = OffloadReport(wanted="xnnpack", ops=1, total=2, subgraphs=1, left=())
+    some = OffloadedModel(None, {}, report, (Subgraph("xnnpack", "f", "{}"),))
     some.write(tmp_path)
-    assert (tmp_path / "inspect/nnapi/0.json").read_text() == "{}\n"
-    assert some.libraries == "nnapi"
+    assert (tmp_path / "inspect/xnnpack/0.json").read_text() == "{}\n"
+    assert some.libraries == "xnnpack"
     nothing = OffloadedModel(None, {}, report, ())
     nothing.write(tmp_path / "other")
     assert nothing.libraries == "none" and not (tmp_path / "other").exists()
-
-
-def test_nnapi_is_built_for_android_from_the_level_on_that_it_takes() -> None:
-    settings = load_settings({"build.nnapi": True}, environ={}, start=Path("/")).settings.build
-    for changes, remedy in (
-        ({"api_level": 28}, "--api-level 29"),
-        ({"platform": "linux-aarch64"}, "android-arm64-v8a"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            choose_preset(settings.but(**changes))
-        assert remedy in caught.value.remedy
-    assert choose_preset(settings.but(api_level=29)).libraries == (LIBRARIES["nnapi"],)
-    assert choose_preset(settings.but(nnapi=False, api_level=28)).libraries == ()

@@ -17,7 +17,7 @@ import pytest
 import adt
 from adt.errors import PackageError
 from adt.host import cache
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.model.package import files
 from adt.model.package.files import INSPECT, MANIFEST
 from adt.model.package.package import load_package, merge_params, split_params, write_package
@@ -220,6 +220,13 @@ def test_what_a_package_requires_must_be_known(package: Path) -> None:
     ) as error:
         load_package(package)
     assert "a newer one" in error.value.remedy
+
+
+def test_a_package_for_a_library_of_an_older_adt_is_refused_with_its_name(package: Path) -> None:
+    document = json.loads((package / MANIFEST).read_text())
+    (package / MANIFEST).write_text(json.dumps(document | {"offload": "clml,nnapi"}))
+    with pytest.raises(PackageError, match="needs the library 'nnapi', which this adt does not know"):
+        load_package(package)
 
 
 @pytest.mark.parametrize("version", [1, 6, "3", None])

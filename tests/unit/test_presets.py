@@ -12,7 +12,7 @@ import pytest
 from adt.bundle.platforms import PLATFORMS, PRESETS, platform_named
 from adt.bundle.presets import cache_variables, choose_preset, list_presets
 from adt.errors import ConfigError
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.host.tools import cmake
 from adt.model.targets import model_target
 from adt.options.resolve import load_settings
@@ -92,10 +92,6 @@ def test_the_options_choose_the_preset(
         ({"platform": "linux-aarch64", "clml": "/sdk", "opencl_sdk": "/sdk"}, "its own libOpenCL"),
         ({"platform": "host", "one_library": True, "cuda": True, "xnnpack": True}, "XNNPACK, not with CUDA"),
         ({"platform": "linux-aarch64-clml", "one_library": True}, "not with CLML"),
-        (
-            {"platform": "android-arm64-v8a", "one_library": True, "nnapi": True, "api_level": 29},
-            "not with NNAPI",
-        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(changes: dict[str, object], says: str) -> None:

@@ -1,9 +1,8 @@
-"""Texture or buffers: what decides, with times and without."""
+"""The model that decides between textures and buffers."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import pytest
 
@@ -11,8 +10,6 @@ from adt.errors import ConfigError
 from adt.model.passes.gpu.choice import (
     ALWAYS,
     BY_MODEL,
-    MeasuredTimes,
-    TextureChooser,
     multiply_adds_per_texel,
     texture_chooser,
 )
@@ -50,83 +47,43 @@ def test_a_product_is_a_convolution_of_points() -> None:
     assert convolution("float32", (32, 64, 1, 1), (1, 32, 4, 7), (2, 2), 1).positions == (4, 7)
 
 
-def times(texture: float, buffer: float) -> TextureChooser:
-    return TextureChooser(
-        times=MeasuredTimes("a GPU", {CONV: texture}, {CONV: buffer}, {CONV: 4 * buffer}, 0.0, math.inf)
-    )
-
-
-@pytest.mark.parametrize(
-    ("texture", "buffer", "textures"),
-    [(1.0, 2.0, True), (2.0, 1.0, True), (2.0, 1.0, False), (1.0, 2.0, False)],
-)
-def test_a_form_that_was_chosen_by_times_is_told_with_them(
-    texture: float, buffer: float, textures: bool
-) -> None:
-    chosen = dataclasses.replace(times(texture, buffer), forms={"y": textures}).choose(CONV, 64, Moves(), "y")
-    assert chosen.blocked == textures
-    twin = "buffers" if textures else "textures"
-    assert f"of the time in {twin} (" in chosen.reason and "measured on a GPU" in chosen.reason
-    assert f"{texture * 1e3:.3g}" in chosen.reason and f"{buffer * 1e3:.3g}" in chosen.reason
-    assert ("less than with what its neighbours" in chosen.reason) == (textures == (texture > buffer))
-
-
-def test_moving_takes_a_call_or_what_the_bandwidth_allows() -> None:
-    found = MeasuredTimes("a GPU", {}, {}, {}, call=5e-6, bandwidth=1e9)
-    assert found.moving(100) == 5e-6
-    assert found.moving(10_000_000) == pytest.approx(0.02)
-
-
-def test_without_a_record_that_applies_the_untuned_time_counts() -> None:
-    tuned = times(2.0, 1.0)
-    assert tuned.times_of(CONV) == (2.0, 1.0)
-    assert tuned.without({CONV}).times_of(CONV) == (2.0, 4.0)
-    bare = MeasuredTimes("a GPU", {CONV: 2.0}, {CONV: 1.0}, {}, 0.0, math.inf)
-    assert CONV not in bare.untuned_for({CONV}).buffers, "unknown: the model decides"
-
-
-def test_what_was_measured_in_one_form_is_left_to_the_model() -> None:
-    half = TextureChooser(times=MeasuredTimes("a GPU", {CONV: 9.0}, {}, {}, 0.0, math.inf))
-    assert half.choose(CONV, 64, Moves(), None) == BY_MODEL.choose(CONV, 64, Moves(), None)
-
-
 @pytest.mark.parametrize(("outputs", "textures"), [(4, True), (5, False), (6, True), (8, True), (9, True)])
 def test_lanes_to_spare(outputs: int, textures: bool) -> None:
     computes = convolution("float32", (outputs, 16, 3, 3), (1, outputs, 8, 8), (1, 1), 1)
-    chosen = BY_MODEL.choose(computes, outputs, Moves(), None)
+    chosen = BY_MODEL.choose(computes, outputs, Moves())
     assert chosen.blocked == textures
     assert textures or "5 output channels leave 3 lanes idle" in chosen.reason
-    assert ALWAYS.choose(computes, outputs, Moves(), None).blocked
+    assert ALWAYS.choose(computes, outputs, Moves()).blocked
 
 
 def test_a_vector_times_a_matrix_stays_in_buffers_where_it_is_in_one() -> None:
     row = product("float32", (1,), 512, 1000)
-    alone = BY_MODEL.choose(row, 1000, Moves(), None)
+    alone = BY_MODEL.choose(row, 1000, Moves())
     assert not alone.blocked and "each weight is used once" in alone.reason
-    assert BY_MODEL.choose(row, 1000, Moves(unpack=2048), None).blocked, "a gate between blocked tensors"
-    assert BY_MODEL.choose(product("float32", (7,), 512, 1000), 1000, Moves(), None).blocked
-    assert ALWAYS.choose(row, 1000, Moves(), None).blocked
+    assert BY_MODEL.choose(row, 1000, Moves(unpack=2048)).blocked, "a gate between blocked tensors"
+    assert BY_MODEL.choose(product("float32", (7,), 512, 1000), 1000, Moves()).blocked
+    assert ALWAYS.choose(row, 1000, Moves()).blocked
 
 
 def test_a_convolution_of_points_must_do_something_with_what_it_moves() -> None:
     few, more = (
         convolution("float32", (16, channels, 1, 1), (1, 16, 112, 112), (1, 1), 1) for channels in (16, 32)
     )
-    chosen = BY_MODEL.choose(few, 16, Moves(), None)
+    chosen = BY_MODEL.choose(few, 16, Moves())
     assert not chosen.blocked and chosen.reason == "32 multiply-adds for each texel that it moves"
-    assert BY_MODEL.choose(few, 16, Moves(unpack=1), None).blocked, "its input is blocked"
-    assert BY_MODEL.choose(more, 16, Moves(), None).blocked
+    assert BY_MODEL.choose(few, 16, Moves(unpack=1)).blocked, "its input is blocked"
+    assert BY_MODEL.choose(more, 16, Moves()).blocked
 
 
 def test_packing_must_be_worth_it() -> None:
-    assert BY_MODEL.choose(POINTWISE, 8, Moves(unpack=BYTES, output=BYTES), None).blocked, (
+    assert BY_MODEL.choose(POINTWISE, 8, Moves(unpack=BYTES, output=BYTES)).blocked, (
         "its input is packed already"
     )
-    alone = BY_MODEL.choose(POINTWISE, 8, Moves(pack=BYTES, output=BYTES), None)
+    alone = BY_MODEL.choose(POINTWISE, 8, Moves(pack=BYTES, output=BYTES))
     assert not alone.blocked and "packing its input" in alone.reason
-    assert BY_MODEL.choose(CONV, 64, Moves(pack=64 * 56 * 56 * 4), None).blocked
+    assert BY_MODEL.choose(CONV, 64, Moves(pack=64 * 56 * 56 * 4)).blocked
     half = dataclasses.replace(POINTWISE, dtype="float16")
-    assert BY_MODEL.choose(half, 8, Moves(pack=BYTES // 2), None).blocked == alone.blocked, "as many texels"
+    assert BY_MODEL.choose(half, 8, Moves(pack=BYTES // 2)).blocked == alone.blocked, "as many texels"
 
 
 def test_reuse_is_bounded_by_registers_and_by_what_there_is() -> None:
@@ -141,7 +98,7 @@ def test_reuse_is_bounded_by_registers_and_by_what_there_is() -> None:
 
 
 def test_the_setting() -> None:
-    assert texture_chooser("always", ANY_ADRENO, None) == ALWAYS
-    assert texture_chooser("auto", ANY_ADRENO, None) == BY_MODEL
+    assert texture_chooser("always", ANY_ADRENO) == ALWAYS
+    assert texture_chooser("auto", ANY_ADRENO) == BY_MODEL
     with pytest.raises(ConfigError, match="always"):
-        texture_chooser("alway", ANY_ADRENO, None)
+        texture_chooser("alway", ANY_ADRENO)

@@ -17,7 +17,7 @@ from adt.model.passes.offload.partition import rules_of
 
 @pytest.fixture(scope="module")
 def rules() -> Any:
-    return rules_of(LIBRARIES["xnnpack"], 0)
+    return rules_of(LIBRARIES["xnnpack"])
 
 
 def variable(*shape: int, dtype: str = "float32") -> Any:
@@ -86,10 +86,10 @@ def test_half_precision_is_for_processors_that_compute_in_it() -> None:
     from tvm.relax.op import nn
 
     layer = variable(1, 4, 8, 8, dtype="float16"), constant(6, 4, 3, 3, dtype="float16")
-    assert not reason(rules_of(LIBRARIES["xnnpack"], 0, half=True), "conv2d", nn.conv2d(*layer))
-    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"], 0), "conv2d", nn.conv2d(*layer))
+    assert not reason(rules_of(LIBRARIES["xnnpack"], half=True), "conv2d", nn.conv2d(*layer))
+    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"]), "conv2d", nn.conv2d(*layer))
     wide = nn.conv2d(*layer, out_dtype="float32")
-    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"], 0, half=True), "conv2d", wide)
+    assert "float16" in reason(rules_of(LIBRARIES["xnnpack"], half=True), "conv2d", wide)
 
 
 def integers(

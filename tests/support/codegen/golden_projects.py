@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from adt.api.generate import KINDS
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.integrate.apk.entries import apk_entries
 from adt.integrate.apk.manifest import manifest_text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,6 +12,12 @@ from pathlib import Path
 from typing import Any
 
 ADT = Path(sys.executable).parent / "adt"
+
+
+def real_program(name: str) -> str | None:
+    """Return where the program *name* lies, the system's first: elsewhere on PATH may be a compiler cache's
+    link of that name, which starts nothing without the rest of PATH."""
+    return shutil.which(name, path=f"/usr/bin:/bin:{os.environ['PATH']}")
 
 
 def adt(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Compute TVM's JSON subgraphs with numpy, as TVM's CLML and NNAPI runtimes read them.
+"""Compute TVM's JSON subgraphs with numpy, as TVM's CLML runtime reads them.
 
 It stands in for the vendor's library: where the runtime ignores an attribute or swaps
 two, so does this, so that a subgraph that needs them gives wrong numbers here as well.
@@ -28,18 +28,6 @@ BINARY = {
     "minimum": np.minimum,
 }
 
-UNARY = {
-    "logistic": lambda x: 1 / (1 + np.exp(-x)),
-    "neg": np.negative,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "tanh": np.tanh,
-    "abs": np.abs,
-    "floor": np.floor,
-}
-
 
 def compute(graph: Mapping[str, Any], constants: Mapping[str, Array], inputs: Sequence[Array]) -> list[Array]:
     """The outputs of *graph* for its *inputs*, in the graph's order."""
@@ -54,7 +42,8 @@ def compute(graph: Mapping[str, Any], constants: Mapping[str, Array], inputs: Se
         else:
             arguments = [values[number] for number, _, _ in node["inputs"]]
             library, _, name = node["name"].partition(".")
-            value = {"openclml": clml, "nnapi": nnapi}[library](name, node["attrs"], arguments)
+            assert library == "openclml"
+            value = clml(name, node["attrs"], arguments)
         assert list(value.shape) == shape, (node["name"], value.shape, shape)
         values.append(value)
     assert not waiting
@@ -83,37 +72,6 @@ def clml(name: str, attributes: Mapping[str, Any], arguments: list[Array]) -> Ar
         return arguments[0].reshape(attributes["shape"][0])
     assert arguments[0].shape == arguments[1].shape
     return np.asarray(BINARY[name.removeprefix("relax.")](*arguments))
-
-
-def nnapi(name: str, attributes: Mapping[str, Any], arguments: list[Array]) -> Array:
-    """One NNAPI operation."""
-    if name == "conv2d":
-        width, height = attributes["strides"]  # the runtime gives the first to NNAPI as the width's
-        top, left, bottom, right = attributes["padding"]
-        step = attributes["group"]
-        data = np.split(arguments[0], step, axis=1)
-        weight = np.split(arguments[1], step, axis=0)
-        out = np.concatenate(
-            [
-                convolution(part, kernel, (top, left, bottom, right), (height, width), (1, 1))
-                for part, kernel in zip(data, weight, strict=True)
-            ],
-            axis=1,
-        )
-        return out + arguments[2].reshape(1, -1, 1, 1)
-    if name == "max_pool_2d":
-        return pool("nn.max_pool2d", arguments[0], attributes)
-    if name == "mean":
-        return arguments[0].mean(axis=tuple(attributes["axis"]), keepdims=bool(attributes["keepdims"]))
-    if name == "transpose":
-        return arguments[0].transpose(attributes["axes"])
-    if name == "relu":
-        return np.maximum(arguments[0], 0)
-    if name in UNARY:
-        return np.asarray(UNARY[name](arguments[0]))
-    if name == "softmax":
-        return softmax(arguments[0], axis=-1)
-    return np.asarray(BINARY[name](*arguments))
 
 
 def convolution(

@@ -13,7 +13,7 @@ from pathlib import Path
 from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
 from adt.host import cuda_headers, manifest
 from adt.host.cache import file_sha256
-from adt.host.resources import resource
+from adt.host.directories import resource
 
 SOURCE = r"""
 #include <cuda.h>

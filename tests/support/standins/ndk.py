@@ -4,8 +4,8 @@ It is not an NDK: its compilers are Debian's clang for *glibc*. What it can show
 is that adt finds, names and drives an NDK as it should and that the libraries
 it builds are for the right machine, 64-bit ones with 16 KB pages. What it
 cannot show is bionic, C++ for ``__ANDROID__`` or libc++: its libc++_shared.so is empty. Of
-libandroid, liblog and libneuralnetworks it has stand-ins (tests/support/standins/libandroid), with
-what adt and TVM use of them.
+libandroid and liblog it has stand-ins (tests/support/standins/libandroid), with what adt and TVM
+use of them.
 
 Needs the Debian packages clang and, for arm64-v8a, g++-aarch64-linux-gnu; for
 armeabi-v7a g++-arm-linux-gnueabihf; for x86_64 g++.
@@ -132,7 +132,7 @@ elseif(ANDROID_ABI STREQUAL "x86_64")
   set(triple "x86_64-linux-android")
 endif()
 set(libraries "${CMAKE_SYSROOT}/usr/lib/${triple}")
-foreach(file IN ITEMS 21/libandroid.so 21/liblog.so 21/libneuralnetworks.so libc++_shared.so)
+foreach(file IN ITEMS 21/libandroid.so 21/liblog.so libc++_shared.so)
   get_filename_component(library "${file}" NAME_WLE)
   set(source "${CMAKE_SYSROOT}/src/${library}.c")
   if("${source}" IS_NEWER_THAN "${libraries}/${file}") # or there is none

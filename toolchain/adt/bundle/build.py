@@ -22,9 +22,9 @@ from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
 from adt.bundle.plan import BuildPlan
 from adt.errors import AdtError, BuildError
 from adt.host import cache
+from adt.host.directories import resource
 from adt.host.disk import disk_errors
 from adt.host.process import run
-from adt.host.resources import resource
 from adt.host.tools import cmake, ninja
 from adt.host.tvm_source import TvmSource
 

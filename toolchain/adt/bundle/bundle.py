@@ -52,8 +52,6 @@ class BundleOptions:
     """Major version of the CLML SDK's operators; None without CLML."""
     opencl_linked: bool = False
     """libOpenCL.so is linked: nothing of the bundle starts on a device that has none."""
-    nnapi: bool = False
-    """The runtime for Android's NNAPI is inside."""
     xnnpack: bool = False
     """The runtime for XNNPACK is inside."""
     cuda: bool = False

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adt.bundle.platforms import Platform
 from adt.errors import ConfigError
 
 
@@ -38,28 +37,6 @@ class Library:
     """Of a build, which that sets."""
     plugin: str = "json"
     """That TVM's wheel needs for its code generator: one of TVM's own, or what keeps adt's graphs."""
-    api_level: int = 0
-    """Android's lowest; 0: it is not Android's."""
-
-    def check(self, platform: Platform, api_level: int, option: str) -> None:
-        """Check that it is there on *platform* with *api_level*.
-
-        Args:
-            option: that which asks for it.
-
-        Raises:
-            ConfigError: it is not.
-        """
-        if self.api_level and not platform.android:
-            raise ConfigError(
-                f"{self.title} is Android's, and the platform is {platform.name}",
-                remedy=f"Choose --for android-arm64-v8a, or leave {option} out.",
-            )
-        if api_level < self.api_level:
-            raise ConfigError(
-                f"{self.title} takes what TVM gives it from API level {self.api_level}; this is {api_level}",
-                remedy=f"Add --api-level {self.api_level}, or leave {option} out.",
-            )
 
 
 XNNPACK_VARIABLE = "ADT_XNNPACK"
@@ -75,18 +52,6 @@ _ROWS = (
         "clml",
         plugin="clml",
     ),
-    # Android 10 is the first whose NNAPI takes convolutions in NCHW, as TVM's runtime gives them.
-    Library(
-        "nnapi",
-        "NNAPI",
-        "cpu",
-        "cpu",
-        "USE_NNAPI_RUNTIME",
-        "--nnapi --api-level 29",
-        "nnapi",
-        plugin="nnapi",
-        api_level=29,
-    ),
     Library("xnnpack", "XNNPACK", "cpu", "cpu", XNNPACK_VARIABLE, "--xnnpack", "xnnpack"),
     # Both come with CUDA: they link nothing, and are small.
     Library("cudnn", "cuDNN", "cuda", "cuda:ARCH", "ADT_CUDA", "--cuda", "cuda"),
@@ -101,7 +66,7 @@ AUTO = "auto"
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:
-    """The libraries of an ``--offload``, such as ``clml,nnapi``, in order of precedence.
+    """Return the libraries of an ``--offload``, such as ``cudnn,cublas``, in order of precedence.
 
     Raises:
         ConfigError: there is no such library, or one comes twice.

@@ -11,8 +11,8 @@ from typing import Any
 from adt.bundle.libraries import LIBRARIES, Library
 from adt.bundle.platforms import PLATFORMS, PRESETS, Platform, preset_named
 from adt.errors import AdtError, ConfigError
+from adt.host.directories import resource
 from adt.host.ndk import find_ndk
-from adt.host.resources import resource
 from adt.host.tools import find_tool
 from adt.options.sections import BuildSettings, Settings
 
@@ -68,8 +68,6 @@ def choose_preset(options: BuildSettings) -> Choice:
     libraries = [
         row for row in LIBRARIES.values() if (clml if row.name == "clml" else getattr(options, row.setting))
     ]
-    for library in libraries:
-        library.check(platform, options.api_level, f"--{library.setting} and build.{library.setting}")
     if options.one_library and (apart := sorted({one.setting.upper() for one in libraries} - {"XNNPACK"})):
         raise ConfigError(
             f"--one-library goes with OpenCL and XNNPACK, not with {', '.join(apart)}",

@@ -19,11 +19,10 @@ from adt.checkup.scope import Scope
 from adt.errors import AdtError, SdkError, ToolNotFound
 from adt.host import process, tools
 from adt.host.android_sdk import find_apk_tools
+from adt.host.directories import resource
 from adt.host.extras import install_command
 from adt.host.process import Finished
-from adt.host.resources import resource
-from adt.host.tools import Tool
-from adt.host.version import Version, parse_version
+from adt.host.tools import Tool, Version, parse_version
 from adt.model.cuda_code import find_compiler
 from adt.model.versions import FFI, OURS, PAIRINGS, TVM, install, installed_version, mend
 from adt.virtual import prerequisites, state

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+import tomllib
 from pathlib import Path
 
 import typer
 
 from adt.cli.command import Rendering, command
-from adt.options.option import PathTo, option
-from adt.options.sections import PlatformName
+from adt.errors import ConfigError
+from adt.host.directories import resource
+from adt.options.option import PathTo, option, options_of
+from adt.options.sections import SECTIONS, BuildSettings, PlatformName
+
+WIDTH = 108
+"""Columns of the comments in adt.toml."""
 
 
 @command("ADT_BUILD_JOBS=2 adt config")
@@ -37,6 +45,43 @@ class InitFlags(PlatformName):
 @command("adt init --for linux-aarch64", flags=InitFlags, json=False)
 def init(flags: InitFlags) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""
-    from adt.host.initial import write_initial
-
     typer.echo(f"wrote {write_initial(flags.directory, flags.platform)}")
+
+
+def write_initial(directory: Path, platform: str | None) -> Path:
+    """Write ``adt.toml`` into *directory* and return its path.
+
+    Raises:
+        ConfigError: there is one already; it is left alone.
+        DiskError: there is no room or no access.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    from adt.host.cache import fresh_file
+
+    path = directory / "adt.toml"
+    if path.exists():
+        raise ConfigError(f"{path} exists; it was left alone", remedy="Edit it, or remove it first.")
+    sections = [
+        {
+            "name": name,
+            "keys": [
+                {
+                    "name": about.key.partition(".")[2],
+                    "doc": textwrap.fill(about.doc, WIDTH),
+                    "default": json.dumps(about.default),
+                }
+                for about in options_of(section).values()
+            ],
+        }
+        for name, section in SECTIONS.items()
+    ]
+    template = (resource("templates") / "adt.toml.j2").read_text()
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    text = environment.from_string(template).render(
+        sections=sections, platform=json.dumps(platform or BuildSettings().platform)
+    )
+    tomllib.loads(text)
+    with fresh_file(path) as temporary:
+        temporary.write_text(text)
+    return path

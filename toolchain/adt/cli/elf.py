@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def elf(keywords: Keywords) -> Rendering:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
     import adt
-    from adt.bundle.audit.table import table
+    from adt.bundle.audit.report import table
 
     report = adt.elf(**keywords)
     return Rendering("elf", lambda: report_fields(report), [table(report)], _failure(report))

@@ -55,7 +55,7 @@ def _fields(result: PackageVerification) -> dict[str, Any]:
 
 
 def _lines(result: PackageVerification) -> Iterator[str]:
-    from adt.bundle.audit.table import table
+    from adt.bundle.audit.report import table
 
     for finding in result.integrity.findings:
         yield f"{'✓' if finding.passed else '✗'} {finding.name:<12} {finding.found}"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from adt.errors import AdtError, Busy, PackageError
-from adt.host.data import cache_dir as cache_dir
+from adt.host.directories import cache_dir as cache_dir
 from adt.host.disk import disk_errors, temporary_name
 from adt.host.reaper import reaped_path
 

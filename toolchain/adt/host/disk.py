@@ -27,7 +27,7 @@ from adt.errors import (
     SourceError,
     ToolNotFound,
 )
-from adt.host.data import cache_dir, data_dir, state_dir
+from adt.host.directories import cache_dir, data_dir, state_dir
 from adt.host.reaper import reaped_path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -1,8 +1,9 @@
-"""Find the programs that adt drives, and say where they were found."""
+"""Programs that adt drives: where they were found, and the versions that they print."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from pathlib import Path
 from adt.errors import ToolNotFound
 from adt.host.extras import install_command
 from adt.host.process import run
+
+Version = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,14 @@ def cmake() -> Tool:
 def ninja() -> Tool:
     """Ninja, the one installed with adt first."""
     return find_tool("ninja", own_first=True)
+
+
+def parse_version(text: str, *, after: str = "") -> Version:
+    """Return the first dotted number in *text*; empty when there is none.
+
+    Args:
+        after: only at the start of a line, behind this word.
+    """
+    start = rf"^{re.escape(after)} " if after else ""
+    match = re.search(rf"{start}(\d+(?:\.\d+)+)", text, re.MULTILINE)
+    return tuple(map(int, match[1].split("."))) if match else ()

@@ -13,7 +13,7 @@ from typing import Any
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import PLATFORMS
-from adt.host.resources import resource
+from adt.host.directories import resource
 from adt.integrate.contents import cmake_files
 from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
 from adt.integrate.output import CopiedFile, OutputFile, TextFile

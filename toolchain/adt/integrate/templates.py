@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adt import __version__
-from adt.host.resources import resource
+from adt.host.directories import resource
 
 if TYPE_CHECKING:
     from jinja2 import Environment

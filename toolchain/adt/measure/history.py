@@ -20,7 +20,7 @@ from typing import Any
 from adt.errors import ConfigError, DiskError, InputError, PackageError
 from adt.host import manifest
 from adt.host.cache import fresh_file
-from adt.host.data import data_dir
+from adt.host.directories import data_dir
 from adt.limits import read_json
 from adt.measure import app_bench
 from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord, is_moment

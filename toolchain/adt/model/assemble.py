@@ -84,7 +84,6 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
             imported.params,
             libraries,
             tvm=settings.tvm,
-            api_level=settings.build.api_level,
             half=compilation.target.device == "cpu" and blocks_half(compilation.target),
             tf32=settings.compile.tf32,
             apart=compilation.apart,
@@ -116,7 +115,7 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
     with tvm_errors("the model"):
         tvm_target = tvm.target.Target(target.spec)
-        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO, compilation.tuning)
+        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO)
         config = {"tirx.disable_assert": not _asserts(imported.module)}
         with tvm.transform.PassContext(opt_level=settings.opt_level, config=config), tvm_target:
             module, params = imported.module, imported.params

@@ -64,8 +64,7 @@ class CompileJob:
         target = package_target(self.platform, settings, self.like)
         if self.tuning is not None and self.tuning.gpu is not None and target.gpu is not None:
             target = replace(target, gpu=target.gpu.fitted(self.tuning.gpu))
-        options, api_level = settings.compile, settings.build.api_level
-        check_combination(options.offload, target.device, self.platform, api_level, tf32=options.tf32)
+        check_combination(settings.compile.offload, target.device, tf32=settings.compile.tf32)
         return target
 
     def linker(self) -> Linker:

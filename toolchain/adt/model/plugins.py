@@ -22,10 +22,10 @@ from pathlib import Path
 from adt.bundle.libraries import Library
 from adt.errors import SourceError, ToolNotFound
 from adt.host import cache
+from adt.host.directories import resource
 from adt.host.disk import scratch_directory
 from adt.host.extras import install_command
 from adt.host.process import run
-from adt.host.resources import resource
 from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
 from adt.host.tvm_source import TvmSource, find_source, wheel_version
 from adt.options.resolve import load_settings

@@ -106,10 +106,6 @@ class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, sect
         default="",
         metavar="DIR",
     )
-    nnapi: Flag = option(
-        "Build the runtime for Android's NNAPI in, from API level 29; libneuralnetworks.so is linked then.",
-        default=False,
-    )
     xnnpack: Flag = option(
         "Build XNNPACK in, Google's kernels for CPUs, for packages compiled with ``--offload xnnpack``.",
         default=False,
@@ -197,9 +193,9 @@ class Kernels(Shapes, Computing, section="compile"):
         separator=",",
     )
     offload: Text = option(
-        "Hand operators to libraries, the first of them first: ``clml`` (Adreno GPUs), ``nnapi`` (Android), "
-        "``xnnpack`` (any CPU), ``cudnn``, ``cublas`` (CUDA), ``auto``: as benchmarks of this model on the "
-        "device decide (`adt compare-offload`), else ``none``.",
+        "Hand operators to libraries, the first of them first: ``clml`` (Adreno GPUs), ``xnnpack`` (any "
+        "CPU), ``cudnn``, ``cublas`` (CUDA), ``auto``: as benchmarks of this model on the device decide "
+        "(`adt compare-offload`), else ``none``.",
         default="none",
         metavar="LIBRARY,…|auto|none",
         offers="libraries",
@@ -210,8 +206,8 @@ class Kernels(Shapes, Computing, section="compile"):
         default=False,
     )
     texture_choice: Text = option(
-        "Channels in blocks of four, in textures or buffers: where that is faster, by records of both forms "
-        "or by a model, ``auto``; wherever they can be, ``always``; ``never``. For GPUs.",
+        "Channels in blocks of four, in textures or buffers: where a model of what kernels read says that it "
+        "is faster, ``auto``; wherever they can be, ``always``; ``never``. For GPUs.",
         default="auto",
         choices=["auto", "always", "never"],
     )

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from adt.errors import AdtError
 from adt.host import identity, manifest
-from adt.host.data import state_dir
+from adt.host.directories import state_dir
 
 log = logging.getLogger("adt.rpc")
 

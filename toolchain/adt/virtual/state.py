@@ -17,7 +17,7 @@ from pathlib import Path
 
 from adt.errors import AdtError, ConfigError
 from adt.host import manifest
-from adt.host.data import state_dir
+from adt.host.directories import state_dir
 from adt.host.identity import boot_id, start_time
 from adt.virtual.abis import ARM64
 

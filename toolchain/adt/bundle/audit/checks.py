@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from adt.bundle.audit.destination import ANDROID, GLIBC, KERNEL, Destination, versions_asked
-from adt.bundle.audit.pages import LARGE_PAGES, PAGE_SIZES, obstacle
+from adt.bundle.audit.destination import ANDROID, Destination, versions_asked
+from adt.bundle.audit.pages import LARGE_PAGES, PAGE_SIZES, may_have_large_pages, obstacle
 from adt.bundle.audit.report import REFUSED, WARNING, Finding
 from adt.bundle.audit.system_libraries import version_level
 from adt.host.elf import ElfFacts
 from adt.host.elf_image import PF_W, PF_X
 
-LARGE_PAGE_MACHINES = {ANDROID: ("AARCH64", "X86_64"), GLIBC: ("AARCH64",), KERNEL: ("AARCH64",)}
-"""System to the machines of which there are kernels with pages of 16 KB."""
 PACKED_SINCE = {"DT_ANDROID_REL": 23, "DT_ANDROID_RELA": 23, "DT_ANDROID_RELR": 28, "DT_RELR": 30}
 GNU_HASH_SINCE, NO_TEXT_RELOCATIONS_SINCE, RUNPATH_SINCE = 23, 23, 24
 SECTION_HEADERS_SINCE, WRITABLE_CODE_SINCE, ELF_TLS_SINCE = 24, 26, 29
@@ -48,18 +46,13 @@ def check_file(facts: ElfFacts, destination: Destination, system: str) -> Iterat
     yield from _search_paths(facts, system, destination.level_for(facts))
 
 
-def may_have_large_pages(machine: str, system: str) -> bool:
-    """Whether *machine* with *system* is of a kind that can have pages of 16 KB."""
-    return machine in LARGE_PAGE_MACHINES.get(system, ())
-
-
 def _pages(facts: ElfFacts, system: str) -> Iterator[Finding]:
     bionic = system == ANDROID
     if reason := obstacle(facts, PAGE_SIZES[0], bionic=bionic):
         yield Finding(
             REFUSED, "segments", reason, "Link it again; a tool that patched it may have damaged it."
         )
-    elif facts.machine in LARGE_PAGE_MACHINES[system] and (
+    elif may_have_large_pages(facts.machine, system) and (
         reason := obstacle(facts, LARGE_PAGES, bionic=bionic)
     ):
         what = f"it does not load on devices with 16 KB pages: {reason}"

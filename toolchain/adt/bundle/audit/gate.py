@@ -8,8 +8,7 @@ from pathlib import Path, PurePosixPath
 from adt.bundle.audit.auditing import audit
 from adt.bundle.audit.binaries import collect
 from adt.bundle.audit.destination import destination
-from adt.bundle.audit.report import REFUSED, ElfReport, FileAudit, Finding
-from adt.bundle.audit.table import table
+from adt.bundle.audit.report import REFUSED, ElfReport, FileAudit, Finding, table
 from adt.bundle.platforms import Platform
 from adt.errors import AdtError
 from adt.host.ndk import Ndk

@@ -1,13 +1,21 @@
-"""Which page sizes of the kernel a file's segments can be mapped with."""
+"""Page sizes: those that kernels have, and those that a file's segments can be mapped with."""
 
 from __future__ import annotations
 
+from adt.bundle.audit.destination import ANDROID, GLIBC, KERNEL
 from adt.host.elf import ElfFacts
 from adt.host.elf_image import PF_W
 
 PAGE_SIZES = (4096, 16384, 65536)
 LARGE_PAGES = 16384
 """What Android 15 and newer devices, and the Raspberry Pi 5, may have."""
+LARGE_PAGE_MACHINES = {ANDROID: ("AARCH64", "X86_64"), GLIBC: ("AARCH64",), KERNEL: ("AARCH64",)}
+"""System to the machines of which there are kernels with pages of 16 KB."""
+
+
+def may_have_large_pages(machine: str, system: str) -> bool:
+    """True if *machine* with *system* is of a kind that can have pages of 16 KB."""
+    return machine in LARGE_PAGE_MACHINES.get(system, ())
 
 
 def page_sizes(facts: ElfFacts, *, bionic: bool) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from adt.device.transport.deadline import Deadline
 from adt.errors import AdtError, ConfigError, DeviceError, DeviceNotReady, NoDevice, ToolNotFound
 from adt.host import process
 from adt.host.extras import install_command
-from adt.host.version import Version, parse_version
+from adt.host.tools import Version, parse_version
 
 log = logging.getLogger("adt.adb")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from adt.bundle.audit.auditing import audit
 from adt.bundle.audit.binaries import Binary, Unreadable
 from adt.bundle.audit.destination import destination
-from adt.bundle.audit.report import ElfReport
-from adt.bundle.audit.table import table
+from adt.bundle.audit.report import ElfReport, table
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import BIG_PAGE, platform_named
 from adt.errors import BuildError

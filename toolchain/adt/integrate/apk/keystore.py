@@ -11,7 +11,7 @@ from pathlib import Path
 
 from adt.errors import ConfigError, ProcessFailed
 from adt.host import cache, process, tools
-from adt.host.data import data_dir
+from adt.host.directories import data_dir
 
 STORE_PASSWORD, KEY_PASSWORD = "ADT_KEYSTORE_PASSWORD", "ADT_KEY_PASSWORD"
 """Variables with the user's passwords; also what apksigner and keytool are told to read."""

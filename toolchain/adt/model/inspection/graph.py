@@ -10,8 +10,8 @@ SCHEMA = "adt.inspection-graph"
 SCHEMA_VERSION = 1
 
 KERNEL, BUILTIN, EXTERN, FUNCTION = "kernel", "builtin", "extern", "function"
-"""Kinds of a call: a generated kernel, one of the VM's own, something a library computes (CLML,
-NNAPI), or another Relax function of the module."""
+"""Kinds of a call: a generated kernel, one of the VM's own, something a library computes (CLML),
+or another Relax function of the module."""
 
 GLOBAL = "global"
 """The memory scope of plain buffers; textures have one that starts with ``global.texture``."""

@@ -236,7 +236,7 @@ class PackageManifest:
     precision: str
     """``float32``, ``float16_acc32`` or ``float16``."""
     offload: str
-    """``none``, or names of libraries that compute a part: ``clml,nnapi``."""
+    """``none``, or names of libraries that compute a part: ``cudnn,cublas``."""
     kernels: tuple[Kernel, ...]
     tuned: int
     """How many kernels come from tuning records …"""

@@ -6,7 +6,7 @@ import logging
 import os
 from pathlib import Path
 
-from adt.host.data import data_dir
+from adt.host.directories import data_dir
 from adt.model.inspection.reference_kernels import PLAIN
 from adt.model.package.files import INSPECT
 from adt.model.package.manifest import PackageManifest

@@ -169,7 +169,7 @@ class OffloadReport:
     """What was asked for with ``--offload``, and what came of it."""
 
     wanted: str
-    """The libraries, in order of precedence: ``clml,nnapi``."""
+    """The libraries, in order of precedence: ``cudnn,cublas``."""
     ops: int
     """Operators that were handed over …"""
     total: int

@@ -27,28 +27,6 @@ class TunedKernel:
 
 
 @dataclass(frozen=True)
-class TimedKernel:
-    """How long one call of a workload takes."""
-
-    workload: str
-    """As of :class:`TunedKernel`."""
-    seconds: float
-    """With the fastest schedule that was measured, the one without records among them …"""
-    untuned: float | None
-    """… and with that one; None: it was not measured."""
-
-
-@dataclass(frozen=True)
-class KernelTimes:
-    """What one device takes for the kernels of models that were tuned for textures and for buffers."""
-
-    textures: tuple[TimedKernel, ...]
-    """Of targets with textures; some of their kernels may have none."""
-    buffers: tuple[TimedKernel, ...]
-    """Of the same targets without."""
-
-
-@dataclass(frozen=True)
 class Tuning:
     """The records of one device, for one target and version of TVM."""
 
@@ -61,9 +39,6 @@ class Tuning:
     """Of its GPU; empty for a CPU."""
     emulated: bool = False
     """The times are no device's speed."""
-    times: KernelTimes | None = None
-    """By which textures and buffers are compared; None: the target has no textures, or there are no such
-    times."""
     gpu: Gpu | None = None
     """The row that was fitted to that device; None: none was."""
 

@@ -13,7 +13,7 @@ from adt.errors import ConfigError
 from adt.model.package.manifest import PackageLike
 from adt.model.targets import ModelTarget
 from adt.model.tuning.key import key_words, target_key, without_textures
-from adt.model.tuning.tuning import KernelTimes, TimedKernel, TunedKernel, Tuning
+from adt.model.tuning.tuning import TunedKernel, Tuning
 from adt.tuning.database.gpus import fitted_gpu
 from adt.tuning.database.selection import describe
 from adt.tuning.database.store import Database, open_database
@@ -134,10 +134,9 @@ def _device_context(
 
 
 def _collect(database: Database, context: Context) -> Tuning:
-    """The records of *context*; with textures, those of the same device without them, too.
+    """Collect the records of *context*; with textures, those of the same device without them, too.
 
-    A convolution that is faster in buffers stays there, and then has the schedule that it has in a
-    package without textures.
+    A kernel that stays in buffers is the one of a package without textures.
     """
     contexts = [context]
     twin = without_textures(context.target)
@@ -154,37 +153,14 @@ def _collect(database: Database, context: Context) -> Tuning:
             kernels.setdefault(identity, kernel)
             emulated = emulated or bool(best.on and best.on.emulated)
     decisions = [[identity, kernel.trace, kernel.faster] for identity, kernel in kernels.items()]
-    times = KernelTimes(*(_times(database, each) for each in contexts)) if len(contexts) > 1 else None
     if emulated:
         log.warning(
             "the records of %s were taken under emulation: what is fastest there is not what is on a device",
             context.place,
         )
     facts = [context.target, context.tvm, context.device, context.driver, emulated, decisions]
-    if times is not None:
-        facts.append(dataclasses.asdict(times))
     gpu = fitted_gpu(database.directory, context)
     if gpu is not None:
         facts.append(dataclasses.asdict(gpu))
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-    return Tuning(tuple(kernels.values()), digest, context.device, context.driver, emulated, times, gpu)
-
-
-def _times(database: Database, context: Context) -> tuple[TimedKernel, ...]:
-    """The fastest time of each workload of *context*, sorted by workload; without those of emulators."""
-    best, untuned = (
-        {
-            identity: record.time
-            for identity, record in records.items()
-            if not (record.on and record.on.emulated)
-        }
-        for records in (database.best(context), database.baselines(context))
-    )
-    return tuple(
-        TimedKernel(
-            database.workloads[identity].module,
-            min(times[identity] for times in (best, untuned) if identity in times),
-            untuned.get(identity),
-        )
-        for identity in sorted(best.keys() | untuned.keys())
-    )
+    return Tuning(tuple(kernels.values()), digest, context.device, context.driver, emulated, gpu)

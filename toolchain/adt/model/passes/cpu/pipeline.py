@@ -30,7 +30,7 @@ class FloatBlocks:
 
     vectors: Vectors
 
-    def choose(self, computes: Signature, _channels: int, _moves: Moves, _variable: Any) -> Choice:
+    def choose(self, computes: Signature, _channels: int, _moves: Moves) -> Choice:
         """Whether *computes* is blocked."""
         blocked = computes.dtype in (SINGLE, self.vectors.dtype, *BYTES)
         return Choice(

@@ -16,8 +16,7 @@ from typing import Any
 from adt.model.inspection.reference_kernels import kernels_of
 from adt.model.passes import words
 from adt.model.passes.fusion import bound_operators, fuse, gpu_dispatch
-from adt.model.passes.gpu.chains import in_chains
-from adt.model.passes.gpu.choice import BY_MODEL, TextureChooser, missed_records
+from adt.model.passes.gpu.choice import BY_MODEL, TextureChooser
 from adt.model.passes.gpu.constants import Kernels, joined_constants
 from adt.model.passes.gpu.placement import ImageLimits, place
 from adt.model.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
@@ -94,14 +93,8 @@ def for_gpu(
         first = channels_first(bound_operators(bound))
         first = Products(first).run() if is_flat(first) else first
         first = _normalized(first, replace(rows, channels=True))
-
-        def blocked(choice: TextureChooser) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
-            result, convolutions = block_channels(first, in_chains(first, choice, rows), blocking, rows)
-            return *fuse(_normalized(result, rows), params, gpu_dispatch(target)), convolutions
-
-        fused, weights, convolutions = blocked(chooser)
-        if chooser.times and (missed := missed_records(fused, chooser.times, schedules)):
-            fused, weights, convolutions = blocked(chooser.without(missed))
+        result, convolutions = block_channels(first, chooser, blocking, rows)
+        fused, weights = fuse(_normalized(result, rows), params, gpu_dispatch(target))
         if not is_flat(fused):
             report = TextureReport(convolutions, ())
             return GpuModule(fused, weights, report, kernels_of(fused), integers)

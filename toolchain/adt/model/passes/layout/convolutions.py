@@ -43,7 +43,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     choice = Choice(False, obstacle)
     if shape and output and not obstacle:
         computes = signature.convolution(data.struct_info.dtype, shape, output, attrs.strides, groups)
-        choice = walk.chooser.choose(computes, shape[0], _moves(walk, data, variable), variable)
+        choice = walk.chooser.choose(computes, shape[0], _moves(walk, data, variable))
     walk.report.append(Convolution(variable.name_hint, shape or (), groups, macs, *choice.reasons))
     if not choice.blocked:
         return False
@@ -231,7 +231,7 @@ def transposed(walk: Walk, variable: Any, call: Any) -> bool:
         computes = signature.convolution(
             data.struct_info.dtype, plain_shape, output, (1,) * len(shape[2:]), groups
         )
-        choice = walk.chooser.choose(computes, plain_shape[0], _moves(walk, data, variable), variable)
+        choice = walk.chooser.choose(computes, plain_shape[0], _moves(walk, data, variable))
     walk.report.append(Convolution(variable.name_hint, plain_shape, groups, macs, *choice.reasons))
     if not choice.blocked:
         return False
@@ -356,7 +356,7 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
         computes = signature.product(data.struct_info.dtype, output[:-1], inputs, outputs)
         # Of whole texels, rows and plain tensors are the same.
         moves = Moves(output=size_of(variable) if outputs % walk.lanes else 0)
-        choice = walk.chooser.choose(computes, outputs, moves, variable)
+        choice = walk.chooser.choose(computes, outputs, moves)
     walk.report.append(
         Convolution(variable.name_hint, (outputs, inputs), 1, macs, *choice.reasons, kind="product")
     )

@@ -1,9 +1,4 @@
-"""What a convolution or matrix product computes, whatever the layout, the schedule and what follows it.
-
-By this a convolution of a model is found among kernels that were measured: those of
-textures and those of buffers, whose tensors have other shapes, and which have other
-operators in the same kernel.
-"""
+"""Extents of a convolution or matrix product, whatever the layout, the schedule and what follows it."""
 
 from __future__ import annotations
 
@@ -94,82 +89,6 @@ def _over(positions: Sequence[tuple[int, int]], taps: Sequence[int]) -> dict[str
     }
 
 
-@dataclass(frozen=True)
-class KernelSignature:
-    """The convolution or matrix product of a kernel."""
-
-    computes: Signature
-    blocked: bool
-    """Four output channels are computed together, as textures want it."""
-
-
-def signature_of(function: Any) -> KernelSignature | None:
-    """The one convolution or matrix product in a kernel; None where there is none, or two.
-
-    None, too, where a blocked weight is in another order than
-    :func:`adt.model.passes.layout.blocks.convolution` wants it: no compile makes such a kernel any more.
-
-    Args:
-        function: a PrimFunc that is not scheduled.
-    """
-    from tvm import tirx
-
-    candidates = (_product_of(block) for block in tir_nodes(function.body, tirx.SBlock))
-    products = [product for product in candidates if product is not None]
-    return products[0] if len(products) == 1 else None
-
-
-def _product_of(block: Any) -> KernelSignature | None:
-    """What a block computes that adds up products of two tensors' elements."""
-    from tvm import tirx
-
-    store = block.body
-    sums = [axis for axis in block.iter_vars if int(axis.iter_type) == REDUCE]
-    if not sums or not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add):
-        return None
-    times = store.value.b
-    if not isinstance(times, tirx.Mul):
-        return None
-    data, weight = _load(times.a), _load(times.b)
-    if data is None or weight is None:
-        return None
-    return _kernel_signature(block, sums, data, weight)
-
-
-def _kernel_signature(block: Any, sums: Sequence[Any], data: Any, weight: Any) -> KernelSignature | None:
-    extent = {axis.var: int(axis.dom.extent) for axis in block.iter_vars}
-    places = [axis.var for axis in block.iter_vars if int(axis.iter_type) != REDUCE]
-    of_data, of_weight = variables_of(data.indices), variables_of(weight.indices)
-    channel_places = [place for place in places if place in of_weight]
-    blocked = len(channel_places) == 2  # blocks, and lanes
-    if blocked and len(weight.indices) != WEIGHT_AXES:
-        return None
-    positions = [place for place in places if place not in of_weight and extent[place] > 1]
-    # A tap is summed over at the index that a position is at, too: the window slides.
-    sliding = [uses for index in data.indices if (uses := variables_of([index])) & set(positions)]
-    at = set().union(*sliding)
-    taps = [axis.var for axis in sums if axis.var in at and extent[axis.var] > 1]
-    channels = [axis.var for axis in sums if axis.var not in at]
-    sizes = tuple(extent[tap] for tap in taps)
-    computes = Signature(
-        str(data.buffer.dtype),
-        ceil_blocks(math.prod(extent[place] for place in channel_places)) * LANES,
-        channels=math.prod(extent[axis] for axis in channels),
-        taps=sizes,
-        grouped=any(place in of_data for place in channel_places),
-        **_over([(extent[place], _stride(data, place)) for place in positions], sizes),
-    )
-    return KernelSignature(computes, blocked)
-
-
-def _load(expression: Any) -> Any | None:
-    """The only element that *expression* reads: itself, cast, or zero in the padding."""
-    from tvm import tirx
-
-    loads = tir_nodes(expression, tirx.BufferLoad)
-    return loads[0] if len(loads) == 1 else None
-
-
 def reduces(block: Any) -> bool:
     """Whether a TIR block accumulates."""
     return any(int(axis.iter_type) != SPATIAL for axis in block.iter_vars)
@@ -179,14 +98,3 @@ def variables_of(indices: Sequence[Any]) -> set[Any]:
     from tvm import tirx
 
     return {variable for index in indices for variable in tir_nodes(index, tirx.Var)}
-
-
-def _stride(data: Any, place: Any) -> int:
-    """By how much the window moves over *data* from one position along *place* to the next."""
-    from tvm import arith
-
-    for index in data.indices:
-        if place in variables_of([index]):
-            linear = arith.detect_linear_equation(index, [place])
-            return int(linear[0]) if linear else 1
-    return 1

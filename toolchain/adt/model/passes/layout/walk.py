@@ -63,13 +63,12 @@ class Choice:
 class LayoutChooser(Protocol):
     """Chooses the layout of the convolutions and matrix products that could have either."""
 
-    def choose(self, computes: Signature, channels: int, moves: Moves, variable: Any) -> Choice:
-        """Whether *computes* is blocked.
+    def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
+        """Choose whether *computes* is blocked.
 
         Args:
             channels: of the output, those that are not to spare.
             moves: what the neighbours cost.
-            variable: of the model, which it computes.
         """
 
 

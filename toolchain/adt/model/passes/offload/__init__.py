@@ -1,1 +1,1 @@
-"""Parts of a model for a vendor's library (CLML, NNAPI), which TVM calls."""
+"""Parts of a model for a vendor's library (CLML, cuDNN), which TVM calls."""

@@ -59,8 +59,8 @@ class Clml(Rules):
         return first_objection(calls, _types, _CHECKS)
 
 
-def rules(_api_level: int, _half: bool) -> Clml:
-    """As of the installed TVM."""
+def rules(**_options: bool) -> Clml:
+    """Return the rules of the installed TVM."""
     from tvm.relax.backend.adreno.clml import clml_pattern_table
 
     read = frozenset({"relax.attrs.BatchNormAttrs", "relax.attrs.PadAttrs"})

@@ -41,8 +41,8 @@ class Cublas(Rules):
         return ""
 
 
-def rules(*, tf32: bool) -> Cublas:
-    """The rules; TVM has the code generator from then on.
+def rules(*, tf32: bool, **_options: bool) -> Cublas:
+    """Return the rules; TVM has the code generator from then on.
 
     Args:
         tf32: float32 may be rounded to TF32.

@@ -35,8 +35,8 @@ class Cudnn(Rules):
         return types or _convolution(core) or _sums(core, sums, with_bias="bias" in name)
 
 
-def rules(*, tf32: bool) -> Cudnn:
-    """The rules; TVM has the code generator from then on.
+def rules(*, tf32: bool, **_options: bool) -> Cudnn:
+    """Return the rules; TVM has the code generator from then on.
 
     Args:
         tf32: float32 may be rounded to TF32.

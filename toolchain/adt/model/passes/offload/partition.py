@@ -1,4 +1,4 @@
-"""Hand parts of a model to libraries, such as CLML on Adreno GPUs or Android's NNAPI.
+"""Hand parts of a model to libraries, such as CLML on Adreno GPUs or cuDNN on NVIDIA's.
 
 Patterns say which operators go; a library's rules (the module of its name beside this one) take back
 those that TVM's runtime for it would compute wrongly or refuse on the device, where nobody sees it before.
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from adt.bundle.libraries import Library, join_libraries, parse_libraries
-from adt.bundle.platforms import Platform
 from adt.errors import ConfigError, ModelError
 from adt.model import plugins
 from adt.model.package.files import INSPECT
@@ -82,9 +81,7 @@ class Taker:
     """Types of operators' attributes that its code generator would misread."""
 
 
-def check_combination(
-    text: str, device: str, platform: Platform, api_level: int, *, tf32: bool = False
-) -> None:
+def check_combination(text: str, device: str, *, tf32: bool = False) -> None:
     """Refuse an offload that cannot run on what is compiled for.
 
     Args:
@@ -102,7 +99,6 @@ def check_combination(
             remedy="Add --target cuda:ARCH --offload cudnn,cublas; or leave --tf32 and compile.tf32 out.",
         )
     for library in libraries:
-        library.check(platform, api_level, "--offload")
         if library.device != device:
             raise ConfigError(
                 f"--offload {library.name} goes with targets that compute on {library.device}, this one "
@@ -117,7 +113,6 @@ def offload_module(
     text: str,
     *,
     tvm: TvmSettings,
-    api_level: int,
     half: bool = False,
     tf32: bool = False,
     apart: bool = False,
@@ -128,7 +123,6 @@ def offload_module(
         module: the imported Relax module, with *params* as arguments of ``main`` after its inputs.
         text: the libraries, as ``--offload`` names them: the first takes what it can first.
         tvm: where the source of their code generators comes from, which are built if they were not before.
-        api_level: Android's, which says what NNAPI knows.
         half: code is for an Arm CPU that computes in half precision.
         tf32: NVIDIA's libraries may round float32 to TF32.
         apart: each match of a pattern is a subgraph of its own.
@@ -141,17 +135,20 @@ def offload_module(
     takers = []
     for library in parse_libraries(text):
         loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
-        rules = rules_of(library, api_level, half, tf32=tf32)
+        rules = rules_of(library, half=half, tf32=tf32)
         takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
     return partition(_known_shapes(module), params, takers, apart=apart)
 
 
-def rules_of(library: Library, api_level: int, half: bool = False, *, tf32: bool = False) -> Rules:
-    """What *library* takes on Android of *api_level*, on an Arm CPU that computes in half precision, or on
-    NVIDIA's GPUs with or without *tf32*."""
+def rules_of(library: Library, *, half: bool = False, tf32: bool = False) -> Rules:
+    """Return the rules of *library*.
+
+    Args:
+        half: code is for an Arm CPU that computes in half precision.
+        tf32: NVIDIA's libraries may round float32 to TF32.
+    """
     module = import_module(f"adt.model.passes.offload.{library.name}")
-    on_cuda = library.device == "cuda"
-    rules: Rules = module.rules(tf32=tf32) if on_cuda else module.rules(api_level, half)
+    rules: Rules = module.rules(half=half, tf32=tf32)
     return rules
 
 

@@ -60,8 +60,8 @@ class Xnnpack(Rules):
         return next(filter(None, reasons), "") or _bias(core, calls) or _scales(core, calls)
 
 
-def rules(_api_level: int, half: bool) -> Xnnpack:
-    """The rules; TVM has the code generator from then on."""
+def rules(*, half: bool, **_options: bool) -> Xnnpack:
+    """Return the rules; TVM has the code generator from then on."""
     import tvm
 
     from adt.model.passes.offload.xnnpack_graph import generate
