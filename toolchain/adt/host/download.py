@@ -17,9 +17,6 @@ log = logging.getLogger("adt")
 
 SCHEMES = ("https", "http")
 """http, too: what is fetched is checked against its sha256 all the same."""
-TIMEOUT = 60
-"""Seconds without a byte."""
-PIECE = 1 << 20
 DIGEST = "sha256="
 """Before the digest, in an address' fragment."""
 NO_DIGEST = "--insecure-no-digest"
@@ -118,18 +115,5 @@ def check_digest(text: str) -> None:
 
 def _fetch(url: str, partial: Path, most_bytes: int) -> None:
     """Write the file at *url* to *partial*."""
-    total = 0
-    with (
-        registry.open_index() as index,  # for its session: it trusts the certificates that pip trusts
-        index.s.get(url, stream=True, timeout=TIMEOUT) as answer,
-        partial.open("wb") as file,
-    ):
-        answer.raise_for_status()
-        for piece in answer.iter_content(PIECE):
-            total += len(piece)
-            if total > most_bytes:
-                raise DownloadError(
-                    f"{url} has more than {most_bytes >> 20} MB",
-                    remedy="It is not what it should be: do not use it.",
-                )
-            file.write(piece)
+    with registry.open_index() as index:  # for its session: it trusts the certificates that pip trusts
+        registry.receive(index.s, url, partial, most_bytes)
