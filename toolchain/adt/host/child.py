@@ -22,6 +22,7 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from adt.host.disk import temporary_directory
@@ -94,7 +95,7 @@ class Child:
     :meth:`ask` is for one thread; :meth:`close` for any.
     """
 
-    def __init__(self, module: str, *arguments: str, speech: Speech = ANYTHING) -> None:
+    def __init__(self, module: str, *arguments: str | Path, speech: Speech = ANYTHING) -> None:
         self._speech = speech
         self._argv = [sys.executable, "-P", "-m", module, *arguments]
         self._guard = threading.Lock()

@@ -38,7 +38,7 @@ def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
     if own_first and own.is_file():
         return Tool(name, own, "adt's own environment")
     if path := shutil.which(name):
-        return Tool(name, Path(path), "PATH")
+        return Tool(name, Path(path).absolute(), "PATH")
     if own.is_file():
         return Tool(name, own, "adt's own environment")
     raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy or install_command(name))
