@@ -14,6 +14,7 @@ import adt
 from adt.host import process, registry, tvm_source
 from adt.host.child import Child
 from adt.host.process import NOT_PASSED, environment, run, start
+from support.traps import lay_traps
 
 TAG = "v0.0.1"
 SHOW = "import json, os, sys; print(json.dumps([os.getcwd(), dict(os.environ), sys.argv[1:]]))"
@@ -29,20 +30,7 @@ def shown(*words: str | Path) -> tuple[str, dict[str, str], list[str]]:
 def traps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stranger's working directory, in which whatever is run writes a line to the file that is returned."""
     directory, note = tmp_path / "project", tmp_path / "ran"
-    directory.mkdir()
-    for name in ("pip", "sitecustomize", "usercustomize", "adt", "tvm", "numpy", "json", "cattrs"):
-        (directory / f"{name}.py").write_text(f"open({str(note)!r}, 'a').write('{name}.py\\n')\n")
-    for name in ("git", "sh", "cmake", "ninja", "cc", "adb", "nproc"):
-        (directory / name).write_text(f"#!/bin/sh\necho {name} >>{note}\n")
-        (directory / name).chmod(0o755)
-    (directory / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:9/stranger\n")
-    (directory / "setup.cfg").write_text("[global]\nindex-url = http://127.0.0.1:9/stranger\n")
-    subprocess.run(["git", "init", "-q", directory], check=True)
-    with (directory / ".git/config").open("a") as file:
-        file.write(
-            f"[url \"ext::sh -c 'echo git >>{note}' \"]\n\tinsteadOf = {tvm_source.GIT_URL}\n"
-            f'[protocol "ext"]\n\tallow = always\n[core]\n\tfsmonitor = echo git >>{note};\n'
-        )
+    lay_traps(directory, note, upstream=tvm_source.GIT_URL)
     monkeypatch.chdir(directory)
     return note
 
