@@ -33,10 +33,9 @@ RUNNING = (
     "run pkg",
     "verify pkg",
     "verify pkg --layers",
-    "bench pkg --repeats 2",
+    "bench pkg --runs 2",
     "profile pkg",
-    "generate cpp pkg -o project",
-    "compare-offload small.onnx --for host",
+    "generate cpp pkg --package com.a.b -o project",
 )
 """Verbs that run a package on this machine."""
 OURS = re.compile(r"\.cache/adt/|\.local/(share|state)/adt/|\.android/adb|\.cache/pocl/")
