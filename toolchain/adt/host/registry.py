@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -20,7 +21,7 @@ from adt.host.process import run
 
 if TYPE_CHECKING:
     from pypi_simple import PyPISimple
-    from requests import Response, Session
+    from requests import Response
 
 TIMEOUT = 60
 """Seconds without a byte."""
@@ -81,13 +82,13 @@ def _public(url: str) -> bool:
     """True if the host of *url* is in the public network, or known to a proxy alone."""
     try:
         answers = socket.getaddrinfo(urlsplit(url).hostname, None)
-    except (OSError, UnicodeError):
+    except (OSError, ValueError):
         return True
     return all(ipaddress.ip_address(str(answer[4][0]).partition("%")[0]).is_global for answer in answers)
 
 
-def receive(session: Session, url: str, partial: Path, most_bytes: int) -> None:
-    """Write the file at *url* to *partial*.
+def receive(url: str, partial: Path, most_bytes: int, index: PyPISimple | None = None) -> None:
+    """Write the file at *url* to *partial*, by the client *index*, or one of its own.
 
     A thread receives it: a server that sends a byte now and then, of its headers, too, would hold us.
 
@@ -98,10 +99,10 @@ def receive(session: Session, url: str, partial: Path, most_bytes: int) -> None:
     failures: list[Exception] = []
     total = 0
 
-    def receive_all(file: IO[bytes]) -> None:
+    def receive_all(client: PyPISimple, file: IO[bytes]) -> None:
         nonlocal total
         try:
-            with session.get(url, stream=True, timeout=TIMEOUT) as answer:
+            with client.s.get(url, stream=True, timeout=TIMEOUT) as answer:
                 answer.raise_for_status()
                 for piece in answer.iter_content(PIECE):
                     total += len(piece)
@@ -115,8 +116,9 @@ def receive(session: Session, url: str, partial: Path, most_bytes: int) -> None:
             failures.append(error)
 
     began = time.monotonic()
-    with partial.open("wb") as file:  # once it is closed, the thread ends with its next piece
-        thread = threading.Thread(target=receive_all, args=(file,), daemon=True)
+    # Once the file is closed, the thread ends with its next piece.
+    with nullcontext(index) if index else open_index() as client, partial.open("wb") as file:
+        thread = threading.Thread(target=receive_all, args=(client, file), daemon=True)
         thread.start()
         while thread.is_alive():
             thread.join(0.2)
@@ -145,7 +147,7 @@ def fetch(file: RegistryFile) -> Path:
                     f"the package index does not list {file.filename}",
                     remedy="Check which index pip uses (`pip config list`); it must carry it.",
                 )
-            receive(index.s, listed.url, partial, MOST_BYTES)
+            receive(listed.url, partial, MOST_BYTES, index)
 
     return downloaded(
         file.filename,
