@@ -14,6 +14,7 @@ import adt
 from adt.host import process, registry, tvm_source
 from adt.host.child import Child
 from adt.host.process import NOT_PASSED, environment, run, start
+from adt.host.tools import find_tool
 from support.traps import lay_traps
 
 TAG = "v0.0.1"
@@ -92,6 +93,13 @@ def test_git_is_asked_and_not_the_directory(
     monkeypatch.setenv("GIT_DIR", str(traps.with_name("project") / ".git"))  # as a hook of git has it
     assert tvm_source.git_reaches(TAG)
     assert not traps.exists(), traps.read_text()
+
+
+def test_programs_of_the_directory_are_not_found(traps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty part of PATH, as of a colon too many, means the working directory."""
+    monkeypatch.setenv("PATH", f":{os.environ['PATH']}:")
+    assert find_tool("cc").path.parent != Path.cwd()
+    assert process.which("adb") != "adb"
 
 
 def test_our_own_children_run_our_own_code(traps: Path) -> None:

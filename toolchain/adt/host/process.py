@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -86,6 +87,11 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         if value := variables.get(name):
             variables[name] = str(Path(value).expanduser().absolute())
     return variables | dict(extra or {})
+
+
+def which(name: str) -> str | None:
+    """Find *name* on PATH as children have it: an empty part is not our working directory."""
+    return shutil.which(name, path=environment().get("PATH"))
 
 
 def run(

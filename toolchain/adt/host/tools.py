@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ToolNotFound
 from adt.host.extras import install_command
-from adt.host.process import run
+from adt.host.process import run, which
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
     own = Path(sys.executable).parent / name
     if own_first and own.is_file():
         return Tool(name, own, "adt's own environment")
-    if path := shutil.which(name):
+    if path := which(name):
         return Tool(name, Path(path).absolute(), "PATH")
     if own.is_file():
         return Tool(name, own, "adt's own environment")

@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import select
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ class Adb:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    if path := shutil.which("adb"):
+    if path := process.which("adb"):
         yield "PATH", Path(path)
     from importlib.util import find_spec
 
