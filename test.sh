@@ -8,7 +8,7 @@
 #   ./test.sh -- ARGS    pytest with ARGS
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/setup.sh"
 mode=${1:-all}
-packages=(aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu g++-arm-linux-gnueabihf iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless dexdump pkgconf pocl-opencl-icd python3-venv qemu-user-static shellcheck zipalign)
+packages=(aapt adb android-framework-res apksigner clang g++ g++-aarch64-linux-gnu g++-arm-linux-gnueabihf iproute2 libclang-rt-dev ocl-icd-libopencl1 default-jdk-headless dexdump pkgconf pocl-opencl-icd python3-venv qemu-user-static shellcheck strace zipalign)
 command -v chromium-headless-shell chromium google-chrome >/dev/null || packages+=(chromium-headless-shell)
 command -v npm >/dev/null || packages+=(npm) # the Kotlin compiler comes by it
 marked=()

@@ -386,6 +386,10 @@ def test_keras_models(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     wanted, got = run_reference(path, inputs), run_imported(imported, inputs)
     assert list(wanted) == list(got) == ["scores"]
     assert np.abs(got["scores"] - wanted["scores"]).max() <= 1e-6
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    assert adt("compile", path, "--explain").returncode == 0
+    assert not (tmp_path / "home/.keras").exists()  # it would name our backend for ever
 
 
 WRITTEN = [

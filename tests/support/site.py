@@ -12,12 +12,18 @@ import pytest
 
 
 @contextlib.contextmanager
-def served(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
-    """The directory and its address; downloads go to a cache below *tmp_path*."""
+def served(
+    tmp_path: Path, patch: pytest.MonkeyPatch, kind: type[http.server.SimpleHTTPRequestHandler] | None = None
+) -> Iterator[tuple[Path, str]]:
+    """The directory and its address; downloads go to a cache below *tmp_path*.
+
+    Args:
+        kind: what answers; None: one that gives the files.
+    """
     root = tmp_path / "site"
     root.mkdir()
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
+    class Handler(kind or http.server.SimpleHTTPRequestHandler):  # type: ignore[misc]
         def __init__(self, *args: object) -> None:
             super().__init__(*args, directory=str(root))  # type: ignore[arg-type]
 

@@ -25,8 +25,9 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     )
     path.chmod(0o755)
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(path))
-    for name in ("ADB_SERVER_SOCKET", "ADB_MDNS", "ANDROID_SERIAL"):
+    for name in ("ADB_SERVER_SOCKET", "ANDROID_SERIAL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ADB_MDNS", adt.SILENT["ADB_MDNS"])
     return path
 
 
@@ -54,7 +55,7 @@ def test_the_only_device_is_chosen(program: Path, monkeypatch: pytest.MonkeyPatc
     with fake_server(monkeypatch, lists("one device usb:1\n")) as server:
         command = adt.adb_command(["shell", "ls", "-l"])
     assert command.argv == (str(program), "-s", "one", "shell", "ls", "-l")
-    assert command.environment == {"ADB_SERVER_SOCKET": f"tcp:{server.port}", "ADB_MDNS": "0"}
+    assert command.environment == {"ADB_SERVER_SOCKET": f"tcp:{server.port}"}
 
 
 def test_several_devices_need_a_name(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -87,3 +90,22 @@ def test_digest_sees_names_bits_and_bytes(tmp_path: Path) -> None:
     second = cache.tree_digest(tmp_path)
     (tmp_path / "sub/file").rename(tmp_path / "sub/other")
     assert len({first, second, cache.tree_digest(tmp_path)}) == 3
+
+
+def test_a_lock_that_its_holder_removed_is_taken_anew(tmp_path: Path) -> None:
+    """Whoever waits for it does not hold a file that nobody else can see."""
+    path = tmp_path / "deep/file"
+    entered = threading.Event()
+
+    def wait() -> None:
+        with cache.lock(path):
+            assert (tmp_path / "deep/file.lock").exists()
+            entered.set()
+
+    waiting = threading.Thread(target=wait)
+    with cache.lock(path):
+        waiting.start()
+        time.sleep(0.2)  # it polls by now; sooner, the test proves less
+        shutil.rmtree(tmp_path / "deep")
+    waiting.join(60)
+    assert entered.is_set()

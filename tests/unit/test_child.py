@@ -206,3 +206,35 @@ def test_speech_has_types(child: Child, monkeypatch: pytest.MonkeyPatch) -> None
         (measure_protocol.Refused("no"), measure_protocol.Answer),
     ):
         assert _typed(passed(_plain(message, kind)), kind) == message
+
+
+LEAVES = """
+import sys, threading
+from adt.host.child import Child, ChildFailed
+from adt.host.process import run
+
+run(["true"])  # starts the reaper
+with Child("adt.model.graphs.reader") as child:
+    child.ask("", timeout=100)
+    child.kill()
+    child.ask("", timeout=100)
+child = Child("adt.model.graphs.reader")
+child.ask("", timeout=100)
+threading.Timer(0.2, child.close).start()
+try:
+    while True:
+        child.ask("", timeout=100)
+except ChildFailed:
+    del child
+"""
+
+
+def test_files_of_children_are_closed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "always::ResourceWarning", "-c", LEAVES],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert "ResourceWarning" not in done.stderr, done.stderr

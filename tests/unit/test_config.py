@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 from pathlib import Path
 
 import pytest
 
-from adt.api.requests import NdkRequest, ProbeRequest
-from adt.errors import ConfigError
+from adt.api.requests import BuildRequest, NdkRequest, ProbeRequest
+from adt.checkup.scope import make_scope
+from adt.errors import ConfigError, SourceError
+from adt.model import plugins
 from adt.options.option import options_of
-from adt.options.resolve import load_settings
+from adt.options.resolve import _show_program, executed, load_settings
 from adt.options.sections import SECTIONS
 
 
@@ -38,15 +42,22 @@ def test_precedence_and_origin(tmp_path: Path) -> None:
     assert got.origins["build.ndk"] == "default"
 
 
+@pytest.mark.parametrize("theirs", ["file", "link", "directory"])
 @pytest.mark.parametrize("name", ["adt.toml", "pyproject.toml"])
 def test_settings_of_another_user_are_not_read(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, name: str, theirs: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / name
-    write(path, "[build]\njobs = 2\n" if name == "adt.toml" else "[tool.adt.build]\njobs = 2\n")
+    """A stranger's link to a file of ours is the stranger's choice, as is what lies in their directory."""
+    tmp_path = tmp_path / "project"
+    tmp_path.mkdir()
+    path = file = tmp_path / name
+    if theirs == "link":
+        file = tmp_path.parent / "elsewhere"
+        path.symlink_to(file)
+    write(file, "[build]\njobs = 2\n" if name == "adt.toml" else "[tool.adt.build]\njobs = 2\n")
     assert load_settings(environ={}, start=tmp_path).settings.build.jobs == 2
     if os.geteuid() == 0:
-        os.chown(path, 54321, -1)
+        os.chown(tmp_path if theirs == "directory" else path, 54321, -1, follow_symlinks=False)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 54321)
     resolved = load_settings(environ={}, start=tmp_path)
@@ -54,6 +65,7 @@ def test_settings_of_another_user_are_not_read(
     (line,) = (record.message for record in caplog.records)
     remedy = line.partition("export ")[2].partition("=")
     assert remedy[0] == "ADT_SAFE_DIRECTORY"
+    assert remedy[2] == str(tmp_path)
     assert load_settings(environ={remedy[0]: remedy[2]}, start=tmp_path).settings.build.jobs == 2
     assert load_settings(environ={remedy[0]: "*"}, start=tmp_path).settings.build.jobs == 2
 
@@ -68,6 +80,7 @@ def test_what_a_project_has_run_is_shown_once(
 ) -> None:
     (tmp_path / name).write_text(f"{table}\nndk = '/some/ndk'\njobs = 2\n")
     monkeypatch.chdir(tmp_path)
+    _show_program.cache_clear()
     with caplog.at_level("INFO", logger="adt"):
         ProbeRequest()  # runs nothing of it
         assert not caplog.records
@@ -78,6 +91,46 @@ def test_what_a_project_has_run_is_shown_once(
         NdkRequest()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1 and str(tmp_path / name) in lines[0] and "build.ndk = /some/ndk" in lines[0]
+
+
+def test_each_setting_that_names_a_place_says_whether_code_there_is_run() -> None:
+    """A new one cannot forget it: what is run is shown when a project's file sets it."""
+    for section in SECTIONS.values():
+        annotations = {}
+        for base in section.__mro__:
+            annotations |= inspect.get_annotations(base)
+        for name, about in options_of(section).items():
+            place = annotations[name] in ("Directory", "Files", "PathTo", "MaybePath", "Paths")
+            place |= any(word in about.metavar for word in ("DIR", "FILE", "PATH", "HOST", "PROGRAM"))
+            assert place == (about.executes is not None), about.key
+
+
+def test_what_is_run_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each setting, by each way to it: a verb of builds, the doctor, the build of a plugin."""
+    keys = sorted(executed())
+    assert {"build.xnnpack_source", "build.clml", "build.opencl_sdk", "tune.builders"} < {*keys}
+    write(tmp_path / "adt.toml", _toml(keys))
+    monkeypatch.chdir(tmp_path)
+    for way in (BuildRequest, lambda: make_scope({}, os.environ), lambda: plugins.build(plugins.OPENCL)):
+        _show_program.cache_clear()
+        caplog.clear()
+        with caplog.at_level("INFO", logger="adt"), contextlib.suppress(SourceError):
+            way()
+        lines = "\n".join(record.getMessage() for record in caplog.records)
+        assert all(f"sets {key} = /theirs" in lines for key in keys)
+    security = (Path(__file__).parents[2] / "docs/security.md").read_text()
+    assert all(f"`{key}`" in security for key in keys)
+
+
+def _toml(keys: list[str]) -> str:
+    """A file that sets each of *keys*."""
+    sections: dict[str, str] = {}
+    for key in keys:
+        section, _, name = key.partition(".")
+        sections[section] = f"{sections.get(section, '')}{name} = '/theirs'\n"
+    return "".join(f"[{section}]\n{rows}" for section, rows in sections.items())
 
 
 @pytest.mark.parametrize(

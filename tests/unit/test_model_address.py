@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import http.server
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 import adt
 from adt.api.requests import CompileRequest, VerifyRequest
 from adt.errors import ConfigError, DownloadError
+from adt.host import registry
 from support.devices.programs import adt as adt_program
 from support.models.small import small_model
 from support.site import served
@@ -57,4 +61,55 @@ def test_what_is_refused(address: str, tmp_path: Path) -> None:
         CompileRequest(f"{address}#sha256=123")
     with pytest.raises(DownloadError, match="could not download"):
         CompileRequest(f"{address}x", insecure_no_digest=True)
-    assert not list((tmp_path / "cache").rglob("*.part"))
+    assert not [*(tmp_path / "cache/downloads").iterdir()]
+
+
+class Elsewhere(http.server.SimpleHTTPRequestHandler):
+    """A proxy of the public network (it is asked for whole addresses), which leads to a neighbour."""
+
+    neighbour = ""
+
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", self.neighbour)
+        self.end_headers()
+
+
+class Trickle(http.server.SimpleHTTPRequestHandler):
+    """One byte now and then, for ever, of the headers or of the file."""
+
+    in_headers = False
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        with contextlib.suppress(OSError):
+            if not self.in_headers:
+                self.end_headers()
+            self.flush_headers()
+            while not self.server._BaseServer__shutdown_request:  # type: ignore[attr-defined]
+                self.wfile.write(b"X")
+                self.wfile.flush()
+                time.sleep(0.05)
+
+
+def test_a_public_server_does_not_lead_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inside").mkdir()
+    with served(tmp_path / "inside", monkeypatch) as (root, neighbour):
+        (root / "secret").write_text("secret")
+        monkeypatch.setattr(Elsewhere, "neighbour", f"{neighbour}/secret")
+        with served(tmp_path, monkeypatch, Elsewhere) as (_, proxy):
+            monkeypatch.setenv("http_proxy", proxy)
+            with pytest.raises(DownloadError, match="no public address"):
+                CompileRequest("http://8.8.8.8/model.onnx", insecure_no_digest=True)
+            # who names the inside means it
+            assert CompileRequest(f"{proxy}/m", insecure_no_digest=True).model.read_text() == "secret"
+
+
+@pytest.mark.parametrize("in_headers", [False, True])
+def test_a_download_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_headers: bool) -> None:
+    monkeypatch.setattr(registry, "PATIENCE", 1.0)
+    monkeypatch.setattr(Trickle, "in_headers", in_headers)
+    with served(tmp_path, monkeypatch, Trickle) as (_, server):
+        with pytest.raises(DownloadError, match=r"sent \d+ bytes in \d+ s"):
+            CompileRequest(f"{server}/m#sha256={'1' * 64}")
+        assert not [*(tmp_path / "cache/downloads").iterdir()]

@@ -64,7 +64,16 @@ def test_fetched_once_and_again_when_damaged(index: Path, caplog: pytest.LogCapt
 def test_other_contents_are_refused_and_not_kept(index: Path, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="expected"):
         registry.fetch(pinned(sha256="0" * 64))
-    assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
+    assert not [*(tmp_path / "cache/downloads").iterdir()]
+
+
+def test_settings_are_those_of_pip_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its files count, not only the one that `pip config set` would write to; variables come first."""
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:9/file\ncert = /file\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setenv("PIP_CERT", "/variable")
+    assert registry.pip_settings() == {"index-url": "http://127.0.0.1:9/file", "cert": "/variable"}
 
 
 def test_not_listed_and_not_reachable(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,22 @@ Nothing is imported until a verb is used, and then only what it needs.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
+SILENT = {
+    "ADB_MDNS": "0",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+"""Variables that keep dependencies from contacting anybody unasked: adb looks for devices in the network,
+onnxruntime reports events and writes a device's number below the home directory, pip asks for its newest
+version. They are set before any of them is imported, and children inherit them; what is set already stays."""
+for _name, _value in SILENT.items():
+    os.environ.setdefault(_name, _value)
 
 _STUB = Path(__file__).with_suffix(".pyi").read_text().splitlines()
 VERBS = {words[3]: words[1] for words in map(str.split, _STUB) if words[:1] == ["from"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ def parse_protocol(text: str) -> int | None:
 def clients(program: Adb) -> dict[Path, int | None]:
     """The adb that adt takes, and the one that a person gets who types ``adb``, with their protocols."""
     paths = [program.path]
-    if (typed := shutil.which("adb")) and Path(typed).resolve() != program.path.resolve():
+    if (typed := process.which("adb")) and Path(typed).resolve() != program.path.resolve():
         paths.append(Path(typed))
     runs = {path: process.run([path, "version"], timeout=PROGRAM_SECONDS, check=False) for path in paths}
     return {path: parse_protocol(run.stdout) for path, run in runs.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -261,7 +260,7 @@ def _program_questions(scope: Scope) -> Iterator[Question]:
 
 def _program(name: str) -> tuple[Path | None, str]:
     """Where a program is on PATH, and the first line of its ``--version``; None: nowhere."""
-    path = shutil.which(name)
+    path = process.which(name)
     return (Path(path), version_line(Path(path))) if path else (None, "")
 
 
@@ -352,6 +351,6 @@ def questions(scope: Scope) -> Iterator[Question]:
     """Python, adt and TVM, programs, what an APK needs, the cache, the virtual device."""
     yield from _python_questions(scope)
     yield from _program_questions(scope)
-    yield Question(APK, lambda: [check_tools(scope.environ, shutil.which("keytool"))])
+    yield Question(APK, lambda: [check_tools(scope.environ, process.which("keytool"))])
     yield from storage.questions()
     yield from _emulator_questions()

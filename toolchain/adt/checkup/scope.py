@@ -9,7 +9,7 @@ from pathlib import Path
 from adt.bundle.platforms import PRESETS, Platform
 from adt.checkup.check import Area
 from adt.errors import AdtError
-from adt.options.resolve import load_settings
+from adt.options.resolve import load_settings, show_programs
 from adt.options.sections import Settings
 
 
@@ -66,6 +66,7 @@ def make_scope(
         resolved = load_settings(flags, environ=environ)
     except AdtError as cause:
         error, resolved = cause, load_settings(flags, environ={}, start=Path("/"))
+    show_programs(resolved)  # a compiler is asked for its version
     return Scope(
         resolved.settings,
         environ,

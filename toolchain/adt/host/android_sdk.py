@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import SdkError, ToolNotFound
 from adt.host.ndk import DEFAULT_SDK, SDK_VARIABLES
+from adt.host.process import which
 
 log = logging.getLogger("adt.sdk")
 
@@ -111,7 +111,7 @@ def _of_debian() -> ApkTools:
     Raises:
         ToolNotFound: one of them is missing.
     """
-    programs = {name: shutil.which(name) for name in ("aapt2", "apksigner")}
+    programs = {name: which(name) for name in ("aapt2", "apksigner")}
     missing = [name for name, path in programs.items() if path is None]
     missing += [] if DEBIAN_FRAMEWORK.is_file() else [str(DEBIAN_FRAMEWORK)]
     aapt2, apksigner = programs["aapt2"], programs["apksigner"]

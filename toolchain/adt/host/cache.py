@@ -38,30 +38,34 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
         Busy: it is still held after *timeout* seconds.
     """
     with disk_errors(f"locking {path}", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        if not _is_acquired(handle, path):
+        handle = _acquired(path)
+        if handle is None:
             log.info("waiting for another adt process that holds %s.lock", path)
             deadline = time.monotonic() + timeout
-            while not _is_acquired(handle, path):
+            while (handle := _acquired(path)) is None:
                 if time.monotonic() >= deadline:
                     raise Busy(
                         f"another process has held {path}.lock for {timeout:g} s",
                         remedy="Wait for it to end, or end it; the lock goes with the process.",
                     )
                 time.sleep(LOCK_POLL_SECONDS)
+    try:
         yield
     finally:
         os.close(handle)
 
 
-def _is_acquired(handle: int, path: Path) -> bool:
-    """Whether the open file *handle* now holds the lock of *path*, which nobody else has."""
-    with disk_errors(f"locking {path}", path), contextlib.suppress(BlockingIOError):
+def _acquired(path: Path) -> int | None:
+    """Open and take the lock of *path*; None while another process has it, or when it was just removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as stack:
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        stack.callback(os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
+        if os.fstat(handle).st_nlink:
+            stack.pop_all()
+            return handle
+    return None
 
 
 def file_sha256(path: Path) -> str:
@@ -78,7 +82,9 @@ def downloaded(
     not_had: Callable[[Exception], AdtError],
     differs: Callable[[str], AdtError],
 ) -> Path:
-    """The file *name* with this sha256, fetched when it is absent or damaged; other contents are never kept.
+    """Return the file *name* with this sha256, fetched when it is absent or damaged.
+
+    Nothing is kept of other contents, no lock either.
 
     Args:
         sha256: of its bytes, 64 lower-case hex digits.
@@ -112,6 +118,10 @@ def downloaded(
                 raise not_had(error) from error
             finally:
                 partial.unlink(missing_ok=True)
+                if not target.exists():
+                    target.with_name(f"{name}.lock").unlink()  # who waits for it sees that it is gone
+                    with contextlib.suppress(OSError):  # another file with these digits
+                        target.parent.rmdir()
     return target
 
 

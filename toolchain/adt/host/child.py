@@ -22,6 +22,7 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from adt.host.disk import temporary_directory
@@ -94,10 +95,12 @@ class Child:
     :meth:`ask` is for one thread; :meth:`close` for any.
     """
 
-    def __init__(self, module: str, *arguments: str, speech: Speech = ANYTHING) -> None:
+    def __init__(self, module: str, *arguments: str | Path, speech: Speech = ANYTHING) -> None:
         self._speech = speech
         self._argv = [sys.executable, "-P", "-m", module, *arguments]
         self._guard = threading.Lock()
+        self._asking = threading.RLock()
+        self._files: list[IO[bytes] | None] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
         self._closed = False
@@ -119,6 +122,14 @@ class Child:
             ChildDied: the child ended, or was closed.
             ToolNotFound: Python cannot be started.
         """
+        with self._asking:
+            try:
+                return self._ask(request, timeout)
+            finally:
+                if self._closed:
+                    self._close_files()
+
+    def _ask(self, request: Any, timeout: float) -> Any:
         deadline = time.monotonic() + timeout
         message = encode(_plain(request, self._speech.request))
         process = self._running()
@@ -150,6 +161,15 @@ class Child:
         """End the process and what it started; a request that is under way raises :class:`ChildDied`."""
         self._closed = True
         self.kill(grace)
+        if self._asking.acquire(blocking=False):  # else the thread that asks closes what it reads
+            self._close_files()
+            self._asking.release()
+
+    def _close_files(self) -> None:
+        for file in self._files:
+            if file is not None:
+                file.close()
+        self._files = []
 
     def _running(self) -> subprocess.Popen[bytes]:
         with self._guard:
@@ -158,6 +178,7 @@ class Child:
             if self._process is not None and self._process.poll() is not None:
                 self._process = None
             if self._process is None:
+                self._close_files()
                 self._stderr = tempfile.TemporaryFile(dir=temporary_directory())  # noqa: SIM115
                 self._process = start(
                     self._argv,
@@ -165,6 +186,7 @@ class Child:
                     stdout=subprocess.PIPE,
                     stderr=self._stderr.fileno(),
                 )
+                self._files = [self._stderr, self._process.stdin, self._process.stdout]
                 for pipe in (self._process.stdin, self._process.stdout):
                     assert pipe is not None
                     os.set_blocking(pipe.fileno(), False)

@@ -17,9 +17,6 @@ log = logging.getLogger("adt")
 
 SCHEMES = ("https", "http")
 """http, too: what is fetched is checked against its sha256 all the same."""
-TIMEOUT = 60
-"""Seconds without a byte."""
-PIECE = 1 << 20
 DIGEST = "sha256="
 """Before the digest, in an address' fragment."""
 NO_DIGEST = "--insecure-no-digest"
@@ -50,7 +47,7 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
     return downloaded(
         Path(parts.path).name or "file",
         digest,
-        lambda partial: _fetch(url, partial, most_bytes),
+        lambda partial: registry.receive(url, partial, most_bytes),
         not_had=lambda reason: _not_had(url, reason),
         differs=lambda found: DownloadError(
             f"{url} has sha256 {found}, expected {digest}",
@@ -81,7 +78,7 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
     with scratch_directory("download") as scratch:
         copy = scratch / "copy"
         try:
-            _fetch(url, copy, most_bytes)
+            registry.receive(url, copy, most_bytes)
         except OSError as error:  # of requests, too
             raise _not_had(url, error) from error
         digest = file_sha256(copy)
@@ -114,22 +111,3 @@ def check_digest(text: str) -> None:
     """
     if len(text) != 64 or set(text.lower()) - set("0123456789abcdef"):
         raise ConfigError(f"{text!r} is no sha256", remedy="Give all of its 64 hexadecimal digits.")
-
-
-def _fetch(url: str, partial: Path, most_bytes: int) -> None:
-    """Write the file at *url* to *partial*."""
-    total = 0
-    with (
-        registry.open_index() as index,  # for its session: it trusts the certificates that pip trusts
-        index.s.get(url, stream=True, timeout=TIMEOUT) as answer,
-        partial.open("wb") as file,
-    ):
-        answer.raise_for_status()
-        for piece in answer.iter_content(PIECE):
-            total += len(piece)
-            if total > most_bytes:
-                raise DownloadError(
-                    f"{url} has more than {most_bytes >> 20} MB",
-                    remedy="It is not what it should be: do not use it.",
-                )
-            file.write(piece)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -25,6 +26,26 @@ log = logging.getLogger("adt.process")
 
 TAIL_LINES = 30
 """How much of a failed program's output an error message carries."""
+NEUTRAL = Path("/")
+"""Working directory of programs: git, pip, Python, CMake and others obey files of the one that they start in,
+and the user's may hold a stranger's. Root alone puts files here, and it can be neither removed nor filled."""
+NOT_PASSED = {
+    # hooks of git set these: git would use another repository than that of its command
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
+    # a compiler that is a script would run it, or change its directory, before its own lines
+    "BASH_ENV", "ENV", "CDPATH",
+    # the preset and adt's definitions decide what CMake builds: a bundle's name stands for them
+    "CMAKE_GENERATOR", "CMAKE_GENERATOR_PLATFORM", "CMAKE_GENERATOR_TOOLSET", "CMAKE_TOOLCHAIN_FILE",
+    "NINJA_STATUS",  # adt reads its lines
+    "PYTHONINSPECT", "PYTHONSTARTUP",  # Python would take its input for code when it should end
+}  # fmt: skip
+"""Variables that programs do not inherit. All others are the user's way of setting them up (PATH, proxies,
+compilers' flags, drivers): a stranger's directory sets none."""
+PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables whose relative parts name directories from here on; an empty part, which means the working
+directory, is left out."""
+PATHS = ("ADT_CACHE_DIR", "ADT_DATA_DIR", "PIP_CONFIG_FILE", "TMPDIR")
+"""Variables that name one file or directory."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +76,22 @@ def failure(
     )
 
 
-def environment(extra: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The parent's environment with *extra* on top, or None for "as it is"."""
-    return {**os.environ, **extra} if extra else None
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Give what a program inherits: our environment without NOT_PASSED, its paths absolute, and *extra*."""
+    variables = {name: value for name, value in os.environ.items() if name not in NOT_PASSED}
+    for name in PATH_LISTS:
+        if value := variables.get(name):
+            parts = [str(Path(part).absolute()) for part in value.split(os.pathsep) if part]
+            variables[name] = os.pathsep.join(parts)
+    for name in PATHS:
+        if value := variables.get(name):
+            variables[name] = str(Path(value).expanduser().absolute())
+    return variables | dict(extra or {})
+
+
+def which(name: str) -> str | None:
+    """Find *name* on PATH as children have it: an empty part is not our working directory."""
+    return shutil.which(name, path=environment().get("PATH"))
 
 
 def run(
@@ -76,9 +110,9 @@ def run(
     """Run *argv* to its end and return what it printed.
 
     Args:
-        argv: the program and its arguments, never a shell line.
-        cwd: working directory; None for ours.
-        env: variables on top of our own environment.
+        argv: the program and its arguments, never a shell line; a Path is made absolute.
+        cwd: working directory; None: NEUTRAL.
+        env: variables on top of :func:`environment`.
         timeout: seconds after which the program's whole group is killed.
         check: raise *error* when the exit code is not 0.
         error: the class to raise, with *what* and *remedy*.
@@ -89,7 +123,7 @@ def run(
         ToolNotFound: the program does not exist.
         AdtError: of class *error*, when it failed or timed out.
     """
-    words = tuple(os.fspath(word) for word in argv)
+    words = _words(argv)
     log.debug("$ %s", shlex.join(words))
     stderr = subprocess.PIPE if on_line is None else subprocess.STDOUT
     with start(words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr, reaped=True) as child:
@@ -116,6 +150,14 @@ def run(
     return done
 
 
+def _words(argv: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Make each Path of *argv* absolute; a program's bare name stays, to be looked up on PATH."""
+    program, *rest = argv
+    paths = [os.fspath(word.absolute() if isinstance(word, Path) else word) for word in rest]
+    name = os.fspath(program)
+    return str(Path(name).absolute()) if "/" in name else name, *paths
+
+
 def _follow(child: subprocess.Popen[bytes], on_line: Callable[[str], None]) -> bytes:
     assert child.stdout is not None
     lines = []
@@ -140,19 +182,20 @@ def start(
     """Start a child in a process group of its own, so that the group can be ended as one.
 
     Args:
+        argv, cwd, env: as for :func:`run`.
         reaped: it ends with this process, however that ends, until
             :func:`adt.host.reaper.release_group` or :func:`kill_group`.
 
     Raises:
         ToolNotFound: the program does not exist or may not be executed.
     """
-    words = [os.fspath(word) for word in argv]
+    words = _words(argv)
     child = None
     try:
         with _interrupts_put_off():
             child = subprocess.Popen(
                 words,
-                cwd=cwd,
+                cwd=cwd or NEUTRAL,
                 env=environment(env),
                 stdin=stdin,
                 stdout=stdout,
@@ -209,7 +252,7 @@ def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
 
 
 def python_path() -> dict[str, str]:
-    """An environment in which another Python finds this very adt."""
-    ours = str(Path(adt.__file__).parents[1])
-    rest = os.environ.get("PYTHONPATH")
+    """Give a PYTHONPATH with which another Python finds this very adt."""
+    ours = str(Path(adt.__file__).absolute().parents[1])
+    rest = environment().get("PYTHONPATH")
     return {"PYTHONPATH": f"{ours}{os.pathsep}{rest}" if rest else ours}

@@ -8,6 +8,7 @@ programs and removes the names. It is started with the first of them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -88,6 +89,12 @@ class _Reaper:
                 self._entries.discard(entry)
                 self._tell([f"-{entry}"])
 
+    def close(self) -> None:
+        """Let the shell clean up and end."""
+        shell, self._shell = self._shell, None
+        if shell is not None and self._owner == os.getpid():
+            shell.communicate()
+
     def _start(self) -> None:
         try:
             self._shell = subprocess.Popen(
@@ -115,6 +122,7 @@ class _Reaper:
 
 
 _reaper = _Reaper()
+atexit.register(_reaper.close)
 
 
 @contextlib.contextmanager

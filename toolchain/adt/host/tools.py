@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ToolNotFound
 from adt.host.extras import install_command
-from adt.host.process import run
+from adt.host.process import run, which
 
 Version = tuple[int, ...]
 
@@ -40,8 +39,8 @@ def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
     own = Path(sys.executable).parent / name
     if own_first and own.is_file():
         return Tool(name, own, "adt's own environment")
-    if path := shutil.which(name):
-        return Tool(name, Path(path), "PATH")
+    if path := which(name):
+        return Tool(name, Path(path).absolute(), "PATH")
     if own.is_file():
         return Tool(name, own, "adt's own environment")
     raise ToolNotFound(f"`{name}` is not on PATH", remedy=remedy or install_command(name))

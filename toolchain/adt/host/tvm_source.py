@@ -118,16 +118,11 @@ def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None)
 
 
 def git_reaches(tag: str, timeout: float = 10.0) -> bool:
-    """Whether git is installed and upstream answers for *tag* within *timeout* seconds."""
+    """True if git is installed and upstream answers for *tag* within *timeout* seconds."""
     if shutil.which("git") is None:
         return False
-    answer = run(
-        ["git", "ls-remote", "--exit-code", GIT_URL, f"refs/tags/{tag}"],
-        env={"GIT_TERMINAL_PROMPT": "0"},
-        timeout=timeout,
-        check=False,
-    )
-    return answer.returncode == 0
+    ask = ["git", "ls-remote", "--exit-code", GIT_URL, f"refs/tags/{tag}"]
+    return run(ask, timeout=timeout, check=False).returncode == 0
 
 
 def _git_entry(tag: str) -> str:
@@ -202,14 +197,13 @@ def _clone(tag: str, directory: Path) -> None:
     log.info("cloning %s at %s", GIT_URL, tag)
     remedy = "Check the network, or use another source: --tvm-source PATH, or ADT_TVM_PROVIDER=registry."
     git = ["git", "-c", "advice.detachedHead=false"]
-    quiet = {"GIT_TERMINAL_PROMPT": "0"}
     clone = [*git, "clone", "--depth", "1", "--branch", tag, GIT_URL, str(directory / "tree")]
-    run(clone, env=quiet, error=SourceError, what=f"cannot clone TVM at {tag}", remedy=remedy)
+    run(clone, error=SourceError, what=f"cannot clone TVM at {tag}", remedy=remedy)
     tree = directory / "tree"
     listed = run([*git, "config", "-f", ".gitmodules", "--get-regexp", "path"], cwd=tree).stdout.split()
     submodules = [name for name in SUBMODULES if name in listed]
     update = [*git, "submodule", "update", "--init", "--recursive", "--depth", "1", *submodules]
-    run(update, cwd=tree, env=quiet, error=SourceError, what="cannot get TVM's submodules", remedy=remedy)
+    run(update, cwd=tree, error=SourceError, what="cannot get TVM's submodules", remedy=remedy)
     shutil.rmtree(tree / ".git")
     for item in tree.iterdir():
         item.rename(directory / item.name)

@@ -164,7 +164,6 @@ def _clone(tree: Tree, directory: Path) -> None:
         run(
             ["git", *command],
             cwd=directory,
-            env={"GIT_TERMINAL_PROMPT": "0"},
             error=DownloadError,
             what=f"cannot fetch {tree.url}",
             remedy=REMEDY,

@@ -200,7 +200,7 @@ class KernelProcess:
             PackageError: see :func:`adt.model.inspection.reference_kernels.reference_file`.
         """
         self._package = package
-        self._child = Child("adt.measure.host_kernels", str(reference_file(package)))
+        self._child = Child("adt.measure.host_kernels", reference_file(package))
         self._writes = writes or {}
         self._plain: dict[str, PlainKernel] = {}
 

@@ -22,7 +22,7 @@ from typing import Any
 from adt.errors import CompileError, ToolNotFound
 from adt.host.disk import scratch_directory
 from adt.host.extras import install_command
-from adt.host.process import run
+from adt.host.process import run, which
 from adt.host.tools import compiler_identity
 from adt.model import plugins
 from adt.model.targets import ModelTarget
@@ -133,7 +133,7 @@ def find_compiler(arch: str = "") -> CudaCompiler:
 
 def _nvcc() -> CudaCompiler | None:
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    found = shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
+    found = which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
     return CudaCompiler(found, compiler_identity(Path(found)), Path(found)) if found else None
 
 

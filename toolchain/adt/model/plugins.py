@@ -28,7 +28,7 @@ from adt.host.extras import install_command
 from adt.host.process import run
 from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
 from adt.host.tvm_source import TvmSource, find_source, wheel_version
-from adt.options.resolve import load_settings
+from adt.options.resolve import load_settings, show_programs
 from adt.options.sections import TvmSettings
 
 log = logging.getLogger("adt.plugins")
@@ -89,7 +89,10 @@ def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
         DownloadError: the tree could not be fetched.
     """
     wheel = installed_wheel()
-    source = find_source(settings or load_settings().settings.tvm)
+    if settings is None:
+        show_programs(resolved := load_settings())
+        settings = resolved.settings.tvm
+    source = find_source(settings)
     compiler = _compiler(plugin)
     project = resource("cmake_presets")
     name = f"plugins/{plugin.name}-{wheel.version}-{_key(wheel, source, compiler, project)}"

@@ -72,6 +72,9 @@ class Option:
     """Shown as the metavar, and offered by shell completion."""
     offers: str = ""
     """What shell completion offers (:mod:`adt.cli.completions`)."""
+    executes: bool | None = None
+    """True if adt, or a device, runs code from the place that a setting names; False if it only reads there.
+    None: it names no place. What a project's file has executed is shown first."""
     least: float | None = None
     most: float | None = None
     cli: Any = OF_FIELD

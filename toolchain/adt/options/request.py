@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Self, TypeVar
 
 from adt.options.option import Option, Options, options_of, signature_of, values_of
-from adt.options.resolve import EXECUTED, Resolved, load_settings, override, show_programs
+from adt.options.resolve import Resolved, executed, load_settings, override, show_programs
 from adt.options.sections import Settings
 
 Keywords = ParamSpec("Keywords")
@@ -31,7 +31,7 @@ class Request(Options):
         if not flags:
             return values
         resolved = load_settings(flags)
-        if not flags.keys().isdisjoint(EXECUTED):
+        if not flags.keys().isdisjoint(executed()):
             show_programs(resolved)
         return values | self._settings(resolved)
 

@@ -30,8 +30,6 @@ NOT_SETTINGS = {
     "ADT_SAFE_DIRECTORY": "Directories (`:` between) whose settings are read whoever owns them; `*`: any.",
 }
 """Variables with our prefix that are no settings, and what they mean."""
-EXECUTED = ("build.ndk", "tvm.source", "tune.builders")
-"""Settings that name a directory whose compilers or CMake files are run, or a server that gets programs."""
 TOOL_TABLE = " [tool.adt]"
 TRUE = ("1", "true", "on", "yes")
 FALSE = ("0", "false", "off", "no")
@@ -131,25 +129,33 @@ def known_options() -> dict[str, tuple[Option, Any]]:
 
 
 def _upwards(start: Path, name: str, environ: Mapping[str, str]) -> Path | None:
-    """The nearest file *name* of *start* and the directories above; None where there is none to be read.
+    """Find the nearest file *name* of *start* and the directories above; None where there is none to be read.
 
-    Settings name programs to run and servers to talk to. In a directory that others may write to, somebody
-    else's would decide them: such a file counts as none.
+    Settings name programs to run and servers to talk to. Whoever owns the directory may put any file there,
+    a link to one of the user's as well: a file counts only if it, a link to it, and its directory are ours.
     """
     path = next((d / name for d in (start, *start.parents) if (d / name).is_file()), None)
     if path is None:
         return None
-    owner, safe = path.stat().st_uid, environ.get("ADT_SAFE_DIRECTORY", "").split(":")
-    if owner in (os.geteuid(), 0) or "*" in safe or str(path.parent) in safe:
+    safe = environ.get("ADT_SAFE_DIRECTORY", "").split(":")
+    owners = {status.st_uid for status in (path.stat(), path.lstat(), path.parent.stat())}
+    others = owners - {os.geteuid(), 0}
+    if not others or "*" in safe or str(path.parent) in safe:
         return path
     if name == PROJECT_FILE or b"tool.adt" in path.read_bytes():
-        _warn_of_owner(path, owner)
+        _warn_of_owner(path, min(others))
     return None
+
+
+@cache
+def executed() -> frozenset[str]:
+    """Return the settings that name a place whose code is run, by ``section.key``."""
+    return frozenset(key for key, (about, _) in known_options().items() if about.executes)
 
 
 def show_programs(resolved: Resolved) -> None:
     """Show what a project's file has adt run, to whoever came by the project; for verbs that may run it."""
-    for key in EXECUTED:
+    for key in sorted(executed()):
         value, origin = resolved.values[key], resolved.origins[key]
         if value and Path(origin.removesuffix(TOOL_TABLE)).is_absolute():
             _show_program(key, value, origin)
@@ -165,7 +171,8 @@ def _show_program(key: str, value: str, origin: str) -> None:
 def _warn_of_owner(path: Path, owner: int) -> None:
     """Once for each file: a command resolves its settings several times."""
     log.warning(
-        "%s belongs to another user (%d) and is not read; if you trust it: export ADT_SAFE_DIRECTORY=%s",
+        "%s, a link to it or its directory belongs to another user (%d): it is not read; if you trust it: "
+        "export ADT_SAFE_DIRECTORY=%s",
         path,
         owner,
         path.parent,

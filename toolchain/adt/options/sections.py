@@ -22,6 +22,7 @@ class TvmSource(Options, section="tvm"):
         default="",
         key="tvm.source",
         help="A TVM source tree; else TVM_HOME, else one is obtained.",
+        executes=True,
         metavar="DIR",
     )
 
@@ -43,6 +44,7 @@ class NdkRoot(Options, section="build"):
         "Root of the Android NDK; empty: look where Android tools look.",
         default="",
         help="Root of the Android NDK; else found as Android tools do.",
+        executes=True,
         metavar="DIR",
     )
 
@@ -75,6 +77,7 @@ class ClmlSdk(Options, section="build"):
         "preset, with the SDK that ADRENO_OPENCL or CLML_SDK names.",
         default="",
         help="Build CLML in, with this SDK; a -clml preset looks in the environment.",
+        executes=True,
         metavar="DIR",
     )
 
@@ -87,6 +90,7 @@ class XnnpackTrees(Options, section="build"):
         "are obtained.",
         default="",
         help="XNNPACK's source trees; else they are obtained.",
+        executes=True,
         metavar="DIR",
     )
 
@@ -104,6 +108,7 @@ class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, sect
     opencl_sdk: Directory = option(
         "Link libOpenCL from the SDK in this directory; empty: the device's is opened at run time.",
         default="",
+        executes=True,
         metavar="DIR",
     )
     xnnpack: Flag = option(
@@ -221,6 +226,7 @@ class Records(Options, section="compile"):
         "schedules from it, where they are faster than the usual ones; empty: none.",
         default="",
         help="Take tuned schedules from this database (adt tune).",
+        executes=False,
         metavar="DIR",
     )
     tuned_on: Text = option(
@@ -437,6 +443,7 @@ class TuneSettings(Options, section="tune"):
         "(``dask://HOST:PORT``); empty: as many as this machine has cores.",
         default="",
         metavar="N|dask://HOST:PORT",
+        executes=True,
     )
     wait: Real = option("Seconds to wait for a device when none is there.", default=600.0)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +72,7 @@ def find_qemu() -> tuple[Path | None, str]:
     """A static qemu-aarch64 on PATH, and what was found on the way."""
     reason = ""
     for name in QEMU_NAMES:
-        if program := shutil.which(name):
+        if program := process.which(name):
             path = Path(program).resolve()
             if is_static(path):
                 return path, str(path)
@@ -155,7 +154,7 @@ def survey(abi: Abi = ARM64) -> HostSupport:
         )
     checks.append(programs)
     for program in ("apt-get", "dpkg-deb"):
-        path = shutil.which(program)
+        path = process.which(program)
         checks.append(
             Prerequisite(
                 program,

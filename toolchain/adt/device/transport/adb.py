@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import select
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ class Adb:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    if path := shutil.which("adb"):
+    if path := process.which("adb"):
         yield "PATH", Path(path)
     from importlib.util import find_spec
 
@@ -170,14 +169,13 @@ def server_port() -> int:
 
 
 def server_environment() -> dict[str, str]:
-    """Variables with which an adb program uses the server on :func:`server_port`, and starts it as adt does.
+    """Give variables with which an adb program uses the server on :func:`server_port`, or starts it there.
 
     Raises:
         ConfigError: see :func:`server_port`.
     """
     # Our own spelling of the address, so that adb binds the loopback whatever else the environment says.
-    # Without ADB_MDNS=0 it also listens for announcements of wireless devices, on every address.
-    return {"ADB_SERVER_SOCKET": f"tcp:{server_port()}", "ADB_MDNS": os.environ.get("ADB_MDNS", "0")}
+    return {"ADB_SERVER_SOCKET": f"tcp:{server_port()}"}
 
 
 class Wire:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ModelError, last_line
+from adt.host.data import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.extras import load, need
 from adt.model.importers.imported_model import ImportedModel, distinct_names
@@ -62,13 +63,15 @@ def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
 
 
 def load_keras(path: Path) -> Any:
-    """The model in a ``.keras`` or ``.h5`` file; code in it (Lambda layers) is not run.
+    """Load the model in a ``.keras`` or ``.h5`` file; code in it (Lambda layers) is not run.
 
     Raises:
         ModelError: it is damaged, or has layers that only its author's code knows.
         ToolNotFound: the extra is missing.
     """
     os.environ.setdefault("KERAS_BACKEND", "torch")
+    if not Path("~/.keras/keras.json").expanduser().exists():  # else it writes one, with our backend for ever
+        os.environ.setdefault("KERAS_HOME", str(cache_dir() / "keras"))
     need("keras", "reading a Keras model")
     keras = load("keras", "keras", "reading a Keras model")
     try:

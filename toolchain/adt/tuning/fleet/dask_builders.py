@@ -162,8 +162,8 @@ def _connect(address: str) -> Any:
         )
     if scheme != "tls" and not _is_loopback(urllib.parse.urlsplit(f"//{place}").hostname or ""):
         log.warning(
-            "%s is not on this machine: whoever reaches that scheduler can run anything on its workers; "
-            "use tls:// or a tunnel",
+            "%s is not on this machine: whoever answers there can run anything here, and whoever reaches it "
+            "anything on its workers; use tls:// or a tunnel",
             place,
         )
     url = address if scheme == "tls" else f"tcp://{place}"
