@@ -42,7 +42,6 @@ def verify(keywords: Keywords, flags: LayerFlags) -> Rendering:
             calls=_span(flags.calls),
             everything=flags.everything,
             chunk_bytes=flags.chunk_bytes << 20 if flags.chunk_bytes else None,
-            trust=flags.trust,
         )
         package = keywords["package"]
         return Rendering(
