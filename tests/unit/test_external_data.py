@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from adt.errors import ModelError
 from adt.model.importers.importer import import_model
 from adt.model.importers.onnx.comparison import run
-from adt.model.importers.onnx.file import data_files, read_onnx
+from adt.model.importers.onnx.file import data_files, open_data, read_onnx
 from adt.model.package import model_store
 from support.models.onnx_graphs import node
 
@@ -241,6 +241,22 @@ def test_a_place_that_is_told_twice_is_refused(tmp_path: Path) -> None:
     tensor.external_data.add(key="location", value="other.bin")
     with pytest.raises(ModelError, match="truncated"):
         data_files(written(model_of([ADD], [tensor]), tmp_path))
+
+
+def test_what_goes_wrong_with_the_copy_is_not_laid_to_the_data(tmp_path: Path) -> None:
+    path = written(model_of([ADD], [outside()]), tmp_path)
+    with pytest.raises(OSError, match="No space"), open_data(path, DATA):
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("kind", "extent", "size"), [(TensorProto.INT4, 5, 3), (TensorProto.BFLOAT16, 5, 10)]
+)
+def test_small_elements(kind: int, extent: int, size: int, tmp_path: Path) -> None:
+    tensor = outside(length=str(size))
+    tensor.data_type, tensor.dims[:] = kind, [extent]
+    path = written(model_of([node("Relu", ["x"], ["y"])], [tensor]), tmp_path)
+    assert read_onnx(path).graph.initializer[0].raw_data == VALUES.tobytes()[:size]
 
 
 # The cache of a hub

@@ -68,6 +68,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
                 remedy="Export or download it again.",
                 details=str(error),
             ) from error
+    _write_out_sparse(model)  # of which the checker takes none outside
     for name, parts in files.items():
         with open_data(path, name) as file:
             for tensor, offset, length in parts:
@@ -75,7 +76,6 @@ def read_onnx(path: Path) -> onnx.ModelProto:
                 tensor.raw_data = file.read(length)
     for tensor, dims in outside:
         tensor.dims[:] = dims
-    _write_out_sparse(model)
     return model
 
 
@@ -95,17 +95,18 @@ def open_data(model: Path, name: str) -> Iterator[io.BufferedReader]:
     Raises:
         ModelError: it cannot be read, or is not to be.
     """
-    try:
-        if _ADDRESS in name:
-            raise UnsafeFile(f"{name[:80]!r} is an address in memory")
-        with open_contained(*_blob(model.parent, name), most=MOST_MODEL_BYTES) as file:
-            yield file
-    except (OSError, UnsafeFile) as error:
-        raise ModelError(
-            f"a data file of {model.name} cannot be read: {error}",
-            remedy="Keep the model's external data files beside it. To replace links by what they lead to: "
-            f"cp -rL {quote(str(model.parent))} COPY",
-        ) from error
+    with contextlib.ExitStack() as stack:
+        try:
+            if _ADDRESS in name:
+                raise UnsafeFile(f"{name[:80]!r} is an address in memory")
+            file = stack.enter_context(open_contained(*_blob(model.parent, name), most=MOST_MODEL_BYTES))
+        except (OSError, UnsafeFile) as error:
+            raise ModelError(
+                f"a data file of {model.name} cannot be read: {error}",
+                remedy="Keep the model's external data files beside it. To replace links by what they lead "
+                f"to: cp -rL {quote(str(model.parent))} COPY",
+            ) from error
+        yield file
 
 
 def _blob(directory: Path, name: str) -> tuple[Path, str]:
@@ -214,17 +215,12 @@ def _region(tensor: onnx.TensorProto) -> tuple[str, int, int]:
     import onnx
 
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    kind = onnx.TensorProto.DataType.Name(tensor.data_type)
-    few = re.fullmatch("(?:U?INT|FLOAT)([24])(?:E2M1)?", kind)
+    few = re.fullmatch("(?:U?INT|FLOAT)([24])(?:E2M1)?", tensor.DataType.Name(tensor.data_type))
     bits = int(few[1]) if few else 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     length = -(-math.prod(tensor.dims) * bits // 8)
     offset = entries.get("offset", "0")
-    told_once = len(entries) == len(tensor.external_data) and entries.get("location")
-    if not (
-        told_once
-        and re.fullmatch("[0-9]{1,18}", offset)
-        and entries.get("length", str(length)) == str(length)
-    ):
+    right = re.fullmatch("[0-9]{1,18}", offset) and entries.get("length", str(length)) == str(length)
+    if len(entries) != len(tensor.external_data) or not entries.get("location") or not right:
         raise ValueError(f"the tensor {tensor.name[:80]!r} does not tell where its {length} bytes are")
     return entries["location"], int(offset), length
 
@@ -304,15 +300,11 @@ def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
 
 
 def declared_inputs(model: onnx.ModelProto) -> dict[str, DeclaredShape]:
-    """Inputs of the graph that are no initializers, with their extents and symbols."""
+    """Return the inputs of the graph that are no initializers, with their extents and symbols."""
     initializers = {tensor.name for tensor in model.graph.initializer}
     return {
         value.name: tuple(
-            dim.dim_value
-            if dim.dim_value > 0
-            else dim.dim_param.strip("?")
-            if len(dim.dim_param) <= MOST_SYMBOL
-            else ""
+            max(dim.dim_value, 0) or ("" if len(dim.dim_param) > MOST_SYMBOL else dim.dim_param.strip("?"))
             for dim in value.type.tensor_type.shape.dim
         )
         for value in model.graph.input
