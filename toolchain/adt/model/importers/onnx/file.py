@@ -36,6 +36,8 @@ OF_ONNXRUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
 """Operators that onnxruntime's optimizer writes into ONNX's own domain whatever the opset."""
 _MOST_FILE = 1 << 31
 """Bytes that protobuf reads."""
+_MOST_EXTENTS = 1024
+"""Elements of an initializer that may be a shape."""
 _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Name of a file in the cache of a hub: git's digest, or the content's."""
 _ADDRESS = "_ORT_MEM_ADDR_"
@@ -360,6 +362,10 @@ def _check_sizes(model: onnx.ModelProto) -> None:
     """
     import onnx
 
+    model = deepcopy(model)
+    for tensor in model.graph.initializer:
+        if math.prod(tensor.dims) > _MOST_EXTENTS:  # a weight, whose numbers say nothing of shapes
+            tensor.ClearField("raw_data")
     try:
         typed = onnx.shape_inference.infer_shapes(model)
     except Exception:  # of what the checker lets pass, e.g. operators of other domains, or over 2 GB
