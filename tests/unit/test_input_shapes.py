@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 
 import adt
 from adt.cli.verify import _span
@@ -245,3 +247,24 @@ def test_other_numbers_of_the_command_line() -> None:
         with pytest.raises(AdtError):
             ask()
     assert _typed("opt-level", HUGE) == HUGE and _typed("opt-level", "3") == 3
+
+
+def test_axes_without_number(tmp_path: Path) -> None:
+    path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": [1] * 3000}, ["y"]), tmp_path / "m.onnx")
+    assert "3000 dimensions" in explain_model(path, {}).problem
+
+
+def test_chains_are_as_long_as_they_like(tmp_path: Path) -> None:
+    """What is looked for behind outputs and indices does not recur, nor go each of many ways."""
+    chain = [node("Relu", [f"t{step}"], [f"t{step + 1}"]) for step in range(1500)]
+    path = write(graph_of(chain, {"t0": (4,)}, ["t1500"]), tmp_path / "m.onnx")
+    assert import_model(path, {}).outputs[0].shape == (4,)
+    twice = [node("Add", [f"i{step}", f"i{step}"], [f"i{step + 1}"]) for step in range(60)]
+    index = graph_of(
+        [*twice, node("Gather", ["table", "i60"], ["y"])],
+        {"i0": (2,)},
+        ["y"],
+        {"table": np.ones((5, 3), np.float32)},
+        kind=TensorProto.INT64,
+    )
+    assert import_model(write(index, tmp_path / "i.onnx"), {}).outputs[0].shape == (2, 3)

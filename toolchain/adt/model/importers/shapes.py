@@ -23,6 +23,8 @@ _EXTENT = "[0-9]{1,18}"
 _INPUT = re.compile(rf"(?P<name>.+):(?P<extents>{_EXTENT}(,{_EXTENT})*)")
 _SYMBOL = r"[^=:,]+"
 _SYMBOLS = re.compile(rf"{_SYMBOL}={_EXTENT}(,{_SYMBOL}={_EXTENT})*")
+MOST_AXES = 64
+"""Dimensions of a tensor, as numpy has them."""
 MOST_SYMBOL = 200
 """Characters of an open dimension's name or expression: Python's parser and walks over its trees recur."""
 _OPERATORS = {
@@ -109,12 +111,17 @@ def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) 
 
 
 def small(shapes: dict[str, Shape], most: int = MOST_ELEMENTS) -> dict[str, Shape]:
-    """Return *shapes*, none of which has more than *most* elements, for which a machine has room.
+    """Return *shapes*, none of which has more than *most* elements or :data:`MOST_AXES` axes.
 
     Raises:
         ModelError: one has.
     """
     for name, shape in shapes.items():
+        if len(shape) > MOST_AXES:
+            raise ModelError(
+                f"the tensor {name[:80]!r} has {len(shape)} dimensions, more than the {MOST_AXES} of numpy",
+                remedy="Export the model with tensors of fewer dimensions.",
+            )
         if math.prod(shape) > most:
             raise ModelError(
                 f"the tensor {name[:80]!r} has more than {most:,} elements: {' × '.join(map(str, shape))}",
