@@ -243,6 +243,12 @@ def test_a_place_that_is_told_twice_is_refused(tmp_path: Path) -> None:
         data_files(written(model_of([ADD], [tensor]), tmp_path))
 
 
+def test_one_file_by_two_spellings(tmp_path: Path) -> None:
+    path = written(model_of([constant(), ADD], [outside(f"./{DATA}")]), tmp_path)
+    assert data_files(path) == (DATA,)
+    assert model_store.keep(path, model_store.model_sha256(path)).with_name(DATA).is_file()
+
+
 def test_what_goes_wrong_with_the_copy_is_not_laid_to_the_data(tmp_path: Path) -> None:
     path = written(model_of([ADD], [outside()]), tmp_path)
     with pytest.raises(OSError, match="No space"), open_data(path, DATA):

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -224,7 +224,7 @@ def _region(tensor: onnx.TensorProto) -> tuple[str, int, int]:
     right = re.fullmatch("[0-9]{1,18}", offset) and entries.get("length", str(length)) == str(length)
     if len(entries) != len(tensor.external_data) or not entries.get("location") or not right:
         raise ValueError(f"the tensor {tensor.name[:80]!r} does not tell where its {length} bytes are")
-    return entries["location"], int(offset), length
+    return str(PurePosixPath(entries["location"])), int(offset), length
 
 
 def _check_parts(path: Path, name: str, parts: _Parts) -> None:
