@@ -6,12 +6,20 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
 
 import adt
-from adt.errors import ModelError, UnsupportedOp
+from adt.cli.verify import _span
+from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.model.importers.importer import explain_model, import_model
+from adt.model.importers.onnx.file import USUAL
 from adt.model.importers.shapes import DeclaredShape, fixed_shapes, parse_shapes
+from adt.model.targets.parser import _typed
+from adt.rpc.wire import parse_address
+from adt.tuning.fleet.builders import make_builders
 from support.models.onnx_graphs import graph_of, node, write
 
 CACHED: Mapping[str, DeclaredShape] = {
@@ -181,3 +189,82 @@ def test_a_node_without_a_name_is_named_by_what_it_gives(tmp_path: Path) -> None
     )
     with pytest.raises(UnsupportedOp, match=r"\(gives volume\)"):
         import_model(path, {})
+
+
+# Texts that a model or command line holds may be anything
+
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize("text", [f"x:{HUGE}", f"x:1,{HUGE}", f"n={HUGE}", f"n=1,m={HUGE}", "x:²", "n=²"])
+def test_extents_of_too_many_digits(text: str) -> None:
+    with pytest.raises(ModelError, match="at most 18 digits"):
+        parse_shapes([text])
+
+
+@pytest.mark.parametrize(
+    "dimension",
+    [
+        "+".join(["n"] * 20_000),
+        "-" * 50_000 + "n",
+        "(" * 5_000 + "n" + ")" * 5_000,
+        "(" * 190 + "n",
+        f"n+{HUGE}",
+        "n*9**9**9",
+        "n//0",
+        "n." * 90 + "n",
+    ],
+)
+def test_dimensions_that_are_no_expressions(dimension: str, tmp_path: Path) -> None:
+    """They stay open, and are given like all others."""
+    with pytest.raises(ModelError, match="open dimensions") as caught:
+        fixed({"x": ("n", dimension)})
+    assert fixed({"x": ("n", dimension)}, *caught.value.options[1::2])["x"][1] > 0
+    path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": ("n", "m")}, ["y"]), tmp_path / "m.onnx")
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = dimension
+    onnx.save(model, path)
+    problem = explain_model(path, {}).problem
+    assert problem.startswith("open dimensions") and len(problem) < 500
+
+
+@pytest.mark.parametrize("usual", [HUGE, "²", "-4"])
+def test_usual_extents_that_are_none(usual: str, tmp_path: Path) -> None:
+    model = graph_of([node("Relu", ["x"], ["y"])], {"x": ("n", "m")}, ["y"])
+    model.metadata_props.add(key=f"{USUAL}m", value=usual)
+    with pytest.raises(ModelError, match="open dimensions"):
+        import_model(write(model, tmp_path / "m.onnx"), {})
+
+
+def test_other_numbers_of_the_command_line() -> None:
+    for ask in (
+        lambda: parse_address(f"host:{HUGE}"),
+        lambda: make_builders(HUGE, None, timeout=1.0),
+        lambda: _span(f"1:{HUGE}"),
+        lambda: _span("²:5"),
+        lambda: adt.explain("resnet-18", shapes=[f"size={HUGE}"]),
+    ):
+        with pytest.raises(AdtError):
+            ask()
+    assert _typed("opt-level", HUGE) == HUGE and _typed("opt-level", "3") == 3
+
+
+def test_axes_without_number(tmp_path: Path) -> None:
+    path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": [1] * 3000}, ["y"]), tmp_path / "m.onnx")
+    assert "3000 dimensions" in explain_model(path, {}).problem
+
+
+def test_chains_are_as_long_as_they_like(tmp_path: Path) -> None:
+    """What is looked for behind outputs and indices does not recur, nor go each of many ways."""
+    chain = [node("Relu", [f"t{step}"], [f"t{step + 1}"]) for step in range(1500)]
+    path = write(graph_of(chain, {"t0": (4,)}, ["t1500"]), tmp_path / "m.onnx")
+    assert import_model(path, {}).outputs[0].shape == (4,)
+    twice = [node("Add", [f"i{step}", f"i{step}"], [f"i{step + 1}"]) for step in range(60)]
+    index = graph_of(
+        [*twice, node("Gather", ["table", "i60"], ["y"])],
+        {"i0": (2,)},
+        ["y"],
+        {"table": np.ones((5, 3), np.float32)},
+        kind=TensorProto.INT64,
+    )
+    assert import_model(write(index, tmp_path / "i.onnx"), {}).outputs[0].shape == (2, 3)

@@ -86,7 +86,7 @@ def test_a_network_computes_numbers_that_half_precision_holds(name: str, tmp_pat
         ("mobilenet", "mobilenet"),
         ("MobileNet_v2", "mobilenet-v2"),
         ("squeezenet_v1.1", "squeezenet-v1.1"),
-        ("mobilenet-v2-untrained.onnx", "mobilenet-v2"),
+        ("mobilenet-v2-untrained", "mobilenet-v2"),
     ],
 )
 def test_a_network_by_any_spelling(
@@ -116,6 +116,17 @@ def test_a_file_of_that_name_wins_and_that_is_said(
     assert "resnet-18 is a file here" in caplog.text
     Path("mobilenet").mkdir()  # a package, say: no model
     assert CompileRequest("mobilenet").model == network_file("mobilenet")
+
+
+@pytest.mark.parametrize("name", ["resnet50.onnx", "resnet-50-untrained.onnx", "efficient.net", "./resnet50"])
+def test_a_missing_file_is_no_network(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name with a suffix or a directory is that of a file: an untrained network is something else."""
+    monkeypatch.chdir(tmp_path)
+    for request in (CompileRequest, TuneRequest, ExplainRequest):
+        assert request(name).model == Path(name)
+    assert VerifyRequest("p", model=name).model == Path(name)
+    with pytest.raises(ModelError, match="there is no model file"):
+        adt.explain(name)
 
 
 def test_a_near_miss_says_what_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ OWN = {
     "quantize": {*options_of(PictureFlags)},
     "tune": set(),
     "run": {*options_of(RunFlags)},
-    "verify": {"layers", "calls", "everything", "chunk_bytes", "trust"},
+    "verify": {"layers", "calls", "everything", "chunk_bytes"},
     "bench": {"package", "ab", "rounds", "times"},
     "profile": {"sort", "everything", "trace", "html"},
     "deploy": {"serial", "everyone"},

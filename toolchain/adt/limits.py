@@ -18,8 +18,10 @@ MOST_ARRAY_BYTES = 1 << 36
 """Bytes of all arrays of a file; a larger one was mistaken."""
 MOST_ELEMENTS = 1 << 32
 """Elements of an input or output of a model: 16 GiB as float32."""
+MOST_CONSTANT = 1 << 30
+"""Elements of a tensor that a model's constants decide alone."""
 MOST_MODEL_BYTES = 1 << 34
-"""Bytes of a model that an address names."""
+"""Bytes of a model, with its data files, or of what an address names."""
 MOST_NAME = 255
 """Bytes of a file's name, as Linux has it."""
 MOST_PATH = 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,9 +195,8 @@ def _verify(opened: Opened, request: BenchOptions, model: Path | None = None) ->
         return None
     log.info("comparing the outputs with the reference")
     inputs = None if request.inputs is None else (request.inputs,)
-    return verify_at(
-        opened, request.settings, lambda: model_store.source_model(opened.package, model), inputs
-    )
+    find_model = partial(model_store.source_model, opened.package, model)
+    return verify_at(opened, request.settings, find_model, inputs, trust=request.trust)
 
 
 def _no_speed(opened: Opened, verification: VerifyResult | None) -> str:

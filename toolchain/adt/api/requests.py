@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from adt.errors import ConfigError
 from adt.integrate.android_versions import NEWEST, VERSIONS
@@ -178,20 +178,37 @@ def fetched(place: Any, *, any_digest: bool) -> Any:
     return local_file(place, any_digest=any_digest, most_bytes=MOST_MODEL_BYTES)
 
 
-class ModelPlace(Options):
+class Trust(Options):
+    """Permission to run a stranger's code."""
+
+    trust: bool = option(
+        "Run the code of whoever made the model here, with your rights: .pt2, .relax, module:function; "
+        "with --layers, the kernels of a package made elsewhere.",
+        default=False,
+        help="Run code of whoever made it, with your rights: .pt2, module:function, kernels of --layers.",
+    )
+
+
+class ModelPlace(Trust):
     """Where a model may be."""
 
+    _runs_model: ClassVar[bool] = True
+    """False: the verb refuses models that are code."""
     insecure_no_digest: bool = option(
         "Take a model from an address without its sha256, and say what that is.", default=False
     )
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """With the local copy of a model that an address or a network's name stands for."""
+        """Replace an address or a network's name by its local file; refuse code that is not trusted."""
         model = fetched(arguments["model"], any_digest=bool(arguments["insecure_no_digest"]))
         if model is not None and is_word(model):
             from adt.model.networks.known import named
 
             model = named(Path(model)) or model
+        if model is not None and self._runs_model:
+            from adt.model.package.model_store import require_trusted
+
+            require_trusted(model, bool(arguments["trust"]))
         return super()._complete({**arguments, "model": model})
 
 
@@ -230,6 +247,7 @@ class ModelArgument(ModelPlace):
 class QuantizeRequest(Request, Shapes, ModelArgument):
     """Of ``quantize``."""
 
+    _runs_model = False
     out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE")
     calibrate: Files = option(
         "Samples of what the model will see: pictures, .npz or .npy files, directories of them; or "
@@ -793,10 +811,9 @@ class LayerOptions(Options):
         metavar="MIB",
         least=1,
     )
-    trust: bool = option("With --layers: run the kernels of a package made elsewhere here.", default=False)
 
 
-class LayersRequest(LayerOptions, KernelTolerance, MadeUpInputs, InputArrays, PlaceRequest):
+class LayersRequest(LayerOptions, Trust, KernelTolerance, MadeUpInputs, InputArrays, PlaceRequest):
     """Of ``verify_layers``."""
 
 
@@ -825,7 +842,7 @@ class MeasureOptions(MadeUpInputs, ProtocolOptions, InputArrays, PlaceOptions):
     label: str = option("Kept with the result.", default="")
 
 
-class BenchOptions(MeasureOptions):
+class BenchOptions(MeasureOptions, Trust):
     """Of every benchmark of packages."""
 
     verify: bool = option("Compare the outputs with the reference first.", default=True)

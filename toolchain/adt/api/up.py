@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from adt.api.deploy import deploy_to
@@ -114,7 +115,8 @@ def up(request: UpRequest) -> UpResult:
 
     ready = Opened(DevicePlace(device, report.deployment), package, built.bundle)
     sets = (request.inputs,) if request.inputs is not None else None
-    verified = verify_at(ready, settings, lambda: model_store.source_model(package), sets)
+    find_model = partial(model_store.source_model, package)
+    verified = verify_at(ready, settings, find_model, sets, trust=request.trust)
     finish("verify", "passed" if verified.verification.passed else "FAILED")
     return UpResult(plan, tuple(steps), package, verified)
 

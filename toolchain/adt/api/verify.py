@@ -71,6 +71,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
         lambda: model_store.source_model(opened.package, request.model),
         sets,
         seeds=request.seeds,
+        trust=request.trust,
     )
 
 
@@ -81,6 +82,7 @@ def verify_at(
     inputs: Sequence[Mapping[str, Array]] | None,
     *,
     seeds: int = 1,
+    trust: bool = False,
 ) -> VerifyResult:
     """Run a package where it is ready and its reference on the same inputs, and compare.
 
@@ -89,6 +91,7 @@ def verify_at(
         find_model: the source model, for its own runtime; asked for where the reference needs it.
         inputs: sets of name to array; made up from the seed when None.
         seeds: how many sets to make up.
+        trust: the reference may be a model that is code.
 
     Raises:
         RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
@@ -112,7 +115,7 @@ def verify_at(
             for seed in range(first, first + seeds)
         ]
     )
-    reference = reference_named(resolved.verify.reference, opened.package, find_model, resolved)
+    reference = reference_named(resolved.verify.reference, opened.package, find_model, resolved, trust=trust)
     if reference.name == FILE and len(sets) > 1:
         raise ConfigError(
             f"one file of right outputs, and {len(sets)} sets of inputs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -41,7 +42,6 @@ def verify(keywords: Keywords, flags: LayerFlags) -> Rendering:
             calls=_span(flags.calls),
             everything=flags.everything,
             chunk_bytes=flags.chunk_bytes << 20 if flags.chunk_bytes else None,
-            trust=flags.trust,
         )
         package = keywords["package"]
         return Rendering(
@@ -82,13 +82,13 @@ def _refuse(options: Sequence[str], how: str = "with") -> None:
 
 
 def _span(text: Any) -> tuple[int, int] | None:
-    """``A:B`` as numbers."""
+    """Parse ``A:B``, two numbers."""
     if text is None:
         return None
-    first, colon, end = text.partition(":")
-    if not colon or not first.isdigit() or not end.isdigit() or int(first) >= int(end):
-        raise ConfigError(f"--calls {text!r}", remedy="Give two numbers: --calls 10:20 is 10 to 19.")
-    return int(first), int(end)
+    numbers = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", text)
+    if not numbers or int(numbers[1]) >= int(numbers[2]):
+        raise ConfigError(f"--calls {text[:80]!r}", remedy="Give two numbers: --calls 10:20 is 10 to 19.")
+    return int(numbers[1]), int(numbers[2])
 
 
 def verification_fields(result: VerifyResult) -> dict[str, Any]:

@@ -7,11 +7,11 @@ becomes a path. A link on the way could lead to any file of the user's, a FIFO o
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 from adt.limits import MOST_TEXT, is_long
 
@@ -49,7 +49,7 @@ def file_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterator[BinaryIO]:
+def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterator[io.BufferedReader]:
     """Open the regular file *name* below *directory* for reading.
 
     Args:

@@ -20,6 +20,7 @@ from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
 from adt.model.importers.onnx.blockwise import IN_FLOATS
 from adt.model.networks.known import named
+from adt.model.package import model_store
 from adt.model.package.package import ModelPackage
 from adt.options.sections import Settings
 
@@ -55,7 +56,12 @@ class Reference:
 
 
 def reference_named(
-    choice: str, package: ModelPackage, find_model: Callable[[], Path], settings: Settings
+    choice: str,
+    package: ModelPackage,
+    find_model: Callable[[], Path],
+    settings: Settings,
+    *,
+    trust: bool = False,
 ) -> Reference:
     """The reference that *choice* names, for *package*.
 
@@ -63,19 +69,22 @@ def reference_named(
         choice: see ``verify.reference`` of the settings.
         find_model: the source model; only asked for it when it is needed.
         settings: what a reference that is compiled is compiled with.
+        trust: *choice* may be a model that is code.
 
     Raises:
         ConfigError: there is no such reference, or the model is of another runtime's format.
         InputError: the .npz file cannot be read.
-        ModelError: the source model is not there.
+        ModelError: the source model is not there, or *choice* is code that is not trusted.
     """
     if choice.endswith(".npz"):
         return _from_file(Path(choice))
     if (other := named(Path(choice)) or Path(choice)).is_file():
+        model_store.require_trusted(other, trust)
         runtime = RUNTIMES.get(formats.format_of(other))
         if runtime is None:
             raise ConfigError(f"{choice} has no runtime but TVM", remedy="Name a model of another format.")
-        return Reference(MODEL, f"{other.name} by {runtime} on this machine", _in_its_runtime(other))
+        copy = model_store.keep(other, model_store.model_sha256(other))  # of files that are checked
+        return Reference(MODEL, f"{other.name} by {runtime} on this machine", _in_its_runtime(copy))
     model = find_model()
     name = RUNTIMES.get(formats.format_of(model), HOST)
     if choice == HOST or (choice, name) == (AUTO, HOST):

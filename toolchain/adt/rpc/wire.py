@@ -7,6 +7,7 @@ little endian) and that much JSON. The client asks, the tracker answers.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
@@ -87,8 +88,8 @@ def parse_address(text: str) -> tuple[str, int]:
         ConfigError: it is none.
     """
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(f"{text!r} is not HOST:PORT", remedy="Give an address such as 127.0.0.1:9190.")
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise ConfigError(f"{text[:80]!r} is not HOST:PORT", remedy="Give an address such as 127.0.0.1:9190.")
     return host, int(port)
 
 

@@ -155,7 +155,7 @@ def server_port() -> int:
             )
         named, _, port = rest.rpartition(":")
         host = named or "127.0.0.1"
-    if not port.isdecimal() or not 0 < int(port) < 65536:
+    if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise ConfigError(
             f"{setting} names port {port!r}", remedy="Give a number from 1 to 65535, or unset it."
         )

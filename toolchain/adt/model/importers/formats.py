@@ -1,4 +1,7 @@
-"""Which format a model has: by its content where that tells, by its suffix otherwise."""
+"""The format of a model file, on which its suffix and its content must agree.
+
+The sender chose the content, the user saw the name: a name of data never leads to code.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,19 @@ SUFFIXES = {
     ".keras": KERAS,
     ".h5": KERAS,
     ".hdf5": KERAS,
+    ".relax": RELAX,
 }
 EXTENSIONS = {ONNX: ".onnx", TFLITE: ".tflite", TORCH: ".pt2", KERAS: ".keras", RELAX: ".relax"}
 """Suffix under which a model of each format is kept."""
+CODE = {TORCH: "a PyTorch program, which is partly unpickled", RELAX: "a Relax module, whose kernels are run"}
+"""Formats that run code of whoever made the file, and what they are."""
 HDF5 = b"\x89HDF\r\n\x1a\n"
 WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def is_callable(model: Path | str) -> bool:
-    """Whether *model* is spelled ``module:function`` and is no file."""
+    """True if *model* is spelled ``module:function`` and is no file."""
     return bool(_CALLABLE.fullmatch(str(model))) and not Path(model).exists()
 
 
@@ -42,11 +48,40 @@ def require_model(model: Path | str) -> None:
         format_of(Path(model))
 
 
+def code_of(model: Path | str) -> str:
+    """Describe the code that *model* runs by its spelling; empty if it is spelled as data.
+
+    Content is no matter here: :func:`format_of` refuses what disagrees with its suffix.
+    """
+    if is_callable(model):
+        return "a Python function, which is called"
+    return CODE.get(SUFFIXES.get(Path(model).suffix.lower(), ""), "")
+
+
 def format_of(path: Path) -> str:
-    """``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``.
+    """Return ``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``.
 
     Raises:
-        ModelError: the file is missing, empty, or of a format that adt does not read.
+        ModelError: the file is missing, empty, of a format that adt does not read, or of another one than
+            its suffix says; or it is code without the suffix of such.
+    """
+    _require_file(path)
+    spelled = SUFFIXES.get(path.suffix.lower(), "")
+    format = _content_format(path, spelled)
+    if format == spelled or not (spelled or format in CODE):
+        return format
+    renamed = path.with_suffix(EXTENSIONS[format])
+    raise ModelError(
+        f"{path} is {CODE.get(format, f'a {format} model')}, and its name does not say so",
+        remedy=f"If it is what you expect: mv {shlex.quote(str(path))} {shlex.quote(str(renamed))}",
+    )
+
+
+def _require_file(path: Path) -> None:
+    """Check that *path* is a regular file.
+
+    Raises:
+        ModelError: it is not.
     """
     if path.is_dir():
         remedy = "Convert it first: tf2onnx or the TFLite converter read SavedModel directories."
@@ -56,6 +91,14 @@ def format_of(path: Path) -> str:
         if WINDOWS.match(str(path)):
             remedy = f'In WSL2 it is "$(wslpath {shlex.quote(str(path))})".'
         raise ModelError(f"there is no model file {path}", remedy=remedy)
+
+
+def _content_format(path: Path, spelled: str) -> str:
+    """Tell the format from the content; *spelled*, that of the suffix, where the content does not tell.
+
+    Raises:
+        ModelError: the file is empty, or of no format that adt reads.
+    """
     with path.open("rb") as file:
         head = file.read(64)
     if not head:
@@ -65,18 +108,17 @@ def format_of(path: Path) -> str:
     if head.startswith(HDF5):
         return KERAS
     if head.startswith(b"PK\x03\x04"):
-        return _zip_format(path)
+        return _zip_format(path, spelled)
     if head.startswith((b"\x80\x02", b"\x80\x04")):
         raise ModelError(
             f"{path} holds pickled Python objects (weights, or a whole module), not a program",
             remedy="Save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2').",
         )
-    by_suffix = SUFFIXES.get(path.suffix.lower())
-    if by_suffix == ONNX or (by_suffix is None and _looks_like_onnx(head)):
+    if spelled == ONNX or (not spelled and _looks_like_onnx(head)):
         return ONNX
-    if by_suffix is not None:
+    if spelled:
         raise ModelError(
-            f"{path} is no {by_suffix} model, or is damaged: its content is something else",
+            f"{path} is no {spelled} model, or is damaged: its content is something else",
             remedy="Export or download it again.",
         )
     raise ModelError(
@@ -87,11 +129,16 @@ def format_of(path: Path) -> str:
 
 
 def _looks_like_onnx(head: bytes) -> bool:
-    """An ONNX file begins with the field ``ir_version`` (1, a small number) and then another low field."""
+    """True if *head* may be ONNX: the field ``ir_version`` (1, a small number), then another low field."""
     return len(head) > 2 and head[0] == 0x08 and head[1] < 32
 
 
-def _zip_format(path: Path) -> str:
+def _zip_format(path: Path, spelled: str) -> str:
+    """Tell the format of an archive from its members' names, or *spelled* from the suffix.
+
+    Raises:
+        ModelError: it is damaged, or of no format that adt reads.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -108,9 +155,8 @@ def _zip_format(path: Path) -> str:
             f"{path} holds TorchScript or pickled weights, not an exported program",
             remedy="Save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2').",
         )
-    by_suffix = SUFFIXES.get(path.suffix.lower())
-    if by_suffix in (TORCH, KERAS):
-        return by_suffix
+    if spelled in (TORCH, KERAS):
+        return spelled
     raise ModelError(
         f"{path} is an archive of a kind that adt does not read",
         remedy="adt reads .onnx, .tflite, .pt2 (torch.export.save), .keras and .h5 files.",

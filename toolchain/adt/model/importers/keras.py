@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ModelError, last_line
-from adt.host.data import cache_dir
+from adt.host.directories import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.extras import load, need
 from adt.model.importers.imported_model import ImportedModel, distinct_names

@@ -19,9 +19,14 @@ DeclaredShape = tuple[int | str, ...]
 RequestedShapes = Mapping[str, Shape | int]
 """What was asked for: input to shape, and symbol to extent."""
 
-_INPUT = re.compile(r"(?P<name>.+):(?P<extents>\d+(,\d+)*)")
+_EXTENT = "[0-9]{1,18}"
+_INPUT = re.compile(rf"(?P<name>.+):(?P<extents>{_EXTENT}(,{_EXTENT})*)")
 _SYMBOL = r"[^=:,]+"
-_SYMBOLS = re.compile(rf"{_SYMBOL}=\d+(,{_SYMBOL}=\d+)*")
+_SYMBOLS = re.compile(rf"{_SYMBOL}={_EXTENT}(,{_SYMBOL}={_EXTENT})*")
+MOST_AXES = 64
+"""Dimensions of a tensor, as numpy has them."""
+MOST_SYMBOL = 200
+"""Characters of an open dimension's name or expression: Python's parser and walks over its trees recur."""
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -63,7 +68,7 @@ def _parse(text: str) -> Iterator[tuple[str, Shape | int]]:
             yield name, int(extent)
     else:
         raise ModelError(
-            f"--shape {text!r} is neither NAME:EXTENT,EXTENT,… nor SYMBOL=EXTENT,…",
+            f"--shape {text[:80]!r} is neither NAME:EXTENT,EXTENT,… nor SYMBOL=EXTENT,… of at most 18 digits",
             remedy="For example: --shape input:1,3,224,224 for an input, or --shape batch=1,past=16"
             " for open dimensions by their symbols.",
         )
@@ -105,17 +110,22 @@ def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) 
     return small(fixed)
 
 
-def small(shapes: dict[str, Shape]) -> dict[str, Shape]:
-    """*shapes*, none of which has more elements than a machine has room for.
+def small(shapes: dict[str, Shape], most: int = MOST_ELEMENTS) -> dict[str, Shape]:
+    """Return *shapes*, none of which has more than *most* elements or :data:`MOST_AXES` axes.
 
     Raises:
         ModelError: one has.
     """
     for name, shape in shapes.items():
-        if math.prod(shape) > MOST_ELEMENTS:
+        if len(shape) > MOST_AXES:
             raise ModelError(
-                f"the input {name!r} has more than {MOST_ELEMENTS:,} elements: {' × '.join(map(str, shape))}",
-                remedy="Check the model's inputs; give other extents with --shape where they are open.",
+                f"the tensor {name[:80]!r} has {len(shape)} dimensions, more than the {MOST_AXES} of numpy",
+                remedy="Export the model with tensors of fewer dimensions.",
+            )
+        if math.prod(shape) > most:
+            raise ModelError(
+                f"the tensor {name[:80]!r} has more than {most:,} elements: {' × '.join(map(str, shape))}",
+                remedy="Check the model; give smaller extents with --shape where they are open.",
             )
     return shapes
 
@@ -182,9 +192,10 @@ def _symbols(declared: Mapping[str, DeclaredShape]) -> list[str]:
 
 
 def _expression(text: str) -> ast.expr | None:
+    """Parse *text*; return None if it is no expression, or a long one."""
     try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
+        return ast.parse(text, mode="eval").body if len(text) <= MOST_SYMBOL else None
+    except (SyntaxError, ValueError, MemoryError):  # a MemoryError of parentheses within each other
         return None
 
 

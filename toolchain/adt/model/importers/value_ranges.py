@@ -151,27 +151,35 @@ def _rows(name: str, call: Any) -> list[int]:
 
 
 def _inputs_behind(expr: Any, read: _Read, graph: _Graph) -> Iterator[_Read]:
-    """The integer inputs whose values become the indices *expr*, each with what it may be."""
-    value = graph.value(expr)
-    name = operator(value)
-    if type(value).__name__ == "Var":
-        if any(value.same_as(parameter) for parameter in graph.function.params):
-            yield replace(read, parameter=value)
-    elif type(value).__name__ == "TupleGetItem":
-        yield from _inputs_behind(value.tuple_value, read, graph)
-    elif type(value).__name__ == "Tuple":
-        for field in value.fields:
-            yield from _inputs_behind(field, read, graph)
-    elif name in MOVES:
-        yield from _inputs_behind(value.args[0], read, graph)
-    elif name == "relax.where" and _counts_from_the_end(value, graph):
-        yield from _inputs_behind(value.args[2], replace(read, negative=True), graph)
-    elif name in ("relax.add", "relax.subtract") and (shift := _scalar(value.args[1], graph)) is not None:
-        offset = read.offset + (shift if name == "relax.add" else -shift)
-        yield from _inputs_behind(value.args[0], replace(read, offset=int(offset)), graph)
-    elif name in CALCULATES:
-        for argument in value.args[1 if name == "relax.where" else 0 :]:
-            yield from _inputs_behind(argument, replace(read, rows=0), graph)
+    """Yield the integer inputs whose values become the indices *expr*, each with what it may be.
+
+    Each value is looked at once for what it may be: there are more ways to it than anybody can walk.
+    """
+    pending, seen = [(expr, read)], set[tuple[Any, _Read]]()
+    while pending:
+        expr, read = pending.pop()
+        value = graph.value(expr)
+        if (value, read) in seen:
+            continue
+        seen.add((value, read))
+        name = operator(value)
+        if type(value).__name__ == "Var":
+            if any(value.same_as(parameter) for parameter in graph.function.params):
+                yield replace(read, parameter=value)
+        elif type(value).__name__ == "TupleGetItem":
+            pending.append((value.tuple_value, read))
+        elif type(value).__name__ == "Tuple":
+            pending += [(field, read) for field in value.fields]
+        elif name in MOVES:
+            pending.append((value.args[0], read))
+        elif name == "relax.where" and _counts_from_the_end(value, graph):
+            pending.append((value.args[2], replace(read, negative=True)))
+        elif name in ("relax.add", "relax.subtract") and (shift := _scalar(value.args[1], graph)) is not None:
+            offset = read.offset + (shift if name == "relax.add" else -shift)
+            pending.append((value.args[0], replace(read, offset=int(offset))))
+        elif name in CALCULATES:
+            arguments = value.args[1 if name == "relax.where" else 0 :]
+            pending += [(argument, replace(read, rows=0, offset=0)) for argument in arguments]
 
 
 def _counts_from_the_end(where: Any, graph: _Graph) -> bool:
@@ -260,10 +268,8 @@ def output_quanta(main: Any, names: Sequence[str]) -> dict[str, float]:
 
     def quantum(expr: Any) -> float:
         expr = graph.value(expr)
-        if isinstance(expr, relax.TupleGetItem):
-            return quantum(expr.tuple_value)
-        if operator(expr) in NOT_STEEPER:
-            return quantum(expr.args[0])
+        while (part := isinstance(expr, relax.TupleGetItem)) or operator(expr) in NOT_STEEPER:
+            expr = graph.value(expr.tuple_value if part else expr.args[0])
         scale = graph.value(expr.args[1]) if operator(expr) == "relax.dequantize" else None
         return float(scale.data.numpy().max()) if isinstance(scale, relax.Constant) else 0.0
 

@@ -70,25 +70,26 @@ class NetworkSummary:
 
 
 def known_name(text: str) -> str | None:
-    """The name in the table that *text* spells: ``resnet18``, ``squeezenet_v1.1``, a file's name of here."""
-    return _SPELLINGS.get(_letters(text.removesuffix(".onnx").removesuffix(UNTRAINED)))
+    """Return the name in the table that *text* spells: ``resnet18`` or ``squeezenet_v1.1``, but no file's."""
+    return _SPELLINGS.get(_letters(text.removesuffix(UNTRAINED)))
 
 
 def named(model: Path) -> Path | None:
-    """The model file of the network that *model* names; None where it is a file, or no name of one.
+    """Return the model file of the network that *model* names; None where it is a file, or no name of one.
 
     Raises:
         ModelError: it is nearly one.
         DiskError: there is no room or no access.
     """
-    text, known = str(model), known_name(str(model))
+    text = str(model)
+    bare = not model.suffix or model.suffix[1:].isdecimal()  # any other suffix is that of a file
+    known = known_name(text) if bare else None
     if model.is_file():
-        if known and model.suffix != ".onnx":
+        if known:
             log.warning("%s is a file here: it is taken, not the network of that name", model)
         return None
     if known:
         return network_file(known)
-    bare = not model.suffix or model.suffix[1:].isdecimal()
     if bare and not model.exists() and did_you_mean(text, NETWORKS):
         raise no_network(text)
     return None

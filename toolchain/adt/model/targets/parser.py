@@ -221,7 +221,7 @@ def _parse_kind(text: str, whole: str) -> dict[str, Any]:
 def _typed(name: str, value: str) -> Any:
     if name in _LISTS:
         return _list(value)
-    if re.fullmatch(r"\d+", value):
+    if re.fullmatch("[0-9]{1,18}", value):
         return int(value)
     return {"": True, "true": True, "false": False}.get(value.lower(), value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -96,9 +97,9 @@ def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEO
         from adt.tuning.fleet.dask_builders import DaskBuilders
 
         return DaskBuilders(builders, toolchain, timeout=timeout)
-    if builders and (not builders.isdecimal() or int(builders) < 1):
+    if builders and not re.fullmatch("[1-9][0-9]{0,5}", builders):
         raise ConfigError(
-            f"--builders {builders} is neither a number of processes nor an address",
+            f"--builders {builders[:80]!r} is neither a number of processes nor an address",
             remedy="Say --builders 4, or --builders dask://127.0.0.1:8786 for a Dask cluster.",
         )
     return LocalBuilders(int(builders) if builders else len(os.sched_getaffinity(0)), timeout=timeout)

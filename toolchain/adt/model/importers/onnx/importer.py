@@ -93,6 +93,7 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     except ModelError:
         table = op_table(PreparedModel(model, model, {}), never_supported_ops(model))
         return after_trial(table, {}, {row.op for row in table})
+    input_dtypes(model)  # nothing runs without them
     prepared = prepare(with_fixed_shapes(model, fixed), path.name)
     table = op_table(prepared)
     conversion = try_conversion(prepared.model)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from adt.limits import MOST_CONSTANT
 from adt.model.importers.onnx.converters.node import Converter, Node, literal
 from adt.model.importers.onnx.graph import type_name
+from adt.model.importers.shapes import small
 
 
 def _shape(node: Node) -> Any:
@@ -38,6 +40,7 @@ def _range(node: Node) -> Any:
 
     first, limit, step = (node.number(index, name) for index, name in enumerate(("start", "limit", "delta")))
     count = max(0, math.ceil((limit - first) / step))
+    small({"of Range": (count,)}, MOST_CONSTANT)
     return literal((first + np.arange(count) * step).astype(node.dtype()))
 
 
@@ -47,6 +50,7 @@ def _eye_like(node: Node) -> Any:
     to = node.attribute("dtype")
     dtype = type_name(to) if to else node.dtype()
     rows, columns = node.shape()
+    small({"of EyeLike": (rows, columns)}, MOST_CONSTANT)
     return literal(np.eye(rows, columns, node.attribute("k", 0)).astype(dtype))
 
 
