@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from adt.errors import AdtError, Busy, PackageError
+from adt.host.contained import open_lock
 from adt.host.data import cache_dir as cache_dir
 from adt.host.disk import disk_errors, temporary_name
 from adt.host.reaper import reaped_path
@@ -36,10 +37,11 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
 
     Raises:
         Busy: it is still held after *timeout* seconds.
+        DiskError, PackageError: it cannot be made, or is a link or no regular file.
     """
     with disk_errors(f"locking {path}", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = open_lock(Path(f"{path}.lock"))
     try:
         if not _is_acquired(handle, path):
             log.info("waiting for another adt process that holds %s.lock", path)

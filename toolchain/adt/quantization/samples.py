@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from adt.errors import ConfigError, InputError
+from adt.host.contained import regular_files
 from adt.model.inputs.files import SUFFIXES, read_inputs
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.inputs.random import random_inputs
@@ -65,8 +66,8 @@ def read_samples(
 ) -> Samples:
     """The samples in *sources*: directories, files, or ``random:N``.
 
-    Of a directory every file below it is read, by name; what is no file of arrays is a picture. An array
-    of several batches in a row has several samples.
+    Of a directory every file below it is read, by name, and no link is followed; what is no file of arrays
+    is a picture. An array of several batches in a row has several samples.
 
     Args:
         model: its name, for messages.
@@ -111,8 +112,9 @@ def _has_arrays(file: Path) -> bool:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        if files := sorted(file for file in path.rglob("[!.]*") if file.is_file()):
-            return files
+        names = sorted(name for name in regular_files(path) if not PurePosixPath(name).name.startswith("."))
+        if names:
+            return [path / name for name in names]
         raise InputError(
             f"there is no file in {path}",
             remedy="Put samples there, pictures or .npz files, or name another.",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from adt.device.survey import TEMP
 from adt.errors import PackageError
 from adt.host.cache import file_sha256
+from adt.host.contained import contained_name
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -99,14 +100,7 @@ def _safe_name(name: str) -> str:
     Raises:
         PackageError: it would leave the deployment's directory.
     """
-    path = PurePosixPath(name)
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or str(path) != name
-        or name in ("", ".")
-        or re.search(r"[\0-\x1f\x7f\ud800-\udfff]", name)
-    ):
+    if str(contained_name(name)) != name or re.search(r"[\ud800-\udfff]", name):
         raise _refused(f"names the file {name!r}, which is not a plain relative path")
     return name
 

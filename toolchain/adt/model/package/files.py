@@ -8,14 +8,16 @@ package consists of may be in it (``mod.json``, ``mod.so``, ``mod.params`` and f
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from adt.errors import PackageError
 from adt.host import cache
+from adt.host.contained import contained_file, regular_files
 from adt.host.tar import DAMAGED, Bounded, write_file
 from adt.limits import is_long
 
@@ -36,7 +38,7 @@ _REMEDY = "Do not use this archive; get the package again, or compile the model:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether *path* is named as a package in one file is."""
+    """True if *path* is named as a package in one file is."""
     return path.suffix == ARCHIVE
 
 
@@ -45,18 +47,35 @@ def is_inside(name: str) -> bool:
     return bool(_INSPECT.fullmatch(name)) and not is_long(name)
 
 
+def part(directory: Path, name: str) -> Path:
+    """Path of the file *name* of the package in *directory*.
+
+    Raises:
+        OSError: it is missing, or cannot be read.
+        PackageError: it is a link or no regular file.
+    """
+    return contained_file(directory, name, MOST_BYTES)
+
+
 def names(directory: Path) -> tuple[str, ...]:
-    """What of *directory* belongs to the package in it, ``mod.json`` first, then sorted."""
-    return (
-        *(name for name in (MANIFEST, LIBRARY, PARAMS) if (directory / name).is_file()),
-        *inspection_names(directory),
-    )
+    """List the files of the package in *directory*, ``mod.json`` first, then sorted.
+
+    Raises:
+        PackageError: one of them is a link or no regular file.
+    """
+    own = [name for name in (MANIFEST, LIBRARY, PARAMS) if os.path.lexists(directory / name)]
+    return (*(part(directory, name).name for name in own), *inspection_names(directory))
 
 
 def inspection_names(directory: Path) -> list[str]:
-    """The files below ``inspect/`` of the package in *directory*, sorted."""
-    paths = [path for path in (directory / INSPECT).rglob("*") if path.is_file()]
-    return sorted(path.relative_to(directory).as_posix() for path in paths)
+    """List the files below ``inspect/`` of the package in *directory*, sorted.
+
+    Raises:
+        PackageError: one of them is a link or no regular file.
+    """
+    if (directory / INSPECT).is_symlink():
+        part(directory, INSPECT)
+    return sorted(f"{INSPECT}/{name}" for name in regular_files(directory / INSPECT))
 
 
 def copy(directory: Path, to: Path, *, without: str = "") -> None:
@@ -158,7 +177,7 @@ def _members(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile
             raise _refused(archive, f"has the entry {member.name!r}, which is not part of a package")
         if is_long(name):
             raise _refused(archive, f"has an entry whose name is too long: {name[:80]!r}…")
-        if name in seen or any(name.startswith(f"{other}/") for other in seen):
+        if name in seen or any(str(parent) in seen for parent in PurePosixPath(name).parents):
             raise _refused(archive, f"has the entry {member.name!r} twice")
         seen.add(name)
         yield name, member

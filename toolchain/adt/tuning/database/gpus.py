@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.host.cache import write_text
+from adt.host.contained import read_contained
 from adt.host.disk import disk_errors
 from adt.limits import parse_json
 from adt.model.targets.gpu import Gpu
@@ -40,7 +41,7 @@ def fitted_gpu(directory: Path, context: Context) -> Gpu | None:
 
 def _rows(directory: Path) -> list[Any]:
     try:
-        rows = parse_json((directory / FILE).read_text())
+        rows = parse_json(read_contained(directory, FILE))
         if not isinstance(rows, list):
             raise ValueError("it is no list")
         for row in rows:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from typing import Any
 
 from adt.errors import PackageError
 from adt.host.cache import fresh_dir, leave_alone
+from adt.host.contained import open_contained
 from adt.host.disk import disk_errors
+from adt.tuning.database.contents import MOST_BYTES
 from adt.tuning.database.merge import identity
 from adt.tuning.database.selection import Selection, select_one
 from adt.tuning.database.store import modules_of, open_database
@@ -184,11 +187,11 @@ def import_records(
 
 
 def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise PackageError(
             f"there is no {path}", remedy=f"Give the directory with {WORKLOADS} and {RECORDS}."
         )
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with open_contained(path.parent, path.name, MOST_BYTES) as file:
         for number, text in enumerate(file, 1):
             try:
                 yield number, json.loads(text)

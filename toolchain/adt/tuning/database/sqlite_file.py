@@ -27,6 +27,8 @@ from adt.tuning.database.interchange import Damage, Entry, Row, entry
 FILE = "records.sqlite"
 WAL = "-wal"
 """End of the name of SQLite's write-ahead log, with what is not in the file yet."""
+ENDS = (WAL, "-shm", "-journal")
+"""Ends of the names of the files that SQLite opens beside the file."""
 VERSION = 1
 """``PRAGMA user_version``."""
 TABLE = (
@@ -381,7 +383,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 def _refuse_rollback_journal(path: Path) -> None:
     """SQLite would apply it, and remove files that it names; ours never have one."""
     journal = path.with_name(f"{path.name}-journal")
-    if journal.exists():
+    if os.path.lexists(journal):
         raise _foreign(path, f"there is a {journal.name} beside it")
 
 

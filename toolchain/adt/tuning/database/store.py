@@ -18,6 +18,7 @@ from typing import Any
 
 from adt.errors import PackageError
 from adt.host.cache import leave_alone
+from adt.host.contained import regular_files
 from adt.host.disk import disk_errors
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load, load_lines
@@ -126,11 +127,17 @@ def locked(directory: Path) -> Iterator[Path]:
 
     Returns:
         The database's file, which may not be there.
+
+    Raises:
+        PackageError: it is something else, or has a link in it.
+        Busy, DiskError: see :func:`open_database`.
     """
     with ExitStack() as stack:
         with disk_errors(f"making {directory}", directory):
             leave_alone(directory, _is_database, "a tuning database")
             directory.mkdir(parents=True, exist_ok=True)
+            for _ in regular_files(directory):  # nothing is written through a link, whoever made it
+                pass
             stack.enter_context(write_lock(directory))
             for leftover in directory.glob(".records.*.tmp*"):  # of a process that was killed
                 leftover.unlink(missing_ok=True)
