@@ -28,13 +28,13 @@ from adt.model.package.integrity import examine
 from adt.model.package.package import merge_params, split_params, write_package
 from adt.quantization.samples import read_samples
 from adt.tuning.database.gpus import FILE as GPUS
-from adt.tuning.database.interchange import LINES
+from adt.tuning.database.interchange import LINES, workload_row
 from adt.tuning.database.lock import LOCK, is_written
 from adt.tuning.database.merge import merge
 from adt.tuning.database.metaschedule import WORKLOADS, import_records
 from adt.tuning.database.pruning import prune
 from adt.tuning.database.sqlite_file import FILE
-from adt.tuning.database.store import open_database
+from adt.tuning.database.store import open_database, writing
 from adt.tuning.database.verification import verify
 from support.standins.artefacts import entry, make_bundle, make_inspected_package, tensor
 from support.standins.tuning_records import applicable, baseline, workload
@@ -298,6 +298,22 @@ def test_a_directory_of_a_database(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnsafeFile):
         prune(directory, keep=1)
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_database_that_came_to_nothing_leaves_nothing(tmp_path: Path) -> None:
+    for error in (KeyboardInterrupt, OSError):
+        with pytest.raises(error), writing(tmp_path / "db"):
+            raise error
+        assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="full"), writing(made(tmp_path / "db")):
+        raise OSError("full")
+    with open_database(tmp_path / "db") as database:
+        assert len(database.workloads) == 1
+    with pytest.raises(OSError, match="full"), writing(tmp_path / "other") as (_, writer):
+        writer.add([workload_row(workload())])
+        raise OSError("full")
+    with open_database(tmp_path / "other") as database:
+        assert len(database.workloads) == 1
 
 
 @pytest.mark.parametrize("intruder", INTRUDERS)

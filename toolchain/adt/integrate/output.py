@@ -13,6 +13,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -153,7 +154,7 @@ def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
 
 
 def write(plan: WritePlan, *, force: bool = False) -> None:
-    """Do what *plan* says; each file appears complete or not at all.
+    """Do what *plan* says; each file appears complete or not at all, and a new directory with all of them.
 
     Args:
         force: replace edited and foreign files, too.
@@ -171,7 +172,10 @@ def write(plan: WritePlan, *, force: bool = False) -> None:
     with (
         disk_errors(f"writing {plan.out}", plan.out),
         cache.lock(cache.cache_dir() / "locks" / _digest(str(plan.out.resolve()).encode())),
+        ExitStack() as litter,
     ):
+        if not plan.out.exists():
+            litter.callback(shutil.rmtree, plan.out, ignore_errors=True)
         plan.out.mkdir(parents=True, exist_ok=True)
         before = _recorded(plan.out, plan.kind)
         after: Digests = {action.path: (action.sha256,) for action in plan.actions if action.sha256}
@@ -188,6 +192,7 @@ def write(plan: WritePlan, *, force: bool = False) -> None:
                 _place(action.file, plan.out / action.path)
         if after != both:
             manifest.write(FileRecord(__version__, plan.kind, after), plan.out / RECORD)
+        litter.pop_all()
 
 
 def diff(plan: WritePlan) -> str:
