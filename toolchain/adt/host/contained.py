@@ -107,8 +107,8 @@ def read_contained(directory: Path, name: str, most: int = MOST_TEXT) -> bytes:
     return data
 
 
-def regular_files(directory: Path) -> Iterator[str]:
-    """Yield the name of each file below *directory*, in no order; none where it is missing.
+def regular_files(directory: Path) -> list[str]:
+    """Return the name of each file below *directory*, sorted; none where it is missing.
 
     Args:
         directory: it may be a link itself.
@@ -117,20 +117,21 @@ def regular_files(directory: Path) -> Iterator[str]:
         OSError: a directory cannot be read.
         UnsafeFile: something there is neither a regular file nor a directory, or there are too many.
     """
-    pending, count = [directory] if directory.is_dir() else [], 0
+    names: list[str] = []
+    pending = [directory] if directory.is_dir() else []
     while pending:
         with os.scandir(pending.pop()) as items:
             for item in items:
-                count += 1
                 path = Path(item.path)
-                if count > _MOST_NAMES:
-                    raise UnsafeFile(f"{directory} has more than {_MOST_NAMES:,} files")
                 if item.is_dir(follow_symlinks=False):
                     pending.append(path)
                 elif item.is_file(follow_symlinks=False):
-                    yield path.relative_to(directory).as_posix()
+                    names.append(path.relative_to(directory).as_posix())
                 else:
                     raise _link(path) if item.is_symlink() else _irregular(path)
+        if len(names) + len(pending) > _MOST_NAMES:
+            raise UnsafeFile(f"{directory} has more than {_MOST_NAMES:,} files")
+    return sorted(names)
 
 
 def open_lock(path: Path) -> int:
@@ -140,19 +141,19 @@ def open_lock(path: Path) -> int:
         OSError: it cannot be written.
         UnsafeFile: it is a link, another name of a file elsewhere, or no regular file.
     """
-    refusal = UnsafeFile(
+    try:
+        handle = os.open(path, _LOCK, 0o644)
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink < 2:
+            return handle
+        os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+    raise UnsafeFile(
         f"{path} is no file of its own, but a link or something else",
         remedy=f"Remove it, and adt makes one: rm {quote(str(path))}",
     )
-    try:
-        handle = os.open(path, _LOCK, 0o644)
-    except OSError as error:
-        raise refusal if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR) else error from None
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        os.close(handle)
-        raise refusal
-    return handle
 
 
 def _open(name: str, flags: int, at: int, whole: Path) -> int:

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 from adt.errors import ConfigError
-from adt.host.cache import fresh_file
+from adt.host.cache import write_text
 from adt.host.resources import resource
 from adt.options.option import options_of
 from adt.options.sections import SECTIONS, BuildSettings
@@ -48,6 +48,5 @@ def write_initial(directory: Path, platform: str | None) -> Path:
         sections=sections, platform=json.dumps(platform or BuildSettings().platform)
     )
     tomllib.loads(text)
-    with fresh_file(path) as temporary:
-        temporary.write_text(text)
+    write_text(path, text)
     return path

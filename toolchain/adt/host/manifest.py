@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adt.errors import AdtError, PackageError
-from adt.host.cache import fresh_file
+from adt.host.cache import write_text
 from adt.host.contained import UnsafeFile, read_contained
 from adt.limits import parse_json, read_json
 
@@ -55,8 +55,7 @@ def write(manifest: object, path: Path) -> None:
     Raises:
         DiskError: there is no room or no access.
     """
-    with fresh_file(path) as temporary:
-        temporary.write_text(dumps(manifest))
+    write_text(path, dumps(manifest))
 
 
 def load(

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from adt import __version__
 from adt.errors import PackageError, WouldOverwrite
 from adt.host import cache, manifest
+from adt.host.contained import UnsafeFile, contained_name
 from adt.host.disk import disk_errors
 
 
@@ -239,15 +240,10 @@ def _check_paths(files: Sequence[OutputFile]) -> None:
 
 
 def _plain(path: str) -> bool:
-    """Whether *path* is relative, stays below its directory and has one spelling."""
-    parts = PurePosixPath(path)
-    return not (
-        path in ("", ".")
-        or parts.is_absolute()
-        or ".." in parts.parts
-        or parts.as_posix() != path
-        or any(char in path for char in "\\\0\n")
-    )
+    """True if *path* is relative, stays below its directory and has one spelling."""
+    with suppress(UnsafeFile):
+        return str(contained_name(path)) == path and "\\" not in path
+    return False
 
 
 def _recorded(out: Path, kind: str) -> Digests:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import ConfigError, InputError
@@ -112,9 +112,9 @@ def _has_arrays(file: Path) -> bool:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        names = sorted(name for name in regular_files(path) if not PurePosixPath(name).name.startswith("."))
-        if names:
-            return [path / name for name in names]
+        files = [path / name for name in regular_files(path)]
+        if files := [file for file in files if not file.name.startswith(".")]:
+            return files
         raise InputError(
             f"there is no file in {path}",
             remedy="Put samples there, pictures or .npz files, or name another.",

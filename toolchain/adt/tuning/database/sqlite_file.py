@@ -20,6 +20,7 @@ from shlex import quote
 from typing import Any
 
 from adt.errors import Busy, DiskError, PackageError
+from adt.host.cache import sync
 from adt.host.disk import disk_errors, explain, scratch_directory
 from adt.limits import MOST_TEXT
 from adt.tuning.database.interchange import Damage, Entry, Row, entry
@@ -92,20 +93,11 @@ def create(path: Path, rows: Iterable[Row] = ()) -> None:
                 connection.executemany(INSERT, rows)
                 connection.execute("COMMIT")
                 connection.execute("PRAGMA journal_mode = WAL")
-            _sync(temporary)
+            sync(temporary)
             temporary.replace(path)
-            _sync(path.parent)
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Make a file's bytes, or the names in a directory, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -268,7 +260,7 @@ def replace(path: Path, rows: Iterable[Row]) -> None:
                     raise
                 with disk_errors(f"repairing {path}", path):
                     _replace_first_page(path)
-                    _sync(path)
+                    sync(path)
 
 
 def copy_damaged(path: Path, to: Path) -> None:
@@ -282,7 +274,7 @@ def copy_damaged(path: Path, to: Path) -> None:
         _copy(path, to)
         for part in (to, to.with_name(to.name + WAL), to.parent):
             if part.exists():
-                _sync(part)
+                sync(part)
 
 
 def copy_open(connection: sqlite3.Connection, to: Path) -> None:
@@ -295,7 +287,7 @@ def copy_open(connection: sqlite3.Connection, to: Path) -> None:
         to.parent.mkdir(exist_ok=True)
         with sqlite_errors(to), closing(sqlite3.connect(to)) as copy:
             connection.backup(copy)
-        _sync(to.parent)
+        sync(to.parent)
 
 
 @contextmanager

@@ -148,8 +148,7 @@ def locked(directory: Path) -> Iterator[Path]:
             if not directory.exists():
                 stack.callback(_remove_empty, directory)
             directory.mkdir(parents=True, exist_ok=True)
-            for _ in regular_files(directory):  # nothing is written through a link, whoever made it
-                pass
+            regular_files(directory)  # nothing is written through a link, whoever made it
             stack.enter_context(write_lock(directory))
             for leftover in directory.glob(".records.*.tmp*"):  # of a process that was killed
                 leftover.unlink(missing_ok=True)
