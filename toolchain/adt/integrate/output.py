@@ -21,8 +21,9 @@ from pathlib import Path, PurePosixPath
 from adt import __version__
 from adt.errors import PackageError, WouldOverwrite
 from adt.host import cache, manifest
-from adt.host.contained import UnsafeFile, contained_name
+from adt.host.contained import UnsafeFile, contained_file, contained_name
 from adt.host.disk import disk_errors
+from adt.limits import MOST_ARRAY_BYTES
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
     there = place.is_symlink() or place.exists()
     users = isinstance(file, TextFile) and file.users
     sha256 = cache.file_sha256(file.source) if isinstance(file, CopiedFile) else _digest(_contents(file))
-    present = cache.file_sha256(place) if place.is_file() and not _through_link(out, file.path) else ""
+    present = _sha256(out, file.path)
     if not there:
         step = FileStep.CREATE
     elif present == sha256:
@@ -282,20 +283,16 @@ def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
 
 
 def _gone(out: Path, path: str, known: tuple[str, ...]) -> FileAction | None:
-    place = out / path
-    if not place.is_file() or _through_link(out, path):
+    if not (present := _sha256(out, path)):
         return None
-    return FileAction(path, FileStep.REMOVE if cache.file_sha256(place) in known else FileStep.LEAVE, None)
+    return FileAction(path, FileStep.REMOVE if present in known else FileStep.LEAVE, None)
 
 
-def _through_link(out: Path, path: str) -> bool:
-    """Whether the file, or a directory on the way to it, is a symbolic link."""
-    place = out
-    for part in PurePosixPath(path).parts:
-        place /= part
-        if place.is_symlink():
-            return True
-    return False
+def _sha256(out: Path, path: str) -> str:
+    """Return the sha256 of a file in *out*; empty where there is none, or it is or lies behind a link."""
+    with suppress(OSError, UnsafeFile):
+        return cache.file_sha256(contained_file(out, path, MOST_ARRAY_BYTES))
+    return ""
 
 
 def _place(file: OutputFile, place: Path) -> None:
