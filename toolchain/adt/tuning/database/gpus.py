@@ -10,7 +10,6 @@ from typing import Any
 
 from adt.host.cache import write_text
 from adt.host.contained import read_contained
-from adt.host.disk import disk_errors
 from adt.limits import parse_json
 from adt.model.targets.gpu import Gpu
 from adt.tuning.records import Context
@@ -30,8 +29,7 @@ def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:
     """
     rows = [row for row in _rows(directory) if not _is_of(row, context)]
     rows.append({**_key(context), "gpu": dataclasses.asdict(gpu)})
-    with disk_errors(f"writing {directory / FILE}", directory):
-        write_text(directory / FILE, json.dumps(rows, indent=1) + "\n")
+    write_text(directory / FILE, json.dumps(rows, indent=1) + "\n")
 
 
 def fitted_gpu(directory: Path, context: Context) -> Gpu | None:

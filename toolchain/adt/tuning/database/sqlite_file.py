@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -20,7 +19,7 @@ from shlex import quote
 from typing import Any
 
 from adt.errors import Busy, DiskError, PackageError
-from adt.host.cache import sync
+from adt.host.cache import fresh_file, sync
 from adt.host.disk import disk_errors, explain, scratch_directory
 from adt.limits import MOST_TEXT
 from adt.tuning.database.interchange import Damage, Entry, Row, entry
@@ -75,29 +74,22 @@ def size_of(path: Path) -> int:
 
 
 def create(path: Path, rows: Iterable[Row] = ()) -> None:
-    """Make *path* with *rows*; it appears complete, and on the disk, or not at all.
+    """Write a database of *rows* to *path*; it appears complete, and on the disk, or not at all.
 
     Raises:
         DiskError: there is no room or no access.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with disk_errors(f"making {path}", path), sqlite_errors(path):
-            temporary.touch(exist_ok=False)
-            with closing(_connect(temporary, "rw")) as connection:
-                connection.execute(f"PRAGMA page_size = {PAGE}")
-                connection.execute("PRAGMA journal_mode = OFF")
-                connection.execute("BEGIN")
-                connection.execute(TABLE)
-                connection.execute(f"PRAGMA user_version = {VERSION}")
-                connection.executemany(INSERT, rows)
-                connection.execute("COMMIT")
-                connection.execute("PRAGMA journal_mode = WAL")
-            sync(temporary)
-            temporary.replace(path)
-            sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with fresh_file(path, durable=True) as temporary, sqlite_errors(path):
+        temporary.touch(exist_ok=False)
+        with closing(_connect(temporary, "rw")) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE}")
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("BEGIN")
+            connection.execute(TABLE)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.executemany(INSERT, rows)
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
