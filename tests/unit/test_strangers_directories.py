@@ -323,6 +323,14 @@ def test_files_of_metaschedule(tmp_path: Path, secret: Path, intruder: str) -> N
         import_records(tmp_path, tmp_path / "db", device="d")
 
 
+def test_a_cache_of_hard_links_is_one(tmp_path: Path) -> None:
+    """As ``cp -al`` makes it; nothing is written to the locks there."""
+    with cache.lock(tmp_path / "entry"):
+        (tmp_path / "copy.lock").hardlink_to(tmp_path / "entry.lock")
+    with cache.lock(tmp_path / "copy"):
+        pass
+
+
 @pytest.mark.parametrize("intruder", INTRUDERS)
 def test_the_lock_of_a_directory(tmp_path: Path, secret: Path, intruder: str) -> None:
     INTRUDERS[intruder](tmp_path / "entry.lock", secret)

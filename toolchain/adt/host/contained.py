@@ -134,17 +134,20 @@ def regular_files(directory: Path) -> list[str]:
     return sorted(names)
 
 
-def open_lock(path: Path) -> int:
+def open_lock(path: Path, *, written: bool = False) -> int:
     """Open the file *path*, made when it is missing, for a lock; returns a descriptor for both directions.
+
+    Args:
+        written: its contents are replaced, so that it may have no other name.
 
     Raises:
         OSError: it cannot be written.
-        UnsafeFile: it is a link, another name of a file elsewhere, or no regular file.
+        UnsafeFile: it is a link or no regular file.
     """
     try:
         handle = os.open(path, _LOCK, 0o644)
         status = os.fstat(handle)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink < 2:
+        if stat.S_ISREG(status.st_mode) and (status.st_nlink < 2 or not written):
             return handle
         os.close(handle)
     except OSError as error:

@@ -42,7 +42,7 @@ def write_lock(directory: Path) -> Iterator[None]:
             raise _busy(directory, str(os.getpid()))
         _ours.add(place)
     try:
-        file = open_lock(place / LOCK)
+        file = open_lock(place / LOCK, written=True)
         try:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
