@@ -193,6 +193,18 @@ def test_a_bundle(tmp_path: Path, secret: Path, name: str, intruder: str) -> Non
             load_bundle(bundle.path, check_hashes=check_hashes)
 
 
+@pytest.mark.parametrize("name", ["lib//libone.so", "./lib/libone.so", "lib\\one", "../bundle/lib/libone.so"])
+def test_a_bundle_that_names_a_file_in_another_way(tmp_path: Path, name: str) -> None:
+    """`adt generate` ended in an internal error."""
+    bundle = make_bundle(tmp_path / "bundle")
+    (bundle.path / "lib\\one").write_bytes((bundle.path / "lib/libone.so").read_bytes())
+    facts = json.loads((bundle.path / "bundle.json").read_text())
+    facts["files"][name] = facts["files"].pop("lib/libone.so")
+    (bundle.path / "bundle.json").write_text(json.dumps(facts))
+    with pytest.raises(UnsafeFile):
+        load_bundle(bundle.path)
+
+
 def test_a_bundle_is_handed_on_without_what_it_does_not_name(tmp_path: Path, secret: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
     (bundle.path / "lib/other").symlink_to(secret)

@@ -9,7 +9,7 @@ from adt.bundle.libraries import LIBRARIES, Library
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
-from adt.host.contained import contained_file
+from adt.host.contained import contained_file, plain_name
 from adt.limits import MOST_ARRAY_BYTES
 
 SCHEMA = "adt.target-bundle"
@@ -201,7 +201,7 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     )
     for name, facts in found.all_files.items():
         try:
-            file = contained_file(path, name, MOST_ARRAY_BYTES)
+            file = contained_file(path, plain_name(name), MOST_ARRAY_BYTES)
         except OSError as error:
             raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy) from error
         if check_hashes and file_sha256(file) != facts.sha256:

@@ -48,6 +48,17 @@ def contained_name(name: str) -> PurePosixPath:
     return path
 
 
+def plain_name(name: str) -> str:
+    """Return *name* if it is one of :func:`contained_name` in its only spelling, on every system.
+
+    Raises:
+        UnsafeFile: see :func:`contained_name`; or it is spelt otherwise, or has a backslash.
+    """
+    if str(contained_name(name)) != name or "\\" in name:
+        raise UnsafeFile(f"the name {name[:80]!r} is not a plain relative path")
+    return name
+
+
 def file_name(name: str) -> str:
     """Return *name* if it is that of a file directly in a directory, for files that adt is to write.
 

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from adt import __version__
 from adt.errors import PackageError, WouldOverwrite
 from adt.host import cache, manifest
-from adt.host.contained import UnsafeFile, contained_file, contained_name
+from adt.host.contained import UnsafeFile, contained_file, plain_name
 from adt.host.disk import disk_errors
 from adt.limits import MOST_ARRAY_BYTES
 
@@ -243,7 +243,7 @@ def _check_paths(files: Sequence[OutputFile]) -> None:
 def _plain(path: str) -> bool:
     """True if *path* is relative, stays below its directory and has one spelling."""
     with suppress(UnsafeFile):
-        return str(contained_name(path)) == path and "\\" not in path
+        return bool(plain_name(path))
     return False
 
 
