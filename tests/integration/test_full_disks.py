@@ -50,7 +50,7 @@ class Site:
             sys.executable,
             small_disk.__file__,
             self.place,
-            f"size={size}",
+            f"size={size},mode=755",
             free,
             self.top / "names",
             ADT,
@@ -148,6 +148,7 @@ def test_what_is_made_of_a_package(site: Site, package: Path, free: str) -> None
     page = ("inspect", package, "--html", site.place / "page.html")
     site.fails(*page, free="0" if free != "ro" else free, remedy="name another place")
     site.fails(*GENERATE, package, "--out", out, free=free, remedy=another, ADT_CACHE_DIR=cache_dir())
+    assert (site.top / "names").read_text() == "", "a project that came to nothing"
     site.fails("package", "split-params", package, "-o", out, free=free, remedy=another)
     done = site.run(*GENERATE, package, "--out", site.top / "out", free=free, ADT_CACHE_DIR=cache_dir())
     assert done.returncode == 0, done.stderr
@@ -168,6 +169,7 @@ def test_a_tuning_database(site: Site, free: str) -> None:
         database.add([applicable(f"block_{n:04}" + "x" * 100) for n in range(4000)], [workload()])
     words = ("db", "merge", site.top / "db", "--into")
     site.fails(*words, site.place / "db", free=free, remedy="another place than")
+    assert (site.top / "names").read_text() == "", "a database that came to nothing"
     assert site.run(*words, site.top / "other", free=free).returncode == 0
 
 

@@ -202,6 +202,10 @@ def test_an_interrupted_file_leaves_no_temporary_one(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Path, "write_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
         generate(tmp_path / "out", CODE)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        generate(tmp_path / "out", CODE)
     assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == [RECORD]
 
 

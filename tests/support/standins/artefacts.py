@@ -16,6 +16,8 @@ from adt.bundle import bundle as bundle_module
 from adt.bundle.bundle import ACTIVITY, BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
 from adt.bundle.platforms import platform_named
 from adt.host import manifest
+from adt.model.inspection.graph import DeviceKernel, Graph, Subgraph
+from adt.model.inspection.record import recorded_files
 from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
 from adt.model.package.manifest import (
     Entry,
@@ -126,6 +128,17 @@ def make_package(
 ) -> ModelPackage:
     """Write a package of one entry x → x, float32 (1, 4)."""
     return _package(directory, package_manifest(name=name), library, params)
+
+
+def make_inspected_package(directory: Path) -> ModelPackage:
+    """Write a package whose ``inspect/`` has a graph of one kernel of OpenCL and one subgraph of CLML."""
+    kernel = DeviceKernel("k", "f", (), ("x",), (1,), (1,), "opencl/k.cl", 1)
+    subgraph = Subgraph("sub", hashlib.sha256(b"{}").hexdigest())
+    manifest.write(Graph((), (), (), (), (kernel,), (subgraph,)), directory / "inspect/graph.json")
+    texts = {"opencl/k.cl": "__kernel void k() {}\n", "clml/0.json": "{}\n", "tir.py": "", "other": ""}
+    _write_files(directory / "inspect", {name: text.encode() for name, text in texts.items()})
+    described = replace(package_manifest(), offload="clml", inspection=recorded_files(directory))
+    return _package(directory, described, b"library", b"params")
 
 
 def tensor(name: str, shape: Sequence[int | str], dtype: str = "float32") -> TensorSpec:

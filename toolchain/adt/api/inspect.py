@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from adt.api.requests import DoctorRequest, ElfRequest, InspectRequest
 from adt.errors import ConfigError
 from adt.host.cache import write_text
-from adt.host.disk import disk_errors
+from adt.host.contained import file_name
 from adt.model.package.package import load_package
 from adt.options.option import options_of
 from adt.options.request import takes
@@ -133,12 +133,12 @@ def named_kernels(inspection: Inspection, device: str, name: str | None) -> dict
 
 
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
-    """Write each text to its name below the directory *out*; other files there stay.
+    """Write each text to its name in the directory *out*; other files there stay.
 
     Raises:
         DiskError: it cannot be written.
+        PackageError: a name, which comes out of a package, is not one of a file; nothing was written.
     """
-    with disk_errors(f"writing {out}", out):
-        out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (out / name).write_text(text)
+    files = [(out / file_name(name), text) for name, text in texts.items()]
+    for path, text in files:
+        write_text(path, text)

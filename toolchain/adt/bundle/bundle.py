@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from adt.bundle.libraries import LIBRARIES, Library
 from adt.errors import PackageError
 from adt.host import manifest
 from adt.host.cache import file_sha256
-from adt.limits import is_long
+from adt.host.contained import contained_file, plain_name
+from adt.limits import MOST_ARRAY_BYTES
 
 SCHEMA = "adt.target-bundle"
 SCHEMA_VERSION = 1
@@ -190,19 +191,17 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     """Open the bundle in the directory *path*.
 
     Raises:
-        PackageError: it is no bundle, of another schema, or a file was changed.
+        PackageError: it is no bundle, of another schema, or a file was changed or is a link.
     """
     remedy = "Build it again: adt build-target --for PLATFORM"
     found = manifest.load(
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )
     for name, facts in found.all_files.items():
-        parts = PurePosixPath(name).parts
-        if is_long(name) or name.startswith("/") or ".." in parts or "\0" in name:
-            raise PackageError(f"bundle.json of {path} names {name[:80]!r}: no file of it", remedy=remedy)
-        file = path / name
-        if not file.is_file():
-            raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy)
+        try:
+            file = contained_file(path, plain_name(name), MOST_ARRAY_BYTES)
+        except OSError as error:
+            raise PackageError(f"the bundle {path} lacks {name}", remedy=remedy) from error
         if check_hashes and file_sha256(file) != facts.sha256:
             raise PackageError(f"{file} is not the file that bundle.json describes", remedy=remedy)
     return TargetBundle(path, found)

@@ -49,7 +49,9 @@ def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
                 shutil.copy2(bundle.path / MANIFEST, directory / f"{abi}.{MANIFEST}")
             else:
                 place = directory if len(bundles) == 1 else directory / abi
-                shutil.copytree(bundle.path, place, dirs_exist_ok=True)
+                for name in (*bundle.manifest.all_files, MANIFEST):
+                    (place / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(bundle.file(name), place / name)
 
 
 def _ours(out: Path) -> bool:

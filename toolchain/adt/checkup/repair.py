@@ -15,6 +15,7 @@ from adt.device import selection
 from adt.device.transport import adb
 from adt.errors import AdtError, PackageError
 from adt.host import cache, process
+from adt.host.contained import contained_name
 from adt.virtual import emulator
 
 SETTLE_SECONDS = 5.0
@@ -81,16 +82,12 @@ def _remove_records(names: tuple[str, ...]) -> tuple[bool, str]:
 
 
 def _below_cache(name: str) -> Path:
-    """The absolute path of something in the cache.
+    """Return the absolute path of something in the cache.
 
     Raises:
         PackageError: *name* leads out of it.
     """
-    root = cache.cache_dir()
-    path = root / name
-    if root.resolve() not in path.parent.resolve().joinpath(path.name).parents:
-        raise PackageError(f"{name} is not below {root}", remedy="Remove it by hand.")
-    return path
+    return cache.cache_dir() / contained_name(name)
 
 
 def _drop_entry(names: tuple[str, ...]) -> tuple[bool, str]:

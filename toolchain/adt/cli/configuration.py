@@ -57,7 +57,7 @@ def write_initial(directory: Path, platform: str | None) -> Path:
     """
     from jinja2 import Environment, StrictUndefined
 
-    from adt.host.cache import fresh_file
+    from adt.host.cache import write_text
 
     path = directory / "adt.toml"
     if path.exists():
@@ -82,6 +82,5 @@ def write_initial(directory: Path, platform: str | None) -> Path:
         sections=sections, platform=json.dumps(platform or BuildSettings().platform)
     )
     tomllib.loads(text)
-    with fresh_file(path) as temporary:
-        temporary.write_text(text)
+    write_text(path, text)
     return path

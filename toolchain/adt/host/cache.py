@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from adt.errors import AdtError, Busy, PackageError
+from adt.host.contained import open_lock
 from adt.host.directories import cache_dir as cache_dir
 from adt.host.disk import disk_errors, temporary_name
 from adt.host.reaper import reaped_path
@@ -36,6 +37,7 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
 
     Raises:
         Busy: it is still held after *timeout* seconds.
+        DiskError, PackageError: it cannot be made, or is a link or no regular file.
     """
     with disk_errors(f"locking {path}", path):
         handle = _acquired(path)
@@ -59,7 +61,7 @@ def _acquired(path: Path) -> int | None:
     """Open and take the lock of *path*; None while another process has it, or when it was just removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as stack:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = open_lock(Path(f"{path}.lock"))
         stack.callback(os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(handle).st_nlink:

@@ -7,20 +7,31 @@ becomes a path. A link on the way could lead to any file of the user's, a FIFO o
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from shlex import quote
 
+from adt.errors import PackageError
 from adt.limits import MOST_TEXT, is_long
 
+_ITSELF = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | _ITSELF
+_LOCK = os.O_RDWR | os.O_CREAT | _ITSELF
+_MOST_NAMES = 100_000
 
 
-class UnsafeFile(ValueError):
+class UnsafeFile(PackageError, ValueError):
     """A name that leads out of its directory, or something that is no regular file of a permitted size."""
+
+    def __init__(
+        self, what: str, *, remedy: str = "Do not use what has it; get it again from those who made it."
+    ) -> None:
+        super().__init__(what, remedy=remedy)
 
 
 def contained_name(name: str) -> PurePosixPath:
@@ -35,6 +46,17 @@ def contained_name(name: str) -> PurePosixPath:
     if any(ord(character) < 32 or ord(character) == 127 for character in name) or is_long(name):
         raise UnsafeFile(f"the name {name[:80]!r} is too long or has control characters")
     return path
+
+
+def plain_name(name: str) -> str:
+    """Return *name* if it is one of :func:`contained_name` in its only spelling, on every system.
+
+    Raises:
+        UnsafeFile: see :func:`contained_name`; or it is spelt otherwise, or has a backslash.
+    """
+    if str(contained_name(name)) != name or "\\" in name:
+        raise UnsafeFile(f"the name {name[:80]!r} is not a plain relative path")
+    return name
 
 
 def file_name(name: str) -> str:
@@ -65,11 +87,11 @@ def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterato
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, at)
         for parent in parents:
-            at = _open(parent, _DIRECTORY, at, name)
+            at = _open(parent, _DIRECTORY, at, directory / name)
             stack.callback(os.close, at)
-        handle = _open(last, _FILE, at, name)
+        handle = _open(last, _FILE, at, directory / name)
         stack.callback(os.close, handle)
-        _check(os.fstat(handle), name, most)
+        _check(os.fstat(handle), directory / name, most)
         yield stack.enter_context(open(handle, "rb", closefd=False))
 
 
@@ -96,15 +118,80 @@ def read_contained(directory: Path, name: str, most: int = MOST_TEXT) -> bytes:
     return data
 
 
-def _open(name: str, flags: int, at: int, whole: str) -> int:
+def regular_files(directory: Path) -> list[str]:
+    """Return the name of each file below *directory*, sorted; none where it is missing.
+
+    Args:
+        directory: it may be a link itself.
+
+    Raises:
+        OSError: a directory cannot be read.
+        UnsafeFile: something there is neither a regular file nor a directory, or there are too many.
+    """
+    names: list[str] = []
+    pending = [directory] if directory.is_dir() else []
+    while pending:
+        with os.scandir(pending.pop()) as items:
+            for item in items:
+                path = Path(item.path)
+                if item.is_dir(follow_symlinks=False):
+                    pending.append(path)
+                elif item.is_file(follow_symlinks=False):
+                    names.append(path.relative_to(directory).as_posix())
+                else:
+                    raise _link(path) if item.is_symlink() else _irregular(path)
+        if len(names) + len(pending) > _MOST_NAMES:
+            raise UnsafeFile(f"{directory} has more than {_MOST_NAMES:,} files")
+    return sorted(names)
+
+
+def open_lock(path: Path, *, written: bool = False) -> int:
+    """Open the file *path*, made when it is missing, for a lock; returns a descriptor for both directions.
+
+    Args:
+        written: its contents are replaced, so that it may have no other name.
+
+    Raises:
+        OSError: it cannot be written.
+        UnsafeFile: it is a link or no regular file.
+    """
+    try:
+        handle = os.open(path, _LOCK, 0o644)
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and (status.st_nlink < 2 or not written):
+            return handle
+        os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+    raise UnsafeFile(
+        f"{path} is no file of its own, but a link or something else",
+        remedy=f"Remove it, and adt makes one: rm {quote(str(path))}",
+    )
+
+
+def _open(name: str, flags: int, at: int, whole: Path) -> int:
     """Open *name* in the directory *at*; a link, or a file where a directory must be, is unsafe."""
     if stat.S_ISLNK(os.lstat(name, dir_fd=at).st_mode):
-        raise UnsafeFile(f"{whole} is a link, or lies behind one")
+        raise _link(whole)
     return os.open(name, flags, dir_fd=at)
 
 
-def _check(status: os.stat_result, name: str, most: int) -> None:
+def _check(status: os.stat_result, path: Path, most: int) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise UnsafeFile(f"{name} is no regular file")
+        raise _irregular(path)
     if status.st_size > most:
-        raise UnsafeFile(f"{name} has more than {most:,} bytes")
+        raise UnsafeFile(f"{path} has more than {most:,} bytes")
+
+
+def _link(path: Path) -> UnsafeFile:
+    here = quote(str(path.parent))
+    return UnsafeFile(
+        f"{path} is a link, or lies behind one",
+        remedy="It could lead to any file. If you trust who made it, use a copy with the files that links "
+        f"lead to: cp -rL {here} COPY",
+    )
+
+
+def _irregular(path: Path) -> UnsafeFile:
+    return UnsafeFile(f"{path} is no regular file")

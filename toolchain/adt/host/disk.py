@@ -27,7 +27,7 @@ from adt.errors import (
     SourceError,
     ToolNotFound,
 )
-from adt.host.directories import cache_dir, data_dir, state_dir
+from adt.host.directories import variable_of
 from adt.host.reaper import reaped_path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -68,7 +68,7 @@ class _Place:
     def error(self, number: int, named: str = "", details: str = "") -> DiskError:
         """What to say when writing ends in the error *number*, of the file *named* where that is known."""
         at = named or str(self.directory)
-        if variable := self.variable or _variable(self.path):
+        if variable := self.variable or variable_of(self.path):
             choice = f"set {variable} to a directory on another disk"
         else:
             choice = f"name another place than {self.path}"
@@ -164,11 +164,6 @@ def _inside(file: Path, place: _Place) -> bool:
     if place.temporary is not None and file.is_relative_to(place.temporary):
         return True
     return file.is_relative_to(path) or path.is_relative_to(file) or file.parent == path.parent
-
-
-def _variable(path: Path) -> str:
-    places = {"ADT_CACHE_DIR": cache_dir(), "ADT_DATA_DIR": data_dir(), "XDG_STATE_HOME": state_dir()}
-    return next((name for name, place in places.items() if path.absolute().is_relative_to(place)), "")
 
 
 def _refusal(directory: Path) -> int:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adt.errors import AdtError, PackageError
-from adt.host.cache import fresh_file
-from adt.limits import read_json
+from adt.host.cache import write_text
+from adt.host.contained import UnsafeFile, read_contained
+from adt.limits import parse_json, read_json
 
 T = TypeVar("T")
 _PLAIN: dict[Any, tuple[type, ...]] = {
@@ -54,8 +55,7 @@ def write(manifest: object, path: Path) -> None:
     Raises:
         DiskError: there is no room or no access.
     """
-    with fresh_file(path) as temporary:
-        temporary.write_text(dumps(manifest))
+    write_text(path, dumps(manifest))
 
 
 def load(
@@ -67,18 +67,22 @@ def load(
     remedy: str,
     older: Collection[int] = (),
     pass_over: bool = False,
+    users: bool = False,
 ) -> T:
     """Read *path* as a manifest of class *kind*.
 
     Args:
         older: versions before *version* whose fields *kind* has, too; what it has beyond them has a default.
         pass_over: fields that *kind* does not have, of a newer writer, are passed over.
+        users: the user named the file itself, which may be a link or a pipe.
 
     Raises:
-        PackageError: the file is missing, not JSON, of another schema, or a field is wrong.
+        PackageError: the file is missing, a link, not JSON, of another schema, or a field is wrong.
     """
     try:
-        raw: Any = read_json(path)
+        raw: Any = read_json(path) if users else parse_json(read_contained(path.parent, path.name))
+    except UnsafeFile:
+        raise
     except FileNotFoundError as error:
         raise PackageError(f"{path} does not exist", remedy=remedy) from error
     except (ValueError, OSError) as error:

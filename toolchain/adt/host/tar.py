@@ -9,9 +9,9 @@ import io
 import os
 import shutil
 import tarfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from adt.limits import is_long
+from adt.host.contained import UnsafeFile, contained_name
 
 MOST_AT_ONCE = 16 << 20
 """Bytes that are read at once: an archive's header cannot ask for more memory than this."""
@@ -40,14 +40,12 @@ def write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path, n
     Raises:
         tarfile.TarError: *member* is no plain file, or damaged; *name* leads out of *directory*, or is there.
     """
-    relative = PurePosixPath(name)
+    try:
+        path = directory / contained_name(name)
+    except UnsafeFile as error:
+        raise tarfile.ExtractError(f"an entry would be written outside: {error.what}") from error
     if not member.isreg() or member.issparse():
         raise tarfile.ExtractError(f"the entry {member.name!r} is no plain file")
-    if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
-        raise tarfile.ExtractError(f"the entry {member.name!r} would be written outside")
-    if is_long(name):
-        raise tarfile.ExtractError(f"the name of the entry {name[:80]!r}… is too long")
-    path = directory / relative
     contents = tar.extractfile(member)
     assert contents is not None, "only links and directories have none"
     try:

@@ -13,6 +13,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -20,7 +21,9 @@ from pathlib import Path, PurePosixPath
 from adt import __version__
 from adt.errors import PackageError, WouldOverwrite
 from adt.host import cache, manifest
+from adt.host.contained import UnsafeFile, contained_file, plain_name
 from adt.host.disk import disk_errors
+from adt.limits import MOST_ARRAY_BYTES
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,7 @@ def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
 
 
 def write(plan: WritePlan, *, force: bool = False) -> None:
-    """Do what *plan* says; each file appears complete or not at all.
+    """Do what *plan* says; each file appears complete or not at all, and a new directory with all of them.
 
     Args:
         force: replace edited and foreign files, too.
@@ -171,7 +174,10 @@ def write(plan: WritePlan, *, force: bool = False) -> None:
     with (
         disk_errors(f"writing {plan.out}", plan.out),
         cache.lock(cache.cache_dir() / "locks" / _digest(str(plan.out.resolve()).encode())),
+        ExitStack() as litter,
     ):
+        if not plan.out.exists():
+            litter.callback(shutil.rmtree, plan.out, ignore_errors=True)
         plan.out.mkdir(parents=True, exist_ok=True)
         before = _recorded(plan.out, plan.kind)
         after: Digests = {action.path: (action.sha256,) for action in plan.actions if action.sha256}
@@ -188,6 +194,7 @@ def write(plan: WritePlan, *, force: bool = False) -> None:
                 _place(action.file, plan.out / action.path)
         if after != both:
             manifest.write(FileRecord(__version__, plan.kind, after), plan.out / RECORD)
+        litter.pop_all()
 
 
 def diff(plan: WritePlan) -> str:
@@ -234,15 +241,10 @@ def _check_paths(files: Sequence[OutputFile]) -> None:
 
 
 def _plain(path: str) -> bool:
-    """Whether *path* is relative, stays below its directory and has one spelling."""
-    parts = PurePosixPath(path)
-    return not (
-        path in ("", ".")
-        or parts.is_absolute()
-        or ".." in parts.parts
-        or parts.as_posix() != path
-        or any(char in path for char in "\\\0\n")
-    )
+    """True if *path* is relative, stays below its directory and has one spelling."""
+    with suppress(UnsafeFile):
+        return bool(plain_name(path))
+    return False
 
 
 def _recorded(out: Path, kind: str) -> Digests:
@@ -266,7 +268,7 @@ def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
     there = place.is_symlink() or place.exists()
     users = isinstance(file, TextFile) and file.users
     sha256 = cache.file_sha256(file.source) if isinstance(file, CopiedFile) else _digest(_contents(file))
-    present = cache.file_sha256(place) if place.is_file() and not _through_link(out, file.path) else ""
+    present = _sha256(out, file.path)
     if not there:
         step = FileStep.CREATE
     elif present == sha256:
@@ -281,20 +283,16 @@ def _action(file: OutputFile, out: Path, known: tuple[str, ...]) -> FileAction:
 
 
 def _gone(out: Path, path: str, known: tuple[str, ...]) -> FileAction | None:
-    place = out / path
-    if not place.is_file() or _through_link(out, path):
+    if not (present := _sha256(out, path)):
         return None
-    return FileAction(path, FileStep.REMOVE if cache.file_sha256(place) in known else FileStep.LEAVE, None)
+    return FileAction(path, FileStep.REMOVE if present in known else FileStep.LEAVE, None)
 
 
-def _through_link(out: Path, path: str) -> bool:
-    """Whether the file, or a directory on the way to it, is a symbolic link."""
-    place = out
-    for part in PurePosixPath(path).parts:
-        place /= part
-        if place.is_symlink():
-            return True
-    return False
+def _sha256(out: Path, path: str) -> str:
+    """Return the sha256 of a file in *out*; empty where there is none, or it is or lies behind a link."""
+    with suppress(OSError, UnsafeFile):
+        return cache.file_sha256(contained_file(out, path, MOST_ARRAY_BYTES))
+    return ""
 
 
 def _place(file: OutputFile, place: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.limits import parse_json
+from adt.limits import parse_json, read_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,10 +58,8 @@ def read_labels(path: Path) -> tuple[str, ...]:
         InputError: it is missing, no text, or says something else.
     """
     try:
-        if path.stat().st_size > MAX_LABELS_BYTES:
-            raise InputError(f"{path} is too large for a list of labels", remedy="Check --labels.")
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path, MAX_LABELS_BYTES).removeprefix("\ufeff")
+    except (OSError, ValueError) as error:
         raise InputError(
             f"the labels {path} cannot be read: {error}",
             remedy="Give a UTF-8 text file with one label on each line, in the order of the classes.",

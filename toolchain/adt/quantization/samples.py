@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.errors import ConfigError, InputError
+from adt.host.contained import regular_files
 from adt.model.inputs.files import SUFFIXES, read_inputs
 from adt.model.inputs.pictures import PictureOptions
 from adt.model.inputs.random import random_inputs
@@ -65,8 +66,8 @@ def read_samples(
 ) -> Samples:
     """The samples in *sources*: directories, files, or ``random:N``.
 
-    Of a directory every file below it is read, by name; what is no file of arrays is a picture. An array
-    of several batches in a row has several samples.
+    Of a directory every file below it is read, by name, and no link is followed; what is no file of arrays
+    is a picture. An array of several batches in a row has several samples.
 
     Args:
         model: its name, for messages.
@@ -111,7 +112,8 @@ def _has_arrays(file: Path) -> bool:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        if files := sorted(file for file in path.rglob("[!.]*") if file.is_file()):
+        files = [path / name for name in regular_files(path)]
+        if files := [file for file in files if not file.name.startswith(".")]:
             return files
         raise InputError(
             f"there is no file in {path}",

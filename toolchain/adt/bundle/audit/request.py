@@ -14,8 +14,9 @@ from adt.bundle.audit.report import ElfReport
 from adt.bundle.bundle import MANIFEST, load_bundle
 from adt.bundle.platforms import platform_named
 from adt.errors import MismatchError, NdkError
+from adt.host.contained import read_contained
 from adt.host.ndk import Ndk, find_ndk
-from adt.limits import read_json
+from adt.limits import parse_json
 from adt.options.sections import BuildSettings
 
 log = logging.getLogger("adt.elf")
@@ -75,11 +76,12 @@ def _prefix(path: Path) -> str:
 def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
     """Platform and API level of a bundle or package, None for anything else."""
     if (path / MANIFEST).is_file():
-        facts = load_bundle(path, check_hashes=False).manifest
-        return path, (facts.platform, facts.api_level)
+        bundle = load_bundle(path, check_hashes=False).manifest
+        return path, (bundle.platform, bundle.api_level)
     if (path / PACKAGE_MANIFEST).is_file():
         try:
-            return path, (str(read_json(path / PACKAGE_MANIFEST)["target"]["platform"]), None)
+            facts = parse_json(read_contained(path, PACKAGE_MANIFEST))
+            return path, (str(facts["target"]["platform"]), None)
         except (ValueError, KeyError, TypeError, OSError):
             log.warning("%s is damaged: its files are judged by what they say", path / PACKAGE_MANIFEST)
     return None

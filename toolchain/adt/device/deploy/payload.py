@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from adt.device.survey import TEMP
 from adt.errors import PackageError
 from adt.host.cache import file_sha256
+from adt.host.contained import plain_name
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -93,24 +94,6 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _safe_name(name: str) -> str:
-    """*name* if it is a plain relative path.
-
-    Raises:
-        PackageError: it would leave the deployment's directory.
-    """
-    path = PurePosixPath(name)
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or str(path) != name
-        or name in ("", ".")
-        or re.search(r"[\0-\x1f\x7f\ud800-\udfff]", name)
-    ):
-        raise _refused(f"names the file {name!r}, which is not a plain relative path")
-    return name
-
-
 def _refused(reason: str) -> PackageError:
     return PackageError(f"a manifest {reason}", remedy="Do not use this bundle or package; make it again.")
 
@@ -140,7 +123,7 @@ def payload_of(bundle: TargetBundle, package: ModelPackage | None) -> Payload:
         PackageError: a manifest names a file that cannot be put where it says.
     """
     files = [
-        PayloadFile(_safe_name(name), bundle.file(name), facts.sha256, facts.size)
+        PayloadFile(plain_name(name), bundle.file(name), facts.sha256, facts.size)
         for name, facts in sorted(bundle.manifest.files.items())
     ]
     name = f"bundle-{bundle.manifest.preset}"

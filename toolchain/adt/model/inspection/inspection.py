@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import os
 import re
 import textwrap
 import zlib
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import PackageError
 from adt.host import manifest
+from adt.host.contained import contained_file, contained_name, file_name
 from adt.host.disk import scratch_directory
 from adt.limits import parse_json, read_text
 from adt.model.inspection.flops import CPU_SCHEDULE
 from adt.model.inspection.graph import GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.model.package import params_file
-from adt.model.package.files import INSPECT, PARAMS, is_inside
+from adt.model.package.files import INSPECT, PARAMS, inspection_names
 from adt.model.package.package import ModelPackage, load_package
 
 LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}
@@ -57,20 +59,24 @@ class Inspection:
 
     @property
     def recorded(self) -> bool:
-        """Whether the package still has its ``inspect/``."""
-        return (self._directory / GRAPH).is_file()
+        """True if the package still has its ``inspect/``."""
+        return os.path.lexists(self._directory / GRAPH)
 
     @cached_property
     def graph(self) -> Graph:
         """Calls, tensors, storages and device kernels.
 
         Raises:
-            PackageError: ``inspect/`` was dropped, or is damaged.
+            PackageError: ``inspect/`` was dropped or is damaged, or names what is no file below it.
         """
         self._file(GRAPH)
         graph = manifest.load(
             Graph, self._directory / GRAPH, schema=SCHEMA, version=SCHEMA_VERSION, remedy=self._remedy
         )
+        for kernel in graph.kernels:
+            contained_name(kernel.file)
+        for subgraph in graph.handed:
+            file_name(f"{subgraph.name}.json")
         entry = self.package.manifest.entry()  # the importer has cleaned the model's own names
         tensors = _renamed(graph.tensors, "input", [spec.name for spec in entry.inputs])
         return replace(graph, tensors=_renamed(tensors, "param", entry.params))
@@ -97,7 +103,7 @@ class Inspection:
                 f"{manifest_.target.name}",
                 remedy=manifest_.source.compile_command("--target", device),
             )
-        return {kernel.name: self._text(kernel.file) for kernel in kernels}
+        return {kernel.name: self.text(kernel.file) for kernel in kernels}
 
     def subgraphs(self) -> dict[str, dict[str, Any]]:
         """The subgraphs that libraries compute, by the library and their function's name.
@@ -110,7 +116,7 @@ class Inspection:
         for library in self.package.manifest.libraries:
             graphs = libraries[library.name] = {}
             for path in sorted((self._directory / library.name).glob("*.json")):
-                text = self._text(f"{library.name}/{path.name}")
+                text = self.text(f"{library.name}/{path.name}")
                 digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
                 try:
                     graphs[names.get(digest, path.stem)] = parse_json(text)
@@ -135,13 +141,25 @@ class Inspection:
                 f"a subgraph of {self.package.place} is damaged", remedy=self._remedy
             ) from error
 
+    def text(self, name: str) -> str:
+        """Read the file *name* below ``inspect/``, UTF-8.
+
+        Raises:
+            PackageError: it was left out, is damaged, a link, no regular file or outside of ``inspect/``.
+        """
+        path = self._file(name)
+        try:
+            return read_text(path, MOST_TEXT)
+        except ValueError as error:
+            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+
     def relax(self) -> str:
         """``main`` after the last Relax pass, as TVMScript."""
-        return self._text("relax.py")
+        return self.text("relax.py")
 
     def tir(self) -> str:
         """The scheduled kernels, as TVMScript."""
-        return self._text("tir.py")
+        return self.text("tir.py")
 
     def tir_functions(self) -> dict[str, str]:
         """The text of each scheduled kernel, by its function's name."""
@@ -228,7 +246,7 @@ class Inspection:
     def sizes(self) -> dict[str, int]:
         """Bytes of each file of the package; of ``inspect/`` the sum."""
         sizes = {path.name: path.stat().st_size for path in self.package.files}
-        inside = [path.stat().st_size for path in self._directory.rglob("*") if path.is_file()]
+        inside = [(self.package.path / name).stat().st_size for name in inspection_names(self.package.path)]
         return sizes | ({INSPECT: sum(inside)} if inside else {})
 
     def by_function(self) -> Mapping[str, tuple[str, ...]]:
@@ -247,26 +265,14 @@ class Inspection:
         return f"Compile it again: {self.package.manifest.source.compile_command()}"
 
     def _file(self, name: str) -> Path:
-        if not is_inside(f"{INSPECT}/{name}"):
-            raise PackageError(
-                f"the package {self.package.place} names the file {name!r}, which is no part of it",
-                remedy=self._remedy,
-            )
-        path = self._directory / name
-        if not path.is_file():
+        try:
+            return contained_file(self.package.path, f"{INSPECT}/{contained_name(name)}", MOST_TEXT)
+        except FileNotFoundError as error:
             raise PackageError(
                 f"the package {self.package.place} has no {INSPECT}/{name}: it was left out or could not be"
                 " recorded",
                 remedy=self._remedy,
-            )
-        return path
-
-    def _text(self, name: str) -> str:
-        path = self._file(name)
-        try:
-            return read_text(path, MOST_TEXT)
-        except ValueError as error:
-            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+            ) from error
 
 
 def _renamed(tensors: Sequence[Tensor], kind: str, names: Sequence[str]) -> tuple[Tensor, ...]:

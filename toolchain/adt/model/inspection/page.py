@@ -9,6 +9,7 @@ from typing import Any
 
 from adt.bundle.libraries import LIBRARIES, titles
 from adt.errors import AdtError
+from adt.host.contained import UnsafeFile
 from adt.host.web_page import web_page
 from adt.model.inspection.graph import Graph
 from adt.model.inspection.inspection import Inspection
@@ -119,10 +120,12 @@ def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:
         for name, text in inspection.tir_functions().items():
             sources[name] = {"TIR": text[:MOST_SOURCE]}
         for kernel in inspection.graph.kernels:
-            text = (inspection.package.path / "inspect" / kernel.file).read_text(errors="replace")
+            text = inspection.text(kernel.file)
             own = sources.setdefault(kernel.function, {})
             sources[kernel.function] = {kernel.name: text[:MOST_SOURCE]} | own
-    except (AdtError, OSError):  # left out: the page has fewer texts
+    except UnsafeFile:
+        raise
+    except AdtError:  # left out: the page has fewer texts
         pass
     for library, graphs in inspection.subgraphs().items():
         for name, graph in graphs.items():

@@ -176,7 +176,7 @@ def load_profile(path: Path, package: PackageManifest) -> Profile:
         MismatchError: it is another package's.
     """
     profile = manifest.load(
-        Profile, path, schema=SCHEMA, version=SCHEMA_VERSION, remedy="Profile the package again."
+        Profile, path, schema=SCHEMA, version=SCHEMA_VERSION, remedy="Profile the package again.", users=True
     )
     if profile.library_sha256 != package.files[LIBRARY].sha256:
         raise MismatchError(

@@ -19,7 +19,7 @@ from adt.model.functions import GPU_KINDS
 from adt.model.inspection.graph import GRAPH, DeviceKernel, Subgraph
 from adt.model.inspection.lowered import Capture, read_main
 from adt.model.inspection.reference_kernels import PLAIN, compress, kernels_of
-from adt.model.package.files import INSPECT
+from adt.model.package.files import INSPECT, inspection_names
 from adt.model.package.manifest import PackageFile
 
 log = logging.getLogger("adt.compile")
@@ -71,11 +71,10 @@ def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str,
 
 
 def recorded_files(package: Path) -> dict[str, PackageFile]:
-    """Every file below ``inspect/`` of the directory *package*, for mod.json."""
+    """Describe every file below ``inspect/`` of the directory *package*, for mod.json."""
     return {
-        path.relative_to(package).as_posix(): PackageFile(file_sha256(path), path.stat().st_size)
-        for path in sorted((package / INSPECT).rglob("*"))
-        if path.is_file()
+        name: PackageFile(file_sha256(package / name), (package / name).stat().st_size)
+        for name in inspection_names(package)
     }
 
 

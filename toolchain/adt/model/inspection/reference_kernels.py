@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from adt.errors import PackageError
+from adt.host.contained import read_contained
 from adt.model.graphs.rules import MOST_BYTES, GraphError, check_graph
 from adt.model.package.files import INSPECT
 from adt.model.package.package import ModelPackage
@@ -60,14 +62,14 @@ def reference_file(package: ModelPackage) -> Path:
         PackageError: it has none, another one than mod.json describes, or one with what no kernel needs.
     """
     name = f"{INSPECT}/{PLAIN}"
-    path, facts = package.path / INSPECT / PLAIN, package.manifest.inspection.get(name)
+    path, facts = package.path / name, package.manifest.inspection.get(name)
     remedy = f"Compile it again: {package.manifest.source.compile_command()}"
-    if facts is None or not path.is_file():
+    if facts is None or not os.path.lexists(path):
         raise PackageError(
             f"the package {package.place} has no {name}: it was left out, or an older adt made the package",
             remedy=remedy,
         )
-    data = path.read_bytes()
+    data = read_contained(package.path, name, MOST_BYTES)
     if hashlib.sha256(data).hexdigest() != facts.sha256:
         raise PackageError(f"{path} is not the file that mod.json describes", remedy=remedy)
     try:

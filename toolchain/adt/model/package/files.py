@@ -8,14 +8,17 @@ package consists of may be in it (``mod.json``, ``mod.so``, ``mod.params`` and f
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host import cache
+from adt.host.contained import contained_file, regular_files
 from adt.host.tar import DAMAGED, Bounded, write_file
 from adt.limits import is_long
 
@@ -36,27 +39,44 @@ _REMEDY = "Do not use this archive; get the package again, or compile the model:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether *path* is named as a package in one file is."""
+    """True if *path* is named as a package in one file is."""
     return path.suffix == ARCHIVE
 
 
 def is_inside(name: str) -> bool:
-    """Whether *name* can be that of a file below ``inspect/``: it does not leave the package."""
+    """True if *name* can be that of a file below ``inspect/``: it does not leave the package."""
     return bool(_INSPECT.fullmatch(name)) and not is_long(name)
 
 
+def part(directory: Path, name: str) -> Path:
+    """Path of the file *name* of the package in *directory*.
+
+    Raises:
+        OSError: it is missing, or cannot be read.
+        PackageError: it is a link or no regular file.
+    """
+    return contained_file(directory, name, MOST_BYTES)
+
+
 def names(directory: Path) -> tuple[str, ...]:
-    """What of *directory* belongs to the package in it, ``mod.json`` first, then sorted."""
-    return (
-        *(name for name in (MANIFEST, LIBRARY, PARAMS) if (directory / name).is_file()),
-        *inspection_names(directory),
-    )
+    """List the files of the package in *directory*, ``mod.json`` first, then sorted.
+
+    Raises:
+        PackageError: one of them is a link or no regular file.
+    """
+    own = [name for name in (MANIFEST, LIBRARY, PARAMS) if os.path.lexists(directory / name)]
+    return (*(part(directory, name).name for name in own), *inspection_names(directory))
 
 
 def inspection_names(directory: Path) -> list[str]:
-    """The files below ``inspect/`` of the package in *directory*, sorted."""
-    paths = [path for path in (directory / INSPECT).rglob("*") if path.is_file()]
-    return sorted(path.relative_to(directory).as_posix() for path in paths)
+    """List the files below ``inspect/`` of the package in *directory*, sorted.
+
+    Raises:
+        PackageError: one of them is a link or no regular file.
+    """
+    if (directory / INSPECT).is_symlink():
+        part(directory, INSPECT)
+    return [f"{INSPECT}/{name}" for name in regular_files(directory / INSPECT)]
 
 
 def copy(directory: Path, to: Path, *, without: str = "") -> None:
@@ -92,11 +112,14 @@ def leave_alone(final: Path) -> None:
     """
     if not final.exists():
         return
-    try:
-        with Bounded(io.FileIO(final)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+    first = None
+    if final.is_file():
+        with (
+            suppress(*DAMAGED, OSError),
+            Bounded(io.FileIO(final)) as file,
+            tarfile.open(fileobj=file, mode="r:") as tar,
+        ):
             first = tar.next()
-    except (*DAMAGED, OSError):
-        first = None
     if first is None or first.name.removeprefix("./") not in ("", ".", MANIFEST, LIBRARY, PARAMS, INSPECT):
         raise PackageError(
             f"{final} exists and is not a package; it was left alone", remedy="Choose another -o."
@@ -121,7 +144,7 @@ def unpack(archive: Path, directory: Path) -> None:
     """Unpack *archive* into the empty *directory*.
 
     Raises:
-        PackageError: it is no archive, or has an entry that no package has; nothing was written.
+        PackageError: it is no archive, or has an entry that no package has; *directory* is not to be used.
     """
     try:
         with Bounded(io.FileIO(archive)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
@@ -130,18 +153,15 @@ def unpack(archive: Path, directory: Path) -> None:
                 member.mode = 0o644
                 write_file(tar, member, directory, name)
     except DAMAGED as error:
-        raise PackageError(
-            f"{archive} is not a .tar archive, or is damaged: {error}", remedy=_REMEDY
-        ) from error
+        raise _refused(archive, f"is not a .tar archive, or is damaged: {error}") from error
 
 
 def _members(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """Every file of *tar* under the name it gets.
+    """Yield every file of *tar* with the name it gets; that it is a plain one is for whoever writes it.
 
     Raises:
-        PackageError: one of them is none that a package has.
+        PackageError: one of them is none that a package has, or there are too many.
     """
-    seen: set[str] = set()
     total = 0
     for count, member in enumerate(tar):
         name = re.sub(r"^(\./)+", "", member.name)
@@ -152,15 +172,8 @@ def _members(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile
             raise _refused(archive, f"would unpack to more than {MOST_BYTES >> 30} GiB")
         if member.isdir() and (name in ("", ".", INSPECT) or _INSPECT.fullmatch(name)):
             continue
-        if not member.isreg() or member.issparse():
-            raise _refused(archive, f"has the entry {member.name!r}, which is no plain file")
         if name not in (MANIFEST, LIBRARY, PARAMS) and not _INSPECT.fullmatch(name):
-            raise _refused(archive, f"has the entry {member.name!r}, which is not part of a package")
-        if is_long(name):
-            raise _refused(archive, f"has an entry whose name is too long: {name[:80]!r}…")
-        if name in seen or any(name.startswith(f"{other}/") for other in seen):
-            raise _refused(archive, f"has the entry {member.name!r} twice")
-        seen.add(name)
+            raise _refused(archive, f"has the entry {name[:80]!r}, which is not part of a package")
         yield name, member
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from adt.errors import AdtError, PackageError
 from adt.host.cache import file_sha256
 from adt.host.elf import read_elf
-from adt.model.inspection.inspection import load_arrays
+from adt.model.inspection.inspection import Inspection, load_arrays
 from adt.model.package.files import INSPECT, LIBRARY, PARAMS, inspection_names
 from adt.model.package.manifest import PackageFile
 from adt.model.package.package import ModelPackage, load_package
@@ -133,7 +133,14 @@ def _texels(shape: tuple[int, ...]) -> bool:
 
 def _inspection(package: ModelPackage) -> Iterator[Finding]:
     listed = package.manifest.inspection
-    there = set(inspection_names(package.path))
+    try:
+        there = set(inspection_names(package.path))
+        inspection = Inspection(package)
+        if inspection.recorded:
+            inspection.subgraphs()
+    except AdtError as error:
+        yield Finding(INSPECT, False, error.what)
+        return
     unknown = sorted(there - listed.keys())
     changed = [
         name

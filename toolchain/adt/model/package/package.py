@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -107,7 +108,7 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
     Files below ``inspect/`` may be absent; `adt package verify` checks those that are there.
 
     Raises:
-        PackageError: it is no package, of another schema, or a file was changed.
+        PackageError: it is no package, of another schema, or a file was changed or is a link.
     """
     remedy = f"Compile the model again: adt compile MODEL -o {quote(str(path))}"
     archive = None
@@ -115,17 +116,18 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
         archive, path = path, unpack_cached(path)
     facts = read_manifest(path / MANIFEST, remedy=remedy)
     for name in (LIBRARY, PARAMS):
-        file = path / name
         if name not in facts.files:
             raise PackageError(f"{path / MANIFEST} does not describe {name}", remedy=remedy)
-        if not file.is_file():
+        try:
+            file = files.part(path, name)
+        except FileNotFoundError as error:
             raise PackageError(
                 f"the package {archive or path} lacks {name}",
                 remedy="If its parameters were split off: "
                 f"adt package merge {quote(str(path))} PARAMS -o DIR. {remedy}"
                 if name == PARAMS
                 else remedy,
-            )
+            ) from error
         if check_hashes and cache.file_sha256(file) != facts.files[name].sha256:
             raise PackageError(f"{file} is not the file that mod.json describes", remedy=remedy)
     return ModelPackage(path, facts, archive)
@@ -193,9 +195,10 @@ def merge_params(code: Path, params: Path, directory: Path) -> ModelPackage:
     Raises:
         PackageError: one of the two is not a part, or they are parts of different packages.
     """
-    if (code / CODE_PART / MANIFEST).is_file():
-        code = code / CODE_PART
-    params = params / PARAMS if params.is_dir() else params
+    with suppress(FileNotFoundError, NotADirectoryError):
+        code = files.part(code, f"{CODE_PART}/{MANIFEST}").parent
+    with suppress(FileNotFoundError, NotADirectoryError):
+        params = files.part(params, PARAMS)
     remedy = (
         "Name the parts that `adt package split-params` made: adt package merge DIR/code DIR/params -o PKG"
     )
@@ -204,7 +207,7 @@ def merge_params(code: Path, params: Path, directory: Path) -> ModelPackage:
         raise PackageError(f"{code} has no {LIBRARY}: it is no part of a package", remedy=remedy)
     if not params.is_file():
         raise PackageError(f"there is no parameter file {params}", remedy=remedy)
-    if cache.file_sha256(params) != facts.files[PARAMS].sha256:
+    if PARAMS not in facts.files or cache.file_sha256(params) != facts.files[PARAMS].sha256:
         raise PackageError(
             f"{params} does not have the parameters of {facts.name} in {code}",
             remedy="Take the parts of the same package; several models stay several packages.",

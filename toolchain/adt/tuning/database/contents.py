@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
 from adt.errors import PackageError
+from adt.host.contained import contained_file
 from adt.host.disk import disk_errors
 from adt.model.graphs.rules import GraphError, check_graph
 from adt.model.tuning.key import tvm_version
@@ -107,11 +109,6 @@ def load(directory: Path) -> Contents:
     if path.name == LINES:
         return load_lines(path)
     size = sqlite_file.size_of(path)
-    if size > MOST_BYTES:
-        raise PackageError(
-            f"{path} has more than {MOST_BYTES >> 30} GiB",
-            remedy="Take out what is not needed any more: `adt db prune`.",
-        )
     contents = _collect(path, size, sqlite_file.entries(path))
     if contents.is_empty and contents.torn:
         raise _no_database(path)
@@ -142,14 +139,18 @@ def _no_database(path: Path) -> PackageError:
 
 
 def file_of(directory: Path) -> Path:
-    """The file of the database in *directory*.
+    """Path of the file of the database in *directory*.
 
     Raises:
-        PackageError: there is none.
+        PackageError: there is none, or it or a file that SQLite opens with it is a link or no regular file.
     """
     for name in (FILE, LINES):
-        if (directory / name).is_file():
-            return directory / name
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path = contained_file(directory, name, MOST_BYTES)
+            for end in sqlite_file.ENDS:
+                with suppress(FileNotFoundError):
+                    contained_file(directory, name + end, MOST_BYTES)
+            return path
     raise PackageError(
         f"there is no tuning database in {directory}",
         remedy="Check the path; `adt tune MODEL --db DIR` makes one.",

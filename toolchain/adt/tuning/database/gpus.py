@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.host.cache import write_text
-from adt.host.disk import disk_errors
+from adt.host.contained import read_contained
 from adt.limits import parse_json
 from adt.model.targets.gpu import Gpu
 from adt.tuning.records import Context
@@ -29,8 +29,7 @@ def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:
     """
     rows = [row for row in _rows(directory) if not _is_of(row, context)]
     rows.append({**_key(context), "gpu": dataclasses.asdict(gpu)})
-    with disk_errors(f"writing {directory / FILE}", directory):
-        write_text(directory / FILE, json.dumps(rows, indent=1) + "\n")
+    write_text(directory / FILE, json.dumps(rows, indent=1) + "\n")
 
 
 def fitted_gpu(directory: Path, context: Context) -> Gpu | None:
@@ -40,7 +39,7 @@ def fitted_gpu(directory: Path, context: Context) -> Gpu | None:
 
 def _rows(directory: Path) -> list[Any]:
     try:
-        rows = parse_json((directory / FILE).read_text())
+        rows = parse_json(read_contained(directory, FILE))
         if not isinstance(rows, list):
             raise ValueError("it is no list")
         for row in rows:

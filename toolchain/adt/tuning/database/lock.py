@@ -11,13 +11,17 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from adt.errors import Busy, DiskError
+from adt.host.contained import open_contained, open_lock
 
 LOCK = "lock"
+_FLOCK = "hhqqi0q"
+"""``struct flock``: kind, whence, start, length, pid."""
 _ours: set[Path] = set()
 """Directories that this process writes: the kernel's lock is the process's, not the thread's."""
 _guard = threading.Lock()
@@ -30,6 +34,7 @@ def write_lock(directory: Path) -> Iterator[None]:
     Raises:
         Busy: another process, or another part of this one, writes it.
         DiskError: its file system has no locks.
+        PackageError: ``lock`` is a link or no regular file.
     """
     place = directory.resolve()
     with _guard:
@@ -37,7 +42,7 @@ def write_lock(directory: Path) -> Iterator[None]:
             raise _busy(directory, str(os.getpid()))
         _ours.add(place)
     try:
-        file = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = open_lock(place / LOCK, written=True)
         try:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,16 +64,17 @@ def write_lock(directory: Path) -> Iterator[None]:
 
 
 def is_written(directory: Path) -> bool:
-    """Whether a process writes the database in *directory* now."""
-    if not os.access(directory / LOCK, os.W_OK):
-        return False
-    try:
-        with write_lock(directory):
+    """True if a process writes the database in *directory* now; the lock is looked at, and not taken."""
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    with _guard:  # closing the file would give up a lock that a thread takes meanwhile
+        if directory.resolve() in _ours:
+            return True
+        try:
+            with open_contained(directory, LOCK) as file:
+                kind, *_ = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+        except OSError:  # there is none, it is not ours to read, or the file system has no locks
             return False
-    except Busy:
-        return True
-    except (OSError, DiskError):
-        return False
+    return bool(kind != fcntl.F_UNLCK)
 
 
 def _busy(directory: Path, pid: str) -> Busy:

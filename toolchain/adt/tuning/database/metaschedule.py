@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adt.errors import PackageError
+from adt.errors import PackageError, last_line
 from adt.host.cache import fresh_dir, leave_alone
+from adt.host.contained import open_contained
 from adt.host.disk import disk_errors
+from adt.tuning.database.contents import MOST_BYTES
 from adt.tuning.database.merge import identity
 from adt.tuning.database.selection import Selection, select_one
 from adt.tuning.database.store import modules_of, open_database
@@ -184,11 +187,11 @@ def import_records(
 
 
 def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise PackageError(
             f"there is no {path}", remedy=f"Give the directory with {WORKLOADS} and {RECORDS}."
         )
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with open_contained(path.parent, path.name, MOST_BYTES) as file:
         for number, text in enumerate(file, 1):
             try:
                 yield number, json.loads(text)
@@ -215,7 +218,7 @@ def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[
         except Exception as error:  # what is no module, has several functions, or has none
             modules.append(None)
             if row is not None:  # else its reason is there already
-                refused.append(f"{WORKLOADS} line {number}: {_last_line(error)}")
+                refused.append(f"{WORKLOADS} line {number}: {last_line(error)}")
     return modules
 
 
@@ -266,7 +269,7 @@ def _record(
             at=0,  # unknown, and the same when they are imported again
         )
     except (ValueError, TypeError, IndexError, KeyError, TraceError) as error:
-        refused.append(f"{RECORDS} line {number}: {_last_line(error)}")
+        refused.append(f"{RECORDS} line {number}: {last_line(error)}")
         return None
 
 
@@ -280,8 +283,3 @@ def _key(target: Mapping[str, Any] | None) -> str:
     device = "cpu" if target["kind"] == "llvm" else str(target["kind"])
     textures = "texture" in target.get("keys", ())
     return target_key(ModelTarget("", device, dict(target), (), textures))
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -18,7 +18,7 @@ from adt.errors import ConfigError, DownloadError, PackageError
 from adt.host.cache import file_sha256, fresh_file
 from adt.host.disk import disk_errors, scratch_directory
 from adt.host.download import check_digest, download, is_address
-from adt.host.tar import DAMAGED, Bounded
+from adt.host.tar import DAMAGED, Bounded, write_file
 from adt.tuning.database.contents import MOST_BYTES, Contents, load, load_lines
 from adt.tuning.database.interchange import HEADER, LINES, line, record_row, workload_row
 from adt.tuning.database.merge import MergeResult, merge_contents
@@ -28,7 +28,6 @@ from adt.tuning.records import BASELINE, CandidateKey, Context, Record, fastest_
 
 MAX_PACKED_BYTES = 1 << 30
 """Bytes of a published file."""
-CHUNK_BYTES = 1 << 20
 COMPRESSION_LEVEL = 6
 """Of the compression: with another one the same records would be other bytes."""
 
@@ -174,23 +173,18 @@ def _local(archive: Path, sha256: str) -> tuple[Path, str]:
 
 def _unpack(archive: Path, to: Path) -> None:
     """Write the one entry of *archive* to *to*; no name, mode or size in it is trusted."""
-    size = 0
     try:
         with (
             gzip.open(archive, "rb") as packed,
             Bounded(packed) as bounded,
             tarfile.open(fileobj=bounded, mode="r:") as tar,
-            to.open("wb") as file,
         ):
             member = tar.next()
-            if member is None or member.name != LINES or not member.isreg() or member.issparse():
+            if member is None or member.name != LINES:
                 raise _refusal(archive, f"its first entry is not {LINES}")
-            content = tar.extractfile(member)
-            while content and (chunk := content.read(CHUNK_BYTES)):
-                size += len(chunk)
-                if size > MOST_BYTES:
-                    raise _refusal(archive, f"it would unpack to more than {MOST_BYTES >> 30} GiB")
-                file.write(chunk)
+            if member.size > MOST_BYTES:
+                raise _refusal(archive, f"it would unpack to more than {MOST_BYTES >> 30} GiB")
+            write_file(tar, member, to.parent, to.name)
             if tar.next() is not None:
                 raise _refusal(archive, "it has more than one entry")
     except (*DAMAGED, gzip.BadGzipFile, zlib.error) as error:

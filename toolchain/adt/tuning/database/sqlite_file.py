@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -20,6 +19,7 @@ from shlex import quote
 from typing import Any
 
 from adt.errors import Busy, DiskError, PackageError
+from adt.host.cache import fresh_file, sync
 from adt.host.disk import disk_errors, explain, scratch_directory
 from adt.limits import MOST_TEXT
 from adt.tuning.database.interchange import Damage, Entry, Row, entry
@@ -27,6 +27,8 @@ from adt.tuning.database.interchange import Damage, Entry, Row, entry
 FILE = "records.sqlite"
 WAL = "-wal"
 """End of the name of SQLite's write-ahead log, with what is not in the file yet."""
+ENDS = (WAL, "-shm", "-journal")
+"""Ends of the names of the files that SQLite opens beside the file."""
 VERSION = 1
 """``PRAGMA user_version``."""
 TABLE = (
@@ -72,38 +74,22 @@ def size_of(path: Path) -> int:
 
 
 def create(path: Path, rows: Iterable[Row] = ()) -> None:
-    """Make *path* with *rows*; it appears complete, and on the disk, or not at all.
+    """Write a database of *rows* to *path*; it appears complete, and on the disk, or not at all.
 
     Raises:
         DiskError: there is no room or no access.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with disk_errors(f"making {path}", path), sqlite_errors(path):
-            temporary.touch(exist_ok=False)
-            with closing(_connect(temporary, "rw")) as connection:
-                connection.execute(f"PRAGMA page_size = {PAGE}")
-                connection.execute("PRAGMA journal_mode = OFF")
-                connection.execute("BEGIN")
-                connection.execute(TABLE)
-                connection.execute(f"PRAGMA user_version = {VERSION}")
-                connection.executemany(INSERT, rows)
-                connection.execute("COMMIT")
-                connection.execute("PRAGMA journal_mode = WAL")
-            _sync(temporary)
-            temporary.replace(path)
-            _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Make a file's bytes, or the names in a directory, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with fresh_file(path, durable=True) as temporary, sqlite_errors(path):
+        temporary.touch(exist_ok=False)
+        with closing(_connect(temporary, "rw")) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE}")
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("BEGIN")
+            connection.execute(TABLE)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.executemany(INSERT, rows)
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
@@ -266,7 +252,7 @@ def replace(path: Path, rows: Iterable[Row]) -> None:
                     raise
                 with disk_errors(f"repairing {path}", path):
                     _replace_first_page(path)
-                    _sync(path)
+                    sync(path)
 
 
 def copy_damaged(path: Path, to: Path) -> None:
@@ -280,7 +266,7 @@ def copy_damaged(path: Path, to: Path) -> None:
         _copy(path, to)
         for part in (to, to.with_name(to.name + WAL), to.parent):
             if part.exists():
-                _sync(part)
+                sync(part)
 
 
 def copy_open(connection: sqlite3.Connection, to: Path) -> None:
@@ -293,7 +279,7 @@ def copy_open(connection: sqlite3.Connection, to: Path) -> None:
         to.parent.mkdir(exist_ok=True)
         with sqlite_errors(to), closing(sqlite3.connect(to)) as copy:
             connection.backup(copy)
-        _sync(to.parent)
+        sync(to.parent)
 
 
 @contextmanager
@@ -381,7 +367,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 def _refuse_rollback_journal(path: Path) -> None:
     """SQLite would apply it, and remove files that it names; ours never have one."""
     journal = path.with_name(f"{path.name}-journal")
-    if journal.exists():
+    if os.path.lexists(journal):
         raise _foreign(path, f"there is a {journal.name} beside it")
 
 

@@ -12,12 +12,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from adt.errors import PackageError
 from adt.host.cache import leave_alone
+from adt.host.contained import regular_files
 from adt.host.disk import disk_errors
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load, load_lines
@@ -68,6 +69,7 @@ class Writer:
     """The file of a database, for the one who has its write lock."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.wrote = False
         self._path = path
         self._connection = connection
 
@@ -79,6 +81,7 @@ class Writer:
         """
         with sqlite_file.transaction(self._connection, self._path):
             self._connection.executemany(sqlite_file.INSERT, rows)
+        self.wrote = True
 
     def remove(self, numbers: Iterable[int]) -> Path:
         """Take out the rows *numbers*, and make the file small.
@@ -107,8 +110,9 @@ def writing(directory: Path) -> Iterator[tuple[Contents, Writer]]:
     Raises:
         See :func:`open_database`.
     """
-    with locked(directory) as path:
+    with locked(directory) as path, ExitStack() as litter:
         if not path.exists():
+            litter.callback(path.unlink, missing_ok=True)
             sqlite_file.create(path)
         contents = load(directory)
         if contents.torn:
@@ -117,7 +121,14 @@ def writing(directory: Path) -> Iterator[tuple[Contents, Writer]]:
                 remedy=sqlite_file.repair_remedy(directory),
             )
         with sqlite_file.writing(path) as connection:
-            yield contents, Writer(path, connection)
+            writer = Writer(path, connection)
+            try:
+                yield contents, writer
+            except BaseException:
+                if writer.wrote:
+                    litter.pop_all()
+                raise
+        litter.pop_all()
 
 
 @contextmanager
@@ -126,17 +137,32 @@ def locked(directory: Path) -> Iterator[Path]:
 
     Returns:
         The database's file, which may not be there.
+
+    Raises:
+        PackageError: it is something else, or has a link in it.
+        Busy, DiskError: see :func:`open_database`.
     """
     with ExitStack() as stack:
         with disk_errors(f"making {directory}", directory):
             leave_alone(directory, _is_database, "a tuning database")
+            if not directory.exists():
+                stack.callback(_remove_empty, directory)
             directory.mkdir(parents=True, exist_ok=True)
+            regular_files(directory)  # nothing is written through a link, whoever made it
             stack.enter_context(write_lock(directory))
             for leftover in directory.glob(".records.*.tmp*"):  # of a process that was killed
                 leftover.unlink(missing_ok=True)
             if (directory / LINES).exists():
                 _convert(directory / LINES, directory / FILE)
         yield directory / FILE
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove the database in *directory* that came to nothing, if nothing but a lock is in it."""
+    with suppress(OSError):
+        if {path.name for path in directory.iterdir()} <= {LOCK}:
+            (directory / LOCK).unlink(missing_ok=True)
+            directory.rmdir()
 
 
 def _is_database(directory: Path) -> bool:
