@@ -12,13 +12,13 @@ import os
 import shlex
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import adt
 from adt.errors import AdtError, ProcessFailed, ToolNotFound
+from adt.host.interrupts import handled
 from adt.host.reaper import reap_group, release_group
 
 log = logging.getLogger("adt.process")
@@ -177,24 +177,13 @@ def start(
 @contextlib.contextmanager
 def _interrupts_put_off() -> Iterator[None]:
     """Let ctrl-C and TERM come when the block ends: in the midst of a start nobody knows the child yet."""
-    if threading.current_thread() is not threading.main_thread():  # they interrupt the main one alone
-        yield
-        return
     came: list[int] = []
-    before = {
-        number: handler
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if callable(handler := signal.getsignal(number))
-    }
     try:
-        for number in before:
-            signal.signal(number, lambda which, _frame: came.append(which))
-        yield
+        with handled(lambda number, _frame: came.append(number)):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for which in came:
-            signal.raise_signal(which)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
