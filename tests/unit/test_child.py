@@ -194,7 +194,7 @@ def test_an_answer_is_data_of_the_kind_that_was_agreed_upon(
 
 
 def test_speech_has_types(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adt.host.child import _plain, _typed
+    from adt.host.child import plain, typed
 
     argument = Argument((1, 2), "float32", "global.texture")
     for message, kind in (
@@ -205,4 +205,4 @@ def test_speech_has_types(child: Child, monkeypatch: pytest.MonkeyPatch) -> None
         (measure_protocol.Computed((b"1", b"")), measure_protocol.Answer),
         (measure_protocol.Refused("no"), measure_protocol.Answer),
     ):
-        assert _typed(passed(_plain(message, kind)), kind) == message
+        assert typed(passed(plain(message, kind)), kind) == message

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from adt.errors import ModelError, UnsupportedOp
+from adt.host.disk import disk_errors, scratch_directory
+from adt.host.isolated import begin, isolated
 from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
@@ -17,11 +21,38 @@ from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
 from adt.model.importers.onnx.preparation import PreparedModel, prepare
-from adt.model.importers.onnx.support import never_supported_ops, unsupported_ops
+from adt.model.importers.onnx.support import (
+    never_supported_ops,
+    tell_tvm_operators,
+    tvm_operators,
+    unsupported_ops,
+)
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
-from adt.model.importers.shapes import RequestedShapes
+from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.package.manifest import SourceModel, TensorSpec
 from adt.model.passes.recurrence import RecurrentSteps
+
+if TYPE_CHECKING:
+    import onnx
+
+SIMPLIFIER = "onnxslim"
+"""Module that takes longest to import; it imports onnx and onnxruntime."""
+MOST_BYTES = (1 << 31) - (1 << 20)
+"""What protobuf takes."""
+
+PREPARATION_SECONDS = 3600.0
+"""A model whose preparation takes longer never ends: one of 2 GB takes minutes."""
+
+
+@dataclass(frozen=True)
+class PreparedFile:
+    """An ONNX file whose prepared model is in another file."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[str, ...]
+    table: tuple[OpRow, ...]
+    kept: tuple[str, ...]
+    """See :attr:`PreparedModel.kept`."""
 
 
 def import_onnx(
@@ -40,34 +71,79 @@ def import_onnx(
     Raises:
         ModelError: the file or a shape is wrong, or TVM's importer failed.
         UnsupportedOp: there is no converter for an operator.
+        OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
     """
+    import onnx
+
+    begin(SIMPLIFIER)
+    operators = sorted(tvm_operators())
+    with scratch_directory("import") as scratch:
+        out = scratch / "prepared.onnx"
+        file = _prepare(path.absolute(), dict(shapes), operators, out, steps is not None, blockwise)
+        model = onnx.load(out)
+    whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
+    module = to_relax(model, {op: whole[op] for op in file.kept})
+    if any(node.op_type == "If" for node in model.graph.node):
+        module = lift_weights(module)  # TVM leaves those of branches where they are
+    return imported_model(
+        module,
+        inputs=file.inputs,
+        output_names=file.outputs,
+        source=source,
+        file=path,
+        ops=file.table,
+        origin=partial(open_shape_origin, Graph(model, model.graph)),
+    )
+
+
+@isolated("preparing {path.name}", PREPARATION_SECONDS)
+def _prepare(
+    path: Path, shapes: dict[str, Any], operators: list[str], out: Path, loops: bool, blockwise: bool
+) -> PreparedFile:
+    """Write to *out* what TVM's importer is to convert.
+
+    Args:
+        operators: those that it converts.
+        loops, blockwise: see :func:`adt.model.importers.onnx.preparation.prepare`.
+
+    Raises:
+        ModelError, UnsupportedOp: see :func:`import_onnx`.
+        DiskError: there is no room for it.
+    """
+    tell_tvm_operators(operators)
     model = read_onnx(path)
     try:
-        fixed = fixed_inputs(model, shapes)
+        fixed = fixed_inputs(model, _tuples(shapes))
     except ModelError:
         if never := never_supported_ops(model):  # first what no --shape mends
             raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
         raise
     dtypes = input_dtypes(model)
-    prepared = prepare(
-        with_fixed_shapes(model, fixed), path.name, loops=steps is not None, blockwise=blockwise
-    )
+    prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=loops, blockwise=blockwise)
     table = op_table(prepared)
     if refusal(table):
         raise _unsupported(path, table)
-    whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
-    module = to_relax(prepared.model, {op: whole[op] for op in prepared.kept})
-    if any(node.op_type == "If" for node in prepared.model.graph.node):
-        module = lift_weights(module)  # TVM leaves those of branches where they are
-    return imported_model(
-        module,
-        inputs=[TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items()],
-        output_names=[value.name for value in model.graph.output],
-        source=source,
-        file=path,
-        ops=table,
-        origin=partial(open_shape_origin, Graph(prepared.model, prepared.model.graph)),
-    )
+    _save(prepared.model, out)
+    inputs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items())
+    outputs = tuple(value.name for value in model.graph.output)
+    return PreparedFile(inputs, outputs, table, tuple(sorted(prepared.kept)))
+
+
+def _tuples(shapes: dict[str, Any]) -> dict[str, Shape | int]:
+    """Return *shapes* as they were before they crossed: JSON has lists."""
+    return {name: extents if isinstance(extents, int) else tuple(extents) for name, extents in shapes.items()}
+
+
+def _save(model: onnx.ModelProto, out: Path) -> None:
+    """Write *model* to *out*, with its weights beside it where one file cannot hold them.
+
+    Raises:
+        DiskError: there is no room for it.
+    """
+    import onnx
+
+    with disk_errors("writing temporary files", out, variable="TMPDIR"):
+        onnx.save(model, out, save_as_external_data=model.ByteSize() > MOST_BYTES, location="weights")
 
 
 def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
@@ -79,7 +155,8 @@ def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
 
 
 def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
-    """The op table of an ONNX file whose import fails: what failed is unsupported, what comes after untried.
+    """Return the op table of an ONNX file whose import fails: what failed is unsupported, what comes after
+    untried.
 
     Without the shapes that it needs the file's own graph is described, and all that some shape may
     make convertible is untried.
@@ -87,19 +164,45 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     Raises:
         ModelError: the file cannot be read.
     """
-    model = read_onnx(path)
-    try:
-        fixed = fixed_inputs(model, shapes)
-    except ModelError:
-        table = op_table(PreparedModel(model, model, {}), never_supported_ops(model))
-        return after_trial(table, {}, {row.op for row in table})
-    prepared = prepare(with_fixed_shapes(model, fixed), path.name)
-    table = op_table(prepared)
-    conversion = try_conversion(prepared.model)
+    import onnx
+
+    operators = sorted(tvm_operators())
+    with scratch_directory("import") as scratch:
+        out = scratch / "prepared.onnx"
+        table = _explain(path.absolute(), dict(shapes), operators, out)
+        if not out.exists():
+            return table
+        conversion = try_conversion(onnx.load(out))
     unsupported = dict(conversion.failures)
     if conversion.module is not None and not unsupported:
         unsupported = unrunnable(conversion.module, table)
     return after_trial(table, unsupported, conversion.untried)
+
+
+@isolated("explaining {path.name}", PREPARATION_SECONDS)
+def _explain(path: Path, shapes: dict[str, Any], operators: list[str], out: Path) -> tuple[OpRow, ...]:
+    """Return the table before anything is converted, and write the prepared model to *out* if all inputs
+    have a shape."""
+    tell_tvm_operators(operators)
+    model = read_onnx(path)
+    try:
+        fixed = fixed_inputs(model, _tuples(shapes))
+    except ModelError:
+        table = op_table(PreparedModel(model, model, {}), never_supported_ops(model))
+        return after_trial(table, {}, {row.op for row in table})
+    prepared = prepare(with_fixed_shapes(model, fixed), path.name)
+    _save(prepared.model, out)
+    return op_table(prepared)
+
+
+@isolated("reading {path.name}", PREPARATION_SECONDS)
+def onnx_inputs(path: Path, shapes: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each input of an ONNX file.
+
+    Raises:
+        ModelError: the file or a shape is wrong.
+    """
+    return fixed_inputs(read_onnx(path), _tuples(shapes))
 
 
 def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
