@@ -25,10 +25,10 @@ MODEL = Path("/models/m.onnx")
 def its_own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One that finds the functions of these tests."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.setattr(isolated._Shared, "child", None)
+    monkeypatch.setattr(isolated._Processes, "children", {})
     yield
-    if isolated._Shared.child is not None:
-        isolated._Shared.child.close()
+    for child in isolated._Processes.children.values():
+        child.close()
 
 
 def pid() -> int:
@@ -107,7 +107,7 @@ def test_it_ends_with_us_even_if_it_holds_pythons_lock(number: signal.Signals) -
         "import logging, sys; from pathlib import Path; from adt.host import interrupts, isolated\n"
         "from support.standins import isolated as functions\n"
         "interrupts.handle(interrupts.interrupt)\n"
-        "isolated.begin(); print(isolated._Shared.child.pid, flush=True)\n"
+        "print(isolated.begin().pid, flush=True)\n"
         "logging.basicConfig(stream=sys.stdout, format='%(message)s')\n"
         "functions.endless(Path('/m.onnx'))\n"
     )

@@ -20,6 +20,8 @@ MOST_ELEMENTS = 1 << 32
 """Elements of an input or output of a model: 16 GiB as float32."""
 MOST_MODEL_BYTES = 1 << 34
 """Bytes of a model that an address names."""
+MOST_PROTOBUF = (1 << 31) - (1 << 20)
+"""Bytes of a message that protobuf writes: of an ONNX file without external data."""
 MOST_NAME = 255
 """Bytes of a file's name, as Linux has it."""
 MOST_PATH = 1024

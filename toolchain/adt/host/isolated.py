@@ -1,9 +1,9 @@
 """Functions that run in a process of their own: native libraries read a stranger's file in them.
 
-A function with :func:`isolated` is called as any other. The first call starts the one process that all such
-functions of this process share. What crashes, never ends or takes too much memory there becomes an AdtError,
-and ctrl-C ends it at once: here is nobody but Python, who waits. Arguments and results are data; models go
-as files. Log lines and errors come back as what they are, what libraries print does not.
+A function with :func:`isolated` is called as any other; its first call starts the process. What crashes,
+never ends or takes too much memory there becomes an AdtError, and ctrl-C ends it at once: here Python waits,
+nothing else. Arguments and results are data; models go as files. Log lines and errors come back as what they
+are, what libraries print does not.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from adt.host.disk import size_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
+MODELS = "models"
+"""The process in which libraries read models."""
 MEMORY_SHARE = 0.75
-"""Part of this machine's memory that the process may take."""
-
+"""Part of this machine's memory that a process may take."""
 NEUTRAL = "/"
+"""Working directory in which libraries find nothing of the user's, nor of a stranger's."""
 
 
 @dataclass(frozen=True)
@@ -46,82 +48,68 @@ class _Call:
 
 
 @dataclass(frozen=True)
-class _Result:
-    value: Any
+class _Answer:
+    value: Any = None
+    error: str = ""
+    """Class of an AdtError with the following; BUG: of another exception; empty: there is none."""
+    what: str = ""
+    remedy: str = ""
+    details: str = ""
+    options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Refusal:
-    """An AdtError."""
-
-    kind: str
-    what: str
-    remedy: str
-    details: str
-    options: tuple[str, ...]
+BUG = "bug"
+SPEECH = Speech(_Call, _Answer)
 
 
-@dataclass(frozen=True)
-class _Bug:
-    """Any other exception."""
+class _Processes:
+    """The processes by name; in one of them there are none."""
 
-    text: str
-    trace: str
-
-
-SPEECH = Speech(_Call, _Result | _Refusal | _Bug)
-
-
-class _Shared:
-    """The process; in the process itself there is none."""
-
-    lock = threading.Lock()
-    child: Child | None = None
+    children: typing.ClassVar[dict[str, Child]] = {}
+    lock = threading.RLock()
     inside = False
 
 
 def _forget() -> None:
-    """After a fork: the process is the parent's."""
-    _Shared.lock, _Shared.child = threading.Lock(), None
+    """Leave the processes to the parent, after a fork."""
+    _Processes.children, _Processes.lock = {}, threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget)
 
 
-def begin(*modules: str) -> None:
-    """Start the process, which imports *modules* while the caller does something else."""
-    if not _Shared.inside:
-        with _Shared.lock:
-            _child(*modules).start()
-
-
-def _child(*modules: str) -> Child:
-    if _Shared.child is None:
-        _Shared.child = Child("adt.host.isolated", str(most_memory()), *modules, speech=SPEECH)
-    return _Shared.child
+def begin(*modules: str, process: str = MODELS) -> Child:
+    """Start *process* if it does not run: it imports *modules* while the caller does something else."""
+    with _Processes.lock:
+        if process not in _Processes.children:
+            arguments = ("adt.host.isolated", str(most_memory()), *modules)
+            _Processes.children[process] = Child(*arguments, speech=SPEECH)
+        _Processes.children[process].start()
+        return _Processes.children[process]
 
 
 def most_memory() -> int:
-    """Return how many bytes of memory of its own the process may have."""
+    """Return the bytes of memory of its own that a process may have."""
     return int(MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
-def isolated(work: str, seconds: float, *, here: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function of a module so that it runs in the process for native libraries.
+def isolated(
+    work: str, seconds: float, *, process: str = MODELS, here: bool = False
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function of a module so that it runs in *process*.
 
     Its annotations say what crosses: what JSON has, bytes, arrays, paths and dataclasses of such.
 
     Args:
         work: what it does, for errors; a format of its arguments (``reading {path.name}``).
         seconds: after which it hangs.
-        here: it runs in the caller's working directory, to which its paths may be relative; else in one
-            where libraries find nothing.
+        here: it runs in the caller's working directory, to which its paths may be relative; else in NEUTRAL.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            if _Shared.inside:
+            if _Processes.inside:
                 return function(*args, **kwargs)
             bound = inspect.signature(function).bind(*args, **kwargs)
             bound.apply_defaults()
@@ -129,40 +117,41 @@ def isolated(work: str, seconds: float, *, here: bool = False) -> Callable[[Call
             values = {name: plain(value, kinds[name]) for name, value in bound.arguments.items()}
             directory = str(Path.cwd()) if here else NEUTRAL
             request = _Call(function.__module__, function.__qualname__, values, directory)
-            doing = work.format(**bound.arguments)
-            result: T = _answer(request, doing, seconds, kinds["return"])
-            return result
+            try:
+                with _Processes.lock:
+                    answer: _Answer = begin(process=process).ask(request, seconds, _log)
+                result: T = _value(answer, kinds["return"])
+                return result
+            except ChildFailed as failure:
+                raise _failure(failure, work.format(**bound.arguments), seconds) from failure
 
         return call
 
     return decorate
 
 
-def _answer(request: _Call, doing: str, seconds: float, kind: Any) -> Any:
-    """Have *request* done, and return its result, of the annotation *kind*.
+def _value(answer: _Answer, kind: Any) -> Any:
+    """Return what was answered, of the annotation *kind*.
 
     Raises:
-        AdtError: the function raised it, or the process hung, crashed or had not enough memory.
-        RuntimeError: the function raised something else.
+        AdtError, RuntimeError: the function raised an AdtError, or something else.
+        ChildFailed: it is of another kind.
     """
-    try:
-        with _Shared.lock:
-            answer = _child().ask(request, seconds, _log)
-        if isinstance(answer, _Result):
-            return typed(answer.value, kind)
-    except ChildFailed as failure:
-        raise _failure(failure, doing, seconds) from None
-    if isinstance(answer, _Refusal):
-        errors = {error.__name__: error for error in all_errors()}
-        error = errors.get(answer.kind, AdtError)
+    if answer.error == BUG:
+        bug = RuntimeError(printable(answer.what))
+        bug.add_note(printable(answer.details))
+        raise bug
+    if answer.error:
+        error = {error.__name__: error for error in all_errors()}.get(answer.error, AdtError)
         raise error(answer.what, remedy=answer.remedy, details=answer.details, options=answer.options)
-    bug = RuntimeError(printable(answer.text))
-    bug.add_note(printable(answer.trace))
-    raise bug
+    try:
+        return typed(answer.value, kind)
+    except Exception as error:  # cattrs raises groups
+        raise ChildFailed(f"gave an answer that is none: {error}") from None
 
 
 def _failure(failure: ChildFailed, doing: str, seconds: float) -> AdtError:
-    """Describe the end of the process in the midst of *doing*."""
+    """Describe the end of a process in the midst of *doing*."""
     if isinstance(failure, ChildHung):
         return ModelError(
             f"{doing} did not end within {seconds / 60:g} minutes",
@@ -170,7 +159,10 @@ def _failure(failure: ChildFailed, doing: str, seconds: float) -> AdtError:
             details=failure.output,
         )
     if failure.code == -signal.SIGKILL or re.search("bad_alloc|MemoryError", failure.output):
-        return _out_of_memory(doing)
+        return OutOfMemory(
+            f"{doing} takes more memory than there is for it ({size_text(most_memory())})",
+            remedy="Fix smaller extents with --shape, end other programs, or use a machine with more memory.",
+        )
     return ModelError(
         f"{doing} {failure}",
         remedy="The file may be damaged: export or download it again. If others read it, report it.",
@@ -178,15 +170,8 @@ def _failure(failure: ChildFailed, doing: str, seconds: float) -> AdtError:
     )
 
 
-def _out_of_memory(doing: str) -> OutOfMemory:
-    return OutOfMemory(
-        f"{doing} takes more memory than there is for it ({size_text(most_memory())})",
-        remedy="Fix smaller extents with --shape, end other programs, or use a machine with more memory.",
-    )
-
-
 def _log(record: Any) -> None:
-    """Log what the process logged."""
+    """Log what a process logged."""
     name, level, text = record
     if str(name).partition(".")[0] == "adt" and isinstance(level, int):
         logging.getLogger(name).log(level, "%s", text)
@@ -200,28 +185,33 @@ class _Forward(logging.Handler):
         note([record.name, record.levelno, record.getMessage()])
 
 
-def _call(request: _Call) -> _Result | _Refusal | _Bug:
+def _call(request: _Call) -> _Answer:
     """Run the function that *request* names."""
     try:
         os.chdir(request.directory)
         function = getattr(import_module(request.module), request.name)
         kinds = typing.get_type_hints(function)
         arguments = {name: typed(value, kinds[name]) for name, value in request.arguments.items()}
-        return _Result(plain(function(**arguments), kinds["return"]))
+        return _Answer(plain(function(**arguments), kinds["return"]))
     except AdtError as error:
         kind = next((each for each in type(error).__mro__ if each in all_errors()), AdtError)
-        return _Refusal(kind.__name__, error.what, error.remedy, error.details, error.options)
+        return _Answer(None, kind.__name__, error.what, error.remedy, error.details, error.options)
     except MemoryError:
         raise  # ends the process, and what it holds is free again
     except Exception as error:
-        return _Bug(f"{type(error).__name__}: {error}", traceback.format_exc())
+        return _Answer(None, BUG, f"{type(error).__name__}: {error}", details=traceback.format_exc())
 
 
-def _main(memory: int, modules: list[str]) -> None:
-    _Shared.inside = True
+def limit_memory(most: int) -> None:
+    """Limit the memory of this process, apart from files that it maps and what it only reserves."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     Path("/proc/self/oom_score_adj").write_text("1000")  # of all processes the kernel is to end this one
+
+
+def _serve(memory: int, modules: list[str]) -> None:
+    _Processes.inside = True
+    limit_memory(memory)
     logger = logging.getLogger("adt")
     logger.handlers[:], logger.propagate = [_Forward()], False
     logger.setLevel(logging.DEBUG)
@@ -231,6 +221,6 @@ def _main(memory: int, modules: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    from adt.host import isolated as this
+    from adt.host import isolated as this  # functions ask that one whether they are inside
 
-    this._main(int(sys.argv[1]), sys.argv[2:])
+    this._serve(int(sys.argv[1]), sys.argv[2:])

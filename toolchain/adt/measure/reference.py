@@ -170,7 +170,6 @@ def _run_onnx(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors only: warnings about unused initializers say nothing here
     options.add_session_config_entry(*IN_FLOATS)
     try:
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adt.errors import ModelError, UnsupportedOp
 from adt.host.disk import disk_errors, scratch_directory
 from adt.host.isolated import begin, isolated
+from adt.limits import MOST_PROTOBUF
 from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
@@ -32,13 +33,8 @@ from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.package.manifest import SourceModel, TensorSpec
 from adt.model.passes.recurrence import RecurrentSteps
 
-if TYPE_CHECKING:
-    import onnx
-
 SIMPLIFIER = "onnxslim"
 """Module that takes longest to import; it imports onnx and onnxruntime."""
-MOST_BYTES = (1 << 31) - (1 << 20)
-"""What protobuf takes."""
 
 PREPARATION_SECONDS = 3600.0
 """A model whose preparation takes longer never ends: one of 2 GB takes minutes."""
@@ -98,33 +94,49 @@ def import_onnx(
 
 @isolated("preparing {path.name}", PREPARATION_SECONDS)
 def _prepare(
-    path: Path, shapes: dict[str, Any], operators: list[str], out: Path, loops: bool, blockwise: bool
+    path: Path,
+    shapes: dict[str, Any],
+    operators: list[str],
+    out: Path,
+    loops: bool = False,
+    blockwise: bool = False,
+    explains: bool = False,
 ) -> PreparedFile:
     """Write to *out* what TVM's importer is to convert.
 
     Args:
         operators: those that it converts.
         loops, blockwise: see :func:`adt.model.importers.onnx.preparation.prepare`.
+        explains: refuse no operator; without the shapes that it needs, write nothing, and describe the file's
+            own graph.
 
     Raises:
         ModelError, UnsupportedOp: see :func:`import_onnx`.
         DiskError: there is no room for it.
     """
+    import onnx
+
     tell_tvm_operators(operators)
     model = read_onnx(path)
     try:
         fixed = fixed_inputs(model, _tuples(shapes))
     except ModelError:
-        if never := never_supported_ops(model):  # first what no --shape mends
-            raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
+        never = never_supported_ops(model)
+        table = op_table(PreparedModel(model, model, {}), never)
+        if explains:
+            return PreparedFile((), (), table, ())
+        if never:  # first what no --shape mends
+            raise _unsupported(path, table) from None
         raise
-    dtypes = input_dtypes(model)
+    dtypes = {} if explains else input_dtypes(model)
     prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=loops, blockwise=blockwise)
     table = op_table(prepared)
-    if refusal(table):
+    if refusal(table) and not explains:
         raise _unsupported(path, table)
-    _save(prepared.model, out)
-    inputs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items())
+    large = prepared.model.ByteSize() > MOST_PROTOBUF
+    with disk_errors("writing temporary files", out, variable="TMPDIR"):
+        onnx.save(prepared.model, out, save_as_external_data=large, location="weights")
+    inputs = tuple(TensorSpec(name, shape, dtypes.get(name, "")) for name, shape in fixed.items())
     outputs = tuple(value.name for value in model.graph.output)
     return PreparedFile(inputs, outputs, table, tuple(sorted(prepared.kept)))
 
@@ -132,18 +144,6 @@ def _prepare(
 def _tuples(shapes: dict[str, Any]) -> dict[str, Shape | int]:
     """Return *shapes* as they were before they crossed: JSON has lists."""
     return {name: extents if isinstance(extents, int) else tuple(extents) for name, extents in shapes.items()}
-
-
-def _save(model: onnx.ModelProto, out: Path) -> None:
-    """Write *model* to *out*, with its weights beside it where one file cannot hold them.
-
-    Raises:
-        DiskError: there is no room for it.
-    """
-    import onnx
-
-    with disk_errors("writing temporary files", out, variable="TMPDIR"):
-        onnx.save(model, out, save_as_external_data=model.ByteSize() > MOST_BYTES, location="weights")
 
 
 def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
@@ -169,30 +169,14 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     operators = sorted(tvm_operators())
     with scratch_directory("import") as scratch:
         out = scratch / "prepared.onnx"
-        table = _explain(path.absolute(), dict(shapes), operators, out)
+        file = _prepare(path.absolute(), dict(shapes), operators, out, explains=True)
         if not out.exists():
-            return table
+            return after_trial(file.table, {}, {row.op for row in file.table})
         conversion = try_conversion(onnx.load(out))
     unsupported = dict(conversion.failures)
     if conversion.module is not None and not unsupported:
-        unsupported = unrunnable(conversion.module, table)
-    return after_trial(table, unsupported, conversion.untried)
-
-
-@isolated("explaining {path.name}", PREPARATION_SECONDS)
-def _explain(path: Path, shapes: dict[str, Any], operators: list[str], out: Path) -> tuple[OpRow, ...]:
-    """Return the table before anything is converted, and write the prepared model to *out* if all inputs
-    have a shape."""
-    tell_tvm_operators(operators)
-    model = read_onnx(path)
-    try:
-        fixed = fixed_inputs(model, _tuples(shapes))
-    except ModelError:
-        table = op_table(PreparedModel(model, model, {}), never_supported_ops(model))
-        return after_trial(table, {}, {row.op for row in table})
-    prepared = prepare(with_fixed_shapes(model, fixed), path.name)
-    _save(prepared.model, out)
-    return op_table(prepared)
+        unsupported = unrunnable(conversion.module, file.table)
+    return after_trial(file.table, unsupported, conversion.untried)
 
 
 @isolated("reading {path.name}", PREPARATION_SECONDS)
