@@ -225,6 +225,7 @@ def serve(
     speech: Speech = ANYTHING,
     niceness: int = 0,
     idle: float | None = None,
+    after: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer requests until the parent closes its end of the pipe or dies.
 
@@ -234,6 +235,7 @@ def serve(
     Args:
         niceness: give way to other processes, as ``nice`` does.
         idle: end after so many seconds without a further request.
+        after: called after each answer.
     """
     os.nice(niceness)
     signal.signal(signal.SIGTERM, _end)
@@ -248,6 +250,7 @@ def serve(
         while True:
             answer = handle(typed(request, speech.request))
             send(answers, encode(plain(answer, speech.answer)))
+            after()
             request = waiting.get(timeout=idle)
     except queue.Empty:
         return

@@ -8,7 +8,9 @@ are, what libraries print does not.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import gc
 import inspect
 import logging
 import os
@@ -217,7 +219,14 @@ def _serve(memory: int, modules: list[str]) -> None:
     logger.setLevel(logging.DEBUG)
     for name in modules:
         import_module(name)
-    serve(_call, speech=SPEECH)
+    serve(_call, speech=SPEECH, after=_give_memory_back)
+
+
+def _give_memory_back() -> None:
+    """Return to the system what libraries freed: the parent needs it next."""
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc's
+        trim(0)
 
 
 if __name__ == "__main__":
