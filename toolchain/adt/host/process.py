@@ -99,6 +99,7 @@ def run(
             else:
                 out, err = _follow(child, on_line), b""
             code = child.returncode
+            release_group(child.pid)
         except subprocess.TimeoutExpired:
             kill_group(child)
             out, err = child.communicate()
@@ -106,8 +107,6 @@ def run(
         except BaseException:  # ctrl-C included: never leave the program behind
             kill_group(child)
             raise
-        finally:
-            release_group(child.pid)
     done = Finished(words, code, out.decode(errors="replace"), err.decode(errors="replace"))
     if log_file is not None:
         log_file.write_text(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
@@ -188,12 +187,12 @@ def _interrupts_put_off() -> Iterator[None]:
 
 def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
     """End a child started by :func:`start` and all it started: TERM, then KILL after *grace* s."""
-    release_group(child.pid)
     for sig, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, sig)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=wait)
+            release_group(child.pid)  # not before: one more ctrl-C may end this function
             return
 
 
