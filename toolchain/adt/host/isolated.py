@@ -8,6 +8,7 @@ are, what libraries print does not.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -207,8 +208,11 @@ def _call(request: _Call) -> _Answer:
 def limit_memory(most: int) -> None:
     """Limit the memory of this process, apart from files that it maps and what it only reserves."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limits = [limit for limit in resource.getrlimit(resource.RLIMIT_DATA) if limit != resource.RLIM_INFINITY]
+    most = min([most, *limits])
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    Path("/proc/self/oom_score_adj").write_text("1000")  # of all processes the kernel is to end this one
+    with contextlib.suppress(OSError):  # some containers refuse it
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the kernel is to end this process first
 
 
 def _serve(memory: int, modules: list[str]) -> None:
