@@ -72,3 +72,35 @@ def test_what_is_ignored_stays_so() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+WATCHED = """
+import os, signal, time
+from adt.host import interrupts
+interrupts.handle(interrupts.interrupt)
+interrupts.watch(lambda: os._exit(3))
+"""
+
+
+def test_an_interrupt_that_was_caught_on_the_way_comes_again() -> None:
+    """TVM's C++ catches exceptions of functions that it calls, and goes on."""
+    program = WATCHED + (
+        "try:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\ntime.sleep(1000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    assert done.stderr.splitlines()[-1] == "KeyboardInterrupt" and done.returncode != 3, done.stderr
+
+
+def test_cleaning_up_is_not_interrupted_again() -> None:
+    program = WATCHED + (
+        "try:\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "finally:\n"
+        "    try:\n"
+        "        {}['']\n"
+        "    except KeyError:\n"
+        "        time.sleep(2 * interrupts.PATIENCE)\n"
+        "    print('cleaned up')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    assert done.stdout == "cleaned up\n" and "KeyboardInterrupt" in done.stderr

@@ -21,6 +21,8 @@ class _Handled:
     """The last interrupt that a handler heard of."""
 
     at = -PATIENCE
+    raised = False
+    """It was raised, and has not arrived yet where it ends the command."""
 
 
 def handle(handler: Handler) -> None:
@@ -60,11 +62,29 @@ def interrupt(_number: int, _frame: object) -> NoReturn:
     if tvm_ffi := sys.modules.get("tvm_ffi"):
         with contextlib.suppress(AttributeError):  # half imported
             tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
+    _Handled.raised = True
     raise KeyboardInterrupt
 
 
+def arrived() -> None:
+    """Note that an interrupt has arrived where it ends the command."""
+    _Handled.raised = False
+
+
+def _swallowed() -> bool:
+    """Return True if an interrupt was raised, and the main thread goes on: TVM catches some exceptions."""
+    current: object = sys._current_exceptions().get(threading.main_thread().ident or 0)
+    error = current[1] if isinstance(current, tuple) else current  # a tuple in Python 3.11
+    while isinstance(error, BaseException) and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return _Handled.raised and error is None
+
+
 def watch(end: Callable[[], NoReturn]) -> None:
-    """Have *end* called, in a thread, PATIENCE seconds after an interrupt that no handler heard of."""
+    """Have *end* called, in a thread, PATIENCE seconds after an interrupt that no handler heard of.
+
+    One that was raised, but is lost by then, is sent again.
+    """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -76,5 +96,7 @@ def watch(end: Callable[[], NoReturn]) -> None:
                 time.sleep(PATIENCE)
                 if _Handled.at < came - PATIENCE:  # it may have been heard before this thread read of it
                     end()
+                elif _swallowed():
+                    os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
