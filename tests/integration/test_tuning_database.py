@@ -346,7 +346,7 @@ def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.Mon
     endless = json.dumps({"root_index": len(deep) - 1, "nodes": deep})
     monkeypatch.setattr(reader, "check_graph", lambda text: None)
     broken, read = reader.read_graphs([endless, whole])
-    assert isinstance(broken, GraphError) and "while it reads it" in str(broken)
+    assert isinstance(broken, GraphError) and "reading of it ended by" in str(broken)
     assert not isinstance(read, GraphError)
 
 
@@ -357,8 +357,9 @@ def test_what_was_mapped_before_is_no_part_of_a_readings_memory() -> None:
     graph = str(tvm.ir.save_json(tvm.IRModule({"main": function})))
     program = (
         "import mmap, sys; held = mmap.mmap(-1, 40 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)\n"
-        "from adt.model.graphs.reader import limit_memory, refusal\n"
-        "limit_memory(); print(repr(refusal(sys.stdin.read())))"
+        "from adt.host.isolated import limit_memory\n"
+        "from adt.model.graphs.reader import refusal\n"
+        "limit_memory(8 << 30); print(repr(refusal.__wrapped__(sys.stdin.read())))"
     )
     done = subprocess.run([sys.executable, "-c", program], input=graph, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("''\n", 0), done.stderr

@@ -194,7 +194,7 @@ def test_an_answer_is_data_of_the_kind_that_was_agreed_upon(
 
 
 def test_speech_has_types(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adt.host.child import _plain, _typed
+    from adt.host.child import plain, typed
 
     argument = Argument((1, 2), "float32", "global.texture")
     for message, kind in (
@@ -205,7 +205,7 @@ def test_speech_has_types(child: Child, monkeypatch: pytest.MonkeyPatch) -> None
         (measure_protocol.Computed((b"1", b"")), measure_protocol.Answer),
         (measure_protocol.Refused("no"), measure_protocol.Answer),
     ):
-        assert _typed(passed(_plain(message, kind)), kind) == message
+        assert typed(passed(plain(message, kind)), kind) == message
 
 
 LEAVES = """
@@ -214,16 +214,16 @@ from adt.host.child import Child, ChildFailed
 from adt.host.process import run
 
 run(["true"])  # starts the reaper
-with Child("adt.model.graphs.reader") as child:
-    child.ask("", timeout=100)
+with Child("support.standins.child") as child:
+    child.ask(("echo", ""), timeout=100)
     child.kill()
-    child.ask("", timeout=100)
-child = Child("adt.model.graphs.reader")
-child.ask("", timeout=100)
+    child.ask(("echo", ""), timeout=100)
+child = Child("support.standins.child")
+child.ask(("echo", ""), timeout=100)
 threading.Timer(0.2, child.close).start()
 try:
     while True:
-        child.ask("", timeout=100)
+        child.ask(("echo", ""), timeout=100)
 except ChildFailed:
     del child
 """
@@ -236,5 +236,6 @@ def test_files_of_children_are_closed() -> None:
         text=True,
         timeout=300,
         check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert "ResourceWarning" not in done.stderr, done.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from adt.errors import ConfigError, InputError, ModelError, ToolNotFound
 from adt.measure import reference
@@ -13,6 +14,7 @@ from adt.measure.reference import Reference, reference_named
 from adt.model.package.package import ModelPackage
 from adt.options.resolve import load_settings
 from adt.options.sections import Settings
+from support.models.onnx_graphs import node, write
 from support.standins.artefacts import package_manifest
 
 PACKAGE = ModelPackage(Path("p"), package_manifest())
@@ -90,3 +92,23 @@ def test_another_model_is_a_reference(settings: Settings, tmp_path: Path) -> Non
     (tmp_path / "notes.txt").write_text("no model")
     with pytest.raises(ModelError, match="is of a format that adt does not read"):
         reference_named(str(tmp_path / "notes.txt"), PACKAGE, no_model, settings)
+
+
+def test_what_onnxruntime_prints_does_not_reach_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It names the node that fails, and a name may hold what sets a terminal's title."""
+    title = "\x1b]0;of the model\x07"
+    values = [helper.make_tensor_value_info("indices", TensorProto.INT64, [1])]
+    graph = helper.make_graph(
+        [node("Gather", ["table", "indices"], ["y"], name=title)],
+        "g",
+        values,
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+        [helper.make_tensor("table", TensorProto.FLOAT, [2], [1, 2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(InputError) as refused:
+        reference.run_reference(write(model, tmp_path / "m.onnx"), {"indices": np.array([7])})
+    assert "Gather" in refused.value.details and "\x1b" not in refused.value.details
+    assert capfd.readouterr() == ("", "")

@@ -22,6 +22,8 @@ MOST_CONSTANT = 1 << 30
 """Elements of a tensor that a model's constants decide alone."""
 MOST_MODEL_BYTES = 1 << 34
 """Bytes of a model, with its data files, or of what an address names."""
+MOST_PROTOBUF = (1 << 31) - (1 << 20)
+"""Bytes of a message that protobuf writes: of an ONNX file without external data."""
 MOST_NAME = 255
 """Bytes of a file's name, as Linux has it."""
 MOST_PATH = 1024

@@ -15,6 +15,7 @@ strings, bfloat16, floating point of 8 and 4 bits).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import multiprocessing
@@ -24,12 +25,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -177,38 +178,66 @@ def family(case: Case) -> str:
 
 
 def outcome(case: Case, rtvm: Path) -> Outcome:
-    """What comes of *case*, in a process of its own: it may crash or hang."""
+    """What comes of *case*, in a process that it may crash or hang."""
     if reason := left_out(case):
         return Outcome(LEFT_OUT, reason)
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            os.setpgid(0, 0)
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            os.dup2(quiet, 2)
+    return _worker().outcome(case, rtvm)
+
+
+class Worker:
+    """A fork that runs one case after another, so that adt's own process for native libraries is started once."""
+
+    def __init__(self) -> None:
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            self.pipe.close()
             try:
-                result = _run(case, rtvm)
-            except BaseException:
-                result = Outcome(FAILED, traceback.format_exc(limit=-3)[:4000])
-            os.write(writer, json.dumps([result.status, result.reason[:20000]]).encode())
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-    end = time.monotonic() + SECONDS
-    while not os.waitpid(pid, os.WNOHANG)[0]:
-        if time.monotonic() > end:
-            os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            os.close(reader)
-            return Outcome(FAILED, f"no end in {SECONDS} seconds")
-        time.sleep(0.02)
-    with os.fdopen(reader, "rb") as pipe:
-        text = pipe.read()
-    return Outcome(*json.loads(text)) if text else Outcome(FAILED, "the compiler crashed")
+                os.setpgid(0, 0)
+                quiet = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(quiet, 1)
+                os.dup2(quiet, 2)
+                with contextlib.suppress(EOFError):
+                    _work(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+
+    def outcome(self, case: Case, rtvm: Path) -> Outcome:
+        try:
+            self.pipe.send((case, rtvm))
+            if self.pipe.poll(SECONDS):
+                result: Outcome = self.pipe.recv()
+                return result
+            reason = f"no end in {SECONDS} seconds"
+        except (EOFError, OSError):
+            reason = "the compiler crashed"
+        except BaseException:
+            self.end()
+            raise
+        self.end()
+        return Outcome(FAILED, reason)
+
+    def end(self) -> None:
+        _worker.cache_clear()
+        os.killpg(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.pipe.close()
+
+
+@functools.cache
+def _worker() -> Worker:
+    return Worker()
+
+
+def _work(pipe: Connection) -> None:
+    while True:
+        case, rtvm = pipe.recv()
+        try:
+            result = _run(case, rtvm)
+        except BaseException:
+            result = Outcome(FAILED, traceback.format_exc(limit=-3)[:4000])
+        pipe.send(Outcome(result.status, result.reason[:20000]))
 
 
 def _run(case: Case, rtvm: Path) -> Outcome:
@@ -333,8 +362,6 @@ def main() -> int:
 
 def preload() -> None:
     """Import once what every case needs, before processes are forked."""
-    import onnxruntime  # noqa: F401
-    import onnxslim  # noqa: F401
     import tvm.relax.frontend.onnx  # noqa: F401
 
     import adt.model.compile  # noqa: F401

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import Any
 
 from adt.api.requests import QuantizeRequest
 from adt.errors import ConfigError, ModelError
+from adt.host.disk import disk_errors, scratch_directory
+from adt.host.isolated import isolated
 from adt.model.importers import formats
-from adt.options.option import options_of
+from adt.model.inputs.pictures import PictureOptions
+from adt.options.option import options_of, values_of
 from adt.options.request import takes
+from adt.quantization.accuracy import LayerCost, OutputAccuracy
 
-if TYPE_CHECKING:
-    from adt.quantization.accuracy import LayerCost, OutputAccuracy
+WRITTEN = "quantized.onnx"
+SECONDS = 24 * 3600.0
+"""Hundreds of layers may each be measured on many samples, and ctrl-C ends that."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +62,29 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
         VerifyFailed: a target cannot be reached; nothing is written then.
         DiskError: *out* cannot be written.
     """
+    _check(request)
+    with scratch_directory("quantize", beside=request.out) as scratch:
+        values = values_of(request)
+        result = _quantized(values, values.pop("picture"), scratch)
+        (scratch / WRITTEN).replace(request.out)
+    return result
+
+
+@isolated("quantizing {values[model].name}", SECONDS, here=True)
+def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: Path) -> QuantizeResult:
+    """Write the quantized model to the directory *scratch*; see :func:`quantize`.
+
+    Args:
+        values: those of the request but for *picture*.
+    """
     import onnx
 
-    from adt.host.disk import scratch_directory
     from adt.model.importers.shapes import parse_shapes
     from adt.quantization import quantizer
     from adt.quantization.samples import read_samples
     from adt.quantization.target import Target, attempt, unmeasured
 
-    _check(request)
+    request = QuantizeRequest(**values, picture=picture)
     model, entry = quantizer.read_float_model(request.model, parse_shapes(request.shapes))
     samples = read_samples(
         request.model.name,
@@ -74,7 +93,7 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
         request.picture,
         calibrates=request.weights_only is None,
     )
-    with scratch_directory("quantize", beside=request.out) as scratch:
+    with disk_errors(f"writing {request.out}", request.out, temporary=scratch):
         prepared = quantizer.prepared(model, scratch)
         if request.weights_only:
             prepared = quantizer.with_products(prepared)
@@ -89,11 +108,10 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
             done, layers = attempt(model, make, keep, samples.held_back, target)
         else:
             done, layers = unmeasured(make, keep), ()
-        onnx.save(done.model, scratch / "quantized.onnx")
-        (scratch / "quantized.onnx").replace(request.out)
+        onnx.save(done.model, scratch / WRITTEN)
     return QuantizeResult(
         request.out,
-        request.out.stat().st_size,
+        (scratch / WRITTEN).stat().st_size,
         model.ByteSize(),
         request.weights_only,
         samples.what,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from adt.api.model import job_of, measured_offload
@@ -19,6 +17,7 @@ from adt.api.requests import TuneRequest
 from adt.api.tune_places import Rack, open_rack, platform_for, served
 from adt.api.tune_result import check_ended, compare_packages, compile_command, tune_result
 from adt.errors import ConfigError
+from adt.host.interrupts import handled, interrupt
 from adt.model.importers.formats import require_model
 from adt.model.versions import require_tvm
 from adt.options.request import takes
@@ -214,22 +213,12 @@ def _database(request: TuneRequest) -> Path:
 
 @contextlib.contextmanager
 def stop_on_interrupt(stop: threading.Event) -> Iterator[None]:
-    """While the block runs, SIGINT or SIGTERM set *stop*; one more is KeyboardInterrupt.
+    """Let SIGINT or SIGTERM set *stop* while the block runs; one more is KeyboardInterrupt."""
 
-    Only the main thread is interrupted; elsewhere this does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
+    def interrupted(number: int, frame: object) -> None:
         if stop.is_set():
-            raise KeyboardInterrupt
+            interrupt(number, frame)
         stop.set()
 
-    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled(interrupted):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

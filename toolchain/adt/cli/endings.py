@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adt.errors import INTERRUPTED
+from adt.host.interrupts import arrived
 
 
 def document(verb: str, fields: dict[str, Any]) -> str:
@@ -34,6 +35,7 @@ def error_document(
 
 def interrupted(arguments: Sequence[str]) -> int:
     """Say that ctrl-C or TERM ended the command; returns the exit code."""
+    arrived()
     remedy = "Run it again: what was complete before is still there."
     sys.stderr.write("interrupted: what was complete before is still there\n")
     error_document(arguments, "Interrupted", INTERRUPTED, "interrupted", remedy)

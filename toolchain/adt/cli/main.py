@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import atexit
 import gc
-import signal
+import os
 import sys
 from typing import NoReturn
 
 from adt.cli.endings import asks_for_json, interrupted
+from adt.host import interrupts
 
 
-def _terminated(_signal: int, _frame: object) -> NoReturn:
-    """Let TERM clean up as ctrl-C does."""
-    raise KeyboardInterrupt
+def _end() -> NoReturn:
+    """End in the midst of native code; what is temporary is removed, as after kill -9."""
+    os._exit(interrupted(sys.argv[1:]))
 
 
 def main() -> None:
     """Run the command line of this process."""
     gc.set_threshold(50_000)  # what is imported is no garbage: the usual 700 look through it again and again
     atexit.register(gc.freeze)  # all that is left goes with the process; Python would look for cycles in it
-    signal.signal(signal.SIGTERM, _terminated)
+    interrupts.handle(interrupts.interrupt)
+    interrupts.watch(_end)
     try:
         from adt.cli.app import app
         from adt.cli.terminal import protect_output

@@ -4,7 +4,7 @@ The parent asks through :class:`Child`; the program it starts calls :func:`serve
 answers are :mod:`adt.host.messages`, on pipes that nothing else writes to: what libraries print
 goes to stderr, whose end explains a crash. A child ends with its parent, whatever it is doing, and
 takes what it started along. An answer may come from a child that a stranger's file took over: it is
-data of the kinds that were agreed upon, or the child counts as dead.
+data of the kinds that were agreed upon, or the child counts as dead. Before its answer it may send notes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from adt.host.disk import temporary_directory
 from adt.host.messages import encode, receive, send
 from adt.host.process import kill_group, start
+from adt.host.reaper import release_group
 
 GRACE = 2.0
 """Seconds that a child has to end properly."""
@@ -35,6 +36,8 @@ STDERR_KEPT = 1 << 20
 """Bytes of stderr after which it is emptied before the next request."""
 OUTPUT = 1 << 16
 """Bytes of its end that explain a failure."""
+NOTE = "\0note"
+"""Key of a message that is no answer."""
 
 
 class ChildFailed(Exception):
@@ -67,13 +70,13 @@ class Speech:
 ANYTHING = Speech()
 
 
-def _plain(value: Any, kind: Any) -> Any:
-    """*value*, of the annotation *kind*, as :mod:`adt.host.messages` takes it."""
+def plain(value: Any, kind: Any) -> Any:
+    """Return *value*, of the annotation *kind*, as :mod:`adt.host.messages` takes it."""
     return value if kind is Any else _converter(kind).unstructure(value, unstructure_as=kind)
 
 
-def _typed(value: Any, kind: Any) -> Any:
-    """What :func:`_plain` was given; an exception of cattrs when it is something else."""
+def typed(value: Any, kind: Any) -> Any:
+    """Return what :func:`plain` was given; an exception of cattrs when it is something else."""
     return value if kind is Any else _converter(kind).structure(value, kind)
 
 
@@ -111,11 +114,16 @@ class Child:
         process = self._process
         return process.pid if process is not None else None
 
-    def ask(self, request: Any, timeout: float) -> Any:
-        """The child's answer to *request*, both of the child's speech.
+    def start(self) -> None:
+        """Start the process if there is none; it gets ready while the caller does something else."""
+        self._running()
+
+    def ask(self, request: Any, timeout: float, on_note: Callable[[Any], None] | None = None) -> Any:
+        """Return the child's answer to *request*, both of the child's speech.
 
         Args:
             timeout: seconds; the start of the process counts, too.
+            on_note: called with each note as it comes.
 
         Raises:
             ChildHung: there was no answer in time.
@@ -124,20 +132,23 @@ class Child:
         """
         with self._asking:
             try:
-                return self._ask(request, timeout)
+                return self._ask(request, timeout, on_note)
             finally:
                 if self._closed:
                     self._close_files()
 
-    def _ask(self, request: Any, timeout: float) -> Any:
+    def _ask(self, request: Any, timeout: float, on_note: Callable[[Any], None] | None) -> Any:
         deadline = time.monotonic() + timeout
-        message = encode(_plain(request, self._speech.request))
+        message = encode(plain(request, self._speech.request))
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         try:
             send(process.stdin.fileno(), message, deadline)
             answer = receive(process.stdout.fileno(), deadline)
-            return _typed(answer, self._speech.answer)
+            while on_note and isinstance(answer, dict) and NOTE in answer:
+                on_note(answer[NOTE])
+                answer = receive(process.stdout.fileno(), deadline)
+            return typed(answer, self._speech.answer)
         except TimeoutError:
             output = self._output()
             self.kill()
@@ -176,6 +187,7 @@ class Child:
             if self._closed:
                 raise ChildDied("it was closed")
             if self._process is not None and self._process.poll() is not None:
+                release_group(self._process.pid)
                 self._process = None
             if self._process is None:
                 self._close_files()
@@ -185,6 +197,7 @@ class Child:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._stderr.fileno(),
+                    reaped=True,  # native code that holds Python's lock hears of no end of ours
                 )
                 self._files = [self._stderr, self._process.stdin, self._process.stdout]
                 for pipe in (self._process.stdin, self._process.stdout):
@@ -234,6 +247,7 @@ def serve(
     speech: Speech = ANYTHING,
     niceness: int = 0,
     idle: float | None = None,
+    after: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer requests until the parent closes its end of the pipe or dies.
 
@@ -243,10 +257,12 @@ def serve(
     Args:
         niceness: give way to other processes, as ``nice`` does.
         idle: end after so many seconds without a further request.
+        after: called after each answer.
     """
     os.nice(niceness)
     signal.signal(signal.SIGTERM, _end)
     requests, answers = os.dup(0), os.dup(1)
+    _Parent.descriptor = answers
     os.dup2(2, 1)  # what libraries print
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     orphaned = threading.Event()
@@ -254,14 +270,26 @@ def serve(
     try:
         request = waiting.get()  # that it was started for, however long that takes to arrive
         while True:
-            answer = handle(_typed(request, speech.request))
-            send(answers, encode(_plain(answer, speech.answer)))
+            answer = handle(typed(request, speech.request))
+            send(answers, encode(plain(answer, speech.answer)))
+            after()
             request = waiting.get(timeout=idle)
     except queue.Empty:
         return
     finally:
         if orphaned.is_set():
             _kill_group()
+
+
+class _Parent:
+    """The process that :func:`serve` answers."""
+
+    descriptor: ClassVar[int]
+
+
+def note(message: Any) -> None:
+    """Send *message*, of JSON's kinds, bytes and arrays, to the parent while it waits for an answer."""
+    send(_Parent.descriptor, encode({NOTE: message}))
 
 
 def _end(number: int, _frame: types.FrameType | None) -> None:

@@ -13,13 +13,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import adt
 from adt.errors import AdtError, ProcessFailed, ToolNotFound
+from adt.host.interrupts import handled
 from adt.host.reaper import reap_group, release_group
 
 log = logging.getLogger("adt.process")
@@ -133,6 +133,7 @@ def run(
             else:
                 out, err = _follow(child, on_line), b""
             code = child.returncode
+            release_group(child.pid)
         except subprocess.TimeoutExpired:
             kill_group(child)
             out, err = child.communicate()
@@ -140,8 +141,6 @@ def run(
         except BaseException:  # ctrl-C included: never leave the program behind
             kill_group(child)
             raise
-        finally:
-            release_group(child.pid)
     done = Finished(words, code, out.decode(errors="replace"), err.decode(errors="replace"))
     if log_file is not None:
         log_file.write_text(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
@@ -220,34 +219,23 @@ def start(
 @contextlib.contextmanager
 def _interrupts_put_off() -> Iterator[None]:
     """Let ctrl-C and TERM come when the block ends: in the midst of a start nobody knows the child yet."""
-    if threading.current_thread() is not threading.main_thread():  # they interrupt the main one alone
-        yield
-        return
     came: list[int] = []
-    before = {
-        number: handler
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if callable(handler := signal.getsignal(number))
-    }
     try:
-        for number in before:
-            signal.signal(number, lambda which, _frame: came.append(which))
-        yield
+        with handled(lambda number, _frame: came.append(number)):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for which in came:
-            signal.raise_signal(which)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def kill_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
     """End a child started by :func:`start` and all it started: TERM, then KILL after *grace* s."""
-    release_group(child.pid)
     for sig, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, sig)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=wait)
+            release_group(child.pid)  # not before: one more ctrl-C may end this function
             return
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFound
 from adt.host.extras import load
+from adt.host.isolated import isolated
 from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
 from adt.model.importers.onnx.blockwise import IN_FLOATS
@@ -41,6 +42,8 @@ RUNTIMES = {
 AUTO, HOST, FILE, MODEL = "auto", "host", "file", "model"
 HOST_TIMEOUT = 900.0
 """Seconds for a model on this machine's CPU."""
+REFERENCE_SECONDS = 1800.0
+"""The same for its runtime, whose kernels may be plain loops."""
 
 
 @dataclass(frozen=True)
@@ -168,14 +171,14 @@ def run_reference(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
         formats.TORCH: _run_torch,
         formats.KERAS: _run_keras,
     }
-    return runs[formats.format_of(model)](model, inputs)
+    return runs[formats.format_of(model)](model.absolute(), dict(inputs))
 
 
-def _run_onnx(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+@isolated("running {model.name} in onnxruntime", REFERENCE_SECONDS)
+def _run_onnx(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors only: warnings about unused initializers say nothing here
     options.add_session_config_entry(*IN_FLOATS)
     try:
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
@@ -183,13 +186,14 @@ def _run_onnx(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
         raise _no_model("onnxruntime", model, error) from error
     names = [output.name for output in session.get_outputs()]
     try:
-        results = session.run(names, dict(inputs))
+        results = session.run(names, inputs)
     except Exception as error:
         raise _no_input("onnxruntime", error) from error
     return dict(zip(names, results, strict=True))
 
 
-def _run_tflite(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+@isolated("running {model.name} in the TFLite interpreter", REFERENCE_SECONDS)
+def _run_tflite(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     litert = load("ai_edge_litert.interpreter", "tflite", "running a .tflite file as the reference")
     try:
         # Without delegates: XNNPACK rounds otherwise and refuses some shapes.

@@ -27,7 +27,7 @@ NOT_SETTINGS = {
     "ADT_EMULATOR_APT_SOURCE": "A one-line deb source for the virtual device's packages.",
     "ADT_KEYSTORE_PASSWORD": "Password of the keystore that `adt apk --keystore` signs with.",
     "ADT_KEY_PASSWORD": "Password of the key in it, when it has one of its own.",
-    "ADT_SAFE_DIRECTORY": "Directories (`:` between) of settings, caches and state to trust whoever may write them.",
+    "ADT_SAFE_DIRECTORY": "Directories (`:` between) of settings and caches to trust, whoever writes them.",
 }
 """Variables with our prefix that are no settings, and what they mean."""
 TOOL_TABLE = " [tool.adt]"

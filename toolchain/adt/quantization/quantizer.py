@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, ConfigError, ModelError
 from adt.host.disk import disk_errors
+from adt.limits import MOST_PROTOBUF
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import opset
 from adt.model.importers.shapes import RequestedShapes
@@ -35,8 +34,6 @@ BLOCK = 32
 """Of those that share a scale."""
 LEAST_OPSET = 13
 """From here on scales may be one for each channel."""
-MOST_BYTES = (1 << 31) - (1 << 20)
-"""What protobuf takes."""
 
 
 def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelProto, Entry]:
@@ -64,7 +61,7 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
             f"{path.name} is in half precision, from which nothing is quantized",
             remedy="Quantize the float32 model that it was made of.",
         )
-    if sum(len(tensor.raw_data) for tensor in graph.initializer) > MOST_BYTES:
+    if sum(len(tensor.raw_data) for tensor in graph.initializer) > MOST_PROTOBUF:
         raise ModelError(
             f"{path.name} has over 2 GB of weights, more than a file without external data takes",
             remedy="Quantize its parts one by one (onnx.utils.extract_model).",
@@ -173,13 +170,12 @@ def quantized(
     from onnxruntime.quantization import QDQQuantizer, QuantType
 
     types = {"int8": QuantType.QInt8, "uint8": QuantType.QUInt8}
-    with _quiet():
-        quantizer = QDQQuantizer(
-            deepcopy(model), per_channel, False, QuantType.QInt8, types[activations], ranges,
-            [], sorted(keep), _operators(), {},
-        )  # fmt: skip
-        quantizer.quantize_model()
-        quantizer.model.topological_sort()
+    quantizer = QDQQuantizer(
+        deepcopy(model), per_channel, False, QuantType.QInt8, types[activations], ranges,
+        [], sorted(keep), _operators(), {},
+    )  # fmt: skip
+    quantizer.quantize_model()
+    quantizer.model.topological_sort()
     return quantizer.model.model
 
 
@@ -195,14 +191,13 @@ def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
 def with_few_bits(model: onnx.ModelProto, weights: str, keep: Collection[str]) -> onnx.ModelProto:
     """A prepared *model* whose MatMul by constants are MatMulNBits of the same names, around 0, all but the
     nodes *keep*."""
-    bits = WEIGHTS[weights]
-    with _quiet():
-        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-        quantizer = MatMulNBitsQuantizer(
-            deepcopy(model), bits=bits, block_size=BLOCK, is_symmetric=True, nodes_to_exclude=sorted(keep)
-        )
-        quantizer.process()
+    bits = WEIGHTS[weights]
+    quantizer = MatMulNBitsQuantizer(
+        deepcopy(model), bits=bits, block_size=BLOCK, is_symmetric=True, nodes_to_exclude=sorted(keep)
+    )
+    quantizer.process()
     result = quantizer.model.model
     for node in result.graph.node:
         if node.op_type == "MatMulNBits":
@@ -241,28 +236,9 @@ def _asked(what: str, remedy: str, path: Path) -> Iterator[None]:
         DiskError, ModelError: so it is.
     """
     try:
-        with disk_errors(f"writing {path}", path), _quiet():
+        with disk_errors(f"writing {path}", path):
             yield
     except AdtError:
         raise
     except Exception as error:  # onnx's and onnxruntime's have no base in common
         raise ModelError(what, remedy=remedy, details=str(error)) from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what onnxruntime's Python prints and logs on the way."""
-    import onnxruntime
-
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    there = logging.NullHandler()
-    logging.root.addHandler(there)  # some of its modules set up logging where there is no handler
-    onnxruntime.set_default_logger_severity(3)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        onnxruntime.set_default_logger_severity(2)
-        logging.root.removeHandler(there)
-        logging.disable(before)

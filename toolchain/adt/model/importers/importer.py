@@ -155,9 +155,9 @@ def declared_inputs(model: Path | str, shapes: RequestedShapes) -> dict[str, Sha
     path = Path(model)
     format = formats.TORCH if formats.is_callable(model) else formats.format_of(path)
     if format == formats.ONNX:
-        from adt.model.importers.onnx import file as onnx_file
+        from adt.model.importers.onnx.importer import onnx_inputs
 
-        return onnx_file.fixed_inputs(onnx_file.read_onnx(path), shapes)
+        return onnx_inputs(path.absolute(), dict(shapes))
     if format == formats.TFLITE:
         from adt.model.importers.tflite import file as tflite_file
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from adt.errors import ModelError, UnsupportedOp
+from adt.host.disk import disk_errors, scratch_directory
+from adt.host.isolated import begin, isolated
+from adt.limits import MOST_PROTOBUF
 from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
@@ -17,11 +22,33 @@ from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
 from adt.model.importers.onnx.preparation import PreparedModel, prepare
-from adt.model.importers.onnx.support import never_supported_ops, unsupported_ops
+from adt.model.importers.onnx.support import (
+    never_supported_ops,
+    tell_tvm_operators,
+    tvm_operators,
+    unsupported_ops,
+)
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
-from adt.model.importers.shapes import RequestedShapes
+from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.package.manifest import SourceModel, TensorSpec
 from adt.model.passes.recurrence import RecurrentSteps
+
+SIMPLIFIER = "onnxslim"
+"""Module that takes longest to import; it imports onnx and onnxruntime."""
+
+PREPARATION_SECONDS = 3600.0
+"""A model whose preparation takes longer never ends: one of 2 GB takes minutes."""
+
+
+@dataclass(frozen=True)
+class PreparedFile:
+    """An ONNX file whose prepared model is in another file."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[str, ...]
+    table: tuple[OpRow, ...]
+    kept: tuple[str, ...]
+    """See :attr:`PreparedModel.kept`."""
 
 
 def import_onnx(
@@ -40,34 +67,83 @@ def import_onnx(
     Raises:
         ModelError: the file or a shape is wrong, or TVM's importer failed.
         UnsupportedOp: there is no converter for an operator.
+        OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
     """
-    model = read_onnx(path)
-    try:
-        fixed = fixed_inputs(model, shapes)
-    except ModelError:
-        if never := never_supported_ops(model):  # first what no --shape mends
-            raise _unsupported(path, op_table(PreparedModel(model, model, {}), never)) from None
-        raise
-    dtypes = input_dtypes(model)
-    prepared = prepare(
-        with_fixed_shapes(model, fixed), path.name, loops=steps is not None, blockwise=blockwise
-    )
-    table = op_table(prepared)
-    if refusal(table):
-        raise _unsupported(path, table)
+    import onnx
+
+    begin(SIMPLIFIER)
+    operators = sorted(tvm_operators())
+    with scratch_directory("import") as scratch:
+        out = scratch / "prepared.onnx"
+        file = _prepare(path.absolute(), dict(shapes), operators, out, steps is not None, blockwise)
+        model = onnx.load(out)
     whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
-    module = to_relax(prepared.model, {op: whole[op] for op in prepared.kept})
-    if any(node.op_type == "If" for node in prepared.model.graph.node):
+    module = to_relax(model, {op: whole[op] for op in file.kept})
+    if any(node.op_type == "If" for node in model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
         module,
-        inputs=[TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items()],
-        output_names=[value.name for value in model.graph.output],
+        inputs=file.inputs,
+        output_names=file.outputs,
         source=source,
         file=path,
-        ops=table,
-        origin=partial(open_shape_origin, Graph(prepared.model, prepared.model.graph)),
+        ops=file.table,
+        origin=partial(open_shape_origin, Graph(model, model.graph)),
     )
+
+
+@isolated("preparing {path.name}", PREPARATION_SECONDS)
+def _prepare(
+    path: Path,
+    shapes: dict[str, Any],
+    operators: list[str],
+    out: Path,
+    loops: bool = False,
+    blockwise: bool = False,
+    explains: bool = False,
+) -> PreparedFile:
+    """Write to *out* what TVM's importer is to convert.
+
+    Args:
+        operators: those that it converts.
+        loops, blockwise: see :func:`adt.model.importers.onnx.preparation.prepare`.
+        explains: refuse no operator; without the shapes that it needs, write nothing, and describe the file's
+            own graph.
+
+    Raises:
+        ModelError, UnsupportedOp: see :func:`import_onnx`.
+        DiskError: there is no room for it.
+    """
+    import onnx
+
+    tell_tvm_operators(operators)
+    model = read_onnx(path)
+    try:
+        fixed = fixed_inputs(model, _tuples(shapes))
+    except ModelError:
+        never = never_supported_ops(model)
+        table = op_table(PreparedModel(model, model, {}), never)
+        if explains:
+            return PreparedFile((), (), table, ())
+        if never:  # first what no --shape mends
+            raise _unsupported(path, table) from None
+        raise
+    dtypes = input_dtypes(model)  # nothing runs without them
+    prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=loops, blockwise=blockwise)
+    table = op_table(prepared)
+    if refusal(table) and not explains:
+        raise _unsupported(path, table)
+    large = prepared.model.ByteSize() > MOST_PROTOBUF
+    with disk_errors("writing temporary files", out, variable="TMPDIR"):
+        onnx.save(prepared.model, out, save_as_external_data=large, location="weights")
+    inputs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items())
+    outputs = tuple(value.name for value in model.graph.output)
+    return PreparedFile(inputs, outputs, table, tuple(sorted(prepared.kept)))
+
+
+def _tuples(shapes: dict[str, Any]) -> dict[str, Shape | int]:
+    """Return *shapes* as they were before they crossed: JSON has lists."""
+    return {name: extents if isinstance(extents, int) else tuple(extents) for name, extents in shapes.items()}
 
 
 def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
@@ -79,7 +155,8 @@ def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
 
 
 def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
-    """The op table of an ONNX file whose import fails: what failed is unsupported, what comes after untried.
+    """Return the op table of an ONNX file whose import fails: what failed is unsupported, what comes after
+    untried.
 
     Without the shapes that it needs the file's own graph is described, and all that some shape may
     make convertible is untried.
@@ -87,20 +164,29 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     Raises:
         ModelError: the file cannot be read.
     """
-    model = read_onnx(path)
-    try:
-        fixed = fixed_inputs(model, shapes)
-    except ModelError:
-        table = op_table(PreparedModel(model, model, {}), never_supported_ops(model))
-        return after_trial(table, {}, {row.op for row in table})
-    input_dtypes(model)  # nothing runs without them
-    prepared = prepare(with_fixed_shapes(model, fixed), path.name)
-    table = op_table(prepared)
-    conversion = try_conversion(prepared.model)
+    import onnx
+
+    operators = sorted(tvm_operators())
+    with scratch_directory("import") as scratch:
+        out = scratch / "prepared.onnx"
+        file = _prepare(path.absolute(), dict(shapes), operators, out, explains=True)
+        if not out.exists():
+            return after_trial(file.table, {}, {row.op for row in file.table})
+        conversion = try_conversion(onnx.load(out))
     unsupported = dict(conversion.failures)
     if conversion.module is not None and not unsupported:
-        unsupported = unrunnable(conversion.module, table)
-    return after_trial(table, unsupported, conversion.untried)
+        unsupported = unrunnable(conversion.module, file.table)
+    return after_trial(file.table, unsupported, conversion.untried)
+
+
+@isolated("reading {path.name}", PREPARATION_SECONDS)
+def onnx_inputs(path: Path, shapes: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each input of an ONNX file.
+
+    Raises:
+        ModelError: the file or a shape is wrong.
+    """
+    return fixed_inputs(read_onnx(path), _tuples(shapes))
 
 
 def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:

@@ -41,11 +41,24 @@ _NCHWC = (
 
 
 @cache
-def _converters() -> frozenset[str]:
+def tvm_operators() -> frozenset[str]:
+    """Return the operators that TVM's importer has a converter for."""
     from tvm.relax.frontend.onnx import onnx_frontend
 
-    tvm = frozenset(onnx_frontend._get_convert_map()) - {"Attention"}
-    return tvm | frozenset(CONVERTERS) | {"If"}
+    return frozenset(onnx_frontend._get_convert_map()) - {"Attention"}
+
+
+_told: set[str] = set()
+
+
+def tell_tvm_operators(operators: Iterable[str]) -> None:
+    """Set what :func:`tvm_operators` gives elsewhere, for a process that needs nothing else of TVM."""
+    _told.update(operators)
+
+
+@cache
+def _converters() -> frozenset[str]:
+    return frozenset(_told or tvm_operators()) | frozenset(CONVERTERS) | {"If"}
 
 
 def convertible(domain: str, op: str) -> bool:

@@ -1,0 +1,106 @@
+"""Ctrl-C and TERM end adt whatever native code it is in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adt.host import interrupts
+from support.devices.programs import ADT
+
+SECONDS = 60
+NEVER_ENDS = """
+import ctypes, sys
+sys.stderr.write("in native code\\n")
+sys.stderr.flush()
+lock = ctypes.create_string_buffer(256)
+for _ in "12":
+    ctypes.CDLL(None).pthread_mutex_lock(lock)
+"""
+"""A TVM whose import waits for a lock that it has itself; no signal ends that."""
+
+
+@pytest.mark.parametrize("number", interrupts.NUMBERS)
+def test_native_code_that_never_ends_is_left(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "tvm.py").write_text(NEVER_ENDS)
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x08\x12\x00")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [ADT, "compile", tmp_path / "m.onnx", "--explain"],
+        env=os.environ | {"PYTHONPATH": path, "TMPDIR": str(tmp_path / "scratch")},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        try:
+            assert running.stderr is not None
+            assert running.stderr.readline() == "in native code\n"
+            running.send_signal(number)
+            assert running.wait(SECONDS) == 130
+            assert running.stderr.read() == "interrupted: what was complete before is still there\n"
+        finally:
+            running.kill()
+
+
+def test_an_interrupt_in_a_function_that_tvm_calls_stays_one() -> None:
+    """TVM makes a RuntimeError of what it does not know, which looks like a fault of the model."""
+    program = (
+        "import signal, tvm_ffi\n"
+        "from adt.host import interrupts\n"
+        "interrupts.handle(interrupts.interrupt)\n"
+        "tvm_ffi.convert(lambda: signal.raise_signal(signal.SIGTERM))()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("KeyboardInterrupt"), done.stderr
+
+
+def test_what_is_ignored_stays_so() -> None:
+    program = (
+        "import signal\n"
+        "from adt.host import interrupts\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "interrupts.handle(interrupts.interrupt)\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+        "with interrupts.handled(print):\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+WATCHED = """
+import os, signal, time
+from adt.host import interrupts
+interrupts.handle(interrupts.interrupt)
+interrupts.watch(lambda: os._exit(3))
+"""
+
+
+def test_an_interrupt_that_was_caught_on_the_way_comes_again() -> None:
+    """TVM's C++ catches exceptions of functions that it calls, and goes on."""
+    program = WATCHED + (
+        "try:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\ntime.sleep(1000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    assert done.stderr.splitlines()[-1] == "KeyboardInterrupt" and done.returncode != 3, done.stderr
+
+
+def test_cleaning_up_is_not_interrupted_again() -> None:
+    program = WATCHED + (
+        "try:\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "finally:\n"
+        "    try:\n"
+        "        {}['']\n"
+        "    except KeyError:\n"
+        "        time.sleep(2 * interrupts.PATIENCE)\n"
+        "    print('cleaned up')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    assert done.stdout == "cleaned up\n" and "KeyboardInterrupt" in done.stderr

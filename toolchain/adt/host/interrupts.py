@@ -1,0 +1,102 @@
+"""Ctrl-C and TERM, of which Python hears between its instructions only: never within a native call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 3.0
+"""Seconds that a native call has to end after an interrupt."""
+Handler = Callable[[int, object], object]
+
+
+class _Handled:
+    """The last interrupt that a handler heard of."""
+
+    at = -PATIENCE
+    raised = False
+    """It was raised, and has not arrived yet where it ends the command."""
+
+
+def handle(handler: Handler) -> None:
+    """Have *handler* called with the number of each interrupt; one that is ignored stays so."""
+
+    def noted(number: int, frame: object) -> None:
+        _Handled.at = time.monotonic()
+        handler(number, frame)
+
+    for number in NUMBERS:
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            signal.signal(number, noted)
+
+
+@contextlib.contextmanager
+def handled(handler: Handler) -> Iterator[None]:
+    """Do so while the block runs. Only the main thread is interrupted; elsewhere this does nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    try:
+        handle(handler)
+        yield
+    finally:
+        for number, old in before.items():
+            if old is not None:
+                signal.signal(number, old)
+
+
+def interrupt(_number: int, _frame: object) -> NoReturn:
+    """Raise KeyboardInterrupt, and let it through TVM, which makes a RuntimeError of what it does not know.
+
+    Raises:
+        KeyboardInterrupt: always.
+    """
+    if tvm_ffi := sys.modules.get("tvm_ffi"):
+        with contextlib.suppress(AttributeError):  # half imported
+            tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
+    _Handled.raised = True
+    raise KeyboardInterrupt
+
+
+def arrived() -> None:
+    """Note that an interrupt has arrived where it ends the command."""
+    _Handled.raised = False
+
+
+def _swallowed() -> bool:
+    """Return True if an interrupt was raised, and the main thread goes on: TVM catches some exceptions."""
+    current: object = sys._current_exceptions().get(threading.main_thread().ident or 0)
+    error = current[1] if isinstance(current, tuple) else current  # a tuple in Python 3.11
+    while isinstance(error, BaseException) and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return _Handled.raised and error is None
+
+
+def watch(end: Callable[[], NoReturn]) -> None:
+    """Have *end* called, in a thread, PATIENCE seconds after an interrupt that no handler heard of.
+
+    One that was raised, but is lost by then, is sent again.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while numbers := os.read(reader, 64):
+            if not set(numbers).isdisjoint(NUMBERS):
+                came = time.monotonic()
+                time.sleep(PATIENCE)
+                if _Handled.at < came - PATIENCE:  # it may have been heard before this thread read of it
+                    end()
+                elif _swallowed():
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
