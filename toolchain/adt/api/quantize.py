@@ -59,7 +59,7 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
     """
     import onnx
 
-    from adt.host.disk import scratch_directory
+    from adt.host.disk import library_files, scratch_directory
     from adt.model.importers.shapes import parse_shapes
     from adt.quantization import quantizer
     from adt.quantization.samples import read_samples
@@ -74,7 +74,7 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
         request.picture,
         calibrates=request.weights_only is None,
     )
-    with scratch_directory("quantize", beside=request.out) as scratch:
+    with scratch_directory("quantize", beside=request.out) as scratch, library_files(scratch):
         prepared = quantizer.prepared(model, scratch)
         if request.weights_only:
             prepared = quantizer.with_products(prepared)
