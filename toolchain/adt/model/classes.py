@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.limits import parse_json
+from adt.limits import parse_json, read_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +20,8 @@ TOP = 5
 SUM_TOLERANCE = 1e-2
 """How far probabilities may be from a sum of 1: those of half precision and of long lists are."""
 MAX_LABELS_BYTES = 64 << 20
+MAX_LABEL = 1000
+"""Characters of a label."""
 
 
 @dataclass(frozen=True)
@@ -49,29 +51,34 @@ class Ranking:
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """The labels in *path*, by class.
+    """Read the labels in *path*, by class.
 
     One label on each line, kept whole (``n02123045 tabby, tabby cat``); or, in a .json file, a list of texts,
     a dictionary from index to text, or from index to ``[synset, text]``.
 
     Raises:
-        InputError: it is missing, no text, or says something else.
+        InputError: it is missing, no text, or says something else; or a label cannot be shown.
     """
     try:
-        if path.stat().st_size > MAX_LABELS_BYTES:
-            raise InputError(f"{path} is too large for a list of labels", remedy="Check --labels.")
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path, MAX_LABELS_BYTES).removeprefix("\ufeff")
+    except (OSError, ValueError) as error:
         raise InputError(
             f"the labels {path} cannot be read: {error}",
             remedy="Give a UTF-8 text file with one label on each line, in the order of the classes.",
         ) from error
     if path.suffix.lower() == ".json":
-        return _json_labels(path, text)
-    lines = text.rstrip().splitlines()
-    if not lines:
+        labels = _json_labels(path, text)
+    else:
+        labels = tuple(line.strip() for line in text.rstrip().split("\n"))
+    if not any(labels):
         raise InputError(f"{path} has no labels", remedy="Write one label on each line.")
-    return tuple(line.strip() for line in lines)
+    for number, label in enumerate(labels):
+        if len(label) > MAX_LABEL or not label.replace("\t", " ").isprintable():
+            raise InputError(
+                f"the label of class {number} in {path} has control characters, or more than {MAX_LABEL}",
+                remedy="Check --labels: one label on each line, in the order of the classes.",
+            )
+    return labels
 
 
 def _json_labels(path: Path, text: str) -> tuple[str, ...]:
