@@ -46,11 +46,11 @@ class Trials:
         Args:
             portable: *scheduled*, but for instructions of the CPU.
         """
-        if reason := self._build(scheduled, self._target, "build"):
+        if reason := self._build(scheduled, self._target, "emitted"):
             return f"it is not built: {reason}"
         if iterations(module["main"]) > MOST_ITERATIONS or not _static(module["main"]):
             return ""
-        for each, use in ((module, "reference"), (portable, "build")):
+        for each, use in ((module, "reference"), (portable, "loaded")):
             if reason := self._build(each, {"kind": "llvm"}, use):
                 log.debug("a schedule is not compared: %s", reason)
                 return ""
@@ -106,18 +106,21 @@ class _Runner:
             lines = str(error).strip().splitlines()
             return lines[-1] if lines else type(error).__name__
 
-    def _answer(self, reference: str = "", build: str = "", target: str = "") -> str:
+    def _answer(self, reference: str = "", loaded: str = "", emitted: str = "", target: str = "") -> str:
         import tvm
 
-        if text := reference or build:
+        if text := reference or loaded or emitted:
             module = tvm.ir.load_json(text)
-            self._arguments = arguments(module["main"])
             built = tvm.compile(module, target=tvm.target.Target(json.loads(target)))
+            if emitted:
+                built.mod.inspect_source("asm")  # only now does LLVM choose instructions
+                return ""
+            self._arguments = arguments(module["main"])
             self._run = functools.partial(_run, built["main"], self._arguments)
         assert self._run is not None
         if reference:
             self._reference = self._run()
-        if reference or build:
+        if reference or loaded:
             return ""
         rows = zip(self._arguments, self._run(), self._reference, strict=True)
         return next(filter(None, (_difference(argument.dtype, *arrays) for argument, *arrays in rows)), "")
