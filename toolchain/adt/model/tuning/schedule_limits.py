@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_COPIES = 1 << 14
-"""Statements that unrolled and vectorized loops may become, in all; adt's rules make 1,500 at most."""
+"""Statements that unrolled and vectorized loops may become, in all; adt's rules make 2,000 at most."""
 MOST_UNROLLED = 1 << 12
 """Steps that TVM may unroll on its own behind an annotation."""
 GROWTH = 64
@@ -20,7 +20,7 @@ GROWTH = 64
 padded."""
 SLACK = 1 << 20
 """Iterations, and bytes, that each kernel may have."""
-UNROLLING = ("pragma_auto_unroll_max_step",)
+UNROLLING = "pragma_auto_unroll_max_step"
 
 
 def fault(before: Any, after: Any) -> str:
@@ -100,9 +100,9 @@ def _add(statement: Any, copies: int, times: int, size: _Size) -> None:
             copies *= extent
     if isinstance(statement, tirx.SBlock):
         size.memory += sum(map(_bytes, statement.alloc_buffers))
-    for name in UNROLLING:
-        if name in (getattr(statement, "annotations", None) or {}):
-            size.unrolled = max(size.unrolled, _number(statement.annotations[name]))
+    annotations = getattr(statement, "annotations", None) or {}
+    if UNROLLING in annotations:
+        size.unrolled = max(size.unrolled, _number(annotations[UNROLLING]))
     parts = list(_parts(statement))
     if not parts:
         size.copies += copies if copies > 1 else 0
