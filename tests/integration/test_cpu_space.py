@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from adt.model.passes.cpu.vectors import vectors_of
 from adt.model.passes.layout import blocks
 from adt.model.tuning.schedules import load_intrinsics, schedule_by_record
 from adt.model.tuning.traces import check_trace
+from adt.model.tuning.trial import Trials, without_instructions
 from adt.model.tuning.workload import same, workload
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Context, Failure, Record
@@ -133,7 +136,11 @@ def test_sums_of_whole_numbers_have_a_space_and_records() -> None:
 
 
 @pytest.mark.parametrize("instruction", ON_ARM)
-def test_what_is_decided_for_arm_can_be_recorded(instruction: str) -> None:
+def test_what_is_decided_for_arm_can_be_recorded_and_is_seen_to_be_right(
+    instruction: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On this machine, whatever its processor is."""
+    caplog.set_level(logging.DEBUG, "adt.compile")
     feature, terms = ON_ARM[instruction]
     description = {
         **TARGETS["arm"],
@@ -152,6 +159,11 @@ def test_what_is_decided_for_arm_can_be_recorded(instruction: str) -> None:
         check_trace(point.candidate.trace)
         again = schedule_by_record(function, point.candidate.trace)
         assert same(again, tvm.ir.load_json(point.candidate.module))
+        portable = schedule_by_record(function, without_instructions(point.candidate.trace))
+        assert not same(portable, again)
+        with contextlib.closing(Trials(description)) as trials:
+            assert trials.fault(function, again, portable) == ""
+        assert "is not compared" not in caplog.text
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

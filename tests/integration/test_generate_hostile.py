@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adt.api.generate import KINDS
+from adt.integrate.names import CPP, JAVA, KOTLIN
 from adt.integrate.output import TextFile
 from support.codegen.golden_projects import HOSTILE, PLATFORMS, made_up_project
 from support.codegen.kotlin import compile_kotlin
@@ -37,6 +39,94 @@ TRAPS = {
     ),
 }
 """Names that templates, too, may give to variables, methods and constants."""
+STRANGE = (
+    *(
+        "\\u000a",
+        "\\u0022; system(1); //",
+        'x"',
+        "'",
+        "*/ int i; /*",
+        "//",
+        "a\nb",
+        "a\0b",
+        "%s",
+        "??/",
+        "${x}",
+        "$x",
+        "$",
+    ),
+    *("`x`", "<x&y>", "{{ x }}", "{% x %}", "/* x", "#define x", "x\\", "]]>"),
+    *("__", "__x", "_X", "x__y", "X_Y", "x y", "x.y", "x-y", "x/y", "com.example.vision.x", "adt::Runner"),
+    *(
+        "1",
+        "007",
+        "1x",
+        "é",
+        "e\u0301",
+        "ß",
+        "ı",
+        "日本",
+        "🐈",
+        "🐈‍⬛",
+        "\u202eabc",
+        "\ufeffx",
+        "x" * 5000,
+        "y" * 5000,
+    ),
+    *(
+        "fp16" * 40,
+        "Tensor",
+        "tensor",
+        "TENSOR",
+        "input_2",
+        "input2",
+        "Input 2",
+        "INPUT__2",
+        "null",
+        "true",
+        "NaN",
+    ),
+    *(
+        "main",
+        "value class",
+        "record",
+        "sealed",
+        "permits",
+        "data",
+        "inline",
+        "suspend",
+        "field",
+        "it",
+        "__LINE__",
+    ),
+    *(
+        "EOF",
+        "NULL",
+        "assert",
+        "M_PI",
+        "stdin",
+        "final",
+        "override",
+        "import",
+        "module",
+        "co_await",
+        "_Atomic",
+    ),
+)
+KEYWORDS = sorted(CPP | JAVA | KOTLIN)
+STRANGE_MODELS = {
+    "keywords": (entry([tensor(n, (2,)) for n in KEYWORDS], [tensor(n, ("n",)) for n in KEYWORDS]),),
+    "strange": (
+        entry([tensor(n, (2,)) for n in STRANGE], [tensor(n, ("n",)) for n in reversed(STRANGE)]),
+        *(entry([tensor(n, (2,))], [tensor(n, (2,))], n) for n in STRANGE if n != "main"),
+    ),
+    **{
+        name: (entry([tensor(name, (1,))], [tensor(name, (1,))]),) for name in (*STRANGE[::3], *KEYWORDS[::9])
+    },
+}
+"""Names of models, entries and tensors that are something else in a language, or equal once they are cleaned."""
+INDIA = "in.co.example.fun"
+"""Two keywords of Kotlin's, none of Java's."""
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 
 
@@ -45,14 +135,31 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with what each kind generates for the hostile models and those of TRAPS, without copies."""
     directory = tmp_path_factory.mktemp("generated")
     for kind in KINDS:
-        for file in KINDS[kind](
-            made_up_project(directory / f"{kind}-from", PLATFORMS[kind], HOSTILE | TRAPS)
-        ):
-            if isinstance(file, TextFile):
-                place = directory / kind / file.path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(file.text)
+        write(kind, directory, HOSTILE | TRAPS)
     return directory
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory like that of :func:`projects` with the kinds that hold all classes, in a package of India's."""
+    directory = tmp_path_factory.mktemp("strange")
+    for kind in ("cpp", "jni"):
+        write(kind, directory, STRANGE_MODELS, INDIA)
+    return directory
+
+
+def write(
+    kind: str, directory: Path, models: dict[str, Any], java_package: str = "com.example.vision"
+) -> None:
+    """Write the texts of a project of *models*."""
+    described = made_up_project(
+        directory / f"{kind}-from", PLATFORMS[kind], models, java_package=java_package
+    )
+    for file in KINDS[kind](described):
+        if isinstance(file, TextFile):
+            place = directory / kind / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(file.text)
 
 
 def succeeds(*command: object) -> None:
@@ -94,6 +201,19 @@ def compile_java(projects: Path, directory: Path) -> Path:
         *("-d", directory, *sources),
     )
     return directory
+
+
+def test_strange_names_compile_without_a_warning(strange: Path, tmp_path: Path) -> None:
+    test_cpp_compiles_without_a_warning(strange, "g++")
+    classes = compile_java(strange, tmp_path)
+    assert (classes / INDIA.replace(".", "/") / "NativeRunner.class").is_file()
+
+
+@pytest.mark.nightly
+def test_strange_names_compile_as_kotlin(strange: Path, tmp_path: Path) -> None:
+    sources = sorted((strange / "jni/kotlin").rglob("*.kt"))
+    assert any("package `in`.co.example.`fun`" in source.read_text() for source in sources)
+    compile_kotlin(sources, tmp_path / "kotlin", classpath=[compile_java(strange, tmp_path / "java")])
 
 
 def test_java_compiles_without_a_warning(projects: Path, tmp_path: Path) -> None:

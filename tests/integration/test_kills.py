@@ -1,6 +1,6 @@
 """adt is killed at random moments; what was complete stays so, nothing is left, and nothing that it said is lost.
 
-A few rounds always, 200 of deploy, RPC and compile and 50 of tuning in the nightly run. The moments come
+A few rounds always, 200 of deploy, RPC and compile and 50 of each of the others in the nightly run. The moments come
 from a seed, are spread over the whole time that each command takes here, and a failure shows them with
 the round. In a quarter of the rounds the whole process group is killed, in another it is ctrl-C.
 """
@@ -11,14 +11,17 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import onnx
 import pytest
 from test_tune import QUICK, records, small_network
 
@@ -27,14 +30,20 @@ from adt.bundle.bundle import TargetBundle
 from adt.checkup.storage import LEFTOVER
 from adt.device.deploy.store import Deployment, deploy
 from adt.device.device import Device
+from adt.host.cache import cache_dir
 from adt.rpc import state
+from adt.tuning.database.publication import fetch
+from adt.tuning.database.store import open_database
 from adt.tuning.database.verification import verify
 from support.devices.fixtures import Rack, rack
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
 from support.devices.remains import remains, soon_nothing, wrong_files
 from support.models.onnx_graphs import f32, graph_of, node
+from support.models.small import small_model
 from support.standins.artefacts import make_bundle, make_package
+from support.standins.ndk import make_standin_ndk
+from support.standins.tuning_records import applicable, baseline, workload
 from support.waiting import wait_for
 
 __all__ = ["rack"]
@@ -219,6 +228,90 @@ def test_kills_of_deploy_rpc_and_compile_leave_nothing(
     assert any(code in place.codes for code in (130, -signal.SIGKILL)), "some of them were killed"
     record_property("killed", {str(code): count for code, count in place.codes.items()})
     record_property("seconds", round(time.monotonic() - began))
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A command that writes one file or directory."""
+
+    words: tuple[object, ...]
+    out: Path
+    """Below the range's ``out``."""
+    complete: Callable[[], object]
+    """Fails if :attr:`out`, which is there, is damaged."""
+
+
+def quantizing(place: Range) -> Writing:
+    network, out = small_network(place.top / "small.onnx"), place.top / "out/q.onnx"
+    words = ("quantize", network, "--calibrate", "random:4", "-o", out)
+    return Writing(words, out, lambda: onnx.checker.check_model(str(out), full_check=True))
+
+
+def packing(place: Range) -> Writing:
+    ndk = str(make_standin_ndk(cache_dir() / "tests/ndk-standin"))
+    bundle = adt.build_target(platform="android-arm64-v8a", ndk=ndk).bundle
+    model = small_model(place.top / "small.onnx")
+    package = adt.compile(
+        model, platform="android-arm64-v8a", ndk=ndk, out=place.top / "package", check=False
+    )
+    out = place.top / "out/app.apk"
+    words = ("apk", package.path, "--bundle", bundle.path, "--ndk", ndk, "--package", "com.example.vision")
+    verify = ["apksigner", "verify", "--min-sdk-version", "24", str(out)]
+    return Writing((*words, "-o", out), out, lambda: subprocess.run(verify, check=True, timeout=300))
+
+
+def filled(database: Path) -> Path:
+    """A database with some thousand records."""
+    with open_database(database, write=True) as opened:
+        opened.add(
+            [baseline(2.0), *(applicable(f"t{number}", at=number) for number in range(5000))], [workload()]
+        )
+    return database
+
+
+def publishing(place: Range) -> Writing:
+    out = place.top / "out/records.tar.gz"
+
+    def complete() -> None:
+        with tempfile.TemporaryDirectory(dir=place.top) as scratch:
+            assert fetch(str(out), Path(scratch) / "db").merged.records == 5001
+
+    return Writing(("db", "publish", filled(place.top / "db"), "-o", out), out, complete)
+
+
+def fetching(place: Range) -> Writing:
+    archive, out = place.top / "records.tar.gz", place.top / "out/db"
+    adt.db_publish(filled(place.top / "db"), archive)
+
+    def complete() -> None:
+        assert verify(out).passed
+
+    return Writing(("db", "fetch", archive, "-o", out), out, complete)
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", [quantizing, packing, publishing, fetching], ids=lambda kind: kind.__name__)
+def test_kills_of_what_writes_leave_all_of_it_or_nothing(
+    kind: Callable[[Range], Writing], tmp_path: Path, rounds: int, record_property: Callable[..., None]
+) -> None:
+    place = Range(tmp_path)
+    writing = kind(place)
+    began = time.monotonic()
+    for number in range(rounds + 1):  # the first one is not killed
+        what = place.kill("writing", number, *writing.words)
+        place.nothing_here(what)
+        if writing.out.exists():
+            writing.complete()
+        if number % 2:  # the next one begins without
+            shutil.rmtree(writing.out) if writing.out.is_dir() else writing.out.unlink(missing_ok=True)
+    with place.start([*writing.words], {}) as last:
+        assert last.wait(600) == 0
+    writing.complete()
+    place.nothing_here("after the last one")
+    record_property("killed", {str(code): count for code, count in place.codes.items()})
+    record_property("seconds", round(time.monotonic() - began))
+    assert any(code in place.codes for code in (130, -signal.SIGKILL)), "some of them were killed"
 
 
 def logged(database: Path) -> int:

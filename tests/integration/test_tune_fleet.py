@@ -18,8 +18,9 @@ import pytest
 
 import adt
 from adt.bundle.bundle import TargetBundle
+from adt.model.tuning.arguments import Argument
 from adt.rpc import board, server, tracker, wire
-from adt.tuning.candidates import Argument, MeasureJob, MeasureOutcome, Timing
+from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import worker
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.sources import LocalSource, SerialSource, TrackerSource

@@ -19,7 +19,8 @@ import pytest
 from adt.host.child import Child, ChildDied, ChildHung, Speech
 from adt.host.messages import ARRAY, BYTES, BadMessage, decode, encode
 from adt.host.process import kill_group
-from adt.tuning.candidates import Argument, Timing
+from adt.model.tuning.arguments import Argument
+from adt.tuning.candidates import Timing
 from adt.tuning.fleet import measure_protocol
 
 

@@ -20,6 +20,7 @@ from adt.integrate.names import (
     NamePool,
     check_package,
     class_names,
+    kotlin_package,
     method_names,
     project_name,
     tensor_names,
@@ -107,7 +108,6 @@ def test_names_are_given_in_order_and_stay() -> None:
         "com.1example",
         "com.example.class",
         "com.new.vision",
-        "com.example.fun",
         "java.vision",
         "android.vision",
         "com.example.my-app",
@@ -379,3 +379,14 @@ def test_normalising_pixels_that_stay_as_they_are_is_refused(tmp_path: Path) -> 
 
 def test_the_made_up_platforms_are_real() -> None:
     assert platform_named("android-x86_64").abi == "x86_64"
+
+
+def test_a_package_may_have_keywords_of_kotlin_s_in_it() -> None:
+    """As all domains of India's do."""
+    for name, kotlin in (("in.co.example", "`in`.co.example"), ("com.example.fun", "com.example.`fun`")):
+        check_package(name)
+        assert kotlin_package(name) == kotlin
+    assert project_name("in.co.example") == "example" and project_name("com.example.in") == "example_in"
+    for name in ("com.class.example", "com.example.native", "in.package"):
+        with pytest.raises(ConfigError, match="reserved word"):
+            check_package(name)

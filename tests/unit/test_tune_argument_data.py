@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adt.tuning.candidates import Argument
-from adt.tuning.fleet.measure_child import sample_data, unwritten_data
+from adt.model.tuning.arguments import Argument, sample_data, unwritten_data
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adt.errors import ConfigError
-from adt.tuning.candidates import Argument
+from adt.model.tuning.arguments import Argument
 from adt.tuning.correctness import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search import cost_models

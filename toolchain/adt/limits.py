@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST_TEXT = 64 << 20
 """Bytes of a JSON or TOML file, as for ``rtvm``."""
@@ -30,18 +31,33 @@ MOST_PATH = 1024
 """Bytes of a path below a package's directory."""
 
 
-def read_text(path: Path, most: int = MOST_TEXT) -> str:
-    """The text in *path*, UTF-8.
+def open_regular(path: Path, most: int = MOST_TEXT) -> BinaryIO:
+    """Open the file *path*, which the user named, for reading. A FIFO would hang, a device never end.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no UTF-8, or has more than *most* bytes.
+        ValueError: it is no regular file, or has more than *most* bytes.
     """
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"it has more than {most:,} bytes")
-    return data.decode()
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    file = os.fdopen(handle, "rb")
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and status.st_size <= most:
+        return file
+    file.close()
+    raise ValueError(
+        f"it has more than {most:,} bytes" if stat.S_ISREG(status.st_mode) else "it is no regular file"
+    )
+
+
+def read_text(path: Path, most: int = MOST_TEXT) -> str:
+    """Return the text in *path*, UTF-8.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no regular file, no UTF-8, or has more than *most* bytes.
+    """
+    with open_regular(path, most) as file:
+        return file.read(most).decode()
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -93,6 +93,7 @@ def made_up_project(
     models: dict[str, tuple[Entry, ...]] = HOSTILE,
     *,
     api_level: int = 24,
+    java_package: str = "com.example.vision",
 ) -> Project:
     """The project of all *models*, whose packages and bundles are written below *directory*."""
     packages = [
@@ -113,7 +114,7 @@ def made_up_project(
     described = project(
         packages,
         bundles,
-        java_package="com.example.vision",
+        java_package=java_package,
         classes={"detector": "Detector"} if "detector" in models else {},
         images={"detector": PICTURES} if "detector" in models else {},
         labels=('a "cat" */', "犬", "${dog}"),

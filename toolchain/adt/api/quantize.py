@@ -10,7 +10,7 @@ from typing import Any
 
 from adt.api.requests import QuantizeRequest
 from adt.errors import ConfigError, ModelError
-from adt.host.disk import disk_errors, scratch_directory
+from adt.host.disk import disk_errors, library_files, scratch_directory
 from adt.host.isolated import isolated
 from adt.model.importers import formats
 from adt.model.inputs.pictures import PictureOptions
@@ -93,7 +93,7 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
         request.picture,
         calibrates=request.weights_only is None,
     )
-    with disk_errors(f"writing {request.out}", request.out, temporary=scratch):
+    with library_files(scratch), disk_errors(f"writing {request.out}", request.out, temporary=scratch):
         prepared = quantizer.prepared(model, scratch)
         if request.weights_only:
             prepared = quantizer.with_products(prepared)

@@ -233,6 +233,19 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
             shutil.rmtree(path, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def library_files(directory: Path) -> Iterator[None]:
+    """Let what libraries write to temporary files by Python's :mod:`tempfile` be in *directory*, a scratch
+    directory: theirs would stay when this process is killed."""
+    import tempfile
+
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
 def temporary_name(final: Path) -> Path:
     """A name beside *final* that nobody else has."""
     return final.absolute().with_name(f".{final.name[:100]}.{os.urandom(6).hex()}.tmp")

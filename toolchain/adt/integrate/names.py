@@ -123,7 +123,7 @@ DIRECTORIES = _words(
     """
 )
 """What a project cannot be called: directories that stand beside its module, CMake's targets, libraries."""
-PACKAGE_PARTS = JAVA | KOTLIN | _words("aux con nul prn")
+PACKAGE_PARTS = JAVA | _words("aux con nul prn")
 """What no part of a Java package can be; the last are no directories on Windows."""
 PACKAGE_ROOTS = _words("android androidx dalvik java javax kotlin kotlinx sun")
 """First parts of packages that belong to the platform: its class loaders refuse others in them."""
@@ -296,6 +296,11 @@ def check_package(java_package: str) -> None:
         )
 
 
+def kotlin_package(java_package: str) -> str:
+    """Write *java_package* as Kotlin does, with keywords of its own (``in``, for India) in backticks."""
+    return ".".join(f"`{part}`" if part in KOTLIN else part for part in java_package.split("."))
+
+
 def project_name(java_package: str) -> str:
     """``vision`` for ``com.example.vision``; ``example_app`` for ``com.example.app``, not ``app``.
 
@@ -311,4 +316,4 @@ def project_name(java_package: str) -> str:
 
 
 def _reserved_project(name: str) -> bool:
-    return name in CPP | MACROS | DIRECTORIES
+    return name in CPP | KOTLIN | MACROS | DIRECTORIES

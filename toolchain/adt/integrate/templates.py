@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt import __version__
 from adt.host.directories import resource
+from adt.integrate.names import kotlin_package
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -61,6 +62,7 @@ def _environment() -> Environment:
         "cpp_string": cpp_string,
         "java_string": java_string,
         "json": json_value,
+        "kotlin_package": kotlin_package,
         "kotlin_string": kotlin_string,
         "toml_string": toml_string,
         "wrap": wrap,

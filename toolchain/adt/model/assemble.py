@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from adt.model.package.manifest import (
 from adt.model.package.package import ModelPackage
 from adt.model.package.params_file import write_params
 from adt.model.passes.gpu.choice import texture_chooser
+from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.offload.partition import OffloadedModel, offload_module
 from adt.model.passes.pipeline import PreparedModule, prepare_module
@@ -148,11 +150,31 @@ class _Build:
 
 
 def _build(compilation: Compilation, directory: Path) -> _Build:
+    tuning = compilation.tuning
+    if tuning is None:
+        capture, prepared, built = _compiled(compilation, Untuned())
+    else:
+        with contextlib.closing(Tuned(tuning, compilation.target)) as tuned:
+            try:
+                capture, prepared, built = _compiled(compilation, tuned)
+            except CompileError:
+                if not tuned.leave_out(functools.partial(_compiled_alone, compilation)):
+                    raise
+                capture, prepared, built = _compiled(compilation, tuned)
+    on_cpu = compilation.target.device == "cpu"
+    write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
+    params = _described(directory / PARAMS)
+    with tvm_errors("the model"):
+        compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
+    textures = record(directory, capture, built, prepared.plain)
+    return _Build(prepared, params, textures, capture.lowered, called_functions(built, capture.lowered))
+
+
+def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[Capture, PreparedModule, Any]:
+    """Compile the model with *schedules*: what was lowered, what was prepared, and TVM's executable."""
     import tvm
 
-    capture, tuning = Capture(), compilation.tuning
-    triple = str(compilation.target.spec.get("mtriple", ""))
-    schedules = Tuned(tuning, triple) if tuning else Untuned()
+    capture = Capture()
     with (
         preparation(compilation, schedules) as (tvm_target, prepared),
         machine_code(cuda_code(compilation.target, compilation.settings.tvm)),
@@ -163,13 +185,19 @@ def _build(compilation: Compilation, directory: Path) -> _Build:
             relax_pipeline=capture.after(prepared.relax_pipeline),
             tir_pipeline=prepared.tir_pipeline,
         )
-    on_cpu = compilation.target.device == "cpu"
-    write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
-    params = _described(directory / PARAMS)
-    with tvm_errors("the model"):
-        compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
-    textures = record(directory, capture, built, prepared.plain)
-    return _Build(prepared, params, textures, capture.lowered, called_functions(built, capture.lowered))
+    return capture, prepared, built
+
+
+def _compiled_alone(compilation: Compilation, module: Any) -> None:
+    """Compile the kernel *module* by itself, as :func:`_compiled` would."""
+    import tvm
+
+    target, gpu = compilation.target, compilation.target.device != "cpu"
+    pipeline = tir_pipeline(
+        compilation.alignment, textures=target.textures, buffers=gpu and not target.textures
+    )
+    with machine_code(cuda_code(target, compilation.settings.tvm)):
+        tvm.compile(module, target=tvm.target.Target(target.spec), tir_pipeline=pipeline)
 
 
 @contextlib.contextmanager

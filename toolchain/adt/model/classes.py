@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ TOP = 5
 SUM_TOLERANCE = 1e-2
 """How far probabilities may be from a sum of 1: those of half precision and of long lists are."""
 MAX_LABELS_BYTES = 64 << 20
+MAX_LABEL = 1000
+"""Characters of a label."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,13 @@ class Ranking:
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """The labels in *path*, by class.
+    """Read the labels in *path*, by class.
 
     One label on each line, kept whole (``n02123045 tabby, tabby cat``); or, in a .json file, a list of texts,
     a dictionary from index to text, or from index to ``[synset, text]``.
 
     Raises:
-        InputError: it is missing, no text, or says something else.
+        InputError: it is missing, no text, or says something else; or a label cannot be shown.
     """
     try:
         text = read_text(path, MAX_LABELS_BYTES).removeprefix("\ufeff")
@@ -65,11 +68,24 @@ def read_labels(path: Path) -> tuple[str, ...]:
             remedy="Give a UTF-8 text file with one label on each line, in the order of the classes.",
         ) from error
     if path.suffix.lower() == ".json":
-        return _json_labels(path, text)
-    lines = text.rstrip().splitlines()
-    if not lines:
+        labels = _json_labels(path, text)
+    else:
+        labels = tuple(line.strip() for line in text.rstrip().split("\n"))
+    if not any(labels):
         raise InputError(f"{path} has no labels", remedy="Write one label on each line.")
-    return tuple(line.strip() for line in lines)
+    for number, label in enumerate(labels):
+        if len(label) > MAX_LABEL or not _is_shown(label):
+            raise InputError(
+                f"the label of class {number} in {path} has control characters, or more than {MAX_LABEL}",
+                remedy="Check --labels: one label on each line, in the order of the classes.",
+            )
+    return labels
+
+
+def _is_shown(label: str) -> bool:
+    """True if no character of *label* but joiners, which scripts and emoji need, controls how others are shown."""
+    text = label.translate({0x200C: None, 0x200D: None, ord("\t"): None})
+    return not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
 
 
 def _json_labels(path: Path, text: str) -> tuple[str, ...]:

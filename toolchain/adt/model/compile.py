@@ -22,13 +22,13 @@ from typing import Any
 import adt
 from adt.bundle.audit.gate import audit_made
 from adt.bundle.libraries import parse_libraries
-from adt.errors import CompileError, PackageError
+from adt.errors import CompileError, PackageError, VerifyFailed
 from adt.host import cache
 from adt.host.disk import scratch_directory
 from adt.host.tools import compiler_identity
 from adt.model import plugins
 from adt.model.assemble import assemble, package_name
-from adt.model.compilation import CompileJob
+from adt.model.compilation import Compilation, CompileJob
 from adt.model.cuda_code import find_compiler
 from adt.model.functions import check_functions
 from adt.model.host_run.opencl import opencl_device
@@ -100,6 +100,17 @@ def compile_model(job: CompileJob, out: Path) -> ModelPackage:
     """
     refuse_others(out)
     compilation = job.load()
+    try:
+        return _compile_as_loaded(job, compilation, out)
+    except VerifyFailed as error:
+        if compilation.tuning is None:
+            raise
+        log.warning("%s: all its tuning records are left out: %s", package_name(job.model), error.what)
+        return _compile_as_loaded(job, dataclasses.replace(compilation, tuning=None), out)
+
+
+def _compile_as_loaded(job: CompileJob, compilation: Compilation, out: Path) -> ModelPackage:
+    """Compile *compilation*, which *job* has loaded; see :func:`compile_model`."""
     bundle, settings = job.bundle, job.settings
     with cache.fresh_dir(out) as directory:
         package = assemble(compilation, directory)

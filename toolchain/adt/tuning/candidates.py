@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from adt.model.cuda_code import CudaCode
+from adt.model.tuning.arguments import Argument
 from adt.tuning.records import Failure, MeasuredOn
 
 
@@ -52,24 +53,6 @@ class BuildOutcome:
     seconds: float
     disk: tuple[str, str, str] | None = None
     """A disk is full, which is no fault of the candidate and ends the tuning: what, remedy and details."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One argument of a kernel."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    scope: str = "global"
-    """``global.texture``: an image."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        import tvm_ffi
-
-        kind = tvm_ffi.dtype(self.dtype)
-        return (math.prod(self.shape) * int(kind.bits) * int(kind.lanes) + 7) // 8
 
 
 LEAST_REPEATS = 3

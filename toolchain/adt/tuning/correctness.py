@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from adt.model.tuning.arguments import Argument
 from adt.numerics import REORDERED, gaps
-from adt.tuning.candidates import Argument
 
 
 def count_outputs(module: Any) -> int:

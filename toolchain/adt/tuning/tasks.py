@@ -13,9 +13,10 @@ from adt.model.compilation import Compilation
 from adt.model.cuda_code import cuda_code
 from adt.model.inspection.flops import flops_of
 from adt.model.targets import ModelTarget
+from adt.model.tuning.arguments import Argument, arguments
 from adt.model.tuning.schedules import Recording, is_scheduled
 from adt.model.tuning.workload import marks, named_main, same, structural_hash, workload
-from adt.tuning.candidates import Argument, Toolchain
+from adt.tuning.candidates import Toolchain
 from adt.tuning.results import UntunableKernel
 
 
@@ -216,12 +217,3 @@ RUNTIME = ("vm.", "runtime.")
 """How functions of TVM's virtual machine are called, which compute nothing."""
 CALLS = ("tvm_call_packed", "tvm_call_cpacked", "call_extern")
 """TVM's operators in TIR for calls of functions elsewhere; math functions of C are pure and have others."""
-
-
-def arguments(function: Any) -> tuple[Argument, ...]:
-    """The buffers that *function* is called with, outputs last."""
-    buffers = [function.buffer_map[parameter] for parameter in function.params]
-    return tuple(
-        Argument(tuple(int(extent) for extent in buffer.shape), str(buffer.dtype), str(buffer.scope()))
-        for buffer in buffers
-    )

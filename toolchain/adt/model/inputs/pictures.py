@@ -11,17 +11,19 @@ A picture goes through these steps, in this order; :class:`PictureOptions` has w
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from adt.errors import InputError
 from adt.host.extras import load
+from adt.limits import open_regular
 from adt.model.inputs.validation import kind
 from adt.model.package.manifest import TensorSpec
 
@@ -36,9 +38,16 @@ log = logging.getLogger("adt.run")
 
 MAX_PIXELS = 80_000_000
 """A picture with more is refused before it is decoded: so are files that were made to fill the memory."""
+MAX_FILE = 1 << 30
+"""Bytes of a picture's file."""
+MAX_SCANS = 64
+"""Passes over a JPEG; each takes as long as all pixels do, and no bytes. Usual ones have ten at most."""
 MAX_SIDE = 1 << 15
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "TGA", "ICO")
 """What is read of all that Pillow knows; for some others it starts programs (EPS)."""
+JPEG = ("JPEG", "MPO")
+SCAN = b"\xff\xda"
+"""Begins a scan, and occurs nowhere else in what is decoded."""
 LAYOUTS = ("NCHW", "NHWC")
 COLORS = ("RGB", "BGR", "GRAY")
 RESAMPLING = ("nearest", "bilinear", "bicubic", "lanczos")
@@ -282,10 +291,9 @@ def _upright(file: Path, color: str) -> Image:
 
     smaller = "Make it smaller in another program first, if you trust it."
     try:
-        with file.open("rb") as data, _opened(data) as opened:
-            if opened.width * opened.height > MAX_PIXELS:
-                size = f"{opened.width} x {opened.height} pixels, more than the {MAX_PIXELS:,} that are read"
-                raise InputError(f"{file} has {size}", remedy=smaller)
+        with open_regular(file, MAX_FILE) as data, _bounded(), _opened(data) as opened:
+            if opened.format in JPEG and file.read_bytes().count(SCAN) > MAX_SCANS:
+                raise InputError(f"{file} has more than {MAX_SCANS} scans", remedy=smaller)
             opened.load()
             picture = ImageOps.exif_transpose(opened)
             return _eight_bits(picture).convert("L" if color == "GRAY" else "RGB")
@@ -314,14 +322,26 @@ def _upright(file: Path, color: str) -> Image:
         raise InputError(what, remedy=remedy) from error
 
 
-def _opened(data: IO[bytes]) -> Image:
-    """The picture, not decoded yet; Pillow's warning of enormous ones is an error."""
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Have Pillow refuse what has too many pixels, also pictures within pictures, as those of an ICO."""
     from PIL import Image
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        Image.init()
-        return Image.open(data, formats=[name for name in FORMATS if name in Image.OPEN])
+    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MAX_PIXELS
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
+
+
+def _opened(data: IO[bytes]) -> Image:
+    """Open the picture, without decoding it yet."""
+    from PIL import Image
+
+    Image.init()
+    return Image.open(data, formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 def _eight_bits(picture: Image) -> Image:
@@ -334,8 +354,8 @@ def _eight_bits(picture: Image) -> Image:
             raise ValueError("its pixels are floats, of no known range")
         # a palette's transparency would be warned of
         return picture.convert("RGBA") if picture.mode == "P" else picture
-    values: NDArray[np.int64] = np.asarray(picture).astype(np.int64)
-    return Image.fromarray(np.clip((values + 128) // 257, 0, 255).astype(np.uint8))
+    values = np.clip(np.asarray(picture), 0, 0xFFFF).astype(np.int32)
+    return Image.fromarray(((values + 128) // 257).astype(np.uint8))
 
 
 def _size(form: _Form, options: PictureOptions, picture: Image) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import importlib
 import logging
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from typing import Any, Protocol
@@ -16,8 +17,11 @@ from adt.model.passes.cpu.schedules import finished
 from adt.model.passes.indices import narrow_indices
 from adt.model.passes.layout.blocks import is_convolution
 from adt.model.passes.words import define_words
+from adt.model.targets import ModelTarget
+from adt.model.tuning.schedule_limits import gpu_features
 from adt.model.tuning.traces import TraceError, apply_trace
 from adt.model.tuning.traces import scheduled as replayed
+from adt.model.tuning.trial import Trials, without_instructions
 from adt.model.tuning.tuning import TunedKernel, Tuning
 from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 
@@ -44,26 +48,28 @@ class Untuned:
 
 
 class Tuned:
-    """Kernels get the schedules of records."""
+    """Kernels get the schedules of records, those that are right. To be closed."""
 
-    def __init__(self, tuning: Tuning, triple: str = "") -> None:
-        """
-        Args:
-            triple: of the CPU, whose intrinsics a record may name; empty for a GPU.
-        """
+    def __init__(self, tuning: Tuning, target: ModelTarget) -> None:
         from adt.model.graphs.reader import read_graphs
         from adt.model.graphs.rules import GraphError
 
-        load_intrinsics(triple)
-        self._blocked = bool(triple)
-        """Convolutions on blocked tensors are a CPU's."""
+        load_intrinsics(str(target.spec.get("mtriple", "")))
+        self._cpu = target.device == "cpu"
+        self._trials = Trials(target.spec)
         self._by_hash: defaultdict[str, list[tuple[Any, TunedKernel]]] = defaultdict(list)
+        self._applied: dict[TunedKernel, Any] = {}
+        """Record → the scheduled module, or a TraceError."""
         modules = read_graphs([kernel.workload for kernel in tuning.kernels])
         for kernel, module in zip(tuning.kernels, modules, strict=True):
             if isinstance(module, GraphError):
                 log.warning("a workload on record is not read: it has %s", module)
             else:
                 self._by_hash[structural_hash(module)].append((module, kernel))
+
+    def close(self) -> None:
+        """End the process in which kernels are compared."""
+        self._trials.close()
 
     def take(self, function: Any) -> Any:
         """*function* with its record's schedule, if there is one that is faster than the usual one."""
@@ -73,17 +79,55 @@ class Tuned:
                 return self._apply(function, module, kernel) if kernel.faster else marked(function, KEPT)
         return function
 
+    def leave_out(self, build: Callable[[Any], Any]) -> bool:
+        """Leave out each record whose kernel *build*, which takes a module, fails on; or all, if none is to
+        blame by itself. False if there is no record to leave out."""
+        applied = {k: module for k, module in self._applied.items() if not isinstance(module, TraceError)}
+        failed = {kernel: error for kernel, module in applied.items() if (error := _failure(build, module))}
+        for kernel in failed or applied:
+            reason = TraceError(failed.get(kernel, "a kernel is not built with it"))
+            log.warning("a record is left out: %s", reason)
+            self._applied[kernel] = reason
+        return bool(applied)
+
     def _apply(self, function: Any, module: Any, kernel: TunedKernel) -> Any:
-        try:
-            if self._blocked and CPU_SCHEDULE not in kernel.trace and is_convolution(function):
-                raise TraceError(
-                    "it is of TVM's schedules, and this kernel is computed by tiles: tune it again"
-                )
-            scheduled = schedule_by_record(module, kernel.trace)
-        except TraceError as error:
-            log.warning("a record does not apply: %s", error)
+        if kernel not in self._applied:
+            try:
+                self._applied[kernel] = self._scheduled(function, module, kernel.trace)
+            except TraceError as error:
+                log.warning("a record does not apply: %s", error)
+                self._applied[kernel] = error
+        scheduled = self._applied[kernel]
+        if isinstance(scheduled, TraceError):
             return marked(function, REFUSED)
         return marked(_with_body_of(function, scheduled["main"]), TUNED)
+
+    def _scheduled(self, function: Any, module: Any, trace: str) -> Any:
+        """Schedule the workload *module* of *function* by *trace*.
+
+        Raises:
+            TraceError: it does not apply, or is none for the target; or the kernel computes other numbers.
+        """
+        if self._cpu and CPU_SCHEDULE not in trace and is_convolution(function):
+            raise TraceError("it is of TVM's schedules, and this kernel is computed by tiles: tune it again")
+        scheduled = schedule_by_record(module, trace)
+        if not self._cpu:
+            return scheduled
+        if feature := gpu_features(scheduled["main"]):
+            raise TraceError(f"it uses {feature} of a GPU, and this is a CPU")
+        portable = schedule_by_record(module, without_instructions(trace))
+        if fault := self._trials.fault(module, scheduled, portable):
+            raise TraceError(fault)
+        return scheduled
+
+
+def _failure(build: Callable[[Any], Any], module: Any) -> str:
+    """The first line of what *build* raises on *module*; empty if it raises nothing."""
+    try:
+        build(module)
+    except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
+        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ""
 
 
 def schedule_by_record(module: Any, trace: str) -> Any:

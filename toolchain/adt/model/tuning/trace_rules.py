@@ -22,6 +22,8 @@ NAME = re.compile(r"[\w.\- ,]{1,200}")
 """Of a block, a buffer or an intrinsic of TVM's; or words about a schedule."""
 SCOPE = re.compile(r"global|local|shared|global\.texture(-\w+)?|warp")
 """Memory that adt's targets have."""
+MOST_STRIDE = 1024
+"""Elements that a row of a buffer may be aligned to."""
 AXIS = re.compile(r"(blockIdx|threadIdx|vthread)\.[xyz]|vthread")
 
 
@@ -60,6 +62,7 @@ REMOVED = ("schedule_rule",)
 """Annotations of workloads that rules take away, besides those that they write."""
 
 _PLAIN = (
+    # Handles and choices, which change nothing by themselves.
     "EnterPostproc",
     "SampleCategorical",
     "SamplePerfectTile",
@@ -71,9 +74,10 @@ _PLAIN = (
     "GetProducers",
     "GetConsumers",
     "GetOutputBlocks",
+    # Loops. TVM guards what a part computes beyond the end, and refuses to let sums run in parallel;
+    # :mod:`adt.model.tuning.schedule_limits` bounds how large unrolled and vectorized ones get.
     "Merge",
     "Fuse",
-    "Split",
     "LoopPartition",
     "Reorder",
     "ReorderBlockIterVar",
@@ -81,17 +85,18 @@ _PLAIN = (
     "Parallel",
     "Vectorize",
     "Unroll",
+    "Blockize",
+    # The time and place at which a block is computed. TVM checks that all it reads is there.
     "ReIndex",
     "ComputeAt",
     "ReverseComputeAt",
     "ComputeInline",
     "ReverseComputeInline",
+    # Sums in parts: the same terms in another order, and zeros as padding, which :mod:`adt.numerics` allows.
     "DecomposeReduction",
     "DecomposePadding",
     "PadEinsum",
     "RFactor",
-    "StorageAlign",
-    "Blockize",
 )
 """Steps whose arguments are numbers, names and lists of them."""
 
@@ -123,6 +128,20 @@ def _tensorize(inputs: list[Any], attrs: list[Any]) -> str:
     return "" if _intrinsic(intrinsic) else f"the intrinsic {intrinsic!r}"
 
 
+def _split(inputs: list[Any], attrs: list[Any]) -> str:
+    """Without a predicate, parts that do not divide a loop read and write beyond the end of tensors."""
+    return "no predicate" if any(attrs[1:]) else ""
+
+
+def _align(inputs: list[Any], attrs: list[Any]) -> str:
+    """The attributes are a buffer, an axis, and the divisor and remainder of its stride."""
+    numbers = [value for value in attrs if isinstance(value, int)]
+    right = (
+        len(attrs) == len(numbers) == 4 and 1 <= numbers[2] <= MOST_STRIDE and 0 <= numbers[3] < numbers[2]
+    )
+    return "" if right else f"the alignment {attrs!r}"
+
+
 def _transform(inputs: list[Any], attrs: list[Any]) -> str:
     for value in (*inputs, *attrs):
         if isinstance(value, str) and value.startswith("{"):
@@ -133,20 +152,36 @@ def _transform(inputs: list[Any], attrs: list[Any]) -> str:
     return ""
 
 
+def _layout(inputs: list[Any], attrs: list[Any]) -> str:
+    """The attributes are a buffer, a side, what pads, and that TVM need not prove that elements stay apart.
+
+    The layout of an argument cannot be changed either: see :mod:`adt.model.tuning.schedule_limits`.
+    """
+    return "padding, or a map that is not proven" if any(attrs[2:]) else _transform(inputs, attrs)
+
+
 STEPS: Mapping[str, Callable[[list[Any], list[Any]], str]] = {
     **dict.fromkeys(_PLAIN, lambda inputs, attrs: ""),
     "Annotate": _annotate,
     "Unannotate": _unannotate,
+    "Split": _split,
+    "StorageAlign": _align,
     "Bind": _bind,
     "CacheRead": _in_memory,
     "CacheWrite": _in_memory,
     "ReindexCacheRead": lambda inputs, attrs: _in_memory(inputs, attrs) or _transform(inputs, attrs),
     "SetScope": _in_memory,
     "Tensorize": _tensorize,
-    "TransformLayout": _transform,
+    "TransformLayout": _layout,
     "TransformBlockLayout": _transform,
 }
-"""Steps that rules write; what is wrong with their inputs and attributes, empty where nothing is."""
+"""Steps that rules write, each with a check of its inputs and attributes: empty if they are permitted.
+
+All others of TVM's are refused: UnsafeSetDType, UnsafeHideBufferAccess, AnnotateBufferAccess, ReadAt,
+WriteAt, SetAxisSeparator, RollingBuffer, CacheIndex, CacheInplace, ReindexCacheWrite, FuseReductionEpilogue,
+and those that a later TVM adds. TVM proves that a TransformBlockLayout is bijective, of a ReindexCacheRead
+it does not: :mod:`adt.model.tuning.trial` shows what that computes.
+"""
 
 
 def refusal(steps: list[Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from adt.model.tuning.schedule_limits import fault
 from adt.model.tuning.trace_rules import refusal
 
 MOST_BYTES = 8 << 20
@@ -38,16 +39,17 @@ def check_trace(text: str) -> None:
 
 
 def apply_trace(module: Any, text: str) -> Any:
-    """The workload *module* scheduled as the trace *text* says.
+    """Schedule the workload *module* by the trace *text*.
 
     Raises:
-        TraceError: *text* is no trace, says what no schedule rule writes, or does not apply.
+        TraceError: *text* is no trace, has a step that no schedule rule writes, or does not apply; or the
+            kernel would have other arguments, or be too large (:mod:`adt.model.tuning.schedule_limits`).
     """
     return scheduled(module, text).mod
 
 
 def scheduled(module: Any, text: str) -> Any:
-    """TVM's Schedule of the workload *module* that the trace *text* makes.
+    """Return TVM's Schedule of the workload *module* by the trace *text*.
 
     Raises:
         TraceError: see :func:`apply_trace`.
@@ -61,6 +63,8 @@ def scheduled(module: Any, text: str) -> Any:
     except Exception as error:  # ScheduleError, InternalError, ValueError, TypeError, KeyError, …
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise TraceError(lines[-1] if lines else type(error).__name__) from error
+    if reason := fault(module["main"], schedule.mod["main"]):
+        raise TraceError(reason)
     return schedule
 
 

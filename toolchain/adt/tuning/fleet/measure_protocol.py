@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adt.host.child import Speech
-from adt.tuning.candidates import Argument, Timing
+from adt.model.tuning.arguments import Argument
+from adt.tuning.candidates import Timing
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adt.host.disk import library_files, scratch_directory
 from adt.model.importers.onnx.blockwise import MATMUL_N_BITS, inferred_products, is_blockwise
 from adt.model.importers.onnx.comparison import Runner
 from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, op_name, opset, subgraphs, type_number
@@ -154,7 +155,8 @@ def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.Model
     import onnxslim
 
     try:
-        slim = onnxslim.slim(deepcopy(model))
+        with scratch_directory("simplify") as scratch, library_files(scratch):
+            slim = onnxslim.slim(deepcopy(model))
     except Exception as error:  # onnxslim raises whatever its passes meet
         log.warning("onnxslim could not simplify %s (%s); importing it as it is", name, error)
         return model
