@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 
+def taken_inputs(entry: Entry, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return *inputs* without those of the model that *entry* does not take, which a caller may give, too."""
+    unused = {spec.name for spec in entry.unused}
+    return {name: array for name, array in inputs.items() if name not in unused}
+
+
 def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
     """Check that *inputs* are those of *entry*, by name, of its shapes and dtypes.
 

@@ -73,6 +73,8 @@ class Entry:
     images: tuple[str, ...] = ()
     """Those of :attr:`params` that the entry takes as images: tensors of the memory scope
     ``global.texture``, ``(layers…, height, width, 4)``. Whoever loads the package fills them once."""
+    unused: tuple[TensorSpec, ...] = ()
+    """Inputs of the model that its outputs do not depend on; the entry does not take them."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from adt.errors import ModelError, UnsupportedOp
 from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
-from adt.model.importers.imported_model import ImportedModel, imported_model
+from adt.model.importers.imported_model import ImportedModel, distinct_names, imported_model
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.blockwise import blockwise_converters
@@ -61,8 +61,8 @@ def import_onnx(
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
         module,
-        inputs=[TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items()],
-        output_names=[value.name for value in model.graph.output],
+        inputs={name: TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items()},
+        output_names=distinct_names(value.name for value in prepared.model.graph.output),
         source=source,
         file=path,
         ops=table,
