@@ -388,6 +388,28 @@ def test_keras_models(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert np.abs(got["scores"] - wanted["scores"]).max() <= 1e-6
 
 
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_a_region_of_no_image_reads_no_other_memory(mode: str, tmp_path: Path) -> None:
+    nodes = [node("RoiAlign", ["x", "rois", "b"], ["y"], mode=mode, sampling_ratio=2)]
+    model = graph_of(nodes, {"x": (1, 2, 6, 6), "rois": (1, 4), "b": (1,)}, ["y"], opset=16)
+    model.graph.input[2].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    model = onnx.shape_inference.infer_shapes(model)
+    given = {"x": f32(1, 2, 6, 6), "rois": np.array([[1, 1, 5, 5]], np.float32), "b": np.array([0])}
+    path = write(model, tmp_path / "m.onnx")
+    (right,) = tvm_outputs(path, given)
+    (other,) = tvm_outputs(path, given | {"b": np.array([10**6])})
+    np.testing.assert_array_equal(other, right)
+
+
+def test_a_length_beyond_the_sequence_reads_no_other_memory(tmp_path: Path) -> None:
+    nodes = [node("ReverseSequence", ["x", "n"], ["y"], time_axis=1, batch_axis=0)]
+    model = graph_of(nodes, {"x": (2, 5), "n": (2,)}, ["y"])
+    model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    x = f32(2, 5)
+    (y,) = tvm_outputs(write(model, tmp_path / "m.onnx"), {"x": x, "n": np.array([10**6, -3])})
+    np.testing.assert_array_equal(y, np.stack([x[0, ::-1], x[1]]))
+
+
 WRITTEN = [
     *(
         ("convolutions", kind)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.model.package.manifest import INDEX, Entry, TensorSpec
+from adt.model.package.manifest import Entry, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ def _check_values(spec: TensorSpec, array: Array) -> None:
         InputError: one is not.
     """
     values = spec.values
-    if values is None or values.meaning != INDEX or not array.size:
+    if values is None or not (values.is_index and array.size):
         return
     numbers: NDArray[np.int64] = array.astype("int64")
     wrong = numbers[(numbers < values.least) | (numbers > values.most)]
