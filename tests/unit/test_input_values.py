@@ -257,6 +257,13 @@ def test_a_float_that_becomes_an_index_is_asked_for(tmp_path: Path) -> None:
     assert values(model) == {"x": None}
 
 
+@pytest.mark.parametrize("op", ["Expand", "Tile"])
+def test_sizes_are_asked_for(op: str, tmp_path: Path) -> None:
+    nodes = [node(op, ["x", "s"], ["v"]), node("ReduceMax", ["v"], ["y"], keepdims=0)]
+    model = imported(tmp_path, nodes, {"x": (FLOAT, [2, 3]), "s": (INT64, [2])}, {})
+    assert values(model) == {"x": None, "s": ValueRange(UNKNOWN, 0, 0)}
+
+
 def test_a_direct_index_is_checked_beside_one_that_is_calculated(tmp_path: Path) -> None:
     nodes = [
         node("Gather", ["table", "ids"], "a"),

@@ -134,10 +134,10 @@ class _Graph:
         return expr
 
     def calls(self) -> Iterator[tuple[str, Any]]:
-        """Name and call of each operator."""
+        """Name and call of each operator; no name of other functions."""
         for value in self._values.values():
-            if name := operator(value):
-                yield name, value
+            if type(value).__name__ == "Call":
+                yield operator(value), value
 
 
 def branches(expr: Any) -> tuple[Any, ...]:
@@ -169,6 +169,9 @@ def _values(
 
 def _reads(graph: _Graph) -> Iterator[_Read]:
     for name, call in graph.calls():
+        if name not in LIMITED and type(call.struct_info).__name__ == "ShapeStructInfo":
+            for arg in call.args:  # extents: few values fit
+                yield from _inputs_behind(*_unknown(arg), graph)
         for indices, rows in _indices(name, call, graph) if name in READS else ():
             # Where there are several counts, one number cannot be the limit of all.
             exact = len(set(rows)) == 1 and str(getattr(call.attrs, "mode", "fast")) == "fast"
