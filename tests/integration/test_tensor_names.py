@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_importers import run_imported
 
 import adt as api
 from adt.measure.reference import run_reference
 from adt.model.importers.importer import import_model
 from support.models import quantized_tflite
+from support.models.imported import run_imported
 from support.models.onnx_graphs import f32, node, write
 
 INT64, FLOAT = TensorProto.INT64, TensorProto.FLOAT

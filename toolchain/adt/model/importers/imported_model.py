@@ -10,6 +10,7 @@ from typing import Any
 
 from adt.errors import ModelError
 from adt.model.importers.constants import fold_shape_values
+from adt.model.importers.element_types import with_kernels_of_their_types
 from adt.model.importers.op_table import OpRow
 from adt.model.importers.value_ranges import output_quanta, with_ranges
 from adt.model.package.manifest import SourceModel, TensorSpec
@@ -59,7 +60,7 @@ def imported_model(
     """
     from tvm.relax.frontend import detach_params
 
-    module, detached = detach_params(fold_shape_values(module))
+    module, detached = detach_params(with_kernels_of_their_types(fold_shape_values(module)))
     main = module["main"]
     names = [str(parameter.name_hint) for parameter in main.params]
     first = int(main.attrs["num_input"])
