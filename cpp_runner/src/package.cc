@@ -25,6 +25,7 @@ ValueRange ReadValueRange(JsonReader json) {
   }
   range.least = json.Int("least");
   range.most = json.Int("most");
+  range.index |= range.unknown && range.least < range.most;
   return range;
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt, adt_json
 from support.models import vision
 from support.models.broken_kernels import broken_source, broken_tir
+from support.models.onnx_graphs import graph_of, node, write
 
 KERNEL = {
     "cpu": "fused_conv_blocks2_add2_relu",
@@ -257,3 +260,24 @@ def test_a_network_by_name_is_compiled_and_right(tmp_path: Path, monkeypatch: py
     assert package.manifest.source.file == "squeezenet-v1.1-untrained.onnx"
     assert package.manifest.entry().inputs[0].shape == (2, 3, 64, 64)
     assert api.verify(package.path, model="squeezenet-v1.1").verification.passed
+
+
+def test_the_option_that_is_offered_for_a_cache_compiles_and_verifies(tmp_path: Path) -> None:
+    """Keys of earlier steps and of this one, and a mask as long as both."""
+    nodes = [
+        node("Concat", ["past_key.0", "key"], ["present_key.0"], axis=2),
+        node("Transpose", ["present_key.0"], ["t"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["key", "t"], ["scores"]),
+        node("Add", ["scores", "mask"], ["masked"]),
+        node("Softmax", ["masked"], ["y"], axis=-1),
+    ]
+    shapes = {
+        "key": ("batch", 2, 1, 4),
+        "mask": ("batch", 1, 1, "total"),
+        "past_key.0": ("batch", 2, "past", 4),
+    }
+    path = write(graph_of(nodes, shapes, ["y", "present_key.0"]), tmp_path / "step.onnx")
+    refused = adt("compile", path, "--for", "host", "-o", tmp_path / "pkg")
+    (options,) = re.findall(r"with your numbers: (--shape .*)", refused.stderr)
+    adt("compile", path, "--for", "host", "-o", tmp_path / "pkg", *shlex.split(options)).check_returncode()
+    adt("verify", tmp_path / "pkg", "--model", path).check_returncode()

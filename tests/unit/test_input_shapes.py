@@ -60,6 +60,52 @@ def test_all_that_is_open_is_asked_for_at_once_and_the_answer_works() -> None:
     assert fixed(declared, *error.options[1::2])["mask"] == (1, 32)
 
 
+PAST = {
+    "past_key_values.0.key": ("batch", 8, "past", 64),
+    "past_key_values.0.value": ("batch", 8, "past", 64),
+}
+REMEDIES: list[tuple[Mapping[str, DeclaredShape], tuple[str, ...], str]] = [
+    ({"ids": ("batch", 1), "mask": ("batch", "total"), **PAST}, (), "total=17,past=16"),
+    ({**PAST, "ids": ("batch", 1), "mask": ("batch", "total")}, (), "past=16,total=17"),
+    ({"ids": ("batch", "seq"), "mask": ("batch", "total_len"), **PAST}, (), "seq=16,total_len=32,past=16"),
+    ({"mask": ("batch", "total"), "ids": ("batch", "seq"), **PAST}, ("seq=1",), "total=17,past=16"),
+    ({"ids": ("batch", 1), "mask": ("batch", "total"), **PAST}, ("past=7",), "total=8"),
+    ({"ids": ("batch", 1), "mask": ("batch", "total"), **PAST}, ("total=16",), "past=15"),
+    ({"x": (1, 80, "frames"), "cache_k": ("layers", 1, "window", 64)}, (), "frames=16,window=16"),
+    ({"h": ("b", "heads", "steps", "d")}, (), "heads=16,steps=16,d=16"),
+    ({"q": ("b", 8, "n", 64)}, (), "n=16"),
+    ({"image": ("b", 3, "h", "w")}, (), "h=224,w=224"),
+    ({"image": ("b", "h", "w", 3)}, (), "h=224,w=224"),
+    ({"image": ("b", "c", "h", "w")}, (), "c=3,h=224,w=224"),
+    ({"line": ("b", 1, 48, "w")}, (), "w=224"),
+    ({"features": ("b", 64, "h", "w")}, (), "h=224,w=224"),
+]
+
+
+@pytest.mark.parametrize(("declared", "given", "remedy"), REMEDIES)
+def test_a_cache_is_no_picture_and_its_lengths_add_up(
+    declared: Mapping[str, DeclaredShape], given: tuple[str, ...], remedy: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        fixed(declared, *given)
+    assert caught.value.options == ("--shape", remedy)
+    fixed(declared, *given, remedy)
+
+
+@pytest.mark.parametrize(
+    "name", ["input:0", "a,b", "a=b", "a=1,b", "x:1", "past.0.key", "/x", "ü 1", "a:1,2", "a\nb"]
+)
+def test_a_shape_is_given_by_any_name(name: str) -> None:
+    assert fixed({name: ("", "n"), "other": ("n",)}, f"{name}:2,3") == {name: (2, 3), "other": (3,)}
+
+
+def test_an_input_may_be_called_as_a_dimension_is() -> None:
+    declared: Mapping[str, DeclaredShape] = {"n": (1, "n", ""), "x": (1, "n")}
+    with pytest.raises(ModelError) as caught:
+        fixed(declared, "n=5")
+    assert caught.value.options == ("--shape", "n:1,5,16")
+
+
 @pytest.mark.parametrize(
     "declared",
     [

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -128,6 +129,154 @@ def test_indices_by_a_calculation_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="input a become indices by a calculation") as caught:
         random_inputs(model.inputs, 0)
     assert "--input" in caught.value.remedy
+
+
+CONSTANTS = {
+    "zero": np.array(0), "one": np.array([1]), "none": np.array([0]), "two": np.array(2), "ten": np.array(10),
+    "forty": np.array(40), "last": np.array(49), "many": np.array(99), "halves": np.array([2, 2]),
+    "flat": np.array([-1]), "rest": np.array([1, 2, 3]), "whole": np.array([4]), "deep": np.array([4, 1]),
+    "table": TABLE, "offsets": np.array([0, 10, 20, 30]),
+}  # fmt: skip
+WAYS: dict[str, tuple[list[onnx.NodeProto], ValueRange]] = {
+    "Gather": ([node("Gather", ["edges", "zero"], "i")], ValueRange(INDEX, -50, 49)),
+    "Split": ([node("Split", ["edges", "one_one"], ["i0", "j"])], ValueRange(INDEX, -50, 49)),
+    "Slice": ([node("Slice", ["edges", "none", "one"], "i")], ValueRange(INDEX, -50, 49)),
+    "Reshape": ([node("Reshape", ["edges", "flat"], "i")], ValueRange(INDEX, -50, 49)),
+    "Transpose": ([node("Transpose", ["edges"], "i")], ValueRange(INDEX, -50, 49)),
+    "Concat": ([node("Concat", ["edges", "edges"], "i", axis=0)], ValueRange(INDEX, -50, 49)),
+    "Expand": ([node("Unsqueeze", ["edges", "none"], "e"), node("Tile", ["e", "rest"], "i")],
+               ValueRange(INDEX, -50, 49)),
+    "casts": ([node("Cast", ["edges"], "c", to=FLOAT), node("Cast", ["c"], "i", to=INT32)],
+              ValueRange(INDEX, -50, 49)),
+    "GatherND": ([node("GatherND", ["edges", "none"], "i")], ValueRange(INDEX, -50, 49)),
+    "ReduceMax": ([node("ReduceMax", ["edges"], "i", axes=[0], keepdims=0)], ValueRange(INDEX, -50, 49)),
+    "TopK": ([node("TopK", ["edges", "one"], ["i", "j"])], ValueRange(INDEX, -50, 49)),
+    "Where": ([node("Less", ["x", "cut"], "c"), node("Where", ["c", "edges", "zero"], "i")],
+              ValueRange(INDEX, -50, 49)),
+    "ScatterElements": ([node("ScatterElements", ["edges", "place", "edges"], "i")],
+                        ValueRange(INDEX, -50, 49)),
+    "Add": ([node("Add", ["edges", "ten"], "i")], ValueRange(INDEX, -60, 39)),
+    "Sub": ([node("Sub", ["edges", "ten"], "i")], ValueRange(INDEX, -40, 59)),
+    "from": ([node("Sub", ["last", "edges"], "i")], ValueRange(INDEX, 0, 99)),
+    "Neg": ([node("Neg", ["edges"], "i")], ValueRange(INDEX, -49, 50)),
+    "Mul": ([node("Mul", ["edges", "ten"], "i")], ValueRange(INDEX, -5, 4)),
+    "offsets": ([node("Add", ["edges", "offsets"], "i")], ValueRange(USUAL, -50, 19)),
+    "Clip": ([node("Clip", ["edges", "zero", "last"], "i")], None),
+    "Max": ([node("Max", ["edges", "zero"], "i")], ValueRange(INDEX, -(2**63), 49)),
+    "Min": ([node("Min", ["forty", "edges"], "i")], ValueRange(INDEX, -50, 2**63 - 1)),
+    "too much": ([node("Min", ["many", "edges"], "i")], ValueRange(INDEX, -50, 49)),
+    "Mod": ([node("Mod", ["edges", "ten"], "i")], ValueRange(UNKNOWN, 0, 0)),
+    "ArgMax": ([node("ArgMax", ["edges"], "i", axis=1)], None),
+    "a comparison": ([node("Greater", ["edges", "ten"], "g"), node("Cast", ["g"], "i", to=INT64)], None),
+    "a square": ([node("Mul", ["edges", "edges"], "i")], ValueRange(UNKNOWN, 0, 0)),
+    "a root": ([node("Cast", ["edges"], "c", to=FLOAT), node("Sqrt", ["c"], "r"),
+                node("Cast", ["r"], "i", to=INT64)], ValueRange(UNKNOWN, 0, 0)),
+    "a product": ([node("MatMul", ["edges", "deep_column"], "i")], ValueRange(UNKNOWN, 0, 0)),
+    "a kernel": ([node("ReverseSequence", ["edges", "lengths"], "e", time_axis=1, batch_axis=0),
+                  node("BitShift", ["e", "two"], "i", direction="LEFT")], ValueRange(UNKNOWN, 0, 0)),
+}  # fmt: skip
+"""How an input becomes an index, and what may be in it."""
+
+
+def read_by(
+    way: str, tmp_path: Path, read: Sequence[onnx.NodeProto] = (node("Gather", ["table", "i"], "y"),)
+) -> ImportedModel:
+    nodes = [*WAYS[way][0], *read]
+    if way == "Split":
+        nodes = [node("Split", ["edges", "halves"], ["i", "j"], axis=1), *read]
+    kind = TensorProto.UINT64 if way == "a kernel" else INT64
+    weights: dict[str, Any] = {
+        **CONSTANTS,
+        "cut": np.zeros(1, np.float32),
+        "place": np.zeros((2, 4), np.int64),
+        "deep_column": np.ones((4, 1), np.int64),
+        "lengths": np.array([4, 4]),
+    }
+    if way == "a kernel":
+        weights["two"] = np.array(2, np.uint64)
+        nodes = [*nodes[:-1], node("Cast", ["i"], "k", to=INT64), node("Gather", ["table", "k"], "y")]
+    inputs = {"edges": (kind, [2, 4])} | ({"x": (FLOAT, [2, 4])} if way == "Where" else {})
+    return imported(tmp_path, nodes, inputs, weights)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_index_is_known_behind_whatever_passes_it_on(way: str, tmp_path: Path) -> None:
+    """onnxruntime checks every index: it takes what is made up, the least and the most of the range."""
+    model = read_by(way, tmp_path)
+    expected = WAYS[way][1]
+    assert values(model)["edges"] == expected
+    if expected and expected.meaning == UNKNOWN:
+        with pytest.raises(InputError, match="become indices by a calculation"):
+            random_inputs(model.inputs, 0)
+        return
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    taken = {value.name for value in session.get_inputs()}
+    for fill in ("random", "zeros", "ones", "arange"):
+        made = random_inputs(model.inputs, 1, fill)
+        session.run(None, {name: array for name, array in made.items() if name in taken})
+    for limit in (expected.least, expected.most) if expected else (-(10**6), 10**6):
+        made["edges"] = np.full((2, 4), limit, made["edges"].dtype)
+        session.run(None, {name: array for name, array in made.items() if name in taken})
+
+
+def test_an_index_is_known_in_a_branch(tmp_path: Path) -> None:
+    branches = {
+        name: helper.make_graph(
+            [node("Gather", [table, "edges"], "o")],
+            name,
+            [],
+            [helper.make_tensor_value_info("o", FLOAT, [2, 4, 4])],
+        )
+        for name, table in (("then_branch", "table"), ("else_branch", "three"))
+    }
+    nodes = [
+        node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        node("Greater", ["sum", "half"], "c"),
+        node("If", ["c"], "y", **branches),
+    ]
+    weights = {"table": TABLE, "three": TABLE[:3], "half": np.float32(0.5)}
+    model = imported(tmp_path, nodes, {"x": (FLOAT, [2]), "edges": (INT64, [2, 4])}, weights)
+    assert values(model) == {"x": None, "edges": ValueRange(INDEX, -3, 2)}
+
+
+def test_a_float_that_becomes_an_index_is_asked_for(tmp_path: Path) -> None:
+    nodes = [
+        node("Mul", ["x", "hundred"], "m"),
+        node("Floor", ["m"], "f"),
+        node("Cast", ["f"], "i", to=INT64),
+        node("Gather", ["table", "i"], "y"),
+    ]
+    weights = {"table": TABLE, "hundred": np.float32(100)}
+    model = imported(tmp_path, nodes, {"x": (FLOAT, [5])}, weights)
+    with pytest.raises(InputError, match="input x become indices by a calculation"):
+        random_inputs(model.inputs, 0)
+    nodes.insert(2, node("Clip", ["f", "zero", "last"], "g"))
+    nodes[3] = node("Cast", ["g"], "i", to=INT64)
+    limits = {"zero": np.float32(0), "last": np.float32(49)}
+    model = imported(tmp_path, nodes, {"x": (FLOAT, [5])}, weights | limits)
+    assert values(model) == {"x": None}
+
+
+@pytest.mark.parametrize("op", ["Expand", "Tile"])
+def test_sizes_are_asked_for(op: str, tmp_path: Path) -> None:
+    nodes = [node(op, ["x", "s"], ["v"]), node("ReduceMax", ["v"], ["y"], keepdims=0)]
+    model = imported(tmp_path, nodes, {"x": (FLOAT, [2, 3]), "s": (INT64, [2])}, {})
+    assert values(model) == {"x": None, "s": ValueRange(UNKNOWN, 0, 0)}
+
+
+def test_a_direct_index_is_checked_beside_one_that_is_calculated(tmp_path: Path) -> None:
+    nodes = [
+        node("Gather", ["table", "ids"], "a"),
+        node("Mul", ["ids", "ids"], "s"),
+        node("Gather", ["table", "s"], "b"),
+        node("Add", ["a", "b"], "y"),
+    ]
+    model = imported(tmp_path, nodes, {"ids": (INT64, [6])}, {"table": TABLE})
+    assert values(model) == {"ids": ValueRange(UNKNOWN, -50, 49)}
+    entry = Entry("main", model.inputs, model.outputs, ())
+    check_inputs("m", entry, {"ids": np.arange(6)})
+    with pytest.raises(InputError, match="input ids has the value 50"):
+        check_inputs("m", entry, {"ids": np.full(6, 50)})
 
 
 def test_other_integers_are_any(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from adt.api.place import open_place
 from adt.api.requests import RunRequest
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
-from adt.model.inputs.validation import check_inputs
+from adt.model.inputs.validation import check_inputs, taken_inputs
 from adt.model.package.manifest import Entry
 from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
@@ -108,7 +108,8 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
         return None
     from adt.model.inputs.files import InputArray, read_inputs
 
-    arrays = tuple(InputArray(name, array, "") for name, array in (request.inputs or {}).items())
+    given = taken_inputs(entry, request.inputs or {})
+    arrays = tuple(InputArray(name, array, "") for name, array in given.items())
     arrays += read_inputs(entry, request.files, request.images, request.picture)
     names = [each.name for each in arrays]
     if twice := {name for name in names if names.count(name) > 1}:

@@ -98,6 +98,7 @@ def verify_at(
     """
     from adt.measure.reference import FILE, MODEL, reference_named
     from adt.model.inputs.random import random_inputs
+    from adt.model.inputs.validation import taken_inputs
 
     manifest = opened.package.manifest
     entry = manifest.entry()
@@ -108,7 +109,7 @@ def verify_at(
             remedy="Give --seeds N (at least 1, of random inputs), or --input once or several times.",
         )
     sets = (
-        [(f"input {number}", dict(arrays)) for number, arrays in enumerate(inputs, start=1)]
+        [(f"input {number}", taken_inputs(entry, arrays)) for number, arrays in enumerate(inputs, start=1)]
         if inputs is not None
         else [
             (f"seed {seed}" if fill == "random" else fill, random_inputs(entry.inputs, seed, fill))
@@ -160,6 +161,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
             ``result.layers.passed``.
     """
     from adt.model.inputs.random import random_inputs
+    from adt.model.inputs.validation import taken_inputs
 
     package, inputs = load_package(request.package), request.inputs
     if not (request.trust or origin.is_known(package.manifest)):
@@ -169,8 +171,12 @@ def verify_layers(request: LayersRequest) -> LayersResult:
             remedy="Compile it again from its source model, or add --trust if you know who made it.",
         )
     opened = open_place(package, request)
-    specs = package.manifest.entry().inputs
-    arrays = dict(inputs) if inputs is not None else random_inputs(specs, request.seed, request.fill_mode)
+    entry = package.manifest.entry()
+    arrays = (
+        taken_inputs(entry, inputs)
+        if inputs is not None
+        else random_inputs(entry.inputs, request.seed, request.fill_mode)
+    )
     scan = Scan(
         max_rel=request.max_rel,
         max_steps=request.max_steps,

@@ -21,6 +21,7 @@ from adt.host.cache import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.npz import npz_bytes
 from adt.host.process import run
+from adt.model.inputs.validation import taken_inputs
 from adt.model.package.package import ModelPackage
 from adt.options.sections import RUN_SECONDS
 
@@ -203,3 +204,11 @@ class Opened:
     place: Place
     package: ModelPackage
     bundle: TargetBundle
+
+    def run(
+        self, options: RtvmOptions, inputs: Mapping[str, np.ndarray] | None, *, timeout: float | None
+    ) -> RtvmRun:
+        """Run the package as :meth:`Place.run` does, on what it takes of the model's *inputs*."""
+        if inputs is not None:
+            inputs = taken_inputs(self.package.manifest.entry(options.entry), inputs)
+        return self.place.run(options, inputs, timeout=timeout)

@@ -108,7 +108,7 @@ def options_for(opened: Opened, setup: BenchSetup, **more: Any) -> RtvmOptions:
 
 def pilot(opened: Opened, setup: BenchSetup) -> RtvmRun:
     """Run once: fills the program cache, and says what the machine is and about how long a run takes."""
-    return opened.place.run(options_for(opened, setup, run_count=2), setup.inputs, timeout=setup.timeout)
+    return opened.run(options_for(opened, setup, run_count=2), setup.inputs, timeout=setup.timeout)
 
 
 def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: bool | None) -> Measurement:
@@ -125,7 +125,7 @@ def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: b
     if setup.cold_start and opened.package.manifest.target.device == "opencl":
         log.info("loading without compiled programs")
         options = options_for(opened, setup, run_count=1, program_cache=False)
-        cold = start_of(opened.place.run(options, setup.inputs, timeout=setup.timeout).report)
+        cold = start_of(opened.run(options, setup.inputs, timeout=setup.timeout).report)
     log.info("measuring, %s", setup.protocol.text)
     timed = timed_run(opened, setup, setup.protocol, first)
     times, starts = timed.times["run_ms"], timed.times["start_ms"]
@@ -147,7 +147,7 @@ def timed_run(opened: Opened, setup: BenchSetup, protocol: Protocol, first: Rtvm
         keep_times=True,
     )
     timeout = setup.timeout + SPARE * expected_seconds(protocol, first)
-    return opened.place.run(options, setup.inputs, timeout=timeout)
+    return opened.run(options, setup.inputs, timeout=timeout)
 
 
 def expected_seconds(protocol: Protocol, first: RtvmRun) -> float:

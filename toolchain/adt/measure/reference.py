@@ -19,6 +19,7 @@ from adt.host.extras import load
 from adt.host.isolated import isolated
 from adt.host.npz import DamagedNpz, read_npz
 from adt.model.importers import formats
+from adt.model.importers.imported_model import distinct_names
 from adt.model.importers.onnx.blockwise import IN_FLOATS
 from adt.model.networks.known import named
 from adt.model.package import model_store
@@ -87,7 +88,7 @@ def reference_named(
         if runtime is None:
             raise ConfigError(f"{choice} has no runtime but TVM", remedy="Name a model of another format.")
         copy = model_store.keep(other, model_store.model_sha256(other))  # of files that are checked
-        return Reference(MODEL, f"{other.name} by {runtime} on this machine", _in_its_runtime(copy))
+        return Reference(MODEL, f"{other.name} by {runtime} on this machine", _in_its_runtime(copy, package))
     model = find_model()
     name = RUNTIMES.get(formats.format_of(model), HOST)
     if choice == HOST or (choice, name) == (AUTO, HOST):
@@ -101,13 +102,19 @@ def reference_named(
             else f"{choice} is no reference",
             remedy=f"Choose auto, {name}, host, an .npz file with the right outputs, or another model.",
         )
-    return Reference(name, f"{name} on this machine", _in_its_runtime(model))
+    return Reference(name, f"{name} on this machine", _in_its_runtime(model, package))
 
 
-def _in_its_runtime(model: Path) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+def _in_its_runtime(model: Path, package: ModelPackage) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    """Run *model* with zeros for the inputs that *package* leaves out, since nothing depends on them."""
+    import numpy as np
+
+    unused = {spec.name: spec for spec in package.manifest.entry().unused}
+
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        blank = {name: np.zeros(tuple(map(int, spec.shape)), spec.dtype) for name, spec in unused.items()}
         try:
-            return run_reference(model, inputs)
+            return run_reference(model, {**blank, **inputs})
         except ToolNotFound as error:
             raise ToolNotFound(
                 error.what,
@@ -184,9 +191,10 @@ def _run_onnx(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exception classes have no public base
         raise _no_model("onnxruntime", model, error) from error
-    names = [output.name for output in session.get_outputs()]
+    names = distinct_names(output.name for output in session.get_outputs())
+    taken = {value.name: inputs[value.name] for value in session.get_inputs() if value.name in inputs}
     try:
-        results = session.run(names, inputs)
+        results = session.run(None, taken)
     except Exception as error:
         raise _no_input("onnxruntime", error) from error
     return dict(zip(names, results, strict=True))
@@ -202,16 +210,20 @@ def _run_tflite(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
         details = interpreter.get_input_details()
     except (RuntimeError, ValueError) as error:
         raise _no_model("the TFLite interpreter", model, error) from error
+    names = distinct_names(detail["name"] for detail in details)
     try:
-        for detail in details:
-            interpreter.resize_tensor_input(detail["index"], list(inputs[detail["name"]].shape))
+        given = [(detail, inputs[name]) for name, detail in zip(names, details, strict=True)]
+        for detail, array in given:
+            interpreter.resize_tensor_input(detail["index"], list(array.shape))
         interpreter.allocate_tensors()
-        for detail in details:
-            interpreter.set_tensor(detail["index"], inputs[detail["name"]])
+        for detail, array in given:
+            interpreter.set_tensor(detail["index"], array)
         interpreter.invoke()
     except (KeyError, RuntimeError, ValueError) as error:
         raise _no_input("the TFLite interpreter", error) from error
-    return {out["name"]: interpreter.get_tensor(out["index"]) for out in interpreter.get_output_details()}
+    outputs = interpreter.get_output_details()
+    names = distinct_names(output["name"] for output in outputs)
+    return {n: interpreter.get_tensor(output["index"]) for n, output in zip(names, outputs, strict=True)}
 
 
 def _run_torch(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:

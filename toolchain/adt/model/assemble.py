@@ -254,6 +254,7 @@ def _manifest(
         imported.outputs,
         tuple(build.prepared.params),
         images=textures.images if textures else (),
+        unused=imported.unused,
     )
     origins = {name: mark for name, _, mark in marks(build.lowered)}
     tuned = [name for name in names if origins.get(name) == TUNED]

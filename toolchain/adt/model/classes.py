@@ -83,7 +83,7 @@ def read_labels(path: Path) -> tuple[str, ...]:
 
 
 def _is_shown(label: str) -> bool:
-    """True if no character of *label* but joiners, which scripts and emoji need, controls how others are shown."""
+    """True if no character of *label* but joiners (scripts and emoji need them) controls others."""
     text = label.translate({0x200C: None, 0x200D: None, ord("\t"): None})
     return not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
 

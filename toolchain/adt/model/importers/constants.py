@@ -11,6 +11,7 @@ negative indices), even where every extent is known. What they use for it,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ def lift_weights(module: Any) -> Any:
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
     main = module["main"]
+    names, taken = map("weight_{}".format, itertools.count()), {str(var.name_hint) for var in main.params}
 
     @mutator
     class Lift(PyExprMutator):  # type: ignore[misc]
@@ -72,7 +74,8 @@ def lift_weights(module: Any) -> Any:
                 if value.same_as(op.data):
                     return variable
             info = relax.TensorStructInfo([int(extent) for extent in op.data.shape], op.data.dtype)
-            self.variables.append(relax.Var(f"weight_{len(self.variables)}", info))
+            name = next(name for name in names if name not in taken)
+            self.variables.append(relax.Var(name, info))
             self.values.append(op.data)
             return self.variables[-1]
 

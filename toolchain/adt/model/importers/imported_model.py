@@ -10,6 +10,7 @@ from typing import Any
 
 from adt.errors import ModelError
 from adt.model.importers.constants import fold_shape_values
+from adt.model.importers.element_types import with_kernels_of_their_types
 from adt.model.importers.op_table import OpRow
 from adt.model.importers.value_ranges import output_quanta, with_ranges
 from adt.model.package.manifest import SourceModel, TensorSpec
@@ -27,6 +28,8 @@ class ImportedModel:
     """Name to ``tvm.runtime.Tensor``, in the order in which they follow the inputs."""
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    unused: tuple[TensorSpec, ...]
+    """Inputs of the model that nothing depends on; ``main`` does not take them."""
     source: SourceModel
     file: Path
     """The file that was read; for a callable, the program that was exported from it, in the cache."""
@@ -39,7 +42,7 @@ class ImportedModel:
 def imported_model(
     module: Any,
     *,
-    inputs: Sequence[TensorSpec],
+    inputs: Mapping[str, TensorSpec],
     output_names: Sequence[str],
     source: SourceModel,
     file: Path,
@@ -49,31 +52,35 @@ def imported_model(
     """Describe *module*, whose ``main`` has ``num_input`` inputs and carries its parameters' values.
 
     Args:
-        inputs: in the order of ``main``'s parameters, or (by name) in any.
+        inputs: name of a parameter of ``main`` to the model's input that it is.
         origin: gives the operator that makes an output's shape depend on the data.
 
     Raises:
-        ModelError: an output is no tensor, or its shape depends on the data.
+        ModelError: two parameters have one name, or the shape of an output depends on the data.
     """
     from tvm.relax.frontend import detach_params
 
-    module, detached = detach_params(fold_shape_values(module))
+    module, detached = detach_params(with_kernels_of_their_types(fold_shape_values(module)))
     main = module["main"]
     names = [str(parameter.name_hint) for parameter in main.params]
     first = int(main.attrs["num_input"])
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ModelError(
+            f"several inputs or weights of {file.name} are called {', '.join(twice)}",
+            remedy="Export the model again, with a name for each.",
+        )
     params = dict(zip(names[first:], detached.get("main", []), strict=True))
-    by_name = {spec.name: spec for spec in inputs}
-    if unused := sorted(by_name.keys() - set(names[:first])):
-        log.warning("nothing in %s depends on %s: the package does not take it", file.name, ", ".join(unused))
-    ordered = tuple(by_name.get(name, inputs[index]) for index, name in enumerate(names[:first]))
+    unused = tuple(spec for name, spec in inputs.items() if name not in names[:first])
+    for spec in unused:
+        log.warning("no output of %s depends on %s: the package does not take it", file.name, spec.name)
     returned = main.ret_struct_info
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
     outputs = tuple(
         _output(name, info, file.name, origin) for name, info in zip(output_names, fields, strict=True)
     )
-    ranged = with_ranges(ordered, module)
+    ranged = with_ranges([inputs[name] for name in names[:first]], module)
     quanta = output_quanta(main, output_names)
-    return ImportedModel(module, params, ranged, outputs, source, file, ops, quanta)
+    return ImportedModel(module, params, ranged, outputs, unused, source, file, ops, quanta)
 
 
 def _output(name: str, info: Any, model: str, origin: Callable[[str], str]) -> TensorSpec:
@@ -100,11 +107,14 @@ def _extent(extent: Any) -> int | str:
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
-    """*names*, where one that comes again gets a number: a value that is returned twice."""
-    result: list[str] = []
-    for name in names:
+    """Number the *names* that come again: a value that is returned twice, equal names in a file.
+
+    A name that comes once stays, whatever the others become.
+    """
+    given, result = list(names), list[str]()
+    for name in given:
         text, number = name, 1
-        while text in result:
+        while text in result or (number > 1 and text in given):
             number += 1
             text = f"{name}_{number}"
         result.append(text)

@@ -40,6 +40,7 @@ def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     """
     import dataclasses
 
+    from adt.model.importers.onnx.file import declared_inputs, read_onnx
     from adt.model.importers.onnx.importer import import_onnx
 
     model = load_keras(path)
@@ -52,14 +53,17 @@ def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
         written = directory / f"{path.stem}.onnx"
         _export(model, fixed, written, path)
         imported = import_onnx(written, {}, source)
-    inputs = tuple(
-        dataclasses.replace(spec, name=name) for spec, name in zip(imported.inputs, declared, strict=True)
+        exported = declared_inputs(read_onnx(written))  # in the order of the signature, none left out
+    names = dict(zip(exported, declared, strict=True))
+    inputs, unused = (
+        tuple(dataclasses.replace(spec, name=names[spec.name]) for spec in specs)
+        for specs in (imported.inputs, imported.unused)
     )
     outputs = tuple(
         dataclasses.replace(spec, name=name)
         for spec, name in zip(imported.outputs, _output_names(model), strict=True)
     )
-    return dataclasses.replace(imported, inputs=inputs, outputs=outputs, file=path)
+    return dataclasses.replace(imported, inputs=inputs, unused=unused, outputs=outputs, quanta={}, file=path)
 
 
 def load_keras(path: Path) -> Any:

@@ -191,7 +191,7 @@ def import_relax(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     ops = [str(call.op.name) for call in calls if hasattr(call.op, "name")]
     return imported_model(
         lift_weights(module),
-        inputs=[TensorSpec(spec.name, fixed[spec.name], spec.dtype) for spec in specs],
+        inputs={spec.name: TensorSpec(spec.name, fixed[spec.name], spec.dtype) for spec in specs},
         output_names=distinct_names(["output"] * outputs),
         source=source,
         file=path,

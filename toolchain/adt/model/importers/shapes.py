@@ -20,7 +20,7 @@ RequestedShapes = Mapping[str, Shape | int]
 """What was asked for: input to shape, and symbol to extent."""
 
 _EXTENT = "[0-9]{1,18}"
-_INPUT = re.compile(rf"(?P<name>.+):(?P<extents>{_EXTENT}(,{_EXTENT})*)")
+_INPUT = re.compile(rf"(?P<name>.+):(?P<extents>{_EXTENT}(,{_EXTENT})*)", re.DOTALL)
 _SYMBOL = r"[^=:,]+"
 _SYMBOLS = re.compile(rf"{_SYMBOL}={_EXTENT}(,{_SYMBOL}={_EXTENT})*")
 MOST_AXES = 64
@@ -35,6 +35,12 @@ _OPERATORS = {
 }
 SIDE, CHANNELS, STEPS = 224, 3, 16
 """Extents of the ready option: height and width of pictures, their channels, and anything else."""
+CACHE = re.compile(r"past|cache|prev|history|memory|state", re.IGNORECASE)
+"""Names of caches of earlier steps, and of their lengths."""
+TOTAL = re.compile(r"total|all_?(seq|len|steps)|kv_?(seq|len)", re.IGNORECASE)
+"""Names of the length of earlier and new steps together."""
+OF_STEPS = re.compile(f"{CACHE.pattern}|{TOTAL.pattern}|seq|len|head|step|frame|time|token", re.IGNORECASE)
+"""Names of inputs and dimensions that no picture has."""
 MOST_SHOWN = 4
 """Inputs with open dimensions that an error shows; the others are counted."""
 
@@ -248,23 +254,51 @@ def _examples(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> 
     """A likely extent for each symbol, and for each dimension without one, that *given* leaves open."""
     known, symbols = _symbols(declared), fixed_symbols(declared, given)
     examples: dict[str, Shape | int] = {}
+    left = [name for name in declared if not isinstance(given.get(name), tuple)]
     for name, dims in declared.items():
-        for index, dim in enumerate(dims if name not in given else ()):
+        for index, dim in enumerate(dims if name in left else ()):
             for symbol in [dim] if dim in known else _names(str(dim)):
                 if re.fullmatch(_SYMBOL, str(symbol)) and symbol not in symbols:
-                    symbols[str(symbol)] = examples[str(symbol)] = _example(index, dims)
+                    symbols[str(symbol)] = examples[str(symbol)] = _example(index, dims, name)
+    _add_up(declared, symbols, examples)
     for name, dims in declared.items():
         shape = _extents(dims, symbols)
-        if name not in given and 0 in shape:
-            examples[name] = tuple(extent or _example(index, dims) for index, extent in enumerate(shape))
+        if name in left and 0 in shape:
+            examples[name] = tuple(
+                extent or _example(index, dims, name) for index, extent in enumerate(shape)
+            )
     return examples
 
 
-def _example(index: int, dims: DeclaredShape) -> int:
-    """A likely extent of the dimension *index*: of a picture, or of a sequence."""
-    if len(dims) != 4:
+def _add_up(
+    declared: Mapping[str, DeclaredShape], symbols: dict[str, int], examples: dict[str, Shape | int]
+) -> None:
+    """Make the length of all steps, where it is an example, that of the cache and of the new steps.
+
+    The new steps are the last axis of the first input that has two and is as long as neither; or one.
+    """
+    cached = next((symbol for symbol in symbols if CACHE.search(symbol) and not TOTAL.search(symbol)), None)
+    totals = [symbol for symbol in symbols if TOTAL.search(symbol)]
+    if cached is None or not totals:
+        return
+    matrices = (dims for dims in declared.values() if len(dims) == 2)
+    new = (_extents(dims, symbols)[1] for dims in matrices if dims[1] not in (cached, *totals))
+    steps = next((extent for extent in new if extent), 1)
+    for total in totals:
+        if total in examples:
+            symbols[total] = examples[total] = symbols[cached] + steps
+        elif cached in examples and symbols[total] > steps:
+            symbols[cached] = examples[cached] = symbols[total] - steps
+
+
+def _example(index: int, dims: DeclaredShape, name: str) -> int:
+    """A likely extent of the dimension *index* of the input *name*: of a picture, or of a sequence."""
+    if len(dims) != 4 or OF_STEPS.search(" ".join((name, *map(str, dims)))):
         return STEPS
-    return CHANNELS if index == 1 and isinstance(dims[2], str) and isinstance(dims[3], str) else SIDE
+    is_open = [isinstance(dim, str) for dim in dims]
+    if is_open[2] and is_open[3]:
+        return CHANNELS if index == 1 else SIDE
+    return SIDE if CHANNELS in dims or 1 in (dims[1], dims[3]) else STEPS
 
 
 def _still_open(

@@ -44,6 +44,7 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     output_names = program_outputs(program)
     with _quiet():
         program = program.run_decompositions()
+    names = [spec.name for spec in program_inputs(program)]  # a placeholder's may be another now
     rows = _op_table(program)
     if reason := refusal(rows):
         raise UnsupportedOp(
@@ -56,7 +57,10 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     symbols = fixed_symbols(declared, shapes)
     return imported_model(
         lift_weights(_specialised(module, symbols, source.file)),
-        inputs=[TensorSpec(spec.name, fixed[spec.name], spec.dtype) for spec in specs],
+        inputs={
+            name: TensorSpec(spec.name, fixed[spec.name], spec.dtype)
+            for name, spec in zip(names, specs, strict=True)
+        },
         output_names=output_names,
         source=source,
         file=path,

@@ -12,7 +12,7 @@ from adt.errors import InputError
 from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
 from adt.limits import MOST_ARRAY_BYTES
 from adt.model.inputs.pictures import PictureOptions, pictures_as_input
-from adt.model.inputs.validation import kind
+from adt.model.inputs.validation import kind, taken_inputs
 from adt.model.package.manifest import Entry, TensorSpec
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _read(path: Path, name: str, entry: Entry) -> list[InputArray]:
     if not path.is_file():
         raise InputError(f"there is no input file {path}", remedy="Check --input.")
     if suffix == ".npz":
-        return _npz(path, name)
+        return _npz(path, name, entry)
     spec = _spec(entry, name or _only(entry, path))
     return [InputArray(spec.name, _npy(path) if suffix == ".npy" else _raw(path, spec), str(path))]
 
@@ -132,13 +132,13 @@ def _for_pictures(entry: Entry) -> str:
     return candidates[0].name
 
 
-def _npz(path: Path, name: str) -> list[InputArray]:
+def _npz(path: Path, name: str, entry: Entry) -> list[InputArray]:
     try:
         arrays = read_npz(path)
     except DamagedNpz as error:
         raise not_plain(path, error) from error
     if not name:
-        return [InputArray(key, array, str(path)) for key, array in arrays.items()]
+        return [InputArray(key, array, str(path)) for key, array in taken_inputs(entry, arrays).items()]
     if name in arrays:
         return [InputArray(name, arrays[name], str(path))]
     if len(arrays) == 1:

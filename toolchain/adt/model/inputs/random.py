@@ -123,7 +123,7 @@ def _numbered(spec: TensorSpec, size: int, fill_mode: str) -> NDArray[np.generic
         return (numbers % 2).astype("bool")
     if spec.values is not None:
         low, count = _range(spec)
-        numbers = low + np.maximum(numbers - low, 0) % count
+        numbers = low + np.maximum(numbers - low, 0) % min(count, 2**63 - 1)
     return numbers.astype(spec.dtype)
 
 

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
-from adt.model.package.manifest import INDEX, Entry, TensorSpec
+from adt.model.package.manifest import Entry, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.generic]
+
+
+def taken_inputs(entry: Entry, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return *inputs* without those of the model that *entry* does not take, which a caller may give, too."""
+    unused = {spec.name for spec in entry.unused}
+    return {name: array for name, array in inputs.items() if name not in unused}
 
 
 def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
@@ -46,7 +52,7 @@ def _check_values(spec: TensorSpec, array: Array) -> None:
         InputError: one is not.
     """
     values = spec.values
-    if values is None or values.meaning != INDEX or not array.size:
+    if values is None or not (values.is_index and array.size):
         return
     numbers: NDArray[np.int64] = array.astype("int64")
     wrong = numbers[(numbers < values.least) | (numbers > values.most)]

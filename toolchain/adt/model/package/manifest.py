@@ -42,10 +42,15 @@ class ValueRange:
 
     meaning: str
     """``index``: a runner refuses values outside. ``usual``: such ones are made up, others are taken.
-    ``unknown``: none can be made up."""
+    ``unknown``: none can be made up; where ``least`` and ``most`` differ, it is an ``index``, too."""
     least: int
     """An index below 0 counts from the end; made-up ones are not negative."""
     most: int
+
+    @property
+    def is_index(self) -> bool:
+        """True if a runner refuses values outside."""
+        return self.meaning == INDEX or (self.meaning == UNKNOWN and self.least < self.most)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ class Entry:
     images: tuple[str, ...] = ()
     """Those of :attr:`params` that the entry takes as images: tensors of the memory scope
     ``global.texture``, ``(layers…, height, width, 4)``. Whoever loads the package fills them once."""
+    unused: tuple[TensorSpec, ...] = ()
+    """Inputs of the model that its outputs do not depend on; the entry does not take them."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def simple_indices(function: Any) -> Any:
             return None
         ranges = arith.Analyzer()
         for axis in block.iter_vars:
-            if int(axis.dom.extent) > 1:  # one of 1 would become 0, and rules look where axes are
+            if getattr(axis.dom.extent, "value", 0) != 1:  # it would become 0, and rules look where axes are
                 ranges.bind(axis.var, axis.dom)
 
         def load(node: Any) -> Any:

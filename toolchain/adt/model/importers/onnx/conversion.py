@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("adt.import")
 
-CUT = "onx:"
-"""Letters that the importer strips from both ends of a weight's name."""
+UNSAFE = re.compile(r"[onx:].*|.*[onx:]|[lg]v\d*", re.DOTALL)
+"""Names of weights that the importer would cut (it strips the letters ``onx:`` from both ends), or would take
+for a variable of its own, and that variable for the weight."""
 MOST_WHOLE_ARGUMENT = 4096
 """Elements up to which a tensor of whole numbers is an argument (sizes, axes, indices), not a weight."""
 MOST_FLOAT_ARGUMENT = 16
@@ -126,7 +127,7 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def __init__(self) -> None:
-            super().__init__({}, "float32", keep_params_in_input=True)
+            super().__init__({}, "float32", keep_params_in_input=True, sanitize=False)
             self.at = ("", "")
             """Operator and name of the node that is being converted."""
             self.count = 0
@@ -258,18 +259,19 @@ def _drop_unused(model: onnx.ModelProto) -> None:
 
 
 def _rename_initializers(model: onnx.ModelProto) -> None:
-    """Give those initializers other names whose names the importer would cut, in place.
+    """Give initializers with names of :data:`UNSAFE` names that nothing else in *model* has, in place.
 
-    It strips the letters ``onx:`` from both ends of a name, so that two names may
-    become one; exporters' prefix ``onnx::`` is dropped here where that is safe.
+    Exporters' prefix ``onnx::`` is dropped where that is enough.
     """
     taken = {tensor.name for tensor in model.graph.initializer}
+    taken |= {value.name for value in (*model.graph.input, *model.graph.output)}
+    taken |= {name for node in all_nodes(model.graph) for name in (*node.input, *node.output)}
     renamed: dict[str, str] = {}
     for tensor in model.graph.initializer:
-        if tensor.name.strip(CUT) == tensor.name:
+        if not UNSAFE.fullmatch(tensor.name):
             continue
         stem = re.sub(r"^(onnx::)+", "", tensor.name)
-        stem = stem if stem and stem.strip(CUT) == stem else f"weight_{stem}_"
+        stem = f"weight_{stem}_" if not stem or UNSAFE.fullmatch(stem) else stem
         name, number = stem, 0
         while name in taken:
             number += 1

@@ -14,7 +14,7 @@ from adt.host.isolated import begin, isolated
 from adt.limits import MOST_PROTOBUF
 from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
-from adt.model.importers.imported_model import ImportedModel, imported_model
+from adt.model.importers.imported_model import ImportedModel, distinct_names, imported_model
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.blockwise import blockwise_converters
@@ -83,8 +83,8 @@ def import_onnx(
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
         module,
-        inputs=file.inputs,
-        output_names=file.outputs,
+        inputs={spec.name: spec for spec in file.inputs},
+        output_names=distinct_names(file.outputs),
         source=source,
         file=path,
         ops=file.table,
@@ -137,7 +137,7 @@ def _prepare(
     with disk_errors("writing temporary files", out, variable="TMPDIR"):
         onnx.save(prepared.model, out, save_as_external_data=large, location="weights")
     inputs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items())
-    outputs = tuple(value.name for value in model.graph.output)
+    outputs = tuple(value.name for value in prepared.model.graph.output)
     return PreparedFile(inputs, outputs, table, tuple(sorted(prepared.kept)))
 
 

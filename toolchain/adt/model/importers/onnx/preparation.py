@@ -13,6 +13,7 @@ from adt.host.disk import library_files, scratch_directory
 from adt.model.importers.onnx.blockwise import MATMUL_N_BITS, inferred_products, is_blockwise
 from adt.model.importers.onnx.comparison import Runner
 from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, op_name, opset, subgraphs, type_number
+from adt.model.importers.onnx.known_values import fold_known
 from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.recurrent import is_loop
 from adt.model.importers.onnx.support import convertible, unsupported_ops
@@ -151,7 +152,7 @@ def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelPr
 
 
 def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
-    """*model* after onnxslim; *model* itself when that fails or computes something else."""
+    """Simplify *model* by onnxslim, or by its static shapes alone where that fails or is something else."""
     import onnxslim
 
     try:
@@ -159,11 +160,21 @@ def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.Model
             slim = onnxslim.slim(deepcopy(model))
     except Exception as error:  # onnxslim raises whatever its passes meet
         log.warning("onnxslim could not simplify %s (%s); importing it as it is", name, error)
-        return model
+        return _folded(model)
     if reason := runner.difference(slim):
         log.warning("what onnxslim made of %s is not used: %s", name, reason)
-        return model
+        return _folded(model)
     return _with_inferred_shapes(slim)
+
+
+def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """*model* with constants for what its static shapes tell."""
+    folded = _typed(model)
+    for _ in range(MOST_PASSES):
+        if not fold_known(folded):
+            break
+        folded = _typed(folded)
+    return folded
 
 
 def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:

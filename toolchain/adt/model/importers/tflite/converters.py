@@ -10,6 +10,7 @@ from typing import Any
 
 from adt.errors import last_line
 from adt.model.importers.op_table import named_nodes
+from adt.model.importers.tflite.file import tensor_name
 from adt.model.importers.tflite.scales import BYTES, STATEFUL, WEIGHTED, FloatTensor, Scale, scales_of
 
 MENDED = {
@@ -88,7 +89,7 @@ def converter_class() -> Any:
         def _name(self, operator: Any) -> str:
             """What stands for the name that operators do not have here: that of the first result."""
             results = self.get_output_tensors(operator)
-            return f"(gives {results[0].tensor.Name().decode()})" if results else ""
+            return f"(gives {tensor_name(results[0].tensor)})" if results else ""
 
         def check_unsupported_ops(self) -> None:
             """Asked before: :meth:`unsupported`."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from adt.errors import ModelError
 from adt.host.extras import load, need
+from adt.model.importers.imported_model import distinct_names
 from adt.model.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes, small
 
 DAMAGED = (
@@ -24,6 +25,7 @@ class TensorFacts:
     """One input or output of the file's main subgraph."""
 
     name: str
+    """The file's; numbered where several have it."""
     index: int
     shape: Shape
     declared: DeclaredShape
@@ -46,10 +48,11 @@ def read_tflite(path: Path) -> bytes:
 
 @functools.cache
 def _model_class() -> Any:
-    """The schema's ``Model``, which reads what newer writers write, too.
+    """The schema's ``Model``, which reads what newer writers write, too, and names each tensor by its index.
 
     They leave the 8-bit field of an operator's code out, which the schema's own reader asks for every
-    code below 127, and put weights behind the flatbuffer, where its reader does not look.
+    code below 127, and put weights behind the flatbuffer, where its reader does not look. TVM's importer
+    tells tensors apart by their names, which may be equal in a file.
     """
     import numpy as np
     import tflite
@@ -71,7 +74,22 @@ def _model_class() -> Any:
         def _is_inside(self) -> bool:
             return bool(self.Offset() <= 1)
 
+    class Tensor(tflite.Tensor):  # type: ignore[misc]
+        index = 0
+
+        def Name(self) -> bytes:
+            return parameter_name(self.index).encode()
+
+    class SubGraph(tflite.SubGraph):  # type: ignore[misc]
+        def Tensors(self, j: int) -> Any:
+            tensor = _as(Tensor, super().Tensors(j))
+            tensor.index = j
+            return tensor
+
     class Model(tflite.Model):  # type: ignore[misc]
+        def Subgraphs(self, j: int) -> Any:
+            return _as(SubGraph, super().Subgraphs(j))
+
         def OperatorCodes(self, j: int) -> Any:
             return _as(OperatorCode, super().OperatorCodes(j))
 
@@ -91,6 +109,18 @@ def model_of(data: bytes) -> Any:
     model = _model_class()()
     model.Init(data, struct.unpack_from("<I", data)[0])
     return model
+
+
+def parameter_name(index: int) -> str:
+    """Name of the tensor *index* of a subgraph in what TVM imports."""
+    return f"tensor_{index}"
+
+
+def tensor_name(tensor: Any) -> str:
+    """Name that the file gives to *tensor*, of the schema's class."""
+    import tflite
+
+    return (tflite.Tensor.Name(tensor) or b"").decode()
 
 
 def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFacts, ...]:
@@ -113,7 +143,7 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
             shape = tuple(int(tensor.Shape(i)) for i in range(tensor.ShapeLength()))
             signature = [int(tensor.ShapeSignature(i)) for i in range(tensor.ShapeSignatureLength())]
             declared = tuple(extent if extent > 0 else "" for extent in signature) or shape
-            name = tensor.Name().decode()
+            name = tensor_name(tensor)
             facts.append(TensorFacts(name, index, shape, declared, _decode_type(tensor.Type())))
     except DAMAGED as error:
         raise ModelError(
@@ -121,7 +151,8 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
             remedy="Export or download it again.",
             details=f"{type(error).__name__}: {error}",
         ) from error
-    return tuple(facts)
+    names = distinct_names(tensor.name for tensor in facts)
+    return tuple(replace(tensor, name=name) for name, tensor in zip(names, facts, strict=True))
 
 
 def fixed_inputs(data: bytes, path: Path, shapes: RequestedShapes) -> dict[str, Shape]:

@@ -13,7 +13,14 @@ from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import RequestedShapes
 from adt.model.importers.tflite.converters import MENDED, Refusal, converter_class, notes
-from adt.model.importers.tflite.file import fixed_inputs, model_of, read_tflite, tensors, with_shapes
+from adt.model.importers.tflite.file import (
+    fixed_inputs,
+    model_of,
+    parameter_name,
+    read_tflite,
+    tensors,
+    with_shapes,
+)
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 
@@ -33,7 +40,10 @@ def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> I
     data = with_shapes(data, path, fixed)
     return imported_model(
         lift_weights(_to_relax(data, path, rows)),
-        inputs=[TensorSpec(t.name, fixed[t.name], t.dtype) for t in tensors(data, path)],
+        inputs={
+            parameter_name(tensor.index): TensorSpec(tensor.name, fixed[tensor.name], tensor.dtype)
+            for tensor in tensors(data, path)
+        },
         output_names=[tensor.name for tensor in tensors(data, path, outputs=True)],
         source=source,
         file=path,

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adt.model.importers.onnx.converters.node import Converter, Node
+from adt.model.importers.onnx.converters.node import Converter, Node, literal
 from adt.model.importers.onnx.graph import type_name
 
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -253,6 +253,30 @@ def _lp_normalization(node: Node) -> Any:
     return relax.op.divide(x, relax.op.where(zero, relax.const(1, dtype), norm))
 
 
+def _compared(op: str) -> Converter:
+    """Comparisons of two constants: TVM gives the result their type."""
+
+    def convert(node: Node) -> Any:
+        import numpy as np
+
+        values = [node.value(place) for place in range(2)]
+        known = [value for value in values if value is not None]
+        return literal(getattr(np, op)(*known)) if len(known) == 2 else None
+
+    return convert
+
+
+def _by_floats(node: Node) -> Any:
+    """Reductions with roots and logarithms, of integers: rounded towards zero from float64."""
+    from tvm import relax
+
+    dtype = node.dtype()
+    if dtype.startswith("float"):
+        return None
+    wide = node.builder.normalize(relax.op.astype(node.inputs[0], "float64"))
+    return relax.op.astype(node.builder.normalize(node.by_tvm((wide, *node.inputs[1:]))), dtype)
+
+
 def _reduced_bool(op: str) -> Converter:
     """Largest and smallest of booleans: TVM knows no least of that type."""
 
@@ -296,7 +320,12 @@ CONVERTERS: dict[str, Converter] = {
     "DequantizeLinear": _dequantize,
     "Det": _det,
     "Elu": _elu,
+    "Equal": _compared("equal"),
+    "Greater": _compared("greater"),
+    "GreaterOrEqual": _compared("greater_equal"),
     "IsInf": _is_inf,
+    "Less": _compared("less"),
+    "LessOrEqual": _compared("less_equal"),
     "LpNormalization": _lp_normalization,
     "Max": _chain("maximum"),
     "Mean": _mean,
@@ -305,6 +334,9 @@ CONVERTERS: dict[str, Converter] = {
     "Mod": _mod,
     "PRelu": _prelu,
     "Pow": _pow,
+    "ReduceL2": _by_floats,
+    "ReduceLogSum": _by_floats,
+    "ReduceLogSumExp": _by_floats,
     "ReduceMax": _reduced_bool("max"),
     "ReduceMin": _reduced_bool("min"),
     "Selu": _elu,

@@ -308,18 +308,18 @@ def _affine_grid(node: Node) -> Any:
 
 def _roi_align(node: Node) -> Any:
     """Mean or largest of bilinear samples in each bin of a region."""
-    from tvm import te, tirx
+    from tvm import relax, te, tirx
 
-    _, channels, height, width = node.shape()
+    images, channels, height, width = node.shape()
+    x, regions, of_image = node.inputs[:3]
+    inside = node.builder.normalize(relax.op.clip(of_image, 0, images - 1))  # no kernel checks them
     mode = node.attribute("mode", "avg")
     rows, columns = node.attribute("output_height", 1), node.attribute("output_width", 1)
     samples = node.attribute("sampling_ratio", 0)
-    if not samples:
-        if mode == "max":
-            raise node.refusal("its number of samples depends on the regions")
-        return None
     if mode == "avg":
-        return None
+        return node.by_tvm((x, regions, inside))
+    if not samples:
+        raise node.refusal("its number of samples depends on the regions")
     scale = node.attribute("spatial_scale", 1.0)
     half = node.opset >= 16 and node.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
 
@@ -355,7 +355,7 @@ def _roi_align(node: Node) -> Any:
 
         return te.compute((rois.shape[0], channels, rows, columns), element)
 
-    return node.te(compute, *node.inputs[:3])
+    return node.te(compute, x, regions, inside)
 
 
 def _deform_conv(node: Node) -> Any:

@@ -113,7 +113,7 @@ def _reverse_sequence(node: Node) -> Any:
     time, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
 
     def element(x: Any, lengths: Any, at: Any) -> Any:
-        step, length = at[time], lengths(at[batch]).astype(at[time].dtype)
+        step, length = at[time], tirx.min(lengths(at[batch]).astype(at[time].dtype), node.shape()[time])
         source = list(at)
         source[time] = tirx.Select(step < length, length - step - 1, step)
         return x(*source)

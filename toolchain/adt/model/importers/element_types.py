@@ -1,0 +1,65 @@
+"""Operators on element types for which TVM has no kernel, or a wrong one, by operators that it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from adt.model.passes.nodes import operator_name
+from adt.model.passes.workarounds import replaced_calls
+
+COMPARES = tuple(
+    f"relax.{name}" for name in ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
+)
+
+
+def with_kernels_of_their_types(module: Any) -> Any:
+    """Return *module* with other operators for those of :data:`REPLACED`."""
+    return replaced_calls("adt.ElementTypes", REPLACED, lambda builder, call: _replaced(builder, call))(
+        module
+    )
+
+
+def _replaced(builder: Any, call: Any) -> Any:
+    dtype = getattr(call.args[0].struct_info, "dtype", "")
+    return REPLACED[operator_name(call)](call, dtype, builder.emit) or call
+
+
+def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Comparisons of booleans: LLVM takes them for those of floats."""
+    from tvm import relax
+
+    if dtype != "bool":
+        return None
+    return relax.Call(call.op, [emit(relax.op.astype(arg, "int8")) for arg in call.args], call.attrs)
+
+
+def _sign(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """The sign of unsigned numbers: TVM makes a -1 of their type."""
+    from tvm import relax
+
+    if not dtype.startswith("u"):
+        return None
+    return relax.op.astype(emit(relax.op.not_equal(call.args[0], relax.const(0, dtype))), dtype)
+
+
+def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """The mean of integers, rounded towards zero: TVM divides by a number of another type."""
+    from tvm import relax
+
+    shape = getattr(call.args[0].struct_info.shape, "values", ())
+    if not dtype.startswith(("int", "uint")) or not all(hasattr(extent, "value") for extent in shape):
+        return None
+    axes = range(len(shape)) if call.attrs.axis is None else [int(axis) for axis in call.attrs.axis]
+    count = math.prod(int(shape[axis]) for axis in axes)
+    total = relax.op.sum(emit(relax.op.astype(call.args[0], "int64")), call.attrs.axis, call.attrs.keepdims)
+    return relax.op.astype(emit(relax.op.divide(emit(total), relax.const(count, "int64"))), dtype)
+
+
+REPLACED: dict[str, Callable[[Any, str, Callable[[Any], Any]], Any]] = {
+    **dict.fromkeys(COMPARES, _compared),
+    "relax.mean": _mean,
+    "relax.sign": _sign,
+}
+"""Operators, and what gives another expression for a call on some types; None on others."""
