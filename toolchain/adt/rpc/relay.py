@@ -22,6 +22,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from adt.host import process
@@ -163,7 +164,9 @@ def _is_result(kinds: list[int], announced: int) -> bool:
 class Relay:
     """The process that stands between the client and one server."""
 
-    def __init__(self, server: socket.socket) -> None:
+    def __init__(self, server: socket.socket, began: float) -> None:
+        self.began = began
+        """When the server's session did, by :func:`time.monotonic`."""
         self._key = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0), backlog=1) as listening:
             self.port = listening.getsockname()[1]
@@ -284,11 +287,14 @@ def connect(host: str, port: int, key: str, *, limit: int, seconds: float) -> tu
         Refusal: the server takes another client, or it is none.
         OSError: it is not reached, hung up, or did not answer in time (TimeoutError).
     """
+    import tvm.rpc  # noqa: F401 - it takes seconds, which are none of the session's
+
     with socket.create_connection((host, port), timeout=seconds) as server:
+        began = time.monotonic()
         answer = open_session(server, f"{key} -timeout={limit}" if limit else key, seconds)
         if answer is not Answer.SESSION:
             raise Refusal(answer)
-        relay = Relay(server)
+        relay = Relay(server, began)
     try:
         return relay.connect(), relay
     except BaseException:

@@ -101,7 +101,6 @@ def open_session(
         remote, link = _connect(target, limit)
     else:
         target, remote, link = _open_by_tracker(tracker_address, key, wait, limit)
-    began = time.monotonic()
     # The server keeps the limit; from one that has stalled nobody hears of it.
     overtime = threading.Timer(limit + NOTICE_SECONDS, link.close) if limit else None
     if overtime:
@@ -116,7 +115,7 @@ def open_session(
             raise
         if fault := link.fault():
             raise _malformed(target, fault) from error
-        raise _ended(target, time.monotonic() - began, limit, error) from error
+        raise _ended(target, time.monotonic() - link.began, limit, error) from error
     except BaseException:  # ctrl-C, perhaps because the server has stalled
         link.close()
         raise
