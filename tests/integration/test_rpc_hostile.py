@@ -20,11 +20,11 @@ import tvm
 
 import adt
 from adt.errors import AdtError
-from adt.rpc import session
+from adt.rpc import relay, session
 from support.standins.hostile_rpc import FAULTS, Hostile, mutated
 
 package, number = sys.argv[1], int(sys.argv[2])
-session.CONNECT_SECONDS = session.NOTICE_SECONDS = 1.0
+session.CONNECT_SECONDS = relay.OVERTIME = session.NOTICE_SECONDS = 1
 SLOW = ("half a packet", "an exception of half a text", "a text longer than its packet")
 
 

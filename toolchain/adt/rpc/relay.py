@@ -5,9 +5,9 @@ an unknown type ends it with exit code 255, and a server may send requests, whic
 load modules and run functions for the device. Here the client's requests pass unchanged, one at a time, and
 for each the server may answer once, with what fits it. Anything else ends the session.
 
-The relay is a process, ``python -m adt.rpc.relay LISTENING SERVER`` (descriptors of sockets), as TVM's client
-holds Python's lock while it waits in a destructor. TVM can only connect to a port, so the relay listens on
-one of the loopback until the client is there, which knows the key that came through standard input.
+The relay is a process, ``python -m adt.rpc.relay LISTENING SERVER SECONDS`` (sockets, and its time), as TVM's
+client holds Python's lock while it waits in a destructor. TVM can only connect to a port, so the relay listens
+on one of the loopback until the client is there, which knows the key that came through standard input.
 
 A packet is its length (8 bytes), a code (4 bytes) and a body, all little endian. A body is most often a
 sequence of values: their number and, for each, its type and content.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
+import signal
 import socket
 import struct
 import subprocess
@@ -47,6 +48,8 @@ PIECE = 1 << 20
 """Bytes that are passed on at a time."""
 CLIENT_SECONDS = 30.0
 """In which TVM's client connects to this process."""
+OVERTIME = 3
+"""Seconds after a session's limit, which the server keeps, in which a server that has stalled is given up."""
 END_SECONDS = 2.0
 """In which a relay ends when its session has ended."""
 
@@ -164,7 +167,7 @@ def _is_result(kinds: list[int], announced: int) -> bool:
 class Relay:
     """The process that stands between the client and one server."""
 
-    def __init__(self, server: socket.socket, began: float) -> None:
+    def __init__(self, server: socket.socket, began: float, limit: int) -> None:
         self.began = began
         """When the server's session did, by :func:`time.monotonic`."""
         self._key = secrets.token_hex(16)
@@ -172,7 +175,7 @@ class Relay:
             self.port = listening.getsockname()[1]
             descriptors = (listening.fileno(), server.fileno())
             self._process = process.start(
-                [sys.executable, "-P", "-m", __name__, *map(str, descriptors)],
+                [sys.executable, "-P", "-m", __name__, *map(str, (*descriptors, limit))],
                 env=process.python_path(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -294,7 +297,7 @@ def connect(host: str, port: int, key: str, *, limit: int, seconds: float) -> tu
         answer = open_session(server, f"{key} -timeout={limit}" if limit else key, seconds)
         if answer is not Answer.SESSION:
             raise Refusal(answer)
-        relay = Relay(server, began)
+        relay = Relay(server, began, limit + OVERTIME if limit else 0)
     try:
         return relay.connect(), relay
     except BaseException:
@@ -322,7 +325,8 @@ def _stream(source: socket.socket, target: socket.socket, count: int) -> None:
 
 
 if __name__ == "__main__":
-    port, device = (socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:])
+    port, device = (socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:3])
+    signal.alarm(int(sys.argv[3]))  # ends this process; no thread of the client's could, see above
     try:
         serve(port, device, sys.stdin.read())
     except Malformed as error:

@@ -13,7 +13,6 @@ import contextlib
 import logging
 import math
 import re
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,11 +100,6 @@ def open_session(
         remote, link = _connect(target, limit)
     else:
         target, remote, link = _open_by_tracker(tracker_address, key, wait, limit)
-    # The server keeps the limit; from one that has stalled nobody hears of it.
-    overtime = threading.Timer(limit + NOTICE_SECONDS, link.close) if limit else None
-    if overtime:
-        overtime.daemon = True
-        overtime.start()
     try:
         yield Session(remote, target)
     except AdtError:
@@ -120,8 +114,6 @@ def open_session(
         link.close()
         raise
     finally:
-        if overtime:
-            overtime.cancel()
         _close(remote)
         link.close()
 
