@@ -6,7 +6,7 @@ load modules and run functions for the device. Here the client's requests pass u
 for each the server may answer once, with what fits it. Anything else ends the session.
 
 The relay is a process, ``python -m adt.rpc.relay LISTENING SERVER SECONDS`` (sockets, and its time), as TVM's
-client holds Python's lock while it waits in a destructor. TVM can only connect to a port, so the relay listens
+client holds Python's lock while it waits in a destructor. TVM can only connect to a port, so it listens
 on one of the loopback until the client is there, which knows the key that came through standard input.
 
 A packet is its length (8 bytes), a code (4 bytes) and a body, all little endian. A body is most often a
