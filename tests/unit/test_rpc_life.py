@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import identity
-from adt.rpc import board, instance, launch, server, session, state, tracker, wire
+from adt.rpc import board, instance, launch, relay, server, session, state, tracker, wire
+from adt.rpc.handshake import Answer
 from adt.rpc.instance import Death, Instance, ServerConfig
 from adt.rpc.watchdog import Watchdog
 from support.standins.artefacts import bundle_manifest
@@ -636,11 +638,11 @@ def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(
     stale = session.StaleRegistration("out of date", remedy="again")
     answers: list[Exception | str] = [stale, stale, "remote"]
 
-    def connect(target: session.Target, limit: int) -> str:
+    def connect(target: session.Target, limit: int) -> tuple[str, SimpleNamespace]:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return answer, SimpleNamespace(close=lambda: None)
 
     target = session.Target("127.0.0.1", 9, "key:1", "key", "127.0.0.1:9190")
     monkeypatch.setattr(session, "_from_tracker", lambda *_: target)
@@ -655,7 +657,7 @@ def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(
 
 
 def test_a_refusal_of_what_the_tracker_named_is_of_a_registration_out_of_date() -> None:
-    refusal = RuntimeError("URL 127.0.0.1:9 cannot find server that matches key=client:key:1 -timeout=300")
+    refusal = relay.Refusal(Answer.MISMATCH)
     for place, kind in (("127.0.0.1:9190", session.StaleRegistration), ("", RpcError)):
         target = session.Target("127.0.0.1", 9, "key:1", "key", place)
         assert type(session._unreached(target, refusal)) is kind

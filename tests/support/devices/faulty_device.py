@@ -20,7 +20,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from adt.virtual import filesystem, properties, sync, wire
+from adt.virtual import filesystem, namespaces, properties, sync, wire
 from adt.virtual.daemon import FEATURES, Daemon
 from adt.virtual.transport import Closed, Service, Stream, Transport
 from support.devices import faults
@@ -309,6 +309,8 @@ class FaultyDaemon(Daemon):
 
     DOWN = 1.0
     """Seconds in which adb servers are cut off after a restart."""
+    capabilities = Daemon.capabilities | {namespaces.CAP_SYS_ADMIN}
+    """For the fault `readonly`, which mounts."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -46,33 +46,42 @@ def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer
     Args:
         key: the server's match key, to open a session; empty to say hello only.
     """
-    end = time.monotonic() + seconds
-    name = f"client:{key or 'adt-hello-' + secrets.token_hex(16)}".encode()
     try:
         with socket.create_connection((host, port), timeout=seconds) as sock:
-            sock.sendall(struct.pack("<ii", MAGIC, len(name)) + name)
-            (word,) = struct.unpack("<i", read_exactly(sock, 4, end))
-            if word == MISMATCH:
-                return Answer.MISMATCH
-            if word != ACCEPTED:
-                return Answer.OTHER
-            (length,) = struct.unpack("<i", read_exactly(sock, 4, end))
-            if not 0 <= length <= MAX_TEXT or not read_exactly(sock, length, end).startswith(b"server:"):
-                return Answer.OTHER
-            return Answer.SESSION if _open_session(sock, end) else Answer.OTHER
+            answer = open_session(sock, key or "adt-hello-" + secrets.token_hex(16), seconds)
+            if answer is Answer.SESSION:
+                with contextlib.suppress(OSError):
+                    sock.sendall(struct.pack("<Qi", 4, SHUTDOWN))
+            return answer
     except TimeoutError:
         return Answer.OTHER
     except OSError:  # refused, or closed at once by adb, which has nobody to connect to
         return Answer.ABSENT
 
 
-def _open_session(sock: socket.socket, end: float) -> bool:
+def open_session(sock: socket.socket, key: str, seconds: float) -> Answer:
+    """Greet the server at the other end as the client *key*, and open a session.
+
+    Raises:
+        TimeoutError: it does not answer within *seconds*.
+        OSError: it hung up.
+    """
+    end = time.monotonic() + seconds
+    name = f"client:{key}".encode()
+    sock.settimeout(seconds)
+    sock.sendall(struct.pack("<ii", MAGIC, len(name)) + name)
+    (word,) = struct.unpack("<i", read_exactly(sock, 4, end))
+    if word == MISMATCH:
+        return Answer.MISMATCH
+    if word != ACCEPTED:
+        return Answer.OTHER
+    (length,) = struct.unpack("<i", read_exactly(sock, 4, end))
+    if not 0 <= length <= MAX_TEXT or not read_exactly(sock, length, end).startswith(b"server:"):
+        return Answer.OTHER
     body = struct.pack("<iQ", INIT_SERVER, len(PROTOCOL_VERSION)) + PROTOCOL_VERSION + struct.pack("<i", 0)
     sock.sendall(struct.pack("<Q", len(body)) + body)
     (length,) = struct.unpack("<Q", read_exactly(sock, 8, end))
     if not 4 <= length <= MAX_TEXT:
-        return False
+        return Answer.OTHER
     (code,) = struct.unpack_from("<i", read_exactly(sock, length, end))
-    with contextlib.suppress(OSError):
-        sock.sendall(struct.pack("<Qi", 4, SHUTDOWN))
-    return bool(code == RETURN)
+    return Answer.SESSION if code == RETURN else Answer.OTHER

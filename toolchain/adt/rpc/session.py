@@ -3,8 +3,8 @@
 TVM's client waits without end for a tracker that has no device and for a server
 that does not answer, and shows the end of a server as "kShutdown" or a check
 that failed. Here the tracker is asked by :mod:`adt.rpc.wire`, the connection is
-made in a thread that is not waited for longer than allowed, and what breaks a
-session is explained with what the watchdog knows.
+made and checked by :mod:`adt.rpc.relay`, and what breaks a session is
+explained with what the watchdog knows.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import contextlib
 import logging
 import math
 import re
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from shlex import join, quote
-from typing import Any
+from typing import TYPE_CHECKING
 
 from adt.errors import AdtError, RpcError, TrackerError
-from adt.rpc import server, tracker, wire
+from adt.rpc import relay, server, tracker, wire
+from adt.rpc.handshake import Answer
+
+if TYPE_CHECKING:
+    from tvm.rpc import RPCSession
 
 log = logging.getLogger("adt.rpc")
 
@@ -65,8 +66,7 @@ class Target:
 class Session:
     """A session and where it went."""
 
-    remote: Any
-    """``tvm.rpc.RPCSession``."""
+    remote: RPCSession
     target: Target
 
     @property
@@ -97,15 +97,9 @@ def open_session(
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     if address:
         target = _direct(address, key)
-        remote = _connect(target, limit)
+        remote, link = _connect(target, limit)
     else:
-        target, remote = _open_by_tracker(tracker_address, key, wait, limit)
-    began = time.monotonic()
-    # The server keeps the limit; from one that has stalled nobody hears of it.
-    overtime = threading.Timer(limit + NOTICE_SECONDS, _hang_up, (target,)) if limit else None
-    if overtime:
-        overtime.daemon = True
-        overtime.start()
+        target, remote, link = _open_by_tracker(tracker_address, key, wait, limit)
     try:
         yield Session(remote, target)
     except AdtError:
@@ -113,14 +107,15 @@ def open_session(
     except Exception as error:
         if not lost(error):
             raise
-        raise _ended(target, time.monotonic() - began, limit, error) from error
+        if fault := link.fault():
+            raise _malformed(target, fault) from error
+        raise _ended(target, time.monotonic() - link.began, limit, error) from error
     except BaseException:  # ctrl-C, perhaps because the server has stalled
-        _hang_up(target)
+        link.close()
         raise
     finally:
-        if overtime:
-            overtime.cancel()
         _close(remote)
+        link.close()
 
 
 class StaleRegistration(RpcError):
@@ -137,7 +132,9 @@ def _direct(address: str, key: str) -> Target:
     return Target(host, port, key, key, "")
 
 
-def _open_by_tracker(address: str, key: str, wait: float, limit: int) -> tuple[Target, Any]:
+def _open_by_tracker(
+    address: str, key: str, wait: float, limit: int
+) -> tuple[Target, RPCSession, relay.Relay]:
     """A session with a server that the tracker names, within *wait* seconds.
 
     The tracker may not have noticed yet that a server ended: what it names then is the place of the next one,
@@ -147,7 +144,7 @@ def _open_by_tracker(address: str, key: str, wait: float, limit: int) -> tuple[T
     while True:
         target = _from_tracker(address, key, max(0.0, end - time.monotonic()))
         try:
-            return target, _connect(target, limit)
+            return target, *_connect(target, limit)
         except StaleRegistration:
             if time.monotonic() > end:
                 raise
@@ -201,50 +198,38 @@ def _no_such_key(where: str, key: str, summary: wire.Summary) -> TrackerError:
     )
 
 
-def _connect(target: Target, limit: int) -> Any:
-    """Open TVM's session with the server; TVM knows no time limit, so a thread of ours does it.
+def _connect(target: Target, limit: int) -> tuple[RPCSession, relay.Relay]:
+    """Open TVM's session with the server.
 
     Raises:
         RpcError: it is not reached, does not want us, or does not answer.
     """
-    from tvm import rpc
-
-    outcome: list[Any] = []
-
-    def connect() -> None:
-        try:
-            outcome.append(rpc.connect(target.host, target.port, target.match_key, session_timeout=limit))
-        except Exception as error:  # TVM's errors have many classes
-            outcome.append(error)
-
-    thread = threading.Thread(target=connect, name="tvm-rpc-connect", daemon=True)
-    thread.start()
-    thread.join(CONNECT_SECONDS)
-    if not outcome:
+    try:
+        return relay.connect(target.host, target.port, target.match_key, limit=limit, seconds=CONNECT_SECONDS)
+    except TimeoutError as error:
         raise RpcError(
             f"the server at {target.address} did not answer within {CONNECT_SECONDS:g} s",
             remedy="It may be in use by another session (a server has one at a time), or hang: `adt rpc "
             "status`, then adt rpc stop and adt rpc start.",
-        )
-    if isinstance(outcome[0], Exception):
-        raise _unreached(target, outcome[0]) from outcome[0]
-    return outcome[0]
+        ) from error
+    except (relay.Refusal, OSError) as error:
+        raise _unreached(target, error) from error
 
 
-def _unreached(target: Target, error: Exception) -> RpcError:
-    message = _last_line(error)
-    if "cannot find server that matches key" in message and target.tracker:
+def _unreached(target: Target, error: relay.Refusal | OSError) -> RpcError:
+    answer = error.answer if isinstance(error, relay.Refusal) else None
+    if answer is Answer.MISMATCH and target.tracker:
         return StaleRegistration(
             f"the tracker at {target.tracker} names a server at {target.address} that has ended since",
             remedy="Open the session again; `adt rpc status` shows what became of the server.",
         )
-    if "cannot find server that matches key" in message:
+    if answer is Answer.MISMATCH:
         return RpcError(
             f"the server at {target.address} does not take a client with the key {target.key!r}",
             remedy="Go through its tracker (leave address away): a registered server takes nobody else; "
             "without a tracker the key must be the one that it was started with.",
         )
-    if "is not TVM RPC server" in message:
+    if answer is not None:
         return RpcError(
             f"what listens at {target.address} is not a TVM RPC server",
             remedy="Check the port: `adt rpc status` shows where servers listen.",
@@ -257,13 +242,21 @@ def _unreached(target: Target, error: Exception) -> RpcError:
         return RpcError(
             f"a device is registered as {target.key} at {target.address}, but cannot be reached there",
             remedy=f"The forward to it may be missing (`adt adb -- forward --list`): {start_again}",
-            details=message,
+            details=str(error),
         )
     return RpcError(
         f"no server answers at {target.address}",
         remedy=f"Is it running, and is the port forwarded? {start_again} --no-tracker, or `adt rpc serve` "
         "for a board.",
-        details=message,
+        details=str(error),
+    )
+
+
+def _malformed(target: Target, fault: str) -> RpcError:
+    return RpcError(
+        f"the server at {target.address} breaks the protocol of TVM's RPC: {fault}",
+        remedy="Nothing of that reached TVM. Serve from a bundle that this adt built (adt build-target, then "
+        "adt rpc start); if you do not know that server, do not use it.",
     )
 
 
@@ -302,23 +295,7 @@ def _last_line(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def _hang_up(target: Target) -> None:
-    """Shut the connection with *target*: what waits for it in TVM, which has no time limits, fails at once.
-
-    TVM does not give its socket away: it is the one of this process with that peer.
-    """
-    peers = {entry[4][:2] for entry in socket.getaddrinfo(target.host, target.port)}
-    for path in Path("/dev/fd").iterdir():
-        with contextlib.suppress(OSError):  # most are no sockets
-            connection = socket.socket(fileno=int(path.name))
-            try:
-                if connection.getpeername()[:2] in peers:
-                    connection.shutdown(socket.SHUT_RDWR)
-            finally:
-                connection.detach()
-
-
-def _close(remote: Any) -> None:
+def _close(remote: RPCSession) -> None:
     """End the session now; else it would last as long as anybody holds a reference into it."""
     with contextlib.suppress(Exception):  # it may have ended already
         remote.get_function("CloseRPCConnection")()

@@ -10,7 +10,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from adt.virtual import forwards, properties, shell, sync, wire
+from adt.virtual import forwards, namespaces, properties, shell, sync, wire
+from adt.virtual.peers import Peers
 from adt.virtual.transport import Service, Stream, Transport
 
 log = logging.getLogger("adt.virtual.daemon")
@@ -51,6 +52,9 @@ def environment(hostname: str) -> dict[str, str]:
 
 class Daemon:
     """The device as the hosts see it."""
+
+    capabilities = namespaces.FILE_CAPABILITIES
+    """Those of its process; the programs of the device never have more than the kernel's root over files."""
 
     def __init__(self, name: str) -> None:
         self._environment = environment(name)
@@ -103,16 +107,21 @@ def say(answer: str) -> Callable[[Stream], Awaitable[None]]:
     return service
 
 
-def serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None]) -> None:
-    """Serve *listening*, where adb servers connect, until SIGTERM; *ready* is called once it is served."""
-    asyncio.run(_serve(listening, daemon, ready))
+def serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None], peers: Peers) -> None:
+    """Serve *peers* that connect to *listening*, until SIGTERM; *ready* is called once it is served."""
+    asyncio.run(_serve(listening, daemon, ready, peers))
 
 
-async def _serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None]) -> None:
+async def _serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None], peers: Peers) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await peers.admit(writer.get_extra_info("socket")):
+            await daemon.connected(reader, writer)
+        writer.close()
+
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = await asyncio.start_server(daemon.connected, sock=listening, limit=READER_LIMIT)
+    server = await asyncio.start_server(connected, sock=listening, limit=READER_LIMIT)
     ready()
     await stop.wait()
     server.close()

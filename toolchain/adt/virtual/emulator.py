@@ -133,6 +133,7 @@ def start(
         with disk_errors(f"preparing virtual device {name}", home.directory):
             for directory in (home.data, home.mount_point):
                 directory.mkdir(parents=True, exist_ok=True)
+            home.directory.chmod(0o700)  # a program in data may carry the bit to run as its owner
         _check_executable(tree, "ADT_CACHE_DIR")
         if data_size is None:
             _check_executable(home.data, "XDG_STATE_HOME")

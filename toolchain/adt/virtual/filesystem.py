@@ -5,7 +5,7 @@
 | every top-level entry of the userland | the userland, read-only, shared by all devices |
 | ``/data`` | the device's own: a directory that stays, or a tmpfs of a given size |
 | ``/tmp``, ``/dev``, ``/adt`` | tmpfs; ``/dev`` holds the usual nodes and its own terminals |
-| ``/proc`` | the device's own processes |
+| ``/proc`` | the device's own processes, read-only: most of the rest is the host kernel's |
 | ``/sys/devices/system/cpu`` | the host's processors (how many there are), read-only |
 
 A mount that is not allowed is an OSError whose text names it.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.virtual import namespaces, properties, rootfs
@@ -35,6 +35,8 @@ LINKS = {
 STANDARD_LINKS = {"sdcard": "/data/media/0", "bin": "/system/bin", "etc": "/system/etc"}
 """Links that every device has at its root, unless the userland brings something of that name."""
 DATA_DIRECTORIES = ("local/tmp", "log", "media/0")
+SECRETS = ("kcore", "keys", "kmsg", "sched_debug", "timer_list")
+"""Files of /proc that show the host's memory and keys: on the device they are /dev/null."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,17 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
         interpreter: the static qemu for this user namespace's own binfmt_misc; None
             when arm64 programs already run (a host-wide rule, or an arm64 host).
     """
-    namespaces.keep_mounts_private()
-    root = layout.mount_point
-    namespaces.mount("adt-root", root, "tmpfs", namespaces.MS_NOSUID, "mode=0755,size=16m")
+    scripts = properties.scripts()
+    if interpreter is not None:
+        interpreter.stat()
+    # by descriptor, as root of the device may not reach these places below the starter's home directory
+    userland, data = (
+        Path(f"/proc/self/fd/{os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}")
+        for place in (layout.userland, layout.data)
+    )
+    layout = replace(layout, userland=userland, data=data)
+    namespaces.enter_new_root(layout.mount_point, "mode=0755,size=16m")
+    root = Path()
     for directory in OWN:
         (root / directory).mkdir()
     for shown, source in rootfs.parts(layout.userland).items():
@@ -81,15 +91,36 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
     namespaces.mount("tmp", root / "tmp", "tmpfs", 0, "mode=1777")
     make_data(root, layout)
     make_sys(root / "sys")
+    hide_host(root / "proc")
     tools = root / properties.TOOLS.lstrip("/")
     tools.mkdir(parents=True)
-    properties.install(tools)
+    for script, content in scripts.items():
+        (tools / script).write_bytes(content)
+        (tools / script).chmod(0o755)
     namespaces.set_hostname(name)
     namespaces.bring_loopback_up()
-    namespaces.become_root_directory(root)
-    namespaces.mount(
-        "none", Path("/"), flags=namespaces.MS_REMOUNT | namespaces.MS_RDONLY | namespaces.MS_BIND
-    )
+    namespaces.become_root_directory()
+    namespaces.make_read_only(Path("/"))
+    for descriptor in (userland, data):
+        os.close(int(descriptor.name))
+
+
+def hide_host(proc: Path) -> None:
+    """Take writing away from ``/proc``, with all settings of the host's kernel, and hide secrets in it."""
+    for path in (proc / name for name in SECRETS):
+        if path.exists():
+            namespaces.bind(Path("/dev/null"), path)
+    interpreters = proc / "sys/fs/binfmt_misc"
+    for place in (interpreters, proc) if interpreters.is_mount() else (proc,):
+        namespaces.make_read_only(place)
+
+
+def give_data(data: Path, owner: int) -> None:
+    """Make *owner* the user and group of all that lies in a device's ``/data``; links are not followed."""
+    for _, directories, files, at in os.fwalk(data, follow_symlinks=False):
+        for name in (".", *directories, *files):
+            if os.stat(name, dir_fd=at, follow_symlinks=False).st_uid != owner:
+                os.chown(name, owner, owner, dir_fd=at, follow_symlinks=False)
 
 
 def show(source: Path, target: Path) -> None:

@@ -34,6 +34,7 @@ from typing import NoReturn
 
 from adt.virtual import abis, filesystem, namespaces, properties
 from adt.virtual.daemon import Daemon, serve
+from adt.virtual.peers import Peers
 
 # Once the device's root is in place there is no Python library to import from:
 # everything that is ever needed must have been imported above.
@@ -122,7 +123,11 @@ def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
         format="%(asctime)sZ %(name)s %(levelname)s %(message)s",
     )
     try:
-        namespaces.enter(user=boot.user_namespace)
+        peers = Peers()
+        host_id = namespaces.spare_id() if boot.user_namespace else None
+        if host_id is not None:
+            filesystem.give_data(Path(boot.data), host_id)
+        namespaces.enter(user=boot.user_namespace, host_id=host_id)
         pid = os.fork()
     except OSError as error:
         report(started, error=str(error))
@@ -132,7 +137,7 @@ def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
         os._exit(0)
     code = 1
     try:
-        code = run(boot, device, started)
+        code = run(boot, device, started, peers)
     except OSError as error:  # a mount or another system call that this machine does not allow
         log.error("the virtual device cannot be built: %s", error)
         report(started, error=str(error))
@@ -143,7 +148,7 @@ def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
         os._exit(code)
 
 
-def run(boot: Boot, device: Callable[[str], Daemon], started: int) -> int:
+def run(boot: Boot, device: Callable[[str], Daemon], started: int, peers: Peers) -> int:
     """Be PID 1: build the root, start the daemon, collect orphans; return the exit code."""
     os.setsid()
     log.info("virtual device %s: %s", boot.name, properties.notice(Path(boot.userland), abis.named(boot.abi)))
@@ -156,9 +161,12 @@ def run(boot: Boot, device: Callable[[str], Daemon], started: int) -> int:
     listening = socket.socket(fileno=boot.listening)
     listening.set_inheritable(False)
     os.set_inheritable(started, False)
+    namespaces.limit_programs(namespaces.FILE_CAPABILITIES)
     server = os.fork()
     if server == 0:
-        be_daemon(boot, device, listening, started)
+        be_daemon(boot, device, listening, started, peers)
+    namespaces.keep_capabilities(namespaces.FILE_CAPABILITIES)
+    peers.close()
     listening.close()
     os.close(started)
     if read_line(0) != "commit":
@@ -177,7 +185,7 @@ def run(boot: Boot, device: Callable[[str], Daemon], started: int) -> int:
 
 
 def be_daemon(
-    boot: Boot, device: Callable[[str], Daemon], listening: socket.socket, started: int
+    boot: Boot, device: Callable[[str], Daemon], listening: socket.socket, started: int, peers: Peers
 ) -> NoReturn:
     """Run the daemon in the forked child of PID 1; never returns."""
     code = 1
@@ -189,7 +197,9 @@ def be_daemon(
             report(started, ready=True)
             os.close(started)
 
-        serve(listening, device(boot.name), ready)
+        daemon = device(boot.name)
+        namespaces.keep_capabilities(daemon.capabilities)
+        serve(listening, daemon, ready, peers)
         code = 0
     except BaseException:
         log.exception("the daemon failed")

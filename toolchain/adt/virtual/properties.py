@@ -118,9 +118,6 @@ SCRIPTS = (*BY_PATH, "settings", "svc")
 """Programs of the device: files of their own in ``scripts/``, where STORE and LOG stand as they are here."""
 
 
-def install(tools: Path) -> None:
-    """Write the scripts into the directory *tools*."""
-    for name in SCRIPTS:
-        path = tools / name
-        path.write_bytes(Path(__file__).with_name("scripts").joinpath(f"{name}.sh").read_bytes())
-        path.chmod(0o755)
+def scripts() -> dict[str, bytes]:
+    """Read the programs of the device, by name."""
+    return {name: Path(__file__).with_name("scripts").joinpath(f"{name}.sh").read_bytes() for name in SCRIPTS}

@@ -65,8 +65,8 @@ def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
     """What PID 1 of the new namespaces finds: mounts, own binfmt_misc, a program in the new root."""
     result: dict[str, str | None] = {}
     try:
-        namespaces.keep_mounts_private()
-        namespaces.mount("trial", mount_point, "tmpfs")
+        namespaces.enter_new_root(mount_point, "mode=0755")
+        mount_point = Path()
         for directory in ("proc", "dev/pts"):
             (mount_point / directory).mkdir(parents=True)
         namespaces.mount("proc", mount_point / "proc", "proc")
@@ -86,7 +86,7 @@ def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
         executable = mount_point / "trial"
         executable.write_bytes(program(machine))
         executable.chmod(0o755)
-        namespaces.become_root_directory(mount_point)
+        namespaces.become_root_directory()
         pid = os.fork()
         if pid == 0:
             try:
@@ -127,7 +127,7 @@ def main(mode: str, qemu: str, machine: str) -> dict[str, str | None]:
 def _launch(mode: str, qemu: str, machine: str, directory: Path, write: int) -> None:
     result: dict[str, str | None] = {}
     try:
-        namespaces.enter(user=mode == "userns")
+        namespaces.enter(user=mode == "userns", host_id=namespaces.spare_id())
         note(result, "namespaces", None)
         os.write(write, json.dumps(result).encode() + b"\n")
         pid = os.fork()

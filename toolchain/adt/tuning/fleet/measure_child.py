@@ -15,7 +15,8 @@ from typing import Any
 from adt.errors import last_line
 from adt.host.child import serve
 from adt.model.tuning.arguments import Argument, download, sample_data, unwritten_data, upload
-from adt.rpc.session import lost
+from adt.rpc import relay
+from adt.rpc.session import CONNECT_SECONDS, lost
 from adt.tuning.fleet.measure_protocol import (
     SPEECH,
     Answer,
@@ -44,10 +45,12 @@ class Session:
     """One session with a server, and what lies on its device."""
 
     def __init__(self, request: Connect) -> None:
-        from tvm import rpc
-
-        self._remote = rpc.connect(
-            request.host, request.port, request.match_key, session_timeout=request.seconds
+        self._remote, self._relay = relay.connect(
+            request.host,
+            request.port,
+            request.match_key,
+            limit=request.seconds,
+            seconds=CONNECT_SECONDS,
         )
         self._device = self._remote.device(request.device, 0)
         self._tensors: OrderedDict[Slot, Any] = OrderedDict()
@@ -145,6 +148,7 @@ class Session:
         self._tensors.clear()
         with contextlib.suppress(Exception):
             self._remote.get_function("CloseRPCConnection")()
+        self._relay.close()
 
 
 class Handler:
