@@ -194,11 +194,7 @@ def places(platform: str) -> tuple[str, ...]:
 
 
 def parse_report(text: str) -> OpenclReport:
-    """Read the document that adt_probe printed.
-
-    Raises:
-        ValueError: it is none, or one of another version.
-    """
+    """Read the document that adt_probe printed; ValueError for anything else, or another version."""
     import cattrs
 
     document: Any = json.loads(text)
