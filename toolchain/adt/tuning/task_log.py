@@ -26,10 +26,7 @@ class TaskLogs:
     """
 
     def __init__(self, database: Path, run: str, tasks: Sequence[tuple[str, int | None]]) -> None:
-        """
-        Args:
-            tasks: name of each task, and operations of one call (None: not known), in order.
-        """
+        """Open a log for each of *tasks*: name, and operations of one call (None: not known), in order."""
         self.directory = database / "logs" / run[:16]
         self._numbers = {name: number for number, (name, _) in enumerate(tasks, start=1)}
         self._flops = dict(tasks)

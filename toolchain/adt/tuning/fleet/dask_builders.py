@@ -42,10 +42,7 @@ class DaskBuilders:
     """Candidates go to the workers of one scheduler; as many at once as those have threads, now."""
 
     def __init__(self, address: str, toolchain: Toolchain, *, timeout: float) -> None:
-        """
-        Args:
-            address: ``dask://HOST:PORT``, ``tcp://…``, ``tls://…``.
-            timeout: seconds for one candidate.
+        """Connect to the scheduler *address*; a candidate may take *timeout* seconds.
 
         Raises:
             ToolNotFound: Dask is not installed here, or a worker lacks the compiler.
@@ -180,11 +177,7 @@ def _connect(address: str) -> Any:
 
 
 def _check(workers: Mapping[str, Mapping[str, Any]], address: str) -> None:
-    """Whether every worker can build what this machine would.
-
-    Raises:
-        ConfigError, MismatchError, ToolNotFound: it cannot.
-    """
+    """Check that every worker can build what this machine would."""
     if not workers:
         raise ConfigError(
             f"the Dask scheduler at {address} has no workers",

@@ -51,9 +51,9 @@ class Fleet:
         kind: tuple[str, str] | None = None,
         pause: float = FIRST_PAUSE,
     ) -> None:
-        """
+        """Measure on the devices of *source*, which compute on ``cpu``, ``opencl`` or ``cuda``.
+
         Args:
-            computes: ``cpu``, ``opencl`` or ``cuda``.
             kind: device and driver, as in :class:`adt.tuning.records.Context`; with an empty driver the
                 first such device decides. None: the first device does.
             pause: seconds for which a device is first out of service.
@@ -75,7 +75,7 @@ class Fleet:
         self._watcher: threading.Thread | None = None
 
     def start(self, take: Take, done: Done) -> Self:
-        """Measure what *take* gives, from now on; every job comes back through *done*, once. Call it once.
+        """Measure the jobs of *take* from now on; every one comes back through *done*, once. Call it once.
 
         Args:
             take: called from many threads; may wait up to half a second for a job.
@@ -100,7 +100,7 @@ class Fleet:
         return self.roster.statuses()
 
     def close(self, grace: float = 0.0, *, leaving: bool = False) -> None:
-        """Take no more; what is measured now may end within *grace* seconds. Then nothing of it is left.
+        """Take no more; running measurements may end within *grace* seconds. Then nothing of them is left.
 
         Args:
             leaving: what is on a device that does not answer is left to the watchdog of its server.

@@ -56,11 +56,7 @@ class Roster:
         return self._devices[name]
 
     def update(self, sightings: Sequence[Sighting], *, gone: str) -> None:
-        """Take in which devices are there.
-
-        Args:
-            gone: state of one that was there and is not any more: ``left`` or ``away``.
-        """
+        """Update the devices from *sightings*; *gone* is the state of missing ones, ``left`` or ``away``."""
         with self._lock:
             for sighting in sightings:
                 device = self._of(sighting.name)
@@ -119,10 +115,9 @@ class Roster:
             self._success = self._clock()
 
     def fail(self, name: str, reason: str, *, took: float = 0.0, candidate: bool = False) -> float:
-        """It hung, its server crashed, or it could not be reached; seconds until it may be tried again.
+        """Record that it hung, its server crashed, or it was out of reach; *candidate*: while measuring one.
 
-        Args:
-            candidate: a candidate was being measured.
+        Returns the seconds until it may be tried again.
         """
         with self._lock:
             device, now = self._of(name), self._clock()
