@@ -101,10 +101,9 @@ class Products(Rewriter):
         return left.struct_info.dtype in FLOATS and left.struct_info.dtype == right.struct_info.dtype
 
     def product(self, left: Any, right: Any, result: Any, order: Sequence[int] = ()) -> Any:
-        """The call that computes the product of these operands, the variable *result* of the old function.
+        """Build the call that computes the product of these operands, *result* of the old function.
 
-        Args:
-            order: of the product's axes in the result; empty: it is the product.
+        *order* has the product's axes in the result; empty: as they are.
         """
         a, b = self.view_of(left), self.view_of(right)
         dtype = result.struct_info.dtype
@@ -172,10 +171,9 @@ def sums_of(
     name: str = "product_sums",
     order: Sequence[int] = (),
 ) -> Any:
-    """The tensor expression of a product of matrices of these *shapes*, in sums of *dtype*.
+    """Make the tensor expression of a product of matrices of these *shapes*, in sums of *dtype*.
 
-    Args:
-        order: of the product's axes in the result; empty: as they are.
+    *order* has the product's axes in the result; empty: as they are.
     """
     from tvm import te
 

@@ -80,9 +80,9 @@ class DealtRow:
     """The rows of a tensor, dealt out; see :class:`adt.model.passes.normalizations.Row`."""
 
     def __init__(self, x: Any, gpu: Gpu, *, apart: bool = False) -> None:
-        """
-        Args:
-            apart: a row is not the last axis of *x*, but the axes between the first two and the last one.
+        """Deal out the rows of *x*.
+
+        With *apart*, a row is not the last axis of *x*, but the axes between the first two and the last one.
         """
         self.x = x
         shape = [int(extent) for extent in x.shape]
@@ -219,11 +219,7 @@ def is_dealt(function: Any) -> bool:
 def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     """Schedule the TIR *function*, whose stages are those of :class:`DealtRow`.
 
-    Args:
-        by_lane: store element by element what TVM cannot compute in vectors.
-
-    Raises:
-        NotSchedulable: it has others.
+    With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
     """
     from tvm import s_tir
 

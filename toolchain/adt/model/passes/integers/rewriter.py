@@ -145,12 +145,7 @@ class Integers(Rewriter):
         return result
 
     def in_bytes(self, weights: Any, axis: int) -> tuple[Any, Any]:
-        """The array of int8 by which the processor multiplies instead of by the array *weights*, and what of
-        these is missing there, for each index of *axis*.
-
-        Raises:
-            Floats: there is none.
-        """
+        """Return *weights* as int8, and their offset for each index of *axis*; Floats if there is none."""
         import numpy as np
 
         others = tuple(at for at in range(weights.ndim) if at != axis)
@@ -166,12 +161,10 @@ class Integers(Rewriter):
         return RANGES[self.dtype][0] - RANGES[dtype][0]
 
     def quantized(self, value: Any, scale: float, zero: int, *, sums: bool) -> Any:
-        """The float tensor *value* of the new function, as :attr:`dtype`.
+        """Quantize the float tensor *value* of the new function to :attr:`dtype`.
 
-        Args:
-            sums: it is multiplied, which is much faster than the division of the model's own runtime, and
-                hardly a sum lies in the middle of two quanta, where that makes a difference. What was
-                quantized before often does.
+        *sums* are multiplied by 1 / *scale*, much faster than the division of the model's own runtime: hardly
+        one lies in the middle of two quanta, where that matters. Values that were quantized before often do.
         """
         import numpy as np
         from tvm import relax
