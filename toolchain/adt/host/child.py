@@ -112,10 +112,9 @@ class Child:
         return process.pid if process is not None else None
 
     def ask(self, request: Any, timeout: float) -> Any:
-        """The child's answer to *request*, both of the child's speech.
+        """Return the child's answer to *request*, both of the child's speech.
 
-        Args:
-            timeout: seconds; the start of the process counts, too.
+        The start of the process counts as part of *timeout* seconds, too.
 
         Raises:
             ChildHung: there was no answer in time.
