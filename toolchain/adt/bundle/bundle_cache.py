@@ -23,9 +23,7 @@ Check = Callable[[TargetBundle], None]
 
 
 def cached_bundles(platforms: Sequence[str] | None = None) -> tuple[TargetBundle, ...]:
-    """Return the readable bundles in the cache, newest first, of all platforms or by the order of
-    *platforms*.
-    """
+    """Return the cache's readable bundles, newest first, of all platforms or in the order of *platforms*."""
     bundles = []
     for path in (cache.cache_dir() / "bundles").glob(f"*/{MANIFEST}"):
         try:

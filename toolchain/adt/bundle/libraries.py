@@ -66,7 +66,7 @@ AUTO = "auto"
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:
-    """Return the libraries of an ``--offload``, such as ``cudnn,cublas``, each once, in order of precedence."""
+    """Return the libraries of an ``--offload`` such as ``cudnn,cublas``, each once, by precedence."""
     names = [name.strip() for name in text.split(",")]
     if names == [NONE]:
         return ()

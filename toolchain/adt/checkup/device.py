@@ -172,7 +172,7 @@ OPENCL_PROGRAM = "adt_probe on the device"
 
 
 def libraries(listed: str) -> dict[str, list[str]]:
-    """Map each existing library of *listed*, one ``PATH REAL_PATH`` per line, to the paths that lead to it."""
+    """Map each library of *listed* (lines ``PATH REAL_PATH``) to the paths that lead to it."""
     paths_of: dict[str, list[str]] = {}
     for line in listed.splitlines():
         path, _, real = line.partition(" ")

@@ -54,9 +54,7 @@ def check_adt(missing: tuple[str, ...], package: Path) -> Check:
 
 
 def check_import(done: Finished, installed: str) -> Check:
-    """Judge what `import tvm` did in a process of its own; *installed* is apache-tvm's version by its
-    metadata.
-    """
+    """Judge an `import tvm` in its own process; *installed* is apache-tvm's version by its metadata."""
     name = "import tvm"
     if done.returncode != 0:
         last = done.tail(1) or "it says nothing"

@@ -39,9 +39,7 @@ def directory() -> Path:
 
 
 def save(record: BenchRecord, into: Path | None = None) -> Path:
-    """Keep *record* in the store *into*, or this machine's; return its file, which appears whole or not at
-    all.
-    """
+    """Keep *record* in *into*, else this machine's store; return its file, complete or never there."""
     into = into or directory()
     when = datetime.fromisoformat(record.when).astimezone(UTC)
     final = into / f"{when:%Y%m%dT%H%M%SZ}-{record.id}.json"

@@ -121,9 +121,7 @@ def kept_nodes(model: onnx.ModelProto, keep: Sequence[str]) -> frozenset[str]:
 def calibrated(
     model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]], method: str, directory: Path
 ) -> Any:
-    """Return every tensor's range for a prepared *model* on *samples*, as onnxruntime's quantizer takes
-    them.
-    """
+    """Return every tensor's range for a prepared *model* on *samples*, for onnxruntime's quantizer."""
     import onnx
     from onnxruntime.quantization import CalibrationMethod, create_calibrator
 
@@ -226,9 +224,7 @@ class _Reader:
 
 @contextlib.contextmanager
 def _asked(what: str, remedy: str, path: Path) -> Iterator[None]:
-    """Turn failures within, where *path* is written, into DiskError, or ModelError for a model that is
-    refused.
-    """
+    """Turn failures to write *path* within into DiskError, others into ModelError."""
     try:
         with disk_errors(f"writing {path}", path), _quiet():
             yield

@@ -33,7 +33,7 @@ class Limits:
 
 
 def kernel_totals(calls: Sequence[CallTime], limits: Limits, *, emulated: bool) -> tuple[KernelTotal, ...]:
-    """Return one row for each kernel, in the order of their first calls; an emulator's times give no speeds."""
+    """Return one row for each kernel, in the order of first calls; an emulator's times give no speeds."""
     groups: dict[tuple[str, str], list[tuple[int, CallTime]]] = {}
     for at, call in enumerate(calls):
         groups.setdefault((call.name, call.device), []).append((at, call))
