@@ -121,7 +121,7 @@ def _outcome(job: BuildJob, future: Any) -> BuildOutcome:
 
 def _facts(toolchain: Toolchain) -> dict[str, Any]:
     """On a worker: what must be as it is here."""
-    paths = _required_paths(toolchain)
+    paths = [toolchain.compiler, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
     missing = [path for path in paths if not (shutil.which(path) or os.path.exists(path))]  # noqa: PTH110
     if toolchain.cuda is not None:
         try:
@@ -136,11 +136,6 @@ def _versions() -> dict[str, str]:
 
     python = ".".join(platform.python_version_tuple()[:2])
     return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}
-
-
-def _required_paths(toolchain: Toolchain) -> list[str]:
-    """The compiler, and TVM's plugin for CUDA."""
-    return [toolchain.compiler, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
 
 
 def _connect(address: str) -> Any:
