@@ -54,7 +54,7 @@ class Device:
 
     @cached_property
     def features(self) -> frozenset[str]:
-        """What the device's daemon can do, as adb lists it."""
+        """Features of the device's daemon, as adb lists them."""
         text = adb.query(
             f"host-serial:{self.serial}:features",
             serial=self.serial,
@@ -64,7 +64,7 @@ class Device:
 
     @cached_property
     def facts(self) -> DeviceFacts:
-        """What the device says about itself, asked once."""
+        """Facts that the device tells about itself, asked once."""
         return self.survey().facts
 
     def survey(self, *parts: str, libraries: Sequence[str] = (), **options: Unpack[ShellOptions]) -> Survey:

@@ -39,7 +39,7 @@ class Place(Protocol):
 
     @property
     def label(self) -> str:
-        """What it is, for people and reports."""
+        """Name for people and reports."""
 
     @property
     def emulated(self) -> bool:

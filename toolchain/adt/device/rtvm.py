@@ -109,7 +109,7 @@ class RtvmOptions:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What a run with these options leaves in its working directory."""
+        """Names of the files that a run with these options leaves in its working directory."""
         files = [OUTPUTS]
         files += [TIMES] if self.keep_times else []
         files += [CALLS] if self.dump_calls is not None else []

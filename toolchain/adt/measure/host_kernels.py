@@ -217,7 +217,7 @@ class KernelProcess:
         return tuple(self._ask(name, list(arguments)))
 
     def _ask(self, name: str, arguments: list[Array] | None) -> Any:
-        """What the kernel writes; without *arguments*, what is known of it."""
+        """Return the kernel's results, or its description without *arguments*."""
         request = {"name": name, "writes": self._writes.get(name, 0), "arguments": arguments}
         try:
             answer = self._child.ask(request, TIMEOUT)

@@ -191,7 +191,7 @@ class Wire:
         self.sock.close()
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        """What *call*, one operation of the socket, returns, once it can be done."""
+        """Return the result of *call*, one operation of the socket, once it can be done."""
         while True:
             self.sock.settimeout(self.deadline.patience())
             try:
@@ -240,7 +240,7 @@ class Wire:
                 return bool(mask & ~select.POLLOUT), bool(mask & select.POLLOUT)
 
     def _recv(self, receive: Callable[[], T]) -> T:
-        """What *receive* returns, acknowledged at once."""
+        """Return the result of *receive*, acknowledged at once."""
         # The server's side of this socket holds a small piece back until the one before is acknowledged
         # (Nagle), and the kernel here takes 40 ms to do that when we only listen.
         if QUICKACK is not None:

@@ -239,7 +239,7 @@ class SyncSession:
     # what is there -----------------------------------------------------------------------------
 
     def stat(self, remote: str) -> Stat:
-        """What is at *remote* (a symbolic link is not followed)."""
+        """Describe the file at *remote* (a symbolic link is not followed)."""
         self._wire.send(self._request(b"STAT", remote))
         name, mode, size, mtime = struct.unpack("<4sIII", self._inbox.exactly(16))
         if name != b"STAT":

@@ -79,7 +79,7 @@ class Inspection:
 
     @property
     def textured(self) -> int:
-        """How many of the package's functions have kernels that read or write textures."""
+        """Number of the package's functions with kernels that read or write textures."""
         return sum(kernel.textures > 0 for kernel in self.package.manifest.kernels)
 
     def sources(self, device: str = "") -> dict[str, str]:

@@ -88,7 +88,7 @@ class Products(Rewriter):
         super().bind(binding)
 
     def takes(self, left: Any, right: Any) -> bool:
-        """Whether the product of these operands becomes a kernel."""
+        """True if the product of these operands becomes a kernel."""
         from tvm import relax
 
         shapes = static_shape(left), static_shape(right)
@@ -118,11 +118,11 @@ class Products(Rewriter):
         )
 
     def view_of(self, tensor: Any) -> View:
-        """What *tensor* is of the tensor whose elements it has."""
+        """Return *tensor* as a view of the tensor whose elements it has."""
         return self.views.get(tensor) or whole(tensor)
 
     def _view(self, name: str, call: Any) -> View | None:
-        """What the result of *call* is a view of; None: of nothing."""
+        """Return the result of *call* as a view; None if it is none."""
         from tvm import relax
 
         if name not in (PERMUTE, "relax.take") or static_shape(call.args[0]) is None:

@@ -74,7 +74,7 @@ class RecurrentSteps(Protocol):
         """The weights R ``[directions, gates·H, H]`` as the function reads them."""
 
     def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
-        """Those of the TIR function."""
+        """Return the attributes of the TIR function."""
 
     def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
         """Compute the function as a tensor expression.

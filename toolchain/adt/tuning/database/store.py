@@ -204,7 +204,7 @@ class Database:
             return dict(self._workloads)
 
     def contexts(self) -> tuple[Context, ...]:
-        """What records hold for, that of the newest record first."""
+        """Return the contexts of the records, that of the newest record first."""
         with self._lock:
             last = {context: max(r.at for r in records) for context, records in self._by_context.items()}
         return tuple(sorted(last, key=lambda context: -last[context]))

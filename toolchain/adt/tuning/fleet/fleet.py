@@ -92,7 +92,7 @@ class Fleet:
         return (identity.device, identity.driver) if identity else None
 
     def live(self) -> int:
-        """How many devices measure, or would."""
+        """Return the number of devices that measure, or would."""
         return 0 if self.ending.is_set() else len(self.roster.at_work())
 
     def devices(self) -> tuple[DeviceStatus, ...]:
@@ -159,7 +159,7 @@ class Fleet:
         return self._take_job()
 
     def has_work(self) -> bool:
-        """Whether a server is to be leased; waits a short while for something to measure, which is kept.
+        """True if a server is to be leased; waits a short while for something to measure, which is kept.
 
         Servers that are for us alone are made ready before there is something.
         """

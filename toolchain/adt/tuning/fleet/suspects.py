@@ -74,7 +74,7 @@ class Suspects:
             return None
 
     def orphans(self, devices: Set[str]) -> tuple[MeasureOutcome, ...]:
-        """Those that are to be blamed because none of *devices* is another one, or none came to them."""
+        """Remove and return the outcomes that no other of *devices* can judge, or judged in time."""
         with self._lock:
             late = self._clock() - PATIENCE
             orphans = [

@@ -106,7 +106,7 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
     reduced += [te.reduce_axis((0, each), "term")] if each else []
 
     def place(indices: Sequence[Any]) -> Any:
-        """Of a product in its sum."""
+        """Return a product's index in its sum."""
         return indices[0] * each + indices[1] if each else indices[0]
 
     def packed(*at: Any) -> Any:

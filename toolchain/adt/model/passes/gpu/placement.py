@@ -293,7 +293,7 @@ class GpuKernels:
         return self.module[kernel]
 
     def _needs_schedule(self, function: Any) -> bool:
-        """Whether the kernel is scheduled here even where it touches no image."""
+        """True if the kernel is scheduled here even where it touches no image."""
         sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
         return sums or is_other_reduction(function) or (not self.images and moves_texels(function))
 

@@ -157,7 +157,7 @@ class Integers(Rewriter):
         return (weights - missing).astype("int8"), missing.reshape(-1)
 
     def shift(self, dtype: str) -> int:
-        """What a number of *dtype* is more as :attr:`dtype`."""
+        """Return the difference between a number as :attr:`dtype` and as *dtype*."""
         return RANGES[self.dtype][0] - RANGES[dtype][0]
 
     def quantized(self, value: Any, scale: float, zero: int, *, sums: bool) -> Any:
@@ -227,7 +227,7 @@ class Integers(Rewriter):
         return self.kinds[key]
 
     def function_of(self, variable: Any) -> Pointwise | None:
-        """What the floats *variable* are of a tensor of 8 bits."""
+        """Return the floats *variable* as a function of a tensor of 8 bits."""
         import numpy as np
 
         tensor = self.floats.get(variable)
@@ -255,10 +255,10 @@ class Integers(Rewriter):
         return kinds.pop() if len(kinds) == 1 else None
 
     def _floats_of(self, variable: Any) -> Any:
-        """What *variable* of 8 bits stands for.
+        """Return the floats that *variable* of 8 bits stands for.
 
         Products of computed floats read these where they lie, transposed or not: they are moved after they
-        were made floats, and what makes the 8 bits gives floats instead.
+        were made floats, and the producer of the 8 bits gives floats instead.
         """
         tensor = self.floats[variable]
         products = self.dot_of_computed is None and all(
