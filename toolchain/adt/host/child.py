@@ -112,9 +112,10 @@ class Child:
         return process.pid if process is not None else None
 
     def ask(self, request: Any, timeout: float) -> Any:
-        """Return the child's answer to *request*, both of the child's speech.
+        """The child's answer to *request*, both of the child's speech.
 
-        The start of the process counts as part of *timeout* seconds, too.
+        Args:
+            timeout: seconds; the start of the process counts, too.
 
         Raises:
             ChildHung: there was no answer in time.
