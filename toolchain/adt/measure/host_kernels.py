@@ -188,9 +188,7 @@ class KernelProcess:
     """The kernels of one package, compiled for this machine when they are asked for. For one thread."""
 
     def __init__(self, package: ModelPackage, writes: Mapping[str, int] | None = None) -> None:
-        """Args:
-        writes: how many of its last arguments a kernel writes, where its own code does not tell.
-        """
+        """Tell by *writes* how many of its last arguments a kernel writes, where its code does not tell."""
         self._package = package
         self._child = Child("adt.measure.host_kernels", reference_file(package))
         self._writes = writes or {}

@@ -35,7 +35,7 @@ def convert_precision(
     like: PackageLike | None,
     files: Sequence[Path] = (),
 ) -> tuple[ImportedModel, Accuracy | None]:
-    """Convert *imported* to the precision of *settings*; with its accuracy where it was measured.
+    """Convert *imported* to the precision of *settings*; return it, and its accuracy where it was measured.
 
     Args:
         like: the device to compile for in particular.
