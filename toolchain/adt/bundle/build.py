@@ -51,10 +51,7 @@ class BuildResult:
 
 
 def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _: None) -> BuildResult:
-    """Build what is missing and return the bundle.
-
-    Args:
-        progress: called with one short line at a time while CMake and Ninja run.
+    """Build what is missing and return the bundle; *progress* gets short lines while CMake and Ninja run.
 
     Raises:
         BuildError: CMake or Ninja failed, or a result would not load on the device.

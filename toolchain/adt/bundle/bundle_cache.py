@@ -23,11 +23,7 @@ Check = Callable[[TargetBundle], None]
 
 
 def cached_bundles(platforms: Sequence[str] | None = None) -> tuple[TargetBundle, ...]:
-    """The bundles in the cache, newest first; those that cannot be read are passed over.
-
-    Args:
-        platforms: only theirs, those of the first platform first; None: all.
-    """
+    """Return the cache's readable bundles, newest first, of all platforms or in the order of *platforms*."""
     bundles = []
     for path in (cache.cache_dir() / "bundles").glob(f"*/{MANIFEST}"):
         try:
@@ -50,7 +46,7 @@ def newest_with(program: str, platforms: Sequence[str]) -> TargetBundle | None:
 def newest_fitting(
     platforms: Sequence[str], check: Check, preferred: TargetBundle | None = None
 ) -> TargetBundle:
-    """The newest bundle that passes *check*, of the first of *platforms* that has one; its name is logged.
+    """Return the newest bundle that passes *check*, of the first of *platforms* that has one; log its name.
 
     Args:
         preferred: taken before the newest one, if it is for one of the platforms and passes.
@@ -58,7 +54,6 @@ def newest_fitting(
     Raises:
         MismatchError: there is none for the platforms.
         MismatchError, RpcError: none passes; what *check* says of the newest one.
-        PackageError: its files are damaged.
     """
     fitting: list[TargetBundle] = []
     errors: list[MismatchError | RpcError] = []
@@ -101,15 +96,11 @@ def _log_choice(text: str) -> None:
 
 
 def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:
-    """Remove bundles and what they were built in.
-
-    Args:
-        names: of their directories in the cache.
+    """Remove the bundles in the cache's directories *names*, and the directories they were built in.
 
     Raises:
         PackageError: one is not there; nothing was removed.
         Busy: one is being built.
-        DiskError: no access.
     """
     bundles = {bundle.path.name: bundle for bundle in cached_bundles()}
     for name in names:

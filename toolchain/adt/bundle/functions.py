@@ -19,11 +19,7 @@ _REGISTERED = re.compile(r'\.def(?:_packed|_method)?\(\s*((?:"[^"]*"\s*)+)')
 
 
 def registered_functions(build_dir: Path) -> tuple[str, ...]:
-    """Names, with a dot in them, of the functions that the libraries in *build_dir* register, sorted.
-
-    Raises:
-        BuildError: Ninja cannot tell what was compiled.
-    """
+    """Return the dotted names of the functions that the libraries in *build_dir* register, sorted."""
     listing = run(
         [ninja().path, "-C", build_dir, "-t", "compdb"],
         error=BuildError,

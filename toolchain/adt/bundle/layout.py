@@ -14,11 +14,7 @@ LAYOUTS = ("bundle", "jni")
 
 
 def check_layout(layout: str) -> None:
-    """Refuse an unknown layout before anything is built.
-
-    Raises:
-        ConfigError: it is none of LAYOUTS.
-    """
+    """Raise ConfigError for a layout that is none of LAYOUTS, before anything is built."""
     if layout not in LAYOUTS:
         raise ConfigError(f"unknown layout {layout!r}", remedy=f"Choose one of: {', '.join(LAYOUTS)}.")
 
@@ -30,7 +26,6 @@ def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
     ``jni``: ``jniLibs/<abi>/*.so``, ``include/`` and ``<abi>.bundle.json``, what an app is built from.
 
     Raises:
-        ConfigError: *layout* is unknown.
         PackageError: *out* exists and was not written by this function; it is left alone.
     """
     check_layout(layout)

@@ -66,11 +66,7 @@ AUTO = "auto"
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:
-    """Return the libraries of an ``--offload``, such as ``cudnn,cublas``, in order of precedence.
-
-    Raises:
-        ConfigError: there is no such library, or one comes twice.
-    """
+    """Return the libraries of an ``--offload`` such as ``cudnn,cublas``, each once, by precedence."""
     names = [name.strip() for name in text.split(",")]
     if names == [NONE]:
         return ()

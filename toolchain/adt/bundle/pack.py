@@ -40,8 +40,7 @@ LICENSES = "licenses"
 def pack_bundle(plan: BuildPlan, sources: str) -> TargetBundle:
     """Install, strip and describe the build's results as a bundle, which replaces an older one whole.
 
-    Args:
-        sources: digest of adt's own sources that were built.
+    *sources* is the digest of adt's own sources that were built.
     """
     with cache.fresh_dir(plan.bundle_dir) as directory:
         run(

@@ -146,20 +146,12 @@ PRESETS = {
 
 
 def platform_named(name: str) -> Platform:
-    """The platform *name*, or the platform of the preset *name*.
-
-    Raises:
-        ConfigError: there is none; the message suggests one.
-    """
+    """Return the platform *name*, or the platform of the preset *name*."""
     return preset_named(name)[0]
 
 
 def preset_named(name: str) -> tuple[Platform, str]:
-    """Platform and variant (``cpu``, ``opencl``, ``clml`` or empty) of the preset *name*.
-
-    Raises:
-        ConfigError: there is none; the message suggests one.
-    """
+    """Return platform and variant (``cpu``, ``opencl``, ``clml`` or empty) of the preset *name*."""
     if name not in PRESETS:
         raise ConfigError(
             f"unknown platform {name!r}.{did_you_mean(name, PRESETS)}",

@@ -37,14 +37,11 @@ class Choice:
 
 
 def choose_preset(options: BuildSettings) -> Choice:
-    """The preset for *options*.
+    """Choose the preset for *options*.
 
     A variant in the platform's name (``linux-aarch64-cpu``) decides; without
     one, ``clml`` and ``opencl`` do. With OpenCL and without CLML the preset is
     the one with the platform's own name.
-
-    Raises:
-        ConfigError: the platform is unknown, or has no such library, or two options contradict each other.
     """
     platform, variant = preset_named(options.platform)
     if variant in ("cpu", "opencl") and options.clml:
@@ -151,11 +148,7 @@ def _described(name: str, settings: Settings) -> Preset:
 
 
 def _compiler(platform: Platform, settings: Settings) -> str:
-    """The compiler for *platform*, in words.
-
-    Raises:
-        NdkError, ToolNotFound: there is none.
-    """
+    """Describe the compiler for *platform*."""
     if platform.android:
         ndk = find_ndk(settings.build.ndk)
         ndk.compiler(platform.ndk_triple, settings.build.api_level)

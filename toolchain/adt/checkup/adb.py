@@ -82,11 +82,7 @@ def ask(port: int, service: str, doing: str) -> str:
 
 
 def look() -> Server:
-    """Look at the adb server; takes no longer than two questions.
-
-    Raises:
-        ConfigError: the environment names no usable address.
-    """
+    """Look at the adb server; takes no longer than two questions."""
     port = adb.server_port()
     listening = sockets.listeners((port,))
     holder = sockets.holder(listening[0]) if listening else ""
@@ -127,11 +123,10 @@ def check_program(program: Adb) -> Check:
 
 
 def check_server(server: Server, clients: Mapping[Path, int | None], origin: str) -> Iterator[Check]:
-    """Judge the adb server.
+    """Judge the adb server, whose address *origin* named.
 
     Args:
         clients: programs that may be run, and the protocol of each; None when it does not say.
-        origin: what named its address.
     """
     where = f"127.0.0.1:{server.port}, {origin}" + (f"; {server.holder}" if server.holder else "")
     if not server.running:

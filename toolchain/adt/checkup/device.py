@@ -91,11 +91,7 @@ def check_states(
 
 
 def check_facts(serial: str, facts: DeviceFacts, api_level: int) -> Iterator[Check]:
-    """Judge what a device says about itself.
-
-    Args:
-        api_level: Android API level that bundles are built for.
-    """
+    """Judge a device's own facts for bundles that are built for the Android API level *api_level*."""
     name = f"{serial}: platform"
     if any(platform in PLATFORMS for platform in facts.platforms):
         yield ok(name, facts.label, "getprop")
@@ -176,11 +172,7 @@ OPENCL_PROGRAM = "adt_probe on the device"
 
 
 def libraries(listed: str) -> dict[str, list[str]]:
-    """Each library that is there, with the paths that lead to it.
-
-    Args:
-        listed: one ``PATH REAL_PATH`` per line.
-    """
+    """Map each library of *listed* (lines ``PATH REAL_PATH``) to the paths that lead to it."""
     paths_of: dict[str, list[str]] = {}
     for line in listed.splitlines():
         path, _, real = line.partition(" ")

@@ -54,11 +54,7 @@ def check_adt(missing: tuple[str, ...], package: Path) -> Check:
 
 
 def check_import(done: Finished, installed: str) -> Check:
-    """Judge what `import tvm` did in a process of its own.
-
-    Args:
-        installed: apache-tvm's version by its metadata.
-    """
+    """Judge an `import tvm` in its own process; *installed* is apache-tvm's version by its metadata."""
     name = "import tvm"
     if done.returncode != 0:
         last = done.tail(1) or "it says nothing"
@@ -164,11 +160,7 @@ def shown(version: Sequence[int]) -> str:
 
 
 def version_line(path: Path) -> str:
-    """The first line of ``PROGRAM --version``.
-
-    Raises:
-        ProcessFailed, ToolNotFound: it does not run, or not to its end in time.
-    """
+    """Return the first line of ``PROGRAM --version``."""
     what = f"{path} does not say its version"
     remedy = f"Run `{path} --version` by hand; install it again when it is broken."
     try:
@@ -191,11 +183,10 @@ def check_required(required: Required, tool: Tool, line: str) -> Check:
 
 
 def check_compiler(platform: Platform, path: Path | None, version: str, *, needed: bool) -> Check:
-    """Judge the compiler of one platform.
+    """Judge the compiler of one platform by the first line of its ``--version``.
 
     Args:
         path: None when it is not on PATH.
-        version: the first line of its ``--version``.
         needed: *platform* is what the settings build for.
     """
     name = f"compiler for {platform.name}"
@@ -268,11 +259,7 @@ APK = "APK tools"
 
 
 def check_tools(environ: Mapping[str, str], keytool: str | None) -> Check:
-    """Whether an APK can be linked and signed; nobody else needs it, so its lack is a warning.
-
-    Args:
-        keytool: its path; None when there is none, and so no Java.
-    """
+    """Check the tools that link and sign an APK; nobody else needs them, so their lack is a warning."""
     try:
         tools = find_apk_tools(environ=environ)
     except (ToolNotFound, SdkError) as error:

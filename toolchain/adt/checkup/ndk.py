@@ -51,11 +51,9 @@ def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
 def check_parts(
     ndk: Ndk, api_level: int, target: Platform | None, version: str, page: int | None
 ) -> Iterator[Check]:
-    """Whether the NDK's compiler runs, has the API level, and its C++ library loads everywhere.
+    """Check that the NDK's compiler runs, has the API level, and its C++ library loads everywhere.
 
     Args:
-        target: what the settings build for.
-        version: first line of its clang's ``--version``.
         page: p_align in bytes of its arm64 libc++_shared.so; None when it has none.
     """
     yield ok("NDK compiler", version, str(ndk.bin))

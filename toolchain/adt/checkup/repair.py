@@ -82,11 +82,7 @@ def _remove_records(names: tuple[str, ...]) -> tuple[bool, str]:
 
 
 def _below_cache(name: str) -> Path:
-    """Return the absolute path of something in the cache.
-
-    Raises:
-        PackageError: *name* leads out of it.
-    """
+    """Return the absolute path of *name* in the cache; refuse one that leads out of it."""
     return cache.cache_dir() / contained_name(name)
 
 

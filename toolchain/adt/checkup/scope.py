@@ -58,8 +58,7 @@ def make_scope(
 ) -> Scope:
     """Resolve the settings; when they cannot be, go on with the defaults and say why.
 
-    Args:
-        flags: ``section.key`` to value, as :func:`adt.options.resolve.load_settings` takes them.
+    *flags* maps ``section.key`` to value, as :func:`adt.options.resolve.load_settings` takes them.
     """
     error: AdtError | None = None
     try:

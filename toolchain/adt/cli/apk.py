@@ -46,11 +46,7 @@ def apk(keywords: Keywords, flags: ApkFlags) -> Rendering:
 
 
 def _password(keystore: Path, file: Path | None) -> str:
-    """The keystore's password; empty when there is nobody to ask.
-
-    Raises:
-        ConfigError: the file with it cannot be read.
-    """
+    """Return the keystore's password; empty if there is nobody to ask."""
     from adt.errors import ConfigError
 
     if file is not None:

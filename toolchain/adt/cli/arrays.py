@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def load_npz(path: Path) -> dict[str, Array]:
-    """The arrays of an .npz file by name; pickled objects are refused.
-
-    Raises:
-        InputError: it is missing or no .npz file.
-    """
+    """Load the arrays of an .npz file by name; pickled objects are refused."""
     try:
         return read_npz(path)
     except FileNotFoundError as error:
@@ -32,11 +28,7 @@ def load_npz(path: Path) -> dict[str, Array]:
 
 
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays by name to an .npz file.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Write arrays by name to an .npz file."""
     with disk_errors(f"writing {path}", path):
         path.write_bytes(npz_bytes(arrays))
 
@@ -69,11 +61,7 @@ HEAD = 5
 
 
 def check_outputs(targets: Sequence[str]) -> None:
-    """Check what can be checked of ``[NAME=]FILE`` before the run.
-
-    Raises:
-        InputError: a file's name does not say in which format to write, or its directory is not there.
-    """
+    """Check each ``[NAME=]FILE`` before the run: its format, and that its directory exists."""
     for text in targets:
         path = Path(text.rpartition("=")[2])
         if path.suffix.lower() not in SUFFIXES:
@@ -90,7 +78,6 @@ def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[
 
     Raises:
         InputError: there is no such output, or there are several for a file of one.
-        DiskError: the disk is full or refuses access.
     """
     return tuple(_save(text, outputs) for text in targets)
 

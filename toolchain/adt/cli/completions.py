@@ -12,10 +12,9 @@ Complete = Callable[[str], list[str]]
 
 
 def offer(values: Callable[[], Iterable[str]], *, several: bool = False) -> Complete:
-    """A callback that offers those of *values* that begin with what was typed; nothing when it fails.
+    """Make a callback that offers the values that begin with the typed text, and nothing if *values* fails.
 
-    Args:
-        several: values are listed with commas; the last one is completed, with those not named yet.
+    With *several*, values are listed with commas: the last is completed, with those not named yet.
     """
 
     def complete(incomplete: str) -> list[str]:

@@ -49,12 +49,7 @@ def init(flags: InitFlags) -> None:
 
 
 def write_initial(directory: Path, platform: str | None) -> Path:
-    """Write ``adt.toml`` into *directory* and return its path.
-
-    Raises:
-        ConfigError: there is one already; it is left alone.
-        DiskError: there is no room or no access.
-    """
+    """Write a new ``adt.toml`` into *directory* and return its path; an existing one is left alone."""
     from jinja2 import Environment, StrictUndefined
 
     from adt.host.cache import write_text

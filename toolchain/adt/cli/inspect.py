@@ -264,10 +264,7 @@ OPERATORS = "operators: weight, multiplications, where, why"
 
 
 def _operator_rows(operators: Sequence[Convolution], homes: tuple[str, str]) -> list[tuple[str, ...]]:
-    """
-    Args:
-        homes: where those are that are blocked, and where others.
-    """
+    """Make a row for each operator; *homes* names the places of blocked ones and of others."""
     return [
         (
             operator.name,

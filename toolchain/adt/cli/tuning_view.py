@@ -100,12 +100,9 @@ class Clocks:
 
 
 def task_line(number: int, total: int, task: TaskStatus, seconds: float, *, emulated: bool = False) -> str:
-    """The line of AutoTVM's progress: what the last candidate reached, and the best one.
+    """Format the line of AutoTVM's progress: the last candidate's speed and the best one's.
 
-    Args:
-        number: which task it is, from 1, of *total*.
-        seconds: that it has been worked on.
-        emulated: its times are no device's speed, and are not shown.
+    *number* counts from 1 to *total*, *seconds* is the work on the task; an emulator's times are not shown.
     """
     width = len(str(total))
     planned = f"/{task.planned}" if task.planned else ""

@@ -42,16 +42,11 @@ GONE, TOO_LONG = 3, 4
 def install(
     device: Device, apk: Path, *, timeout: float, app: str = "", progress: Progress | None = None
 ) -> None:
-    """Install *apk*, in place of an older one.
-
-    Args:
-        timeout: seconds that the installation may take.
-        app: its application id, for messages; empty: not known.
+    """Install *apk*, in place of an older one, within *timeout* seconds; messages name it by *app*, if known.
 
     Raises:
         DeviceError: the device has no package manager, or refuses the APK.
         MismatchError: the device is too old for it, or of another kind.
-        DeviceFull: there is no room.
     """
     if device.script("command -v pm >/dev/null && command -v am >/dev/null", check=False).exit_code != 0:
         raise DeviceError(
@@ -85,22 +80,16 @@ def run_app(
 ) -> tuple[Path, ...]:
     """Start the *activity* of *app* anew, wait until it has written all of *files*, and fetch them.
 
+    The app is stopped at the end, however that comes. Returns the files that exist, *over* last.
+
     Args:
-        app: application id.
         activity: its class: ``android.app.NativeActivity``.
         results: directory below the app's media that it writes to; emptied first.
-        files: names in *results*.
-        over: one more; once it is there, the others need not come.
-        into: directory of this machine for what came.
+        over: another file of *results*; once it exists, the others need not come.
+        into: directory of this machine for the fetched files.
         timeout: seconds that the app may take.
 
-    The app is stopped at the end, however that comes.
-
-    Returns:
-        The files that are there, *over* last.
-
     Raises:
-        ConfigError: *app* cannot be the name of an app, or the device has none of that name.
         RunError: the app ended, or took too long; with the end of its log.
     """
     directory = f"{MEDIA_FILES.format(app=check_app(app))}/{results}"
@@ -263,12 +252,7 @@ _REFUSALS = (
 
 
 def _refusal(done: Completed, apk: str, app: str) -> AdtError:
-    """The error for what ``pm install`` said.
-
-    Args:
-        apk: the file's name.
-        app: application id; empty: not known.
-    """
+    """Make the error for the output of ``pm install`` of the file *apk* with the application id *app*."""
     output = done.tail()
     begin = f"{apk} was not installed on {done.serial}"
     code = re.search(r"INSTALL_(\w+)|$", output)
@@ -310,11 +294,7 @@ class PrivateCopy:
 
 
 def check_app(app: str) -> str:
-    """*app* if it can be the name of an app.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Return *app* if it can be the name of an app, else raise ConfigError."""
     if not PACKAGE.fullmatch(app):
         raise ConfigError(
             f"{app!r} is not the name of an app", remedy="Give its application id, e.g. com.example.app."
@@ -327,8 +307,6 @@ def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app:
 
     Raises:
         ConfigError: *app* cannot be the name of an app, or is not debuggable or not on the device.
-        DeviceFull: there is no room for it.
-        DeviceError: the copy failed or has other contents.
     """
     check_app(app)
     pairs = [word for file in payload.files for word in (file.sha256, file.name)]

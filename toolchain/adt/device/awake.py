@@ -21,10 +21,6 @@ PARENT = f"{TEMP}/adt/.awake"
 
 @contextlib.contextmanager
 def awake(device: Device) -> Iterator[None]:
-    """Hold *device* awake for as long as the block runs.
-
-    Raises:
-        DeviceFull, DeviceError: see :func:`adt.device.deploy.workspace.workspace`.
-    """
+    """Hold *device* awake for as long as the block runs."""
     with open_agent(device, PARENT, script("awake")):
         yield

@@ -26,11 +26,7 @@ log = logging.getLogger("adt.device")
 
 
 def no_room(serial: str, what: str, *, free: int | None) -> DeviceFull:
-    """The error for *what* (a sentence part, "mod.so does not fit") on a full device.
-
-    Args:
-        free: bytes left; None when the device does not say.
-    """
+    """Make the error for *what* ("mod.so does not fit") on a device with *free* bytes, if known."""
     left = "" if free is None else f" ({size_text(free)} free)"
     return DeviceFull(
         f"device {serial} is full{left}: {what}",
@@ -58,7 +54,7 @@ class Device:
 
     @cached_property
     def features(self) -> frozenset[str]:
-        """What the device's daemon can do, as adb lists it."""
+        """Features of the device's daemon, as adb lists them."""
         text = adb.query(
             f"host-serial:{self.serial}:features",
             serial=self.serial,
@@ -68,14 +64,13 @@ class Device:
 
     @cached_property
     def facts(self) -> DeviceFacts:
-        """What the device says about itself, asked once."""
+        """Facts that the device tells about itself, asked once."""
         return self.survey().facts
 
     def survey(self, *parts: str, libraries: Sequence[str] = (), **options: Unpack[ShellOptions]) -> Survey:
-        """Ask for *parts* of ``survey.sh``, and in the same breath for the facts where they are not known.
+        """Ask for *parts* of ``survey.sh``, and with them for the facts where they are not known.
 
-        Args:
-            libraries: files that the part ``libraries`` looks for.
+        *libraries* are the files that the part ``libraries`` looks for.
         """
         known = "facts" in vars(self)
         questions = parts if known else (*survey.FACTS, *parts)
@@ -114,8 +109,7 @@ class Device:
     ) -> RemoteCommand:
         """Start *argv* and return it running; use the result as a context manager.
 
-        Args:
-            inline: see :class:`~adt.device.transport.shell.RemoteCommand`.
+        *inline* is as for :class:`~adt.device.transport.shell.RemoteCommand`.
         """
         return RemoteCommand(
             self.serial,
@@ -128,15 +122,12 @@ class Device:
 
     @contextlib.contextmanager
     def sync(self, *, size: int = 0, timeout: float | None, doing: str) -> Iterator[SyncSession]:
-        """A connection for files; what the device refuses becomes an error with a remedy.
+        """Connect for files; what the device refuses becomes an error with a remedy.
 
         Args:
             size: bytes that will travel, as far as they are known.
             timeout: seconds in total; None: those of the device where the user said, else as long as bytes
                 travel, and not slower than any usable connection does.
-
-        Raises:
-            DeviceFull: there is no room (with what is left).
         """
         limit = timeout or self.timeout
         try:

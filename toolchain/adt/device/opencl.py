@@ -43,8 +43,6 @@ Every path that TVM's runtime opens is among them; which names it opens, and in
 which order, adt_probe knows from the TVM tree that it was built with.
 """
 
-ANSWERED = "answered"
-"""Outcome of an OpenCL library that loads and lists its platforms."""
 TVM_VERSION = (1, 2)
 """The oldest OpenCL of a device that TVM's runtime takes."""
 
@@ -194,11 +192,7 @@ def places(platform: str) -> tuple[str, ...]:
 
 
 def parse_report(text: str) -> OpenclReport:
-    """Read the document that adt_probe printed.
-
-    Raises:
-        ValueError: it is none, or one of another version.
-    """
+    """Read the document that adt_probe printed; ValueError for anything else, or another version."""
     import cattrs
 
     document: Any = json.loads(text)

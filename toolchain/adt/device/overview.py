@@ -40,13 +40,9 @@ class DeviceOverview(DeviceInfo):
 
 
 def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
-    """Every device that the adb server knows, the usable ones asked what they are.
+    """Return every device that the adb server knows, the usable ones asked what they are.
 
-    Args:
-        seconds: for each device; they are asked at the same time.
-
-    Raises:
-        ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
+    All are asked at the same time, each for at most *seconds*.
     """
     devices: Sequence[DeviceInfo] = selection.reachable()
     if not devices:

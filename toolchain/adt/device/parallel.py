@@ -80,12 +80,7 @@ def _ignore(_event: Event) -> None:
 
 
 def named_serials(serials: str | None, *, everyone: bool) -> tuple[str, ...]:
-    """The devices that ``--serial a,b`` or ``--all`` mean; empty for "the one that is meant without them".
-
-    Raises:
-        ConfigError: both are given, or one device is named twice.
-        NoDevice: all are meant and there is none.
-    """
+    """Return the serials that ``--serial a,b`` or ``--all`` mean; empty for the usual device."""
     named = tuple(serial.strip() for serial in (serials or "").split(",") if serial.strip())
     if everyone and named:
         raise ConfigError("--serial and --all contradict each other", remedy="Give one of them.")
@@ -109,9 +104,9 @@ def for_each(
 ) -> Outcomes[T]:
     """Do *work* on every device of *serials*, at most *workers* at a time.
 
+    *work* gets the device and a function to report its progress.
+
     Args:
-        work: gets the device and a function to say what it is doing.
-        opened: the device of a serial; None: :func:`adt.device.selection.select`.
         on_event: called in the caller's thread.
 
     Raises:

@@ -40,7 +40,7 @@ class Place(Protocol):
 
     @property
     def label(self) -> str:
-        """What it is, for people and reports."""
+        """Name for people and reports."""
 
     @property
     def emulated(self) -> bool:
@@ -62,15 +62,12 @@ class Place(Protocol):
     ) -> RtvmRun:
         """Run the package in a working directory of its own, which is gone afterwards.
 
-        Args:
-            inputs: every input by name; None lets rtvm make them up from the options' seed.
-            timeout: seconds that it may take in total.
+        *inputs* has every input by name; None lets rtvm make them up from the options' seed.
 
         Raises:
             InputError: the inputs do not fit the model.
             MismatchError: the package does not fit the runtime.
             RunError: rtvm failed, was killed, or gave no outputs.
-            DeviceFull, DeviceError: there is no room, or the connection broke.
         """
 
 

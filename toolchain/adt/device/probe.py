@@ -100,11 +100,7 @@ class Probe:
 
 
 def survey_hardware(device: Device, *parts: str, libraries: Sequence[str] = ()) -> Survey:
-    """Ask *device* for its hardware, and for *parts* of the survey.
-
-    Raises:
-        NoDevice, DeviceNotReady, DeviceError: the device is absent, not usable, or the connection broke.
-    """
+    """Ask *device* for its hardware, and for *parts* of the survey."""
     return device.survey(
         *HARDWARE,
         *parts,
@@ -121,15 +117,11 @@ def probe(
     """Look at *device*; nothing is left on it.
 
     Clocks, memory and temperatures are read each time. What OpenCL offers is
-    asked once per boot and then remembered on this machine.
+    asked once per boot and then remembered on this machine, unless *fresh*.
 
     Args:
         bundle: brings the program that asks for OpenCL; without one that part is missing.
         hardware: what :func:`survey_hardware` gave just now; None: it is asked.
-        fresh: ask for OpenCL again.
-
-    Raises:
-        NoDevice, DeviceNotReady, DeviceError: see :func:`survey_hardware`.
     """
     hardware = hardware or survey_hardware(device)
     facts = device.facts
@@ -256,11 +248,7 @@ def _file(serial: str) -> Path:
 
 
 def last_probe(serial: str, boot: str) -> Probe | None:
-    """The last probe of the device *serial*, if it is of the boot that *boot* names; asks no device.
-
-    Args:
-        boot: what :attr:`Survey.boot` gives; empty matches nothing.
-    """
+    """Return the device's last probe if it is of *boot* (:attr:`Survey.boot`); asks no device."""
     path = _file(serial)
     if not boot.strip() or not path.is_file():
         return None
@@ -283,11 +271,7 @@ def _remember(probe: Probe) -> None:
 
 
 def package_like(probe: Probe, machine: str) -> PackageLike:
-    """What of *probe* a package is compiled for.
-
-    Args:
-        machine: ELF machine of the platform; the device may run several.
-    """
+    """Return the part of *probe* that packages for the ELF *machine* are compiled for."""
     from adt.model.package.manifest import PackageLike
 
     device = probe.opencl.device if probe.opencl else None

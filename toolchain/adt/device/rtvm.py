@@ -74,14 +74,11 @@ class RtvmOptions:
     """A file for them instead, on the machine that runs the model."""
 
     def words(self, *, given: bool, programs: str) -> list[str]:
-        """Arguments of rtvm after ``--model DIR``.
+        """Return the arguments of rtvm after ``--model DIR``.
 
         Args:
             given: there are inputs, in the file :data:`INPUTS`.
             programs: directory for compiled OpenCL programs.
-
-        Raises:
-            InputError: an option that cannot be.
         """
         self._check()
         words = ["--device", self.device, "--entry", self.entry, "--json", "--output", OUTPUTS]
@@ -112,7 +109,7 @@ class RtvmOptions:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What a run with these options leaves in its working directory."""
+        """Names of the files that a run with these options leaves in its working directory."""
         files = [OUTPUTS]
         files += [TIMES] if self.keep_times else []
         files += [CALLS] if self.dump_calls is not None else []
@@ -159,11 +156,7 @@ class ProgramExit:
 
 
 def read_report(ended: ProgramExit) -> dict[str, Any]:
-    """The program's report.
-
-    Raises:
-        InputError, MismatchError, RunError: it failed, or printed none.
-    """
+    """Read the report of a program, which failed if it printed none."""
     if ended.err.strip():
         log.debug("rtvm: %s", ended.err.strip())
     if ended.exit_code != OK:
@@ -172,21 +165,13 @@ def read_report(ended: ProgramExit) -> dict[str, Any]:
 
 
 def read_run(options: RtvmOptions, report: dict[str, Any], files: Path, *, emulated: bool) -> RtvmRun:
-    """A run with the files that it left, which are in the directory *files*.
-
-    Raises:
-        RunError: one is damaged or missing.
-    """
+    """Read a run with the files that it left in the directory *files*."""
     arrays = {name: load_npz(files / name) for name in options.files}
     return RtvmRun(arrays[OUTPUTS], report, emulated, arrays.get(TIMES, {}), arrays.get(CALLS, {}))
 
 
 def load_npz(path: Path) -> dict[str, np.ndarray]:
-    """Every array of the file that rtvm wrote.
-
-    Raises:
-        RunError: it is damaged.
-    """
+    """Read every array of the file that rtvm wrote."""
     try:
         return read_npz(path)
     except (DamagedNpz, FileNotFoundError) as error:
@@ -197,11 +182,7 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def parse_report(done: ProgramExit) -> dict[str, Any]:
-    """The JSON object on rtvm's stdout.
-
-    Raises:
-        RunError: there is none.
-    """
+    """Read the JSON object on rtvm's stdout."""
     with contextlib.suppress(ValueError):
         report = json.loads(done.out)
         if isinstance(report, dict):

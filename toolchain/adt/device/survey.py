@@ -274,11 +274,9 @@ class Survey:
 
 
 def arguments(parts: Sequence[str], directory: str = TEMP, libraries: Sequence[str] = ()) -> list[str]:
-    """Arguments of ``survey.sh``.
+    """Build the arguments of ``survey.sh``, whose part ``libraries`` looks for *libraries*.
 
-    Args:
-        directory: what the parts of :data:`STORAGE` look at.
-        libraries: files that the part ``libraries`` looks for.
+    *directory* is for the parts of :data:`STORAGE`.
     """
     # a property may hold any text, lines that look like a heading, too: so it comes last
     ordered = sorted(dict.fromkeys(parts), key=lambda part: part == "properties")

@@ -38,12 +38,7 @@ class ApkTools:
 
 
 def find_apk_tools(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> ApkTools:
-    """The tools of the SDK *explicit*, else of the first SDK that has them all, else Debian's.
-
-    Raises:
-        SdkError: *explicit* is no SDK, or lacks something.
-        ToolNotFound: there are none on this machine.
-    """
+    """Find the tools of the SDK *explicit*, else of the first SDK that has them all, else Debian's."""
     environ = os.environ if environ is None else environ
     if explicit:
         return _of_sdk(Path(explicit).expanduser().absolute(), "--sdk")
@@ -65,11 +60,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _of_sdk(sdk: Path, origin: str) -> ApkTools:
-    """The newest build-tools and the newest platform of *sdk*.
-
-    Raises:
-        SdkError: one of them is missing.
-    """
+    """Find the newest build-tools and the newest platform of *sdk*."""
     named = f"the Android SDK {sdk} (from {origin})"
     if not sdk.is_dir():
         raise SdkError(f"{named} is not a directory", remedy="Name the SDK's root directory.")
@@ -106,11 +97,7 @@ def _newest(directory: Path, files: tuple[str, ...]) -> Path | None:
 
 
 def _of_debian() -> ApkTools:
-    """The same programs as Debian packages them.
-
-    Raises:
-        ToolNotFound: one of them is missing.
-    """
+    """Find the same programs as Debian packages them."""
     programs = {name: which(name) for name in ("aapt2", "apksigner")}
     missing = [name for name, path in programs.items() if path is None]
     missing += [] if DEBIAN_FRAMEWORK.is_file() else [str(DEBIAN_FRAMEWORK)]

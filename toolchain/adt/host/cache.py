@@ -37,7 +37,6 @@ def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
 
     Raises:
         Busy: it is still held after *timeout* seconds.
-        DiskError, PackageError: it cannot be made, or is a link or no regular file.
     """
     with disk_errors(f"locking {path}", path):
         handle = _acquired(path)
@@ -86,16 +85,8 @@ def downloaded(
 ) -> Path:
     """Return the file *name* with this sha256, fetched when it is absent or damaged.
 
-    Nothing is kept of other contents, no lock either.
-
-    Args:
-        sha256: of its bytes, 64 lower-case hex digits.
-        fetch: writes it to the path that it is given.
-        not_had: the error for what *fetch* raises, …
-        differs: … and for another sha256.
-
-    Raises:
-        DiskError: there is no room or no access.
+    Nothing is kept of other contents, no lock either. *fetch* writes the file to the given path; *not_had*
+    makes the error for its exceptions, *differs* that for another sha256 (64 lower-case hex digits).
     """
     target = cache_dir() / "downloads" / sha256[:12] / name
     with lock(target):
@@ -128,10 +119,9 @@ def downloaded(
 
 
 def tree_digest(root: Path, only: tuple[str, ...] = ("",)) -> str:
-    """One sha256 over names, kinds, executable bits and bytes of every file below *root*.
+    """Hash names, kinds, executable bits and bytes of every file below *root* to one sha256.
 
-    Args:
-        only: files that count: those whose path below *root* begins with one of these.
+    Files count whose path below *root* begins with one of *only*.
     """
     total = hashlib.sha256()
     for path in sorted(root.rglob("*")):
@@ -169,9 +159,6 @@ def fresh_dir(final: Path) -> Iterator[Path]:
     """Yield a temporary directory beside *final* that takes its place when the block succeeds.
 
     An older *final* is replaced; on an exception it stays and the temporary one goes.
-
-    Raises:
-        DiskError: there is no room or no access.
     """
     temporary = temporary_name(final)
     with reaped_path(temporary):
@@ -212,11 +199,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside *final* that takes its place when the block succeeds.
 
-    Args:
-        durable: it is on the disk when the block has ended, with its name.
-
-    Raises:
-        DiskError: there is no room or no access.
+    With *durable*, file and name are on the disk by then.
     """
     temporary = temporary_name(final)
     with reaped_path(temporary):
@@ -235,11 +218,7 @@ def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def write_text(final: Path, text: str) -> None:
-    """Write *text* to *final*, at once or not at all.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Write *text* to *final*, at once or not at all."""
     with fresh_file(final) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -259,9 +238,6 @@ def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:
     Args:
         ours: tells whether a directory with something in it is of our making.
         kind: what it would have to be, with its article: "a bundle".
-
-    Raises:
-        PackageError: it is a file, or a directory of somebody else.
     """
     if final.is_dir():
         if any(final.iterdir()) and not ours(final):
@@ -295,14 +271,9 @@ def lookup(name: str) -> Path | None:
 
 
 def entry(name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
-    """Return the cache entry *name*, making it with *make(directory)* when it is absent or damaged.
+    """Return the cache entry *name* and whether it existed; an absent or damaged one is made with *make*.
 
-    Args:
-        name: relative path of the entry, with everything that determines its content in it.
-        make: fills a fresh directory.
-
-    Returns:
-        The directory, and whether it was there already.
+    The relative path *name* has everything that determines the content; *make* fills a fresh directory.
     """
     final = cache_dir() / name
     with lock(final):

@@ -110,7 +110,7 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, which leads a group of its own; None while there is none."""
+        """Process id of the child, which leads a group of its own; None while there is none."""
         process = self._process
         return process.pid if process is not None else None
 

@@ -153,11 +153,7 @@ class ElfFacts:
 
 
 def read_elf(path: Path) -> ElfFacts:
-    """Read *path*.
-
-    Raises:
-        PackageError: it is no ELF file or is damaged.
-    """
+    """Read *path*."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
@@ -171,11 +167,7 @@ def read_elf(path: Path) -> ElfFacts:
 
 
 def parse_elf(data: bytes | mmap.mmap) -> ElfFacts:
-    """The facts of the ELF file whose contents are *data*.
-
-    Raises:
-        Damaged: it is no ELF file, is cut short or contradicts itself.
-    """
+    """Parse the contents *data* of an ELF file; Damaged if it is none, cut short or contradictory."""
     image = Image(data)
     text = dynamic_strings(image)
     symbols = list(read_symbols(image))

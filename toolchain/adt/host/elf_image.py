@@ -86,10 +86,7 @@ class Image:
     """The bytes of one file and the tables in them."""
 
     def __init__(self, data: bytes | mmap.mmap) -> None:
-        """
-        Raises:
-            Damaged: the headers do not fit each other or the file.
-        """
+        """Read the headers of *data*; Damaged if they do not fit each other or the file."""
         self.data = data
         self.size = len(data)
         self._room_for_names = max(1 << 20, MOST_NAMES * self.size)
@@ -120,11 +117,7 @@ class Image:
         return whole.unpack(self.part(offset, whole.size, "a table"))
 
     def part(self, offset: int, size: int, what: str) -> bytes:
-        """*size* bytes at *offset*; *what* names them in the message.
-
-        Raises:
-            Damaged: they are not all in the file.
-        """
+        """Return *size* bytes at *offset*; *what* names them in the message."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise Damaged(f"{what} lies outside of its {self.size} bytes: it is cut short or damaged")
         return bytes(self.data[offset : offset + size])
@@ -191,23 +184,16 @@ class Image:
         return next((value for found, value in self.dynamic if found == tag), None)
 
     def file_offset(self, vaddr: int) -> int:
-        """Where the byte that is loaded at *vaddr* lies in the file.
-
-        Raises:
-            Damaged: no LOAD segment brings it from the file.
-        """
+        """Return the file offset of the byte loaded at *vaddr*; Damaged if no LOAD segment brings it."""
         for segment in self.segments:
             if segment.kind == PT_LOAD and segment.vaddr <= vaddr < segment.vaddr + segment.filesz:
                 return vaddr - segment.vaddr + segment.offset
         raise Damaged(f"its dynamic section points to {vaddr:#x}, which no LOAD segment holds")
 
     def string(self, table: int, size: int, offset: int) -> str:
-        """The text at *offset* of the string table of *size* bytes at file offset *table*.
+        """Return the text at *offset* of the string table of *size* bytes at file offset *table*.
 
         Characters that would do something to a terminal are replaced.
-
-        Raises:
-            Damaged: it is outside of the table, has no end, or names add up to too much.
         """
         if offset >= size or table + size > self.size:
             raise Damaged("a name lies outside of its string table")

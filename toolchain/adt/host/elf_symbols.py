@@ -62,11 +62,7 @@ def _no_string(_offset: int) -> str:
 
 
 def read_symbols(image: Image) -> Iterator[Symbol]:
-    """Every entry of the dynamic symbol table, the empty first one included.
-
-    Raises:
-        Damaged: the table or a name lies outside of the file.
-    """
+    """Read every entry of the dynamic symbol table, the empty first one included."""
     table = image.tag(DT_SYMTAB)
     if table is None:
         return
@@ -115,11 +111,7 @@ def _count_by_gnu_hash(image: Image, offset: int) -> int:
 
 
 def read_versions(image: Image, symbols: int) -> Versions:
-    """The versions of the first *symbols* dynamic symbols.
-
-    Raises:
-        Damaged: a version table lies outside of the file or never ends.
-    """
+    """Read the versions of the first *symbols* dynamic symbols."""
     place = image.tag(DT_VERSYM)
     if place is None:
         return Versions((), {}, {})

@@ -50,11 +50,7 @@ def bare_fields(manifest: object) -> dict[str, Any]:
 
 
 def write(manifest: object, path: Path) -> None:
-    """Write *manifest* to *path*; the file appears complete or not at all.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Write *manifest* to *path*; the file appears complete or not at all."""
     write_text(path, dumps(manifest))
 
 
@@ -69,15 +65,11 @@ def load(
     pass_over: bool = False,
     users: bool = False,
 ) -> T:
-    """Read *path* as a manifest of class *kind*.
+    """Read *path* as a manifest of class *kind*; *pass_over* ignores unknown fields, of a newer writer.
 
     Args:
         older: versions before *version* whose fields *kind* has, too; what it has beyond them has a default.
-        pass_over: fields that *kind* does not have, of a newer writer, are passed over.
         users: the user named the file itself, which may be a link or a pipe.
-
-    Raises:
-        PackageError: the file is missing, a link, not JSON, of another schema, or a field is wrong.
     """
     try:
         raw: Any = read_json(path) if users else parse_json(read_contained(path.parent, path.name))
@@ -101,11 +93,7 @@ def load(
 def structure(
     raw: Any, kind: type[T], path: Path, *, error: type[AdtError], remedy: str, pass_over: bool = False
 ) -> T:
-    """The JSON *raw* of the file *path* as *kind*.
-
-    Raises:
-        AdtError: an *error* whose details name each field that is wrong.
-    """
+    """Structure the JSON *raw* of the file *path* as *kind*, or raise *error* with each wrong field named."""
     import cattrs
 
     try:
@@ -117,10 +105,8 @@ def structure(
 
 
 def strict_converter(*, pass_over: bool = False) -> Any:
-    """A converter of cattrs that takes no value for another: no text for a number, and no unknown field.
-
-    Args:
-        pass_over: unknown fields are passed over.
+    """Make a converter of cattrs that takes no value for another: no text for a number, and unknown fields
+    only with *pass_over*.
     """
     import cattrs
 

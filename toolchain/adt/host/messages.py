@@ -29,11 +29,7 @@ class BadMessage(ValueError):
 
 
 def encode(message: Any) -> bytes:
-    """*message*, of JSON's kinds, bytes and numpy arrays, as it is sent; tuples become lists.
-
-    Raises:
-        TypeError: something in it is of another kind.
-    """
+    """Encode *message* of JSON's kinds, bytes and numpy arrays, or raise TypeError; tuples become lists."""
     parts: list[bytes] = []
 
     def part(value: Any) -> dict[str, list[int]]:
@@ -52,11 +48,7 @@ def encode(message: Any) -> bytes:
 
 
 def decode(data: bytes, text_size: int) -> Any:
-    """The message of *data*, which follows a head.
-
-    Raises:
-        BadMessage: it is none.
-    """
+    """Decode the message of *data*, which follows a head; BadMessage if it is none."""
     parts = memoryview(data)[text_size:]
 
     def whole(fields: dict[str, Any]) -> Any:
@@ -96,10 +88,7 @@ def send(to: int, message: bytes, deadline: float | None = None) -> None:
 
 
 def receive(source: int, deadline: float | None = None, *, most: int = MOST_ARRAY_BYTES) -> Any:
-    """The next message on the descriptor *source*.
-
-    Args:
-        most: bytes that it may have.
+    """Receive the next message, of *most* bytes, on the descriptor *source*.
 
     Raises:
         TimeoutError: it was not there before *deadline* (of the monotonic clock).

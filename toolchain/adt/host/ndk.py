@@ -120,11 +120,7 @@ class Ndk:
             return levels[0], levels[-1]
 
     def compiler(self, triple: str, api_level: int) -> Path:
-        """The C++ compiler for *triple* (e.g. ``aarch64-linux-android``) at *api_level*.
-
-        Raises:
-            NdkError: this NDK has none; the message lists the API levels it has.
-        """
+        """Return the C++ compiler for *triple* (e.g. ``aarch64-linux-android``) at *api_level*."""
         wrapper = self.bin / f"{triple}{api_level}-clang++"
         levels = self.api_levels(triple)
         if levels and levels[0] <= api_level <= levels[1] and wrapper.is_file():
@@ -141,9 +137,6 @@ def find_ndk(explicit: str = "", *, environ: Mapping[str, str] | None = None) ->
 
     Args:
         explicit: the ``--ndk`` flag or the ``build.ndk`` setting; it must be right if given.
-
-    Raises:
-        NdkError: none was found, or the first place that names one does not hold one.
     """
     environ = os.environ if environ is None else environ
     places = list(_places(explicit, environ))
@@ -192,11 +185,7 @@ def list_ndks(explicit: str = "", *, environ: Mapping[str, str] | None = None) -
 
 
 def tool_environment(ndk: Ndk, triple: str, api_level: int) -> dict[str, str]:
-    """Variables for other build tools that should use the same NDK: compilers, binutils, TVM's own.
-
-    Raises:
-        NdkError: it has no compiler for the API level.
-    """
+    """Return variables for other build tools that should use the same NDK: compilers, binutils, TVM's own."""
     cxx = ndk.compiler(triple, api_level)
     tools = {"AR": "llvm-ar", "RANLIB": "llvm-ranlib", "STRIP": "llvm-strip", "NM": "llvm-nm"}
     return {

@@ -23,12 +23,7 @@ class DamagedNpz(Exception):
 
 
 def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Every array of an .npz file by name; pickled objects are refused.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        DamagedNpz: it cannot be read, or holds something else than arrays of numbers.
-    """
+    """Read every array of an .npz file by name; DamagedNpz for others than arrays of numbers."""
     found: dict[str, NDArray[np.generic]] = {}
     left = MOST_ARRAY_BYTES
     try:
@@ -47,11 +42,9 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
-    """The array in *file*, an .npy of *size* bytes; no more memory is taken than it has.
+    """Read the array of numbers in *file*, an .npy of *size* bytes; no more memory is taken than it has.
 
-    Raises:
-        OSError, zlib.error: *file* cannot be read.
-        DamagedNpz: it holds something else than one array of numbers.
+    DamagedNpz if it holds something else.
     """
     import numpy as np
 
@@ -92,12 +85,9 @@ def not_plain(path: Path, error: Exception) -> InputError:
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """*arrays* as an uncompressed npz file, each name kept as it is.
+    """Return *arrays* of numbers as an uncompressed npz file, each name kept as it is.
 
     (numpy.savez cannot take an array called ``file``.)
-
-    Raises:
-        InputError: an array holds Python objects.
     """
     import numpy as np
 

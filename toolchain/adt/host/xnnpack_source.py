@@ -99,11 +99,7 @@ class XnnpackSource:
 
 
 def find_xnnpack(own: str) -> XnnpackSource:
-    """The source trees.
-
-    Args:
-        own: the ``--xnnpack-source`` flag or the ``build.xnnpack_source`` setting: a directory of the user's;
-            empty: the pinned ones are obtained.
+    """Find the source trees in the user's directory *own*, or obtain the pinned ones.
 
     Raises:
         SourceError: the user's directory lacks a tree.

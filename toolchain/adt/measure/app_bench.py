@@ -132,12 +132,7 @@ class AppBench:
 
 
 def read(path: Path) -> BenchRecord:
-    """The benchmark in the file *path*.
-
-    Raises:
-        InputError: it holds none.
-        RunError: the application could not measure, and says why.
-    """
+    """Read the benchmark, or an application's reason for having none, from the file *path*."""
     try:
         raw = read_json(path)
     except (ValueError, OSError) as error:
@@ -153,12 +148,9 @@ def is_from_app(raw: Mapping[str, Any]) -> bool:
 
 
 def record_of(raw: Mapping[str, Any], path: Path) -> BenchRecord:
-    """The benchmark that the document *raw* of the file *path* is.
+    """Make the record of the document *raw* of the file *path*.
 
     The same document gives the same record, with the same id.
-
-    Raises:
-        InputError, RunError: as :func:`read`.
     """
     if raw["schema"] == ERROR_SCHEMA:
         whose = f"{raw.get('app')}: {raw['model']}" if raw.get("model") else f"{raw.get('app') or 'the app'}"

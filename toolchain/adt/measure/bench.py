@@ -112,15 +112,7 @@ def pilot(opened: Opened, setup: BenchSetup) -> RtvmRun:
 
 
 def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: bool | None) -> Measurement:
-    """Time the package.
-
-    Args:
-        first: the pilot run.
-        external_power: see :attr:`~adt.measure.conditions.Conditions.external_power`.
-
-    Raises:
-        RunError, DeviceError, …: as :meth:`adt.device.place.Place.run`.
-    """
+    """Time the package, of which *first* is the pilot run."""
     cold = None
     if setup.cold_start and opened.package.manifest.target.device == "opencl":
         log.info("loading without compiled programs")
@@ -184,11 +176,10 @@ def speed_of(
 
 
 def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions | None) -> Machine:
-    """The machine behind *place*.
+    """Describe the machine behind *place*.
 
     Args:
         report: of a run there; None leaves open what computed.
-        now: of the same machine.
     """
     ran: Mapping[str, Any] = report["device"] if report else {}
     gpu = ran.get("kind", "cpu") != "cpu"
@@ -257,12 +248,11 @@ def record_of(
     no_speed: str = "",
     interleaved: bool = False,
 ) -> BenchRecord:
-    """What is kept of a benchmark.
+    """Make the record of a benchmark; *no_speed* says why there is no measurement.
 
     Args:
         now: just before the runs of *measurement*.
         flags: besides those that the measurement itself gives.
-        no_speed: why there is no measurement.
     """
     machine = machine_of(opened.place, measurement.report if measurement else None, now)
     if measurement and now:
@@ -394,13 +384,7 @@ def take_turns(
     """Run A B B A in each round of the setup's protocol, each turn in a process of its own.
 
     A drift that is steady over a round is the same for both, for their turns lie
-    about the same moment.
-
-    Args:
-        first: the pilot run of each.
-
-    Raises:
-        RunError, DeviceError, …: as :meth:`adt.device.place.Place.run`.
+    about the same moment. *first* are the pilot runs of both.
     """
     protocol = shorter(setup.protocol)
     runs: tuple[list[RtvmRun], list[RtvmRun]] = ([], [])

@@ -55,11 +55,7 @@ class CoolDown:
 
 
 def parse_cool_down(text: str) -> CoolDown:
-    """``45C`` (or ``45°C``) or ``30s``.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """Parse ``45C`` (or ``45°C``) or ``30s``."""
     if match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(°?[cC]|s)\s*", text):
         number = float(match[1])
         return CoolDown(seconds=number) if match[2] == "s" else CoolDown(celsius=number)
@@ -69,11 +65,7 @@ def parse_cool_down(text: str) -> CoolDown:
 
 
 def conditions(place: Place) -> Conditions:
-    """Ask the machine that *place* is on.
-
-    Raises:
-        DeviceError: the connection broke.
-    """
+    """Ask the machine that *place* is on."""
     if isinstance(place, DevicePlace):
         doing = f"asking {place.name} how it stands"
         return read(place.device.survey(*survey.CONDITIONS, timeout=SCRIPT_SECONDS, check=False, doing=doing))
@@ -101,11 +93,7 @@ def cool_down(
     sleep: Callable[[float], None] = time.sleep,
     look: Callable[[Place], Conditions] = conditions,
 ) -> bool:
-    """Wait until the machine is as cool as *goal*, or so long; False when it did not get there.
-
-    Args:
-        most: seconds after which a temperature is not waited for any longer.
-    """
+    """Wait until the machine is as cool as *goal*, at most *most* seconds; False if it did not get there."""
     if goal.seconds is not None:
         log.info("cooling down for %g s", goal.seconds)
         sleep(goal.seconds)

@@ -39,14 +39,7 @@ def directory() -> Path:
 
 
 def save(record: BenchRecord, into: Path | None = None) -> Path:
-    """Keep *record*; returns its file, which appears whole or not at all.
-
-    Args:
-        into: the store; this machine's when None.
-
-    Raises:
-        DiskError: there is no room, or no access.
-    """
+    """Keep *record* in *into*, else this machine's store; return its file, complete or never there."""
     into = into or directory()
     when = datetime.fromisoformat(record.when).astimezone(UTC)
     final = into / f"{when:%Y%m%dT%H%M%SZ}-{record.id}.json"
@@ -97,16 +90,12 @@ def select(
     since: str = "",
     label: str = "",
 ) -> tuple[BenchRecord, ...]:
-    """Those that fit all that is given.
+    """Return the records that fit all that is given.
 
     Args:
         device: part of the serial, model, system on chip or OpenCL device, in any case.
         package: name; ``*`` and ``?`` stand for any letters or one.
         since: a date (2026-01-31, or with a time), or an age (``7d``, ``12h``).
-        label: the label, with ``*`` and ``?`` as for *package*.
-
-    Raises:
-        ConfigError: *since* is neither.
     """
     earliest = moment(since) if since else None
     return tuple(
@@ -120,11 +109,7 @@ def select(
 
 
 def moment(text: str) -> datetime:
-    """A date, a date with a time, or an age in days (``7d``) or hours (``12h``); UTC without a zone.
-
-    Raises:
-        ConfigError: it is none of them.
-    """
+    """Parse a date, a date with a time, or an age in days (``7d``) or hours (``12h``); UTC without a zone."""
     if match := re.fullmatch(r"(\d{1,5})([dh])", text):
         age = timedelta(**{{"d": "days", "h": "hours"}[match[2]]: int(match[1])})
         return datetime.now(UTC) - age
@@ -147,15 +132,7 @@ def export_text(records: Iterable[BenchRecord]) -> str:
 def imported(path: Path, store: Path | None = None) -> int:
     """Take the records of an exported file, or what an application measured, into the store.
 
-    Those that are there already stay as they are.
-
-    Returns:
-        How many were new.
-
-    Raises:
-        InputError: it is no such file; nothing was taken.
-        RunError: an application could not measure, and says why.
-        DiskError: the store cannot be written.
+    Records that are there already stay as they are. Returns the number of new ones; an error takes none.
     """
     records = _in_file(path)
     known = {record.id for record in load(store)}

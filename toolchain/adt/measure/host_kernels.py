@@ -51,16 +51,13 @@ class HostKernels:
     """The kernels of a package, compiled for this machine when they are asked for."""
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
-        """
-        Args:
-            functions: each kernel before it was scheduled (``read_kernels``).
-        """
+        """Take *functions*, each kernel before it was scheduled (``read_kernels``)."""
         self._functions = functions
         self._plain: dict[str, PlainKernel] = {}
         self._compiled: dict[str, Any] = {}
 
     def plain(self, name: str, writes: int = 0) -> PlainKernel:
-        """What is known of the kernel *name*.
+        """Describe the kernel *name*.
 
         Args:
             writes: how many of its last arguments it writes, where its own code does not tell.
@@ -74,11 +71,10 @@ class HostKernels:
         return self._plain[known]
 
     def run(self, name: str, arguments: Sequence[Array], writes: int = 0) -> tuple[Array, ...]:
-        """Compute the kernel *name*, and return what it writes.
+        """Compute the kernel *name* and return what it writes; *writes* is as for :meth:`plain`.
 
         Args:
             arguments: all of them, outputs too: of those, what the kernel does not write stays as it is.
-            writes: as for :meth:`plain`.
 
         Raises:
             NotComputable: TVM cannot compile it for this machine, or the arguments do not fit it.
@@ -192,13 +188,7 @@ class KernelProcess:
     """The kernels of one package, compiled for this machine when they are asked for. For one thread."""
 
     def __init__(self, package: ModelPackage, writes: Mapping[str, int] | None = None) -> None:
-        """
-        Args:
-            writes: how many of its last arguments a kernel writes, where its own code does not tell.
-
-        Raises:
-            PackageError: see :func:`adt.model.inspection.reference_kernels.reference_file`.
-        """
+        """Tell by *writes* how many of its last arguments a kernel writes, where its code does not tell."""
         self._package = package
         self._child = Child("adt.measure.host_kernels", reference_file(package))
         self._writes = writes or {}
@@ -211,12 +201,7 @@ class KernelProcess:
         self._child.close()
 
     def plain(self, name: str) -> PlainKernel:
-        """What is known of the kernel *name*.
-
-        Raises:
-            NotComputable: it is not among the kernels, or not of a form that can be run alone.
-            RunError: the process ended, or gave no answer in time.
-        """
+        """Describe the kernel *name*; see :meth:`HostKernels.plain`."""
         if name not in self._plain:
             facts = self._ask(name, None)
             parameters = tuple(
@@ -226,19 +211,11 @@ class KernelProcess:
         return self._plain[name]
 
     def run(self, name: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
-        """Compute the kernel *name*, and return what it writes.
-
-        Args:
-            arguments: all of them, outputs too: of those, what the kernel does not write stays as it is.
-
-        Raises:
-            NotComputable: TVM cannot compile it for this machine, or the arguments do not fit it.
-            RunError: the process ended, or gave no answer in time.
-        """
+        """Compute the kernel *name*; see :meth:`HostKernels.run`."""
         return tuple(self._ask(name, list(arguments)))
 
     def _ask(self, name: str, arguments: list[Array] | None) -> Any:
-        """What the kernel writes; without *arguments*, what is known of it."""
+        """Return the kernel's results, or its description without *arguments*."""
         request = {"name": name, "writes": self._writes.get(name, 0), "arguments": arguments}
         try:
             answer = self._child.ask(request, TIMEOUT)

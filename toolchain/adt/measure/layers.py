@@ -54,11 +54,7 @@ class KernelCall:
 
 
 def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
-    """The calls of kernels in a profile of rtvm.
-
-    Raises:
-        RunError: it has no profile.
-    """
+    """Return the calls of kernels in a profile of rtvm."""
     profile = report.get("profile")
     if not profile:
         raise RunError(
@@ -247,13 +243,7 @@ class LayerScan:
 
 
 def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan) -> LayerScan:
-    """Run *package* at *place*, and compare each kernel with the same one on this machine.
-
-    Raises:
-        PackageError: it has no kernels from before their schedules.
-        RunError, …: see :meth:`adt.device.place.Place.run`.
-        InputError: no call of a kernel is among those asked for.
-    """
+    """Run *package* at *place*, and compare each kernel with the same one on this machine."""
     with KernelProcess(package, _writes(package)) as kernels:
         return _compare_calls(place, package, inputs, scan, kernels)
 

@@ -18,12 +18,10 @@ def fastest_offload(
     *,
     tuned: bool = False,
 ) -> BenchRecord | None:
-    """The fastest of the newest benchmarks of one model, of which one is without libraries.
+    """Return the fastest of the newest benchmarks of one model, one of which is without libraries.
 
     Args:
         records: oldest first; those of ``adt tune --compare`` among them, with tuned kernels.
-        source_sha256: of the model.
-        target, platform, precision: what it is compiled for.
         soc: system on chip of the device; empty: the device that was measured last.
         tuned: kernels are compiled with records, so that benchmarks of tuned ones count.
 

@@ -65,11 +65,7 @@ def protocol_named(
     warmup_ms: float | None = None,
     rounds: int | None = None,
 ) -> Protocol:
-    """The protocol *name*, with what is given in place of its own.
-
-    Raises:
-        ConfigError: there is none of that name, or a number that cannot be.
-    """
+    """Return the protocol *name*, with the given values in place of its own."""
     if name not in PROTOCOLS:
         raise ConfigError(
             f"there is no protocol {name!r}.{did_you_mean(name, PROTOCOLS)}",

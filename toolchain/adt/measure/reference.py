@@ -67,17 +67,15 @@ def reference_named(
     *,
     trust: bool = False,
 ) -> Reference:
-    """The reference that *choice* names, for *package*.
+    """Return the reference that *choice* names, for *package*.
 
     Args:
         choice: see ``verify.reference`` of the settings.
         find_model: the source model; only asked for it when it is needed.
-        settings: what a reference that is compiled is compiled with.
         trust: *choice* may be a model that is code.
 
     Raises:
         ConfigError: there is no such reference, or the model is of another runtime's format.
-        InputError: the .npz file cannot be read.
         ModelError: the source model is not there, or *choice* is code that is not trusted.
     """
     if choice.endswith(".npz"):
@@ -165,13 +163,7 @@ def _on_host(
 
 
 def run_reference(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Run the model file on *inputs* (name to array) on the CPU; return its outputs by name.
-
-    Raises:
-        ModelError: the runtime cannot load the model.
-        InputError: it refuses the inputs.
-        ToolNotFound: the runtime is not installed.
-    """
+    """Run the model file on *inputs* (name to array) on the CPU; return its outputs by name."""
     runs = {
         formats.ONNX: _run_onnx,
         formats.TFLITE: _run_tflite,

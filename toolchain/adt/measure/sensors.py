@@ -81,7 +81,7 @@ def _courses(samples: Samples, kind: str) -> dict[str, Course]:
 
 
 def fallen_clock(samples: Samples, percent: float) -> tuple[str, float, float] | None:
-    """The clock that fell most from the first third of the samples to the last, by at least *percent*.
+    """Return the clock that fell most from the first third of the samples to the last, by at least *percent*.
 
     Returns:
         Its name and the median MHz of either third; None when none fell so far, or there are too few samples.
@@ -107,14 +107,13 @@ def _values(samples: Iterable[Mapping[str, Any]], kind: str, name: str) -> list[
 
 
 def energy(samples: Samples, starts: Times, times: Times, external_power: bool | None) -> Energy:
-    """Energy per run, from the counters that the samples have.
+    """Compute the energy per run from the counters that the samples have.
 
     Processors' own counters come first, then current times voltage of the
-    battery, then its charge counter.
+    battery, then its charge counter. Those of the battery count only if *external_power* is False.
 
     Args:
         starts, times: start of each timed run, and how long it took, milliseconds.
-        external_power: whether the device does not run from its battery alone; None: it is not known.
     """
     inside = _timed(samples, starts, times)
     has = {key for sample in inside for key in sample["power"]}

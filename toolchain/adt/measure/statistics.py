@@ -88,11 +88,7 @@ def quantiles(times: Times, at: Sequence[float]) -> tuple[float, ...]:
 
 
 def summarise(times: Times) -> TimeSummary:
-    """The summary of *times*, one for each run.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Summarise *times*, one for each run, at least one."""
     import numpy as np
 
     if times.size == 0:
@@ -122,7 +118,7 @@ def robust_sigma(values: Times) -> float:
 
 
 def drift(times: Times, starts: Times) -> Drift | None:
-    """Whether the runs got slower or faster; None when there are too few to tell (less than 40).
+    """Return the trend of the runs' times; None with too few (less than 40) to tell.
 
     Runs are put into 20 blocks of equal number. The slope is the median of those
     between a block of the first half and the one as far on in the second, so that
@@ -167,16 +163,14 @@ def student(freedom: int) -> float:
 
 
 def ratio_interval(a: Times, b: Times) -> Interval:
-    """How many times larger *a* is than *b*, with its 95 % bootstrap interval.
+    """Return how many times larger *a* is than *b*, with its 95 % bootstrap interval.
 
+    Each has one number per round, in order: what disturbed a round disturbed both.
     The estimate is the median of the rounds' ratios. Rounds are drawn with
     replacement; the seed is fixed. The plain percentiles of so few rounds are too
     narrow, so they are taken further out, as Student's distribution lies to the
     normal one (T. Hesterberg's expanded percentiles): in simulations of 6 to 12
     rounds, with light and heavy tails, 96 to 98 % of the intervals had the truth.
-
-    Args:
-        a, b: one number of each round, in order: what disturbed a round disturbed both.
 
     Raises:
         ValueError: the two do not have the same number of rounds, or less than 6.

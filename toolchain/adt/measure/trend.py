@@ -115,9 +115,6 @@ def report(
     Args:
         threshold: percent; a smaller change is none.
         against: ``best`` finds what gets slower little by little; ``previous`` what the last change did.
-
-    Raises:
-        ConfigError: a threshold or *against* that cannot be.
     """
     if against not in (BEST, PREVIOUS):
         raise ConfigError(f"cannot compare against {against!r}", remedy=f"Choose {BEST} or {PREVIOUS}.")

@@ -94,10 +94,9 @@ def limits_for(precision: str, asked: VerifySettings) -> VerifySettings:
 
 
 def limits_of_output(dtype: str, precision: str, asked: VerifySettings) -> tuple[float, float]:
-    """What passes for an output of *dtype*, absolute (of whole numbers in steps) and relative.
+    """Return what passes for an output of *dtype* of a package: absolute (of integers in steps) and relative.
 
     Args:
-        precision: the package's.
         asked: what the user asked for; negative: by type and precision.
     """
     import numpy as np
@@ -122,13 +121,10 @@ def compare(
     """Compare *got* with *reference*; an output that only one side has does not pass.
 
     A float output passes when its largest absolute difference is at most ``max_abs``, or at most
-    ``max_rel`` times the reference's largest magnitude, or ``max_steps`` quanta where it was
-    quantised. Of an integer or boolean output the share ``max_changed`` may be off by more steps.
-    Where nothing finite could be compared, an output does not pass; where something is NaN or
+    ``max_rel`` times the reference's largest magnitude, or ``max_steps`` quanta (*quanta* has one step
+    of each quantized output). Of an integer or boolean output the share ``max_changed`` may be off by more
+    steps. Where nothing finite could be compared, an output does not pass; where something is NaN or
     infinite it passes with ``allow_nonfinite`` only.
-
-    Args:
-        quanta: of outputs that were quantised, one step.
     """
     names = [*reference, *(name for name in got if name not in reference)]
     steps = quanta or {}
@@ -166,10 +162,9 @@ def _by_accuracy(row: OutputComparison, limits: VerifySettings) -> OutputCompari
 
 
 def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
-    """Of each output its worst comparison: one that did not pass, and then the largest relative difference.
+    """Return each output's worst comparison: one that did not pass, then the largest relative difference.
 
-    Args:
-        runs: name of a set of inputs, and what came of it; at least one.
+    *runs* has the name of a set of inputs and its result, at least one.
     """
     first = runs[0][1]
     if len(runs) == 1:

@@ -46,14 +46,11 @@ class LayerCost:
 
 
 def outputs_on(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """The outputs of *model* on each of *samples*, one behind the other.
+    """Compute the outputs of *model* on each of *samples*, one behind the other.
 
     Node by node, quanta as the floats that they stand for: that is what the format says, and the same on
     every processor. Integer kernels of x86 without VNNI would saturate, and onnxruntime's folding of
     constants fails at some models of which one node is quantized.
-
-    Raises:
-        ModelError: onnxruntime cannot run it.
     """
     import onnxruntime
 
@@ -87,9 +84,9 @@ def layer_costs(
     keep: frozenset[str],
     samples: Sequence[Mapping[str, Array]],
 ) -> tuple[LayerCost, ...]:
-    """The layers of a quantized *model*, those first that cost most.
+    """Return the layers of a quantized *model*, the costliest first.
 
-    Each is quantized alone: by how much noise a layer adds to its own output nothing is told of the model's.
+    Each is quantized alone: the noise that a layer adds to its own output does not tell the model's.
 
     Args:
         original: what outputs are compared with.

@@ -71,11 +71,8 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
 
 
 def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
-    """*model* as onnxruntime's quantizer wants it: shapes known, normalizations part of
-    convolutions, every node named.
-
-    Args:
-        directory: for temporary files.
+    """Prepare *model* for onnxruntime's quantizer: shapes known, normalizations part of
+    convolutions, every node named. Temporary files go to *directory*.
 
     Raises:
         ModelError: it is of an old opset that cannot be converted, or onnxruntime refuses it.
@@ -106,11 +103,7 @@ def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
 
 
 def kept_nodes(model: onnx.ModelProto, keep: Sequence[str]) -> frozenset[str]:
-    """The nodes of a prepared *model* that *keep* names, each an operator's type or a node.
-
-    Raises:
-        ConfigError: there is no such node.
-    """
+    """Return the nodes of a prepared *model* that *keep* names, each an operator's type or a node."""
     nodes = model.graph.node
     known = {node.op_type for node in nodes} | {node.name for node in nodes}
     for name in keep:
@@ -125,11 +118,7 @@ def kept_nodes(model: onnx.ModelProto, keep: Sequence[str]) -> frozenset[str]:
 def calibrated(
     model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]], method: str, directory: Path
 ) -> Any:
-    """The range of every tensor of a prepared *model* on *samples*, as onnxruntime's quantizer takes them.
-
-    Raises:
-        ModelError: onnxruntime cannot run the model on them.
-    """
+    """Return every tensor's range for a prepared *model* on *samples*, for onnxruntime's quantizer."""
     import onnx
     from onnxruntime.quantization import CalibrationMethod, create_calibrator
 
@@ -230,11 +219,7 @@ class _Reader:
 
 @contextlib.contextmanager
 def _asked(what: str, remedy: str, path: Path) -> Iterator[None]:
-    """Of what fails within, where *path* is written, the disk is the cause, or a model that is refused.
-
-    Raises:
-        DiskError, ModelError: so it is.
-    """
+    """Turn failures to write *path* within into DiskError, others into ModelError."""
     try:
         with disk_errors(f"writing {path}", path):
             yield

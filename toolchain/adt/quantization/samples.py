@@ -64,13 +64,12 @@ def read_samples(
     *,
     calibrates: bool = True,
 ) -> Samples:
-    """The samples in *sources*: directories, files, or ``random:N``.
+    """Read the samples in *sources*: directories, files, or ``random:N``.
 
     Of a directory every file below it is read, by name, and no link is followed; what is no file of arrays
     is a picture. An array of several batches in a row has several samples.
 
     Args:
-        model: its name, for messages.
         entry: the model's inputs, of fixed shapes.
         calibrates: ranges are taken from them; else there may be none.
 
@@ -78,7 +77,6 @@ def read_samples(
         ConfigError: no sources, or made-up inputs beside real ones.
         InputError: a file is missing, no picture, damaged, or does not fit; a number is not finite; or there
             are fewer than two samples.
-        ToolNotFound: Pillow is not installed.
     """
     if not sources and not calibrates:
         return Samples("", False, (), calibrates)

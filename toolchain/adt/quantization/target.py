@@ -31,7 +31,7 @@ class Target:
     top1: float | None = None
 
     def held(self, outputs: Sequence[OutputAccuracy]) -> bool:
-        """Whether all are.
+        """True if all outputs hold the target.
 
         Raises:
             ConfigError: a top class is asked for, and no output has classes.
@@ -69,11 +69,7 @@ class Attempt:
 
 
 def unmeasured(quantize: Callable[[frozenset[str]], onnx.ModelProto], keep: frozenset[str]) -> Attempt:
-    """The model that *quantize* makes with *keep* in float.
-
-    Raises:
-        ModelError: nothing is quantized.
-    """
+    """Return the model that *quantize* makes with *keep* in float."""
     model = quantize(keep)
     _check(model)
     return Attempt(model, keep, ())
@@ -94,19 +90,13 @@ def attempt(
     samples: Sequence[Mapping[str, Array]],
     target: Target,
 ) -> tuple[Attempt, tuple[LayerCost, ...]]:
-    """The model that *quantize* makes, with *keep* and as many more nodes in float as *target* needs.
+    """Return the model that *quantize* makes with *keep* and as many more nodes in float as *target* needs,
+    and the cost of each layer that was quantized at first.
 
-    Returns:
-        it, and what each layer costs that was quantized at first.
-
-    Args:
-        original: what outputs are compared with.
-        samples: of the inputs, none of which was calibrated on.
+    Outputs are compared with those of *original* on *samples* that were not calibrated on.
 
     Raises:
-        ModelError: nothing is quantized.
         VerifyFailed: it does not hold with half of the layers.
-        ConfigError: see :meth:`Target.held`.
     """
     right = outputs_on(original, samples)
 

@@ -75,12 +75,7 @@ def tune(
 
     Args:
         fleet: starts to measure, :meth:`adt.tuning.fleet.fleet.Fleet.start`.
-        database: open for writing; it stays open.
         stop: when set, nothing new begins; what is being measured may finish for a while; all is kept.
-
-    Raises:
-        DiskError: the database or a directory for temporary files cannot be written; what was shown as kept
-            is.
     """
     return _Engine(options, tasks, searches, builders, database, observer or Observer(), stop).run(fleet)
 

@@ -50,24 +50,13 @@ class TimedTile:
 
 
 def fit_gpu(database: Database, context: Context, before: Gpu) -> GpuFit:
-    """The row of the GPU of *context* that fits the times that *database* has of it.
-
-    Args:
-        before: the row that schedules are made for so far.
-
-    Raises:
-        ConfigError: there are too few times.
-    """
+    """Fit the row of the GPU of *context*, *before* so far, to the times that *database* has of it."""
     result = fit(timed_tiles(database, context), before)
     return dataclasses.replace(result, gpu=dataclasses.replace(result.gpu, name=context.device))
 
 
 def fit(times: Sequence[TimedTile], before: Gpu) -> GpuFit:
-    """The row of a GPU by which :func:`~adt.model.passes.gpu.tiles.cost` orders *times* best.
-
-    Raises:
-        ConfigError: they are too few, or all the same.
-    """
+    """Fit the row of a GPU by which :func:`~adt.model.passes.gpu.tiles.cost` orders *times* best."""
     pairs = _pairs(times) if len(times) >= LEAST_TIMES else None
     if pairs is None or not pairs.size:
         raise ConfigError(

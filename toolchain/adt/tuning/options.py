@@ -57,12 +57,9 @@ class TuningOptions:
 
 
 def run_id(model_sha256: str, settings: Settings, target: str, tvm: str) -> str:
-    """The digest (32 hex digits) of what makes a tuning the same one, whichever devices measure.
+    """Return the digest (32 hex digits) of what makes a tuning the same one, whichever devices measure.
 
-    Args:
-        model_sha256: of the model's file (:func:`adt.model.store.model_sha256`).
-        target: :func:`adt.model.tuning.key.target_key`.
-        tvm: TVM's version, three numbers.
+    *target* is from :func:`adt.model.tuning.key.target_key`, *tvm* TVM's version of three numbers.
     """
     facts = {
         "model": model_sha256,

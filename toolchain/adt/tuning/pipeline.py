@@ -298,11 +298,7 @@ class Recorder:
         """Failed candidates of this session, by kind."""
 
     def record(self, completions: Sequence[Completion], context: Context) -> None:
-        """Write records of *completions*; after that their tasks and the observer get them.
-
-        Raises:
-            DiskError: they could not be written, and nobody got them.
-        """
+        """Write records of *completions*; then, unless that fails, their tasks and the observer get them."""
         if not completions:
             return
         records = [self._record(completion, context) for completion in completions]

@@ -185,11 +185,7 @@ class Proposals:
 
 
 def schedule(task: Task, trace: str) -> ScheduledModule:
-    """The task's module as *trace* schedules it; takes TVM, for the search's thread.
-
-    Raises:
-        TraceError: the trace does not apply.
-    """
+    """Schedule the task's module as in *trace*; takes TVM, for the search's thread."""
     import tvm
 
     from adt.model.tuning.schedules import schedule_by_record

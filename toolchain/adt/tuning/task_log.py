@@ -26,10 +26,7 @@ class TaskLogs:
     """
 
     def __init__(self, database: Path, run: str, tasks: Sequence[tuple[str, int | None]]) -> None:
-        """
-        Args:
-            tasks: name of each task, and operations of one call (None: not known), in order.
-        """
+        """Open a log for each of *tasks*: name, and operations of one call (None: not known), in order."""
         self.directory = database / "logs" / run[:16]
         self._numbers = {name: number for number, (name, _) in enumerate(tasks, start=1)}
         self._flops = dict(tasks)
@@ -58,7 +55,7 @@ class TaskLogs:
             log.warning("the tasks' logs cannot be written (%s); the records are kept all the same", error)
 
     def path(self, task: str) -> Path:
-        """Where the log of *task* is."""
+        """Return the path of the log of *task*."""
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", task)[:LONGEST]
         return self.directory / f"{self._numbers.get(task, 0):03}-{name}.log"
 

@@ -30,7 +30,7 @@ class Member:
 
 
 def archive_members(path: Path) -> Iterator[Member]:
-    """Each file of the archive *path* that begins as ELF files do, in the archive's order.
+    """Yield each file of the archive *path* that begins as ELF files do, in the archive's order.
 
     Raises:
         PackageError: it is no zip archive, is damaged, encrypted, or larger than any real one.

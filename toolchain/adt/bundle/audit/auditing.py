@@ -22,10 +22,9 @@ def audit(
     *,
     with_bundle: Iterable[Binary | Unreadable] = (),
 ) -> ElfReport:
-    """Judge *files*, and what the NDK lends to them.
+    """Judge *files* for *destination*, and the libraries that the NDK lends them.
 
     Args:
-        destination: what they are judged for.
         with_bundle: files that will be on the device beside them; asked for symbols, not judged.
     """
     given = tuple(files)

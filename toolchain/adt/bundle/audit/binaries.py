@@ -51,13 +51,9 @@ class Unreadable:
 
 
 def collect(path: Path, *, kind: str = "file", prefix: str = "") -> tuple[Binary | Unreadable, ...]:
-    """The ELF files at *path*: itself, those below a directory, those in an archive.
+    """Return the ELF files at *path*: itself, those below a directory, those in an archive.
 
-    In directories and archives only files that begin as ELF files do count, and of
-    those only linked ones.
-
-    Args:
-        prefix: what the names of files below *path* begin with.
+    In directories and archives only linked ELF files count; names of files below *path* begin with *prefix*.
 
     Raises:
         PackageError: there is nothing at *path*, or a directory or an archive without any.

@@ -32,10 +32,7 @@ def audit_made(
     ndk: Ndk | None = None,
     bundle: Path | None = None,
 ) -> ElfReport:
-    """Audit the file or directory *path* that was just made for *platform*.
-
-    Args:
-        bundle: directory of the bundle that it will be used with.
+    """Audit *path*, just made for *platform* and used with the bundle in the directory *bundle*.
 
     Raises:
         AdtError: of class *error*, when it would not load or has what adt never makes;

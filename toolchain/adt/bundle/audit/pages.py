@@ -24,7 +24,7 @@ def page_sizes(facts: ElfFacts, *, bionic: bool) -> tuple[int, ...]:
 
 
 def obstacle(facts: ElfFacts, page: int, *, bionic: bool) -> str:
-    """Why the segments cannot be mapped with pages of *page* bytes; empty when they can.
+    """Return why the segments cannot be mapped with pages of *page* bytes; empty if they can.
 
     Args:
         bionic: the dynamic linker rounds the end of RELRO up, and so makes data read-only

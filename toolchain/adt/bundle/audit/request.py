@@ -41,9 +41,7 @@ def audit_paths(
         settings: which NDK to look at, and the API level of files that do not say theirs.
 
     Raises:
-        PackageError: there is nothing to audit at one of them.
         MismatchError: they were made for different platforms and none was chosen.
-        NdkError: the settings name an NDK that is none.
     """
     made_for = dict(filter(None, map(_made_for, (*paths, *([bundle] if bundle else [])))))
     platforms = dict(made_for.values())

@@ -92,7 +92,7 @@ def version_level(version: str) -> int:
 
 
 def may_supply(library: str, symbol: str, *, versions_in_use: bool, machine: str) -> bool:
-    """Whether Android's public *library* can have *symbol*, asked for without a version, by its name alone.
+    """True if Android's public *library* can have *symbol*, asked for without a version, by its name alone.
 
     Args:
         versions_in_use: the file was linked with stubs whose symbols have versions, as each

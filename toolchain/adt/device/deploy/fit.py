@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:
-    """Check that *bundle* runs on the device that says *facts*.
-
-    Raises:
-        MismatchError: it does not; the remedy names what to build.
-    """
+    """Check that *bundle* runs on the device with these *facts*; the remedy names what to build."""
     own = facts.platforms[0]
     if bundle.platform not in facts.platforms:
         raise MismatchError(
@@ -45,11 +41,7 @@ def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> Non
 def check_fit(
     bundle: BundleManifest, package: PackageManifest | None, facts: DeviceFacts, *, serial: str
 ) -> None:
-    """Check all three against each other.
-
-    Raises:
-        MismatchError: see :func:`check_pair`, :func:`check_device` and :func:`check_cpu`.
-    """
+    """Check bundle, package and device against each other."""
     check_device(bundle, facts, serial)
     if package is not None:
         check_pair(bundle, package)

@@ -76,11 +76,7 @@ class Payload:
 
 
 def user_directory(user: str | None = None) -> str:
-    """Our directory on a device; users who share a device keep apart.
-
-    Args:
-        user: None for the user who runs adt.
-    """
+    """Return our directory on a device for *user*, or who runs adt; users who share a device keep apart."""
     if user is None:
         try:
             user = getpass.getuser()
@@ -99,11 +95,7 @@ def _refused(reason: str) -> PackageError:
 
 
 def _checked(payload: Payload) -> Payload:
-    """*payload* if each of its files has a place of its own and is named by a sha256.
-
-    Raises:
-        PackageError: a file would be where a directory must be, twice there, or elsewhere in the store.
-    """
+    """Return *payload* if each of its files has a place of its own and is named by a sha256."""
     names = {file.name for file in payload.files}
     directories = {str(parent) for name in names for parent in PurePosixPath(name).parents}
     for file in payload.files:
@@ -117,11 +109,7 @@ def _checked(payload: Payload) -> Payload:
 
 
 def payload_of(bundle: TargetBundle, package: ModelPackage | None) -> Payload:
-    """The files of a deployment: the bundle's under their names, the package's under ``model/``.
-
-    Raises:
-        PackageError: a manifest names a file that cannot be put where it says.
-    """
+    """List the files of a deployment: the bundle's under their names, the package's under ``model/``."""
     files = [
         PayloadFile(plain_name(name), bundle.file(name), facts.sha256, facts.size)
         for name, facts in sorted(bundle.manifest.files.items())

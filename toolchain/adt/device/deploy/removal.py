@@ -179,11 +179,6 @@ def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool =
 
     Args:
         keep: how many of each name stay, those used last.
-        user: whose directory; None for the user who runs adt.
-        dry_run: only say what would be removed.
-
-    Raises:
-        DeviceError: the connection broke, or something cannot be removed.
     """
     base = user_directory(user)
     with open_agent(device, f"{base}/{CLEANING}", script("removal")) as agent:

@@ -189,11 +189,7 @@ def parse_sums(text: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def open_store(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
-    """A shell on *device* for :func:`inspect` and :func:`apply`; while it lives nothing is cleaned away.
-
-    Raises:
-        DeviceFull, DeviceError: see :func:`adt.device.deploy.workspace.workspace`.
-    """
+    """Open a shell on *device* for :func:`inspect` and :func:`apply`; it keeps files from removal."""
     with open_agent(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:
         yield agent
 
@@ -201,10 +197,7 @@ def open_store(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
 def inspect(
     agent: Agent, payload: Payload, base: str, *, full_hash: bool = False, timeout: float | None = None
 ) -> Inventory:
-    """Ask the device what of *payload* it has.
-
-    Args:
-        full_hash: read every byte again, whatever ``stat`` says.
+    """Ask the device what of *payload* it has; with *full_hash* it reads every byte, whatever ``stat`` says.
 
     Raises:
         DeviceError: it has no program that computes sha256.
@@ -266,14 +259,11 @@ def apply(
 ) -> DeployReport:
     """Send what *plan* says, have it hashed on the device, and only then let it count.
 
-    A failure or a kill at any moment leaves every earlier deployment as it was.
-
-    Args:
-        dry_run: do nothing but ask how much room there is.
+    A failure or a kill at any moment leaves every earlier deployment as it was. With *dry_run* only the
+    free room is asked for.
 
     Raises:
         DeviceFull: it does not fit; nothing that was there is lost.
-        DeviceError: the connection broke, or a file arrived damaged.
         PackageError: a file on this machine is not what its manifest says.
     """
     payload, serial = plan.payload, agent.device.serial
@@ -399,15 +389,11 @@ def deploy(
     """Bring *bundle* and *package* onto *device*, sending only what is not there.
 
     Args:
-        user: whose directory on the device; None for the user who runs adt.
         progress: None: the observer of :mod:`adt.host.transfers`.
-        dry_run: only say what would be done.
-        full_hash: read every byte on the device again, whatever ``stat`` says of the files.
         timeout: seconds for each step; None: the device's, or what its size needs.
 
     Raises:
         MismatchError: they do not fit each other or the device; nothing was sent.
-        DeviceFull, DeviceError, PackageError: see :func:`inspect` and :func:`apply`.
     """
     progress = progress or observer.get()
     check_fit(

@@ -67,15 +67,11 @@ class Agent:
     def ask(
         self, *words: str, lines: Sequence[str] = (), timeout: float | None = None, doing: str = ""
     ) -> Answer:
-        """Have the script's function ``serve`` called with *words*, and return what it says.
+        """Have the script's function ``serve`` called with *words*, and return its answer.
 
         Args:
             words: names without spaces or special characters.
             lines: read by the function from descriptor 3, one line each, with their number as its last word.
-            timeout: seconds; None: those of a short command.
-
-        Raises:
-            DeviceError: the connection or the holder broke.
         """
         request = " ".join((*words, str(len(lines))))
         seconds = timeout or self.device.allow(SHORT)
@@ -102,7 +98,7 @@ class Agent:
 
 @contextlib.contextmanager
 def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
-    """Make a fresh directory below *parent* on the device, for as long as the block runs.
+    """Make a directory below *parent* on the device for as long as the block runs; yield its absolute path.
 
     Args:
         uses: digest of a deployment that must not be removed meanwhile; it is protected from the moment
@@ -121,15 +117,12 @@ def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
 
 @contextlib.contextmanager
 def open_agent(device: Device, parent: str, program: str, *, uses: str = "") -> Iterator[Agent]:
-    """The same, with a holder that answers requests: one connection for all that a task needs.
+    """Make a workspace whose holder answers requests: one connection for all that a task needs.
 
     Args:
         program: one that includes ``workspace.sh`` and ``serve.sh``, and between them defines the shell
             function ``serve``, which finds the workspace in ``$dir`` and must not change the working
             directory other than in a subshell.
-
-    Raises:
-        DeviceFull, DeviceError: see :func:`workspace`.
     """
     with _held(device, parent, program, uses) as agent:
         yield agent

@@ -113,11 +113,7 @@ def _probe(origin: str, path: Path) -> Adb | None:
 
 
 def find_adb() -> Adb:
-    """Find adb: ADBUTILS_ADB_PATH if set, else the newer one of PATH's and the one adbutils carries.
-
-    Raises:
-        ToolNotFound: there is none, or ADBUTILS_ADB_PATH names something that does not run.
-    """
+    """Find adb: ADBUTILS_ADB_PATH if set, else the newer one of PATH's and the one adbutils carries."""
     if explicit := os.environ.get("ADBUTILS_ADB_PATH"):
         chosen = _probe("ADBUTILS_ADB_PATH", Path(explicit))
         if chosen is None:
@@ -138,10 +134,9 @@ def find_adb() -> Adb:
 
 
 def server_port() -> int:
-    """The adb server's port: ADB_SERVER_SOCKET > ANDROID_ADB_SERVER_PORT > 5037, on 127.0.0.1 always.
+    """Return the adb server's port: ADB_SERVER_SOCKET > ANDROID_ADB_SERVER_PORT > 5037, always on 127.0.0.1.
 
-    Raises:
-        ConfigError: not a port, not TCP, or an address other than the loopback's.
+    Other addresses than the loopback's are refused.
     """
     host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS") or "127.0.0.1"
     port, setting = os.environ.get("ANDROID_ADB_SERVER_PORT") or str(DEFAULT_PORT), "ANDROID_ADB_SERVER_PORT"
@@ -169,11 +164,7 @@ def server_port() -> int:
 
 
 def server_environment() -> dict[str, str]:
-    """Give variables with which an adb program uses the server on :func:`server_port`, or starts it there.
-
-    Raises:
-        ConfigError: see :func:`server_port`.
-    """
+    """Give variables with which an adb program uses the server on :func:`server_port`, or starts it there."""
     # Our own spelling of the address, so that adb binds the loopback whatever else the environment says.
     return {"ADB_SERVER_SOCKET": f"tcp:{server_port()}"}
 
@@ -200,7 +191,7 @@ class Wire:
         self.sock.close()
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        """What *call*, one operation of the socket, returns, once it can be done."""
+        """Return the result of *call*, one operation of the socket, once it can be done."""
         while True:
             self.sock.settimeout(self.deadline.patience())
             try:
@@ -249,7 +240,7 @@ class Wire:
                 return bool(mask & ~select.POLLOUT), bool(mask & select.POLLOUT)
 
     def _recv(self, receive: Callable[[], T]) -> T:
-        """What *receive* returns, acknowledged at once."""
+        """Return the result of *receive*, acknowledged at once."""
         # The server's side of this socket holds a small piece back until the one before is acknowledged
         # (Nagle), and the kernel here takes 40 ms to do that when we only listen.
         if QUICKACK is not None:
@@ -292,11 +283,7 @@ class Wire:
         )
 
     def status(self) -> None:
-        """Read OKAY.
-
-        Raises:
-            NoDevice, DeviceNotReady, DeviceError: the server answered FAIL, with its text.
-        """
+        """Read OKAY, or raise the error for FAIL with the server's text."""
         if not self.outcome():
             raise refusal(self.read_text(), serial=self.serial, doing=self.deadline.doing)
 
@@ -356,12 +343,7 @@ def refusal(text: str, *, serial: str, doing: str) -> AdtError:
 
 
 def start_server() -> Adb:
-    """Start the adb server on :func:`server_port`, with the adb that :func:`find_adb` chooses.
-
-    Raises:
-        ToolNotFound: there is no adb.
-        DeviceError: the server does not start.
-    """
+    """Start the adb server on :func:`server_port`, with the adb that :func:`find_adb` chooses."""
     adb, port = find_adb(), server_port()
     log.info("starting the adb server on 127.0.0.1:%d with %s", port, adb.label)
     started = process.run([adb.path, "start-server"], env=server_environment(), timeout=30, check=False)
@@ -386,11 +368,7 @@ def server_listens() -> bool:
 
 
 def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
-    """Connect to the server, starting it when nothing listens.
-
-    Raises:
-        ToolNotFound, DeviceError, ConfigError: see :func:`start_server` and :func:`server_port`.
-    """
+    """Connect to the server, starting it when nothing listens."""
     address = ("127.0.0.1", server_port())
     try:
         try:
@@ -410,12 +388,7 @@ def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
 
 
 def open_device(serial: str, *, deadline: Deadline) -> Wire:
-    """A connection that is switched through to the device *serial*; the next request is for its daemon.
-
-    Raises:
-        NoDevice, DeviceNotReady: the device is absent or not usable.
-        DeviceError: the connection broke or took too long.
-    """
+    """Connect through to the device *serial*; the next request is for its daemon."""
     wire = open_wire(deadline=deadline, serial=serial)
     try:
         wire.request(f"host:transport:{serial}")

@@ -131,7 +131,7 @@ class Deadline:
                 tell(self.doing, 0.0)
 
     def remaining(self) -> float | None:
-        """Seconds left in total; None for "no limit".
+        """Return the seconds left in total; None for "no limit".
 
         Raises:
             DeviceTimeout: none are left, or no byte came for too long.

@@ -108,17 +108,13 @@ class RemoteCommand:
         keep_stdin: bool = False,
         inline: bool = False,
     ) -> None:
-        """Start *argv*.
+        """Start *argv*; *v2* if the device speaks shell protocol v2.
 
         Args:
-            v2: the device speaks shell protocol v2.
             deadline: for everything until the command has ended.
             keep_stdin: leave its stdin open until :meth:`close_stdin`; else it reads EOF at once.
             inline: *argv* is ``sh -c TEXT sh ARGUMENTS``; run TEXT in the shell that the daemon starts
                 anyway, and not in one more.
-
-        Raises:
-            NoDevice, DeviceNotReady, DeviceError: the device does not take it.
         """
         self.serial = serial
         self.argv = tuple(argv)
@@ -180,11 +176,7 @@ class RemoteCommand:
         return self._v2
 
     def output(self) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(STDOUT | STDERR, data)`` until the command has ended and :attr:`exit_code` is set.
-
-        Raises:
-            DeviceError: the connection broke or the deadline is over.
-        """
+        """Yield ``(STDOUT | STDERR, data)`` until the command has ended and :attr:`exit_code` is set."""
         yield from self._output_v2() if self._v2 else self._output_marked()
 
     def _output_v2(self) -> Iterator[tuple[int, bytes]]:
@@ -257,15 +249,7 @@ def _overlap(data: bytes, end: bytes) -> int:
 
 
 def run(serial: str, argv: Sequence[str], *, v2: bool, **options: Unpack[ShellOptions]) -> Completed:
-    """Run *argv* on the device to its end, with nothing to read on stdin.
-
-    Args:
-        v2: the device speaks shell protocol v2.
-
-    Raises:
-        DeviceError: it failed, timed out, or the connection broke.
-        NoDevice, DeviceNotReady: the device is absent or not usable.
-    """
+    """Run *argv* on the device to its end, with nothing on stdin; *v2* if it speaks shell protocol v2."""
     streams = {STDOUT: bytearray(), STDERR: bytearray()}
     sinks = {STDOUT: options.get("on_stdout"), STDERR: options.get("on_stderr")}
     deadline = Deadline(

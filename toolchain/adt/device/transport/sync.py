@@ -150,13 +150,7 @@ class SyncSession:
         return self.push_many([PushItem(source, remote, mode, mtime)], progress=progress)
 
     def push_many(self, items: Iterable[PushItem], *, progress: Progress | None = None) -> int:
-        """Write every one of *items*, without waiting for an answer between them.
-
-        Args:
-            progress: None: the observer of :mod:`adt.host.transfers`; so for everything here.
-
-        Returns:
-            The number of payload bytes sent.
+        """Write all *items*, without waiting for an answer between them; return the payload bytes sent.
 
         Raises:
             Refused: the device did not take one of them; those before it are complete.
@@ -212,11 +206,7 @@ class SyncSession:
     # pull --------------------------------------------------------------------------------------
 
     def pull(self, remote: str, local: Path, *, progress: Progress | None = None) -> int:
-        """Copy the file *remote* to *local*, which appears complete or not at all.
-
-        Returns:
-            The number of bytes received.
-        """
+        """Copy the file *remote* to *local*, complete or not at all; return the bytes received."""
         size = self.stat(remote).size if progress is not None else 0
         progress = progress or observer.get()
         with fresh_file(local) as temporary, temporary.open("wb", buffering=0) as file:
@@ -249,7 +239,7 @@ class SyncSession:
     # what is there -----------------------------------------------------------------------------
 
     def stat(self, remote: str) -> Stat:
-        """What is at *remote* (a symbolic link is not followed)."""
+        """Describe the file at *remote* (a symbolic link is not followed)."""
         self._wire.send(self._request(b"STAT", remote))
         name, mode, size, mtime = struct.unpack("<4sIII", self._inbox.exactly(16))
         if name != b"STAT":
@@ -271,11 +261,7 @@ class _Inbox:
         return self._start < self._end
 
     def some(self, limit: int) -> memoryview:
-        """From 1 to *limit* bytes, good until the next call.
-
-        Raises:
-            ConnectionLost: there are no more.
-        """
+        """Return from 1 to *limit* bytes, good until the next call."""
         if not self.waiting:
             self._start, self._end = 0, self._wire.read_into(self._view)
             if not self._end:
@@ -327,11 +313,7 @@ class _Batch:
 
 @contextlib.contextmanager
 def _opened(item: PushItem) -> Iterator[tuple[io.BufferedIOBase | io.RawIOBase, int, int, int]]:
-    """The contents of *item*: a file to read, its size, mode and modification time.
-
-    Raises:
-        DiskError: the local file cannot be read.
-    """
+    """Open *item*: a file to read, its size, mode and modification time."""
     if isinstance(item.source, bytes):
         mode = 0o644 if item.mode is None else item.mode
         mtime = int(time.time()) if item.mtime is None else item.mtime

@@ -33,11 +33,7 @@ class Limits:
 
 
 def kernel_totals(calls: Sequence[CallTime], limits: Limits, *, emulated: bool) -> tuple[KernelTotal, ...]:
-    """One row for each kernel, in the order of their first calls.
-
-    Args:
-        emulated: the times are an emulator's, and no speeds follow from them.
-    """
+    """Return one row for each kernel, in the order of first calls; an emulator's times give no speeds."""
     groups: dict[tuple[str, str], list[tuple[int, CallTime]]] = {}
     for at, call in enumerate(calls):
         groups.setdefault((call.name, call.device), []).append((at, call))
@@ -133,11 +129,7 @@ class RunnerProfile:
 
 
 def read_report(raw: Any) -> RunnerProfile:
-    """The ``profile`` object of rtvm's report, or what the remote function ``adt.profile`` answers.
-
-    Raises:
-        RunError: it is something else.
-    """
+    """Read the ``profile`` object of rtvm's report, or the answer of the remote function ``adt.profile``."""
     try:
         calls = tuple(map(_measured, raw["calls"]))
         report = RunnerProfile(tuple(map(float, raw["total_us"])), calls)
@@ -179,7 +171,7 @@ class JoinedCalls:
 
 
 def join(report: RunnerProfile, graph: Graph | None, device: str) -> JoinedCalls:
-    """Every call that was measured, in order, with what *graph* says of it.
+    """Join every call that was measured, in order, with the entry of *graph* for it.
 
     Args:
         graph: None: the package has none (its ``inspect/`` was dropped), or it is of another entry.
@@ -325,15 +317,11 @@ def assemble(
     plain_us: Sequence[float] = (),
     limits: Limits | None = None,
 ) -> Profile:
-    """The profile of *package*.
+    """Assemble the profile of *package*.
 
     Args:
         raw: the ``profile`` object of the runner.
         plain_us: whole runs without a look at the calls, microseconds; empty: there were none.
-
-    Raises:
-        RunError: *raw* is no profile.
-        PackageError: the package's graph is damaged.
     """
     report, target = read_report(raw), package.manifest.target
     inspection = Inspection(package)

@@ -23,13 +23,10 @@ Cell = Callable[[KernelTotal], str]
 
 
 def sorted_totals(profile: Profile, sort: str = "") -> list[KernelTotal]:
-    """One row for each kernel, the most important first.
+    """Return one row for each kernel, the most important first.
 
     Args:
         sort: of :data:`SORTS`; empty: time, or arithmetic where times mean nothing.
-
-    Raises:
-        ConfigError: there is no such order, or it is one of times, and those are an emulator's.
     """
     check_sort(sort)
     if profile.emulated and sort and sort not in UNTIMED:
@@ -48,24 +45,16 @@ def folded(profile: Profile) -> Profile:
 
 
 def check_sort(sort: str) -> None:
-    """Refuse an order that there is not.
-
-    Raises:
-        ConfigError: it is none of :data:`SORTS`.
-    """
+    """Raise ConfigError for an order that is none of :data:`SORTS`."""
     if sort and sort not in SORTS:
         raise ConfigError(f"there is no order {sort!r}", remedy=f"Choose of: {', '.join(SORTS)}.")
 
 
 def table(profile: Profile, *, sort: str = "", everything: bool = False) -> list[str]:
-    """Lines for people.
+    """Format the profile as lines for people, sorted as by :func:`sorted_totals`.
 
     Args:
-        sort: see :func:`sorted_totals`.
         everything: not only the first :data:`TOP` rows, and each of the VM's own functions.
-
-    Raises:
-        ConfigError: see :func:`sorted_totals`.
     """
     rows = sorted_totals(profile if everything else folded(profile), sort)
     shown = rows if everything else rows[:TOP]

@@ -25,11 +25,7 @@ NAMES = {
 
 
 def trace(profile: Profile) -> dict[str, Any]:
-    """The trace as what JSON is made of.
-
-    Raises:
-        ConfigError: the times are an emulator's; a trace has nothing else.
-    """
+    """Return the trace as JSON values; refuse an emulator's times, as a trace has nothing else."""
     if profile.emulated:
         raise ConfigError(
             f"there is no trace of {profile.device}: its processor is emulated, and a trace is of times",

@@ -264,20 +264,12 @@ def _is_place(value: Any, end: int) -> bool:
 
 
 def check_graph(text: str) -> None:
-    """Check that TVM's JSON *text* holds kernels, and nothing that a kernel does not need.
-
-    Raises:
-        GraphError: what it holds besides, by name; or it is no graph, or too large or too deep.
-    """
+    """Check that TVM's JSON *text* holds kernels, and nothing that a kernel does not need."""
     _Graph(text)
 
 
 def check_index_map(text: str) -> None:
-    """The same for an index map of a schedule's step.
-
-    Raises:
-        GraphError: as above, or it is another thing than an index map.
-    """
+    """Check *text* like :func:`check_graph`, as the index map of a schedule's step."""
     graph = _Graph(text)
     if graph.nodes[graph.root]["type"] != "tirx.IndexMap":
         raise GraphError(f"a {graph.nodes[graph.root]['type']}")

@@ -52,21 +52,14 @@ def run_package(package: Path, inputs: Mapping[str, Array], *, timeout: float) -
 
 
 def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, Array]]:
-    """Run packages one after another in one child process; each package is loaded once.
+    """Run packages one after another in one child process, in *timeout* seconds; each is loaded once.
 
-    Args:
-        runs: what to run; the same package may come several times.
-        timeout: seconds for all of them.
-
-    Returns:
-        The outputs of each run by name.
+    Returns the outputs of each run by name; the same package may come several times.
 
     Raises:
-        PackageError: a package is damaged.
         MismatchError: a package is for another machine, or another processor.
         InputError: inputs do not fit the package.
         ToolNotFound: a package computes on OpenCL and this machine has no device.
-        SourceError, DownloadError: TVM's OpenCL runtime cannot be built (:mod:`adt.model.plugins`).
         RunError: the model failed, the driver refused a kernel (its build log is in the details),
             crashed, or did not end in time.
     """

@@ -41,7 +41,7 @@ def read_inputs(
     images: Sequence[str] = (),
     picture: PictureOptions | None = None,
 ) -> tuple[InputArray, ...]:
-    """The inputs of *entry* that *files* and *images* hold, in this order.
+    """Read the inputs of *entry* from *files* and *images*, in this order.
 
     Args:
         files: ``FILE.npz`` for any inputs by name; ``FILE.npy``, ``FILE.raw`` or ``FILE.bin`` for the only
@@ -49,11 +49,6 @@ def read_inputs(
             little-endian, in C order.
         images: ``FILE`` for the only input that takes pictures, or ``NAME=FILE``; several for one input are
             its batch.
-        picture: how pictures are prepared.
-
-    Raises:
-        InputError: a file is missing or damaged, does not fit, or an input is given twice.
-        ToolNotFound: Pillow is not installed.
     """
     given: list[InputArray] = []
     for text in files:

@@ -47,12 +47,10 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "ui
 def random_inputs(
     specs: Sequence[TensorSpec], seed: int, fill_mode: str = "random"
 ) -> dict[str, NDArray[np.generic]]:
-    """Arrays for *specs*, by name: floats in [0, 1), bools, integers in their known range or in [0, 100).
+    """Make arrays for *specs* of fixed shapes, by name: floats in [0, 1), bools, integers in their known
+    range or in [0, 100).
 
-    Args:
-        specs: inputs with fixed shapes.
-        seed: any integer from 0 to 2^64 - 1.
-        fill_mode: one of :data:`adt.options.sections.FILL_MODES`.
+    *seed* is from 0 to 2^64 - 1, *fill_mode* one of :data:`adt.options.sections.FILL_MODES`.
 
     Raises:
         InputError: a shape is symbolic, an element type is none of the above, or nothing is known of

@@ -22,14 +22,7 @@ def taken_inputs(entry: Entry, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
-    """Check that *inputs* are those of *entry*, by name, of its shapes and dtypes.
-
-    Args:
-        model: the package's name, for messages.
-
-    Raises:
-        InputError: one is missing, too much, or of another shape or dtype.
-    """
+    """Check that *inputs* are those of *entry*, by name, of its shapes and dtypes."""
     specs = {spec.name: spec for spec in entry.inputs}
     if set(specs) != set(inputs):
         raise InputError(
@@ -46,11 +39,7 @@ def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
 
 
 def _check_values(spec: TensorSpec, array: Array) -> None:
-    """Check that indices are in their range.
-
-    Raises:
-        InputError: one is not.
-    """
+    """Check that indices are in their range."""
     values = spec.values
     if values is None or not (values.is_index and array.size):
         return

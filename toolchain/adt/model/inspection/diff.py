@@ -73,11 +73,7 @@ class PackageDiff:
 
 
 def compare(before: Inspection, after: Inspection) -> PackageDiff:
-    """What differs between two packages.
-
-    Raises:
-        PackageError: the parameters of one cannot be read.
-    """
+    """Compare two packages."""
     kernels = _names(_sources(before), _sources(after))
     params, changed = _params(before, after)
     hashes = [[facts.sha256 for facts in i.package.manifest.files.values()] for i in (before, after)]

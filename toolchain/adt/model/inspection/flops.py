@@ -47,14 +47,12 @@ def count_flops() -> Any:
 
 
 def flops_of(function: Any) -> int | None:
-    """Operations of one call of the PrimFunc *function*; None where they cannot be known.
+    """Count the operations of one call of the PrimFunc *function*, with :data:`ATTRIBUTE` or not scheduled.
 
-    A multiply-add is two. Additions, subtractions, multiplications, divisions, minima and maxima count
-    one each, of integers as of floats; exponentials and other functions count nothing, nor do comparisons
-    and addresses. Padding is counted as if it were computed, as usual for convolutions.
-
-    Args:
-        function: with :data:`ATTRIBUTE`, or not scheduled.
+    None where they cannot be known. A multiply-add is two. Additions, subtractions, multiplications,
+    divisions, minima and maxima count one each, of integers as of floats; exponentials and other functions
+    count nothing, nor do comparisons and addresses. Padding is counted as if it were computed, as usual for
+    convolutions.
     """
     if function.attrs is not None and ATTRIBUTE in function.attrs:
         return int(function.attrs[ATTRIBUTE])

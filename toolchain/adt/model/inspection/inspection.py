@@ -64,11 +64,7 @@ class Inspection:
 
     @cached_property
     def graph(self) -> Graph:
-        """Calls, tensors, storages and device kernels.
-
-        Raises:
-            PackageError: ``inspect/`` was dropped or is damaged, or names what is no file below it.
-        """
+        """Calls, tensors, storages and device kernels."""
         self._file(GRAPH)
         graph = manifest.load(
             Graph, self._directory / GRAPH, schema=SCHEMA, version=SCHEMA_VERSION, remedy=self._remedy
@@ -83,14 +79,13 @@ class Inspection:
 
     @property
     def textured(self) -> int:
-        """How many of the package's functions have kernels that read or write textures."""
+        """Number of the package's functions with kernels that read or write textures."""
         return sum(kernel.textures > 0 for kernel in self.package.manifest.kernels)
 
     def sources(self, device: str = "") -> dict[str, str]:
-        """The source of each of the GPU's kernels, by name; each compiles on its own.
+        """Return the source of each of the GPU's kernels, by name; each compiles on its own.
 
-        Args:
-            device: ``opencl`` or ``cuda``, which they must be for; empty: what there is.
+        *device* (``opencl`` or ``cuda``) must be theirs, if it is not empty.
 
         Raises:
             PackageError: there is none: the package computes elsewhere, or ``inspect/`` was dropped.
@@ -106,11 +101,7 @@ class Inspection:
         return {kernel.name: self.text(kernel.file) for kernel in kernels}
 
     def subgraphs(self) -> dict[str, dict[str, Any]]:
-        """The subgraphs that libraries compute, by the library and their function's name.
-
-        Raises:
-            PackageError: ``inspect/`` is damaged.
-        """
+        """Return the subgraphs that libraries compute, by the library and their function's name."""
         names = {subgraph.sha256: subgraph.name for subgraph in self.graph.handed} if self.recorded else {}
         libraries: dict[str, dict[str, Any]] = {}
         for library in self.package.manifest.libraries:
@@ -125,11 +116,7 @@ class Inspection:
         return libraries
 
     def library_calls(self) -> dict[str, dict[str, int]]:
-        """What each subgraph calls of its library, and how often, by the subgraph's name.
-
-        Raises:
-            PackageError: ``inspect/`` is damaged.
-        """
+        """Count each subgraph's calls of its library's functions, by the subgraph's name."""
         graphs = {name: graph for part in self.subgraphs().values() for name, graph in part.items()}
         try:
             return {
@@ -142,11 +129,7 @@ class Inspection:
             ) from error
 
     def text(self, name: str) -> str:
-        """Read the file *name* below ``inspect/``, UTF-8.
-
-        Raises:
-            PackageError: it was left out, is damaged, a link, no regular file or outside of ``inspect/``.
-        """
+        """Read the regular file *name* below ``inspect/``, UTF-8."""
         path = self._file(name)
         try:
             return read_text(path, MOST_TEXT)
@@ -170,11 +153,7 @@ class Inspection:
         return functions
 
     def cpu(self) -> tuple[CpuKernel, ...]:
-        """The kernels of a CPU and how they are scheduled, the one with the most operations first.
-
-        Raises:
-            PackageError: the package computes on a GPU, or ``inspect/`` was dropped.
-        """
+        """Return the kernels of a CPU and their schedules, the one with the most operations first."""
         facts = self.package.manifest
         if facts.target.device != "cpu":
             raise PackageError(
@@ -195,11 +174,7 @@ class Inspection:
         return tuple(sorted(kernels, key=lambda kernel: -(kernel.flops or 0)))
 
     def float_maps(self) -> tuple[tuple[str, int], ...]:
-        """Floats that kernels write for others: the kernel's name and the elements, the largest first.
-
-        Raises:
-            PackageError: ``inspect/`` was dropped, or is damaged.
-        """
+        """Return the floats that kernels write for others: kernel's name and elements, the largest first."""
         graph = self.graph
         maps = [
             (call.name, math.prod(extent for extent in tensor.shape if isinstance(extent, int)))
@@ -284,11 +259,7 @@ def _renamed(tensors: Sequence[Tensor], kind: str, names: Sequence[str]) -> tupl
 
 
 def open_inspection(path: Path) -> Inspection:
-    """The package *path* (a directory or .tar), to be looked into.
-
-    Raises:
-        PackageError: it is no package, or was changed.
-    """
+    """Open the package *path* (a directory or .tar), to be looked into."""
     return Inspection(load_package(path))
 
 
@@ -310,21 +281,13 @@ class Param:
 
 
 def read_params(package: ModelPackage) -> tuple[Param, ...]:
-    """Each parameter, in the order in which they follow the inputs of ``main``; others after them.
-
-    Raises:
-        PackageError: ``mod.params`` is no parameter file of TVM.
-    """
+    """Return each parameter, in the order in which they follow the inputs of ``main``; others after them."""
     images = {name for entry in package.manifest.entries for name in entry.images}
     return tuple(_row(name, array, image=name in images) for name, array in load_arrays(package))
 
 
 def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic]]]:
-    """Name and contents of each parameter, in the order of :func:`read_params`.
-
-    Raises:
-        PackageError: ``mod.params`` is no parameter file of TVM.
-    """
+    """Load name and contents of each parameter, in the order of :func:`read_params`."""
     path = package.path / PARAMS
     try:
         arrays = params_file.read_params(path)

@@ -35,11 +35,7 @@ class Layout:
 
 
 def place(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
-    """Lay out nodes 0 (the top) … *count*-1 with *edges* from earlier to later ones.
-
-    Args:
-        edges: pairs with ``from < to``.
-    """
+    """Lay out nodes 0 (the top) … *count*-1 with *edges* from earlier to later ones."""
     unique = list(dict.fromkeys(edge for edge in edges if edge[0] < edge[1]))
     layer = _layers(count, unique)
     chains = _chains(count, unique, layer)

@@ -270,11 +270,7 @@ class Capture:
         """``tvm.IRModule``; None before the compile."""
 
     def after(self, pipeline: Any) -> Any:
-        """*pipeline*, which leaves its result here, as ``tvm.compile`` takes it.
-
-        Args:
-            pipeline: a module pass, or the name of one of TVM's pipelines.
-        """
+        """Wrap *pipeline*, a pass or a name of TVM's, for ``tvm.compile``; its result is left here."""
         import tvm
 
         inner = tvm.relax.get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline

@@ -23,11 +23,7 @@ INPUTS, OUTPUTS = "inputs", "outputs"
 
 
 def render(inspection: Inspection, profile: Profile | None = None) -> str:
-    """The page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`.
-
-    Raises:
-        PackageError: the package has no ``inspect/``.
-    """
+    """Return the page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
     here = Path(__file__).parent
     return web_page(
         f"{inspection.package.manifest.name} · adt inspect",

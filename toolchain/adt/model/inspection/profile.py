@@ -169,12 +169,7 @@ class Profile:
 
 
 def load_profile(path: Path, package: PackageManifest) -> Profile:
-    """Read a profile of *package*.
-
-    Raises:
-        PackageError: it is no profile.
-        MismatchError: it is another package's.
-    """
+    """Read a profile of *package*; MismatchError for another package's."""
     profile = manifest.load(
         Profile, path, schema=SCHEMA, version=SCHEMA_VERSION, remedy="Profile the package again.", users=True
     )

@@ -34,17 +34,10 @@ THREADS = ("x", "y", "z")
 
 
 def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str, Any]) -> dict[str, int]:
-    """Write ``inspect/`` into the directory *package*.
+    """Write ``inspect/`` into *package*; return the number of image arguments of each function's kernels.
 
-    A part that this TVM cannot show is left out with a warning; the package is none the worse.
-
-    Args:
-        capture: ran in the compile's Relax pipeline.
-        executable: what ``tvm.compile`` returned.
-        plain: kernels before they were scheduled, by name.
-
-    Returns:
-        Function → how many image arguments its kernels have.
+    A part that this TVM cannot show is left out with a warning; the package is none the worse. *capture*
+    ran in the compile's Relax pipeline, *plain* has the kernels before they were scheduled, by name.
     """
     directory = package / INSPECT
     directory.mkdir(exist_ok=True)

@@ -56,11 +56,7 @@ def compress(functions: Mapping[str, Any]) -> bytes:
 
 
 def reference_file(package: ModelPackage) -> Path:
-    """The file of *package* with its kernels before they were scheduled, which holds nothing else.
-
-    Raises:
-        PackageError: it has none, another one than mod.json describes, or one with what no kernel needs.
-    """
+    """Return the file of *package* with its kernels before they were scheduled, which holds nothing else."""
     name = f"{INSPECT}/{PLAIN}"
     path, facts = package.path / name, package.manifest.inspection.get(name)
     remedy = f"Compile it again: {package.manifest.source.compile_command()}"
@@ -80,11 +76,7 @@ def reference_file(package: ModelPackage) -> Path:
 
 
 def decompress(data: bytes) -> str:
-    """The JSON that :func:`compress` compressed to *data*.
-
-    Raises:
-        GraphError: it is damaged, or too large.
-    """
+    """Decompress *data* of :func:`compress` to its JSON."""
     try:
         return zlib.decompressobj(wbits=31).decompress(data, MOST_BYTES).decode()
     except (zlib.error, UnicodeDecodeError) as error:

@@ -62,7 +62,7 @@ class Blockwise:
 
 
 def product(form: Blockwise, data: Any, values: Any, scales: Any, *zeros: Any) -> Any:
-    """The product of *data* ``(…, K)``, as a tensor expression.
+    """Multiply *data* ``(…, K)``, as a tensor expression.
 
     Args:
         values: bytes ``(N, blocks, block * bits / 8)``, the first weight in the lowest bits.

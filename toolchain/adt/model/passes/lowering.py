@@ -41,9 +41,7 @@ IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
 def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = False) -> str:
     """Register TVM's default TIR pipeline for buffers aligned to *alignment* bytes; return its name.
 
-    Args:
-        textures: some arguments of kernels are images.
-        buffers: kernels are a GPU's, and none of their arguments is an image.
+    With *textures*, some arguments of kernels are images; with *buffers*, kernels are a GPU's without images.
     """
     import tvm
     import tvm.s_tir.pipeline

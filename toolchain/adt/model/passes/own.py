@@ -17,10 +17,9 @@ OPAQUE = 8
 def with_passes(
     imported: ImportedModel, passes: Sequence[Callable[[Any], Any]], target: ModelTarget, opt_level: int
 ) -> ImportedModel:
-    """*imported* after *passes* of the user's, in their order; *target* is TVM's current one meanwhile.
+    """Apply the user's *passes* to *imported* in order; *target* is TVM's current one meanwhile.
 
-    Raises:
-        ModelError: one fails, or changes what ``main`` takes or returns.
+    ModelError if one fails, or changes the arguments or results of ``main``.
     """
     import tvm
 

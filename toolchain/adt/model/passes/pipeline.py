@@ -77,10 +77,7 @@ def prepare_module(
     """Ready the imported Relax *module* for *target*.
 
     Args:
-        params: its detached parameters by name, in order.
         alignment: bytes to which the device aligns tensors.
-        schedules: what kernels are scheduled by, before the usual schedules take the rest.
-        chooser: says what of that which can be blocked for a GPU is.
         plain: a CPU computes plain loops on the model's own tensors.
 
     Raises:
@@ -158,13 +155,11 @@ def relax_pipeline(
     vectors: Vectors | None = None,
     gpu: Gpu = ANY_ADRENO,
 ) -> Any:
-    """The pipeline for kernels on *device* (``cpu``, ``opencl`` or ``cuda``), as ``tvm.compile`` takes it.
+    """Make the pipeline of ``tvm.compile`` for kernels on *device* (``cpu``, ``opencl`` or ``cuda``).
 
     Args:
         plain: gets the kernels before they are scheduled, by name.
-        schedules: what kernels are scheduled by, before rules take the rest.
         vectors: what a CPU's rules schedule for; None: the rest stay plain loops there.
-        gpu: what those for GPUs are made for.
     """
     if device == "cpu":
         return _cpu_pipeline(plain, schedules, vectors)

@@ -30,10 +30,9 @@ class Pointwise:
 
 
 def applied(variable: Any, call: Any, known: Callable[[Any], Pointwise | None]) -> Pointwise | None:
-    """The function that *variable*, what *call* computes, is; None: of several tensors, or of another kind.
+    """Return the function of the call *call* of *variable*; None: of several tensors, or of another kind.
 
-    Args:
-        known: gives the function that a variable of the model is.
+    *known* gives the function of a variable of the model.
     """
     import numpy as np
     from tvm import relax

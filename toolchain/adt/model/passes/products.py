@@ -88,7 +88,7 @@ class Products(Rewriter):
         super().bind(binding)
 
     def takes(self, left: Any, right: Any) -> bool:
-        """Whether the product of these operands becomes a kernel."""
+        """True if the product of these operands becomes a kernel."""
         from tvm import relax
 
         shapes = static_shape(left), static_shape(right)
@@ -101,10 +101,9 @@ class Products(Rewriter):
         return left.struct_info.dtype in FLOATS and left.struct_info.dtype == right.struct_info.dtype
 
     def product(self, left: Any, right: Any, result: Any, order: Sequence[int] = ()) -> Any:
-        """The call that computes the product of these operands, the variable *result* of the old function.
+        """Build the call that computes the product of these operands, *result* of the old function.
 
-        Args:
-            order: of the product's axes in the result; empty: it is the product.
+        *order* has the product's axes in the result; empty: as they are.
         """
         a, b = self.view_of(left), self.view_of(right)
         dtype = result.struct_info.dtype
@@ -119,11 +118,11 @@ class Products(Rewriter):
         )
 
     def view_of(self, tensor: Any) -> View:
-        """What *tensor* is of the tensor whose elements it has."""
+        """Return *tensor* as a view of the tensor whose elements it has."""
         return self.views.get(tensor) or whole(tensor)
 
     def _view(self, name: str, call: Any) -> View | None:
-        """What the result of *call* is a view of; None: of nothing."""
+        """Return the result of *call* as a view; None if it is none."""
         from tvm import relax
 
         if name not in (PERMUTE, "relax.take") or static_shape(call.args[0]) is None:
@@ -172,10 +171,9 @@ def sums_of(
     name: str = "product_sums",
     order: Sequence[int] = (),
 ) -> Any:
-    """The tensor expression of a product of matrices of these *shapes*, in sums of *dtype*.
+    """Make the tensor expression of a product of matrices of these *shapes*, in sums of *dtype*.
 
-    Args:
-        order: of the product's axes in the result; empty: as they are.
+    *order* has the product's axes in the result; empty: as they are.
     """
     from tvm import te
 

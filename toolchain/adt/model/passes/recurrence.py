@@ -74,10 +74,13 @@ class RecurrentSteps(Protocol):
         """The weights R ``[directions, gates·H, H]`` as the function reads them."""
 
     def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
-        """Those of the TIR function."""
+        """Return the attributes of the TIR function."""
 
     def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
-        """The function as a tensor expression.
+        """Compute the function as a tensor expression.
+
+        Returns the states of all steps ``[steps, directions, batch, state_width]``, the last ones as
+        *states*, and perhaps room that was used.
 
         Args:
             rows: ``[steps, batch, directions·gates·width]``, the product of the inputs and what is added to
@@ -86,10 +89,6 @@ class RecurrentSteps(Protocol):
             bias: ``[directions, gates·width]``, what is added to the product of the state before a GRU
                 resets it; else of no account.
             states: h before the first step ``[directions, batch, state_width]``, and c of an LSTM.
-
-        Returns:
-            The states of all steps ``[steps, directions, batch, state_width]``, the last ones as *states*,
-            and perhaps room that was used.
         """
 
 

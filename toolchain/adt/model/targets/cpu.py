@@ -57,14 +57,11 @@ class CpuChoice:
 
 
 def cpu_choice(text: str, platform: Platform, api_level: int) -> CpuChoice:
-    """Translate *text* for code on *platform*.
+    """Translate *text* for code on *platform*; refuse unknown names and features, and those it cannot have.
 
     Args:
         text: ``cortex-a76``, ``rk3588``, ``native``, ``+dotprod,+fp16``, or a name followed by
             features: ``cortex-a76,+dotprod,-fp16``. Empty: any processor of the platform.
-
-    Raises:
-        ConfigError: an unknown name or feature, or one that the platform cannot have.
     """
     words = [word for part in re.split(r",|(?=\+)", text) if (word := part.strip())]
     names = [word for word in words if word[0] not in "+-"]

@@ -58,11 +58,7 @@ PTX = "sm_53"
 
 
 def architecture(text: str) -> str:
-    """The architecture that people call *text*: ``sm_87``, ``8.7``, ``jetson-orin``, ``rtx-3080``.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the architecture that people call *text*: ``sm_87``, ``8.7``, ``jetson-orin``, ``rtx-3080``."""
     plain = re.sub(r"[\s_]+", "-", text.strip().lower())
     if match := re.fullmatch(r"(?:sm-)?(\d{1,2})\.?(\d)", plain):
         return f"sm_{match[1]}{match[2]}"

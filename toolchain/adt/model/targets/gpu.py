@@ -166,7 +166,7 @@ _LAPTOPS = {"x1-85": "740", "7c+ gen 3": "635", "8c gen 3": "635", "8cx gen 3": 
 
 
 def gpu_of(name: str, limits: Mapping[str, int], cores: int = 0) -> Gpu:
-    """What schedules should know of the GPU *name*.
+    """Describe the GPU *name* for schedules.
 
     Args:
         name: what the device calls it (``Adreno730v2``, ``FD650``, ``Mali-G78 r0p1``); empty for any Adreno.

@@ -115,11 +115,7 @@ class ParsedTarget:
 
 
 def parse_target(text: str) -> ParsedTarget:
-    """What *text* asks for.
-
-    Raises:
-        ConfigError: it is none of the spellings, or asks for what adt does not compile for.
-    """
+    """Parse *text*, a target in any of its spellings."""
     text = text.strip()
     if text == "host":
         return ParsedTarget("host", platform="host", plain=True)
@@ -232,11 +228,7 @@ def _list(value: Any) -> list[str]:
 
 
 def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> ParsedTarget:
-    """What a target dictionary asks for.
-
-    Args:
-        classic: a string, in which ``-device=adreno`` alone means textures.
-    """
+    """Interpret a target dictionary; in a *classic* string, ``-device=adreno`` alone means textures."""
     kind = spec["kind"]
     if kind == "clml":
         raise _offload_error(text)
@@ -323,11 +315,7 @@ def _whole(name: str, value: object, text: str) -> int:
 
 
 def platform_of(triple: str, text: str) -> str:
-    """adt's platform for a machine's triple.
-
-    Raises:
-        ConfigError: adt compiles for no such machine.
-    """
+    """Return adt's platform for a machine's triple."""
     arch, _, rest = triple.partition("-")
     machine = _ARCHES.get(arch, "ARM" if arch.startswith(("armv7", "armv8l", "arm-", "thumbv7")) else "")
     if arch == "arm":

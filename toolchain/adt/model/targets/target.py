@@ -59,19 +59,15 @@ def model_target(
     gpu: str = "",
     gpu_cores: int = 0,
 ) -> ModelTarget:
-    """The target *text* on *platform*.
+    """Resolve the target *text*, one of adt's names or TVM's string, tag or dictionary (JSON), on *platform*.
 
     Args:
-        text: one of adt's names, or TVM's string, tag or dictionary (JSON).
         extra_features: LLVM features that the CPU has on top of the platform's (``+dotprod``).
         opencl_limits: a certain device's, as attributes of TVM's opencl target; None: TVM's defaults.
         cpu: the processor, see :func:`adt.model.targets.cpu.cpu_choice`; empty: the target's, or else any of
             the platform, and for this machine its own.
         gpu: what that certain device calls its GPU; empty: any that the target is for.
         gpu_cores: compute units that it reports; 0: it does not.
-
-    Raises:
-        ConfigError: there is no such target or processor, or they contradict the platform.
     """
     parsed = parse_target(text)
     _check_platform(parsed, text, platform, api_level)
@@ -149,12 +145,9 @@ log = logging.getLogger("adt.compile")
 
 
 def settings_and_platform(resolved: Resolved) -> tuple[Settings, Platform]:
-    """The settings and the platform; says what a target in TVM's words is read as.
+    """Return the settings and the platform; log the meaning of a target in TVM's words.
 
     A target that names its platform (``host``, or a triple) chooses it where nobody else did.
-
-    Raises:
-        ConfigError: the target or the platform is unknown.
     """
     settings = resolved.settings
     parsed = parse_target(settings.compile.target)

@@ -98,13 +98,7 @@ class Contents:
 
 
 def load(directory: Path) -> Contents:
-    """Read the database in *directory*; one that an earlier adt made is read as it is.
-
-    Raises:
-        PackageError: there is none, *directory* holds something else, or a later adt wrote it.
-        Busy: another program has locked it.
-        DiskError: it cannot be read.
-    """
+    """Read the database in *directory*; one that an earlier adt made is read as it is."""
     path = file_of(directory)
     if path.name == LINES:
         return load_lines(path)
@@ -116,12 +110,7 @@ def load(directory: Path) -> Contents:
 
 
 def load_lines(path: Path) -> Contents:
-    """Read a published file, or the database of an earlier adt.
-
-    Raises:
-        PackageError: it is something else, or a later adt wrote it.
-        DiskError: it cannot be read.
-    """
+    """Read a published file, or the database of an earlier adt."""
     with disk_errors(f"reading {path}", path, written=False):
         contents = _collect(path, path.stat().st_size, scan(path))
         with path.open("rb") as file:
@@ -139,11 +128,7 @@ def _no_database(path: Path) -> PackageError:
 
 
 def file_of(directory: Path) -> Path:
-    """Path of the file of the database in *directory*.
-
-    Raises:
-        PackageError: there is none, or it or a file that SQLite opens with it is a link or no regular file.
-    """
+    """Return the database's file in *directory*; it and SQLite's beside it must be regular files."""
     for name in (FILE, LINES):
         with suppress(FileNotFoundError, NotADirectoryError):
             path = contained_file(directory, name, MOST_BYTES)

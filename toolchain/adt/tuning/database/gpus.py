@@ -22,11 +22,7 @@ NUMBERS = ("wave", "work_group", "items", "sums")
 
 
 def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:
-    """Write the row *gpu* of what *context* is of, instead of the one before.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Store *gpu* as the fitted GPU row for *context*, replacing the previous one."""
     rows = [row for row in _rows(directory) if not _is_of(row, context)]
     rows.append({**_key(context), "gpu": dataclasses.asdict(gpu)})
     write_text(directory / FILE, json.dumps(rows, indent=1) + "\n")

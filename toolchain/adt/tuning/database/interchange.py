@@ -58,11 +58,7 @@ class Damage:
 
 
 def row(kind: str, data: Mapping[str, Any]) -> Row:
-    """*data* as a row of a database.
-
-    Raises:
-        ValueError: *data* holds what JSON cannot: NaN, infinity, an object.
-    """
+    """Make a database's row from *data*; ValueError for what JSON cannot hold: NaN, infinity, an object."""
     body = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return kind, _checksum(kind.encode(), body.encode()), body
 
@@ -90,12 +86,7 @@ def entry(number: int, kind: object, checksum: object, body: object) -> Entry | 
 
 
 def scan(path: Path) -> Iterator[Entry | Damage]:
-    """Everything in the file *path*, in order; that the first line is missing is a damage, too.
-
-    Raises:
-        PackageError: a later adt wrote it.
-        OSError: it cannot be read.
-    """
+    """Yield everything in the file *path*, in order; a missing first line counts as damage."""
     number = 0
     with path.open("rb") as file:
         for number, text in enumerate(file, 1):
@@ -154,11 +145,7 @@ def workload_row(workload: Workload) -> Row:
 
 
 def record_row(record: Record) -> Row:
-    """The row of *record*, which can be read again.
-
-    Raises:
-        ValueError: its times are no numbers, or it has neither times nor a failure.
-    """
+    """Make the row of *record*; ValueError for times that are no numbers, or neither times nor a failure."""
     data = vars(record) | {
         "context": dict(vars(record.context)),
         "seconds": list(record.seconds),
@@ -170,22 +157,15 @@ def record_row(record: Record) -> Row:
 
 
 def workload_of(data: Mapping[str, Any]) -> Workload:
-    """The workload that :func:`workload_row` wrote.
-
-    Raises:
-        ValueError: a field is missing or of another kind.
-    """
+    """Read the workload that :func:`workload_row` wrote; ValueError for a wrong field."""
     return Workload(*(_field(data, name, str) for name in ("id", "structural_hash", "tvm", "module")))
 
 
 def record_of(data: Mapping[str, Any], contexts: dict[Context, Context]) -> Record:
-    """The record that :func:`record_row` wrote.
+    """Read the record that :func:`record_row` wrote; ValueError for a wrong field.
 
     Args:
         contexts: those that were met before: equal ones become one object, as there are few of them.
-
-    Raises:
-        ValueError: a field is missing or of another kind.
     """
     values = _field(data, "context", dict)
     context = Context(*(_field(values, name, str) for name in ("target", "tvm", "device", "driver")))

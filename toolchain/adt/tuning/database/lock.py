@@ -29,13 +29,7 @@ _guard = threading.Lock()
 
 @contextlib.contextmanager
 def write_lock(directory: Path) -> Iterator[None]:
-    """Be the only one that writes the database in *directory*.
-
-    Raises:
-        Busy: another process, or another part of this one, writes it.
-        DiskError: its file system has no locks.
-        PackageError: ``lock`` is a link or no regular file.
-    """
+    """Hold the write lock of the database in *directory*; Busy if another process or thread has it."""
     place = directory.resolve()
     with _guard:
         if place in _ours:  # opening the file again would give up the lock that is held

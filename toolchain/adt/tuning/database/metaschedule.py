@@ -151,11 +151,7 @@ class Origin:
 def import_records(
     files: Path, into: Path, *, device: str, driver: str = "", target: str = ""
 ) -> ImportResult:
-    """See :func:`adt.api.db.db_import`.
-
-    Args:
-        target: the key of what the records were generated for; empty: each record's own target tells.
-    """
+    """Import *files*; see :func:`adt.api.db.db_import`. An empty *target* is each record's own."""
     refused: list[str] = []
     with disk_errors(f"reading {files}", files, written=False):
         modules = _modules(list(_rows(files / WORKLOADS, refused)), refused)

@@ -56,10 +56,9 @@ class FetchResult:
 def publish(
     directory: Path, out: Path, *, keep: int | None = None, selection: Selection | None = None
 ) -> PublishResult:
-    """See :func:`adt.api.db.db_publish`; *out* appears complete or not at all.
+    """Publish *directory*; see :func:`adt.api.db.db_publish`. *out* appears complete or not at all.
 
-    Args:
-        keep: the untuned schedule stays, too, and that a candidate must not run.
+    With *keep*, the untuned schedule stays, too, and the fact that a candidate must not run.
     """
     if not out.name.endswith(".tar.gz"):
         raise ConfigError(f"{out} is not named as an archive", remedy="Give -o NAME.tar.gz")

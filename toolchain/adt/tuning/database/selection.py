@@ -42,11 +42,7 @@ def select(contexts: Iterable[Context], selection: Selection) -> tuple[Context, 
 
 
 def select_one(contexts: Iterable[Context], selection: Selection) -> Context:
-    """The one that is meant.
-
-    Raises:
-        ConfigError: none is, or several are; it lists them.
-    """
+    """Return the one context that *selection* means, or refuse with a list."""
     available = tuple(contexts)
     matches = select(available, selection)
     if len(matches) == 1:

@@ -74,11 +74,7 @@ def size_of(path: Path) -> int:
 
 
 def create(path: Path, rows: Iterable[Row] = ()) -> None:
-    """Write a database of *rows* to *path*; it appears complete, and on the disk, or not at all.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Write a database of *rows* to *path*; it appears complete, and on the disk, or not at all."""
     with fresh_file(path, durable=True) as temporary, sqlite_errors(path):
         temporary.touch(exist_ok=False)
         with closing(_connect(temporary, "rw")) as connection:
@@ -94,11 +90,7 @@ def create(path: Path, rows: Iterable[Row] = ()) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """*path*, which is there, for the one who has the write lock: a commit returns when it is on the disk.
-
-    Raises:
-        DamagedFile, PackageError, Busy, DiskError: see :func:`reading`.
-    """
+    """Open the existing *path* for the holder of the write lock: a commit returns when it is on the disk."""
     _refuse_rollback_journal(path)
     with sqlite_errors(path), closing(_connect(path, "rw")) as connection:
         connection.execute("PRAGMA synchronous = FULL")
@@ -108,7 +100,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """One state of *path*, which need not be writable, nor the directory that it is in.
+    """Open one state of *path*, which need not be writable, nor the directory that it is in.
 
     Raises:
         DamagedFile: SQLite cannot read it.
@@ -155,11 +147,7 @@ def _copy(path: Path, to: Path) -> None:
 
 
 def entries(path: Path) -> Iterator[Entry | Damage]:
-    """All rows of *path*, in order; of a damaged file what is wrong with it, then those that can be read.
-
-    Raises:
-        PackageError, Busy, DiskError: see :func:`reading`.
-    """
+    """Yield all rows of *path*, in order; of a damaged file its damage, then the rows that can be read."""
     last = 0
     try:
         with reading(path) as connection:
@@ -235,11 +223,7 @@ def _first_page() -> bytes:
 
 
 def replace(path: Path, rows: Iterable[Row]) -> None:
-    """Put *rows* in the place of all that is in *path*, in one step, whatever state it is in.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Put *rows* in the place of all that is in *path*, in one step, whatever state it is in."""
     with scratch_directory("database") as scratch:
         create(scratch / FILE, rows)
         for attempt in (1, 2):
@@ -256,11 +240,7 @@ def replace(path: Path, rows: Iterable[Row]) -> None:
 
 
 def copy_damaged(path: Path, to: Path) -> None:
-    """Copy *path*, which nothing in this process has open, with what is not yet in it, to *to*.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Copy *path*, which nothing in this process has open, with what is not yet in it, to *to*."""
     with disk_errors(f"writing {to}", to):
         to.parent.mkdir(exist_ok=True)
         _copy(path, to)
@@ -270,11 +250,7 @@ def copy_damaged(path: Path, to: Path) -> None:
 
 
 def copy_open(connection: sqlite3.Connection, to: Path) -> None:
-    """Copy what *connection* has open to the new file *to*.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """Copy the database that *connection* has open to the new file *to*."""
     with disk_errors(f"writing {to}", to):
         to.parent.mkdir(exist_ok=True)
         with sqlite_errors(to), closing(sqlite3.connect(to)) as copy:
@@ -284,11 +260,7 @@ def copy_open(connection: sqlite3.Connection, to: Path) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """What the block writes is in the file, and on the disk, when this ends; or nothing of it.
-
-    Raises:
-        DiskError: it could not be written.
-    """
+    """Write the block's changes to the file and the disk as this ends, or nothing of them."""
     with sqlite_errors(path):
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -302,11 +274,7 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 @contextmanager
 def sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite says of *path* into what it means, with a remedy.
-
-    Raises:
-        DamagedFile, Busy, DiskError: SQLite failed in the block.
-    """
+    """Turn SQLite's errors about *path* into DamagedFile, Busy or DiskError, with a remedy."""
     try:
         yield
     except ERRORS as error:

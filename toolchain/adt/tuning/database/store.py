@@ -44,10 +44,7 @@ BACKUP = "backup"
 
 @contextmanager
 def open_database(directory: Path, *, write: bool = False) -> Iterator[Database]:
-    """The tuning database in *directory*.
-
-    Args:
-        write: be its only writer; it is made when it is not there.
+    """Open the tuning database in *directory*; with *write* as its only writer, who makes it if missing.
 
     Raises:
         PackageError: there is none to read, *directory* holds something else, or a later adt wrote it; or it
@@ -74,24 +71,13 @@ class Writer:
         self._connection = connection
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add *rows*; when this returns they are on the disk, when it raises none of them is in the file.
-
-        Raises:
-            DiskError: they could not be written.
-        """
+        """Add *rows*; when this returns they are on the disk, when it raises none of them is in the file."""
         with sqlite_file.transaction(self._connection, self._path):
             self._connection.executemany(sqlite_file.INSERT, rows)
         self.wrote = True
 
     def remove(self, numbers: Iterable[int]) -> Path:
-        """Take out the rows *numbers*, and make the file small.
-
-        Returns:
-            A copy of the file as it was before.
-
-        Raises:
-            DiskError: there is no room.
-        """
+        """Remove the rows *numbers*, make the file small, and return a copy of the file as it was before."""
         copy = backup_path(self._path.parent, "pruned", ".sqlite")
         sqlite_file.copy_open(self._connection, copy)
         with sqlite_file.transaction(self._connection, self._path):
@@ -105,11 +91,7 @@ class Writer:
 
 @contextmanager
 def writing(directory: Path) -> Iterator[tuple[Contents, Writer]]:
-    """Be the only writer of the database in *directory*, which is made when it is not there.
-
-    Raises:
-        See :func:`open_database`.
-    """
+    """Be the only writer of the database in *directory*, which is made when it is not there."""
     with locked(directory) as path, ExitStack() as litter:
         if not path.exists():
             litter.callback(path.unlink, missing_ok=True)
@@ -133,14 +115,9 @@ def writing(directory: Path) -> Iterator[tuple[Contents, Writer]]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[Path]:
-    """Have the write lock of the database in *directory*; the directory is made, an earlier adt's converted.
+    """Hold the write lock of the database in *directory*; the directory is made, an earlier adt's converted.
 
-    Returns:
-        The database's file, which may not be there.
-
-    Raises:
-        PackageError: it is something else, or has a link in it.
-        Busy, DiskError: see :func:`open_database`.
+    Yields the database's file, which may not exist.
     """
     with ExitStack() as stack:
         with disk_errors(f"making {directory}", directory):
@@ -227,18 +204,13 @@ class Database:
             return dict(self._workloads)
 
     def contexts(self) -> tuple[Context, ...]:
-        """What records hold for, that of the newest record first."""
+        """Return the contexts of the records, that of the newest record first."""
         with self._lock:
             last = {context: max(r.at for r in records) for context, records in self._by_context.items()}
         return tuple(sorted(last, key=lambda context: -last[context]))
 
     def records(self, context: Context | None = None, workload: str | None = None) -> tuple[Record, ...]:
-        """In the order in which they were added.
-
-        Args:
-            context: only of this one.
-            workload: only of this workload's id.
-        """
+        """Return the records, oldest first; only of *context* and of the *workload* id, where given."""
         with self._lock:
             records = self._records if context is None else self._by_context.get(context, [])
             return tuple(r for r in records if workload is None or r.workload == workload)
@@ -267,12 +239,8 @@ class Database:
             return None
 
     def workload_id(self, module: Any) -> str:
-        """The id of the workload with *module*, an IRModule; it is added, durably, when it is new.
-
-        Raises:
-            ValueError: it is new, and the database is only read.
-            DiskError: it could not be kept.
-        """
+        """Return the id of the workload with *module*, an IRModule; a new one is added, durably, or is a
+        ValueError where the database is only read."""
         from adt.model.tuning.workload import structural_hash
 
         with self._lock:
@@ -304,7 +272,6 @@ class Database:
 
         Raises:
             ValueError: the database is only read, a record names no workload, or its times are no numbers.
-            DiskError: they could not be written.
         """
         with self._lock:
             new = {w.id: w for w in workloads if w.id not in self._workloads}

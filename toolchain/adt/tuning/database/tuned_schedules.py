@@ -25,12 +25,11 @@ log = logging.getLogger("adt.compile")
 def tuning_for_target(
     directory: Path, target: ModelTarget, tvm: str, *, tuned_on: str = "", like: PackageLike | None = None
 ) -> Tuning | None:
-    """The records that a compile for *target* gets its schedules from; None, with a warning, without any.
+    """Find the records for the schedules of a compile for *target*; None, with a warning, without any.
 
     Args:
         tvm: its version, see :func:`adt.model.tuning.key.tvm_key`.
         tuned_on: ``NAME`` or ``NAME, DRIVER`` of the device that they were taken on; parts are enough.
-        like: the device that is compiled for; *tuned_on* comes first.
 
     Raises:
         ConfigError: several devices have such records, and none was chosen; or the chosen one has none.
@@ -52,15 +51,11 @@ def find_tuning(
     *,
     tuned_on: str = "",
 ) -> Tuning | None:
-    """The fastest schedules on record for a target, of one device; None, with a warning, without any.
+    """Find the fastest schedules on record for a target, of one device; None, with a warning, without any.
 
     Args:
         target: the target's key, see :func:`adt.model.tuning.key.target_key`.
         device, driver: exactly as records have them; None: whichever the database has.
-        tuned_on: as for :func:`tuning_for_target`.
-
-    Raises:
-        ConfigError, PackageError: see :func:`tuning_for_target`.
     """
     with open_database(directory) as database:
         contexts = database.contexts()

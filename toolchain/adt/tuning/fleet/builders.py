@@ -81,17 +81,11 @@ class LocalBuilders:
 
 
 def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEOUT) -> Builders:
-    """The builders that *builders* stands for.
+    """Make the builders that *builders* names; a candidate may take *timeout* seconds.
 
     Args:
         builders: a number of processes on this machine; ``dask://HOST:PORT`` (also ``tcp://``, ``tls://``),
             the scheduler of a Dask cluster; empty: as many processes as this machine has CPUs.
-        timeout: seconds for one candidate.
-
-    Raises:
-        ConfigError: it stands for nothing, or no scheduler answers there.
-        ToolNotFound: Dask is not installed, or a worker lacks the compiler.
-        MismatchError: a worker has another adt or TVM.
     """
     if "://" in builders:
         from adt.tuning.fleet.dask_builders import DaskBuilders

@@ -42,10 +42,7 @@ class DaskBuilders:
     """Candidates go to the workers of one scheduler; as many at once as those have threads, now."""
 
     def __init__(self, address: str, toolchain: Toolchain, *, timeout: float) -> None:
-        """
-        Args:
-            address: ``dask://HOST:PORT``, ``tcp://…``, ``tls://…``.
-            timeout: seconds for one candidate.
+        """Connect to the scheduler *address*; a candidate may take *timeout* seconds.
 
         Raises:
             ToolNotFound: Dask is not installed here, or a worker lacks the compiler.
@@ -124,7 +121,7 @@ def _outcome(job: BuildJob, future: Any) -> BuildOutcome:
 
 def _facts(toolchain: Toolchain) -> dict[str, Any]:
     """On a worker: what must be as it is here."""
-    paths = _required_paths(toolchain)
+    paths = [toolchain.compiler, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
     missing = [path for path in paths if not (shutil.which(path) or os.path.exists(path))]  # noqa: PTH110
     if toolchain.cuda is not None:
         try:
@@ -139,11 +136,6 @@ def _versions() -> dict[str, str]:
 
     python = ".".join(platform.python_version_tuple()[:2])
     return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}
-
-
-def _required_paths(toolchain: Toolchain) -> list[str]:
-    """The compiler, and TVM's plugin for CUDA."""
-    return [toolchain.compiler, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
 
 
 def _connect(address: str) -> Any:
@@ -180,11 +172,7 @@ def _connect(address: str) -> Any:
 
 
 def _check(workers: Mapping[str, Mapping[str, Any]], address: str) -> None:
-    """Whether every worker can build what this machine would.
-
-    Raises:
-        ConfigError, MismatchError, ToolNotFound: it cannot.
-    """
+    """Check that every worker can build what this machine would."""
     if not workers:
         raise ConfigError(
             f"the Dask scheduler at {address} has no workers",

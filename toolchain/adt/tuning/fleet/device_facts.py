@@ -35,14 +35,11 @@ class Identity:
 
 
 def of_device(device: Device, computes: str, bundle: TargetBundle | None = None) -> Identity:
-    """What *device* is, as ``adt compile --like`` sees it.
+    """Describe *device* as ``adt compile --like`` sees it.
 
     Args:
         computes: ``cpu``, ``opencl`` or ``cuda``, whose name its runtime tells.
         bundle: brings the program that asks for OpenCL; without one, what was asked before counts.
-
-    Raises:
-        NoDevice, DeviceNotReady, DeviceError: it does not answer.
     """
     probed = probe(device, bundle if computes == "opencl" else None)
     facts = package_like(probed, "")

@@ -51,9 +51,9 @@ class Fleet:
         kind: tuple[str, str] | None = None,
         pause: float = FIRST_PAUSE,
     ) -> None:
-        """
+        """Measure on the devices of *source*, which compute on ``cpu``, ``opencl`` or ``cuda``.
+
         Args:
-            computes: ``cpu``, ``opencl`` or ``cuda``.
             kind: device and driver, as in :class:`adt.tuning.records.Context`; with an empty driver the
                 first such device decides. None: the first device does.
             pause: seconds for which a device is first out of service.
@@ -75,7 +75,7 @@ class Fleet:
         self._watcher: threading.Thread | None = None
 
     def start(self, take: Take, done: Done) -> Self:
-        """Measure what *take* gives, from now on; every job comes back through *done*, once. Call it once.
+        """Measure the jobs of *take* from now on; every one comes back through *done*, once. Call it once.
 
         Args:
             take: called from many threads; may wait up to half a second for a job.
@@ -92,7 +92,7 @@ class Fleet:
         return (identity.device, identity.driver) if identity else None
 
     def live(self) -> int:
-        """How many devices measure, or would."""
+        """Return the number of devices that measure, or would."""
         return 0 if self.ending.is_set() else len(self.roster.at_work())
 
     def devices(self) -> tuple[DeviceStatus, ...]:
@@ -100,7 +100,7 @@ class Fleet:
         return self.roster.statuses()
 
     def close(self, grace: float = 0.0, *, leaving: bool = False) -> None:
-        """Take no more; what is measured now may end within *grace* seconds. Then nothing of it is left.
+        """Take no more; running measurements may end within *grace* seconds. Then nothing of them is left.
 
         Args:
             leaving: what is on a device that does not answer is left to the watchdog of its server.
@@ -159,7 +159,7 @@ class Fleet:
         return self._take_job()
 
     def has_work(self) -> bool:
-        """Whether a server is to be leased; waits a short while for something to measure, which is kept.
+        """True if a server is to be leased; waits a short while for something to measure, which is kept.
 
         Servers that are for us alone are made ready before there is something.
         """

@@ -56,11 +56,7 @@ class Roster:
         return self._devices[name]
 
     def update(self, sightings: Sequence[Sighting], *, gone: str) -> None:
-        """Take in which devices are there.
-
-        Args:
-            gone: state of one that was there and is not any more: ``left`` or ``away``.
-        """
+        """Update the devices from *sightings*; *gone* is the state of missing ones, ``left`` or ``away``."""
         with self._lock:
             for sighting in sightings:
                 device = self._of(sighting.name)
@@ -87,7 +83,7 @@ class Roster:
             return ""
 
     def is_barred(self, name: str) -> bool:
-        """Whether it may not measure at present."""
+        """True if the device may not measure at present."""
         with self._lock:
             device = self._devices.get(name)
             return device is not None and (bool(device.refused) or device.out_until > self._clock())
@@ -119,10 +115,9 @@ class Roster:
             self._success = self._clock()
 
     def fail(self, name: str, reason: str, *, took: float = 0.0, candidate: bool = False) -> float:
-        """It hung, its server crashed, or it could not be reached; seconds until it may be tried again.
+        """Record that it hung, its server crashed, or it was out of reach; *candidate*: while measuring one.
 
-        Args:
-            candidate: a candidate was being measured.
+        Returns the seconds until it may be tried again.
         """
         with self._lock:
             device, now = self._of(name), self._clock()
@@ -152,7 +147,7 @@ class Roster:
             device.state, device.note = state, note
 
     def is_temperature_due(self, name: str, every: float) -> bool:
-        """Whether its temperature was not asked for *every* seconds; it is taken to be asked now."""
+        """True if its temperature was not asked for *every* seconds; it is taken to be asked now."""
         with self._lock:
             device = self._of(name)
             if self._clock() - device.celsius_at < every:
@@ -166,7 +161,7 @@ class Roster:
             self._of(name).celsius = celsius
 
     def celsius(self, name: str) -> float | None:
-        """As it was last."""
+        """Return the device's last temperature."""
         with self._lock:
             return self._of(name).celsius
 
@@ -175,7 +170,7 @@ class Roster:
         return self._named(AT_WORK)
 
     def in_service(self) -> frozenset[str]:
-        """Those, and the ones that soon will."""
+        """Return the devices at work, and those that soon will be."""
         return self._named((*AT_WORK, "starting", "restarting"))
 
     def _named(self, states: Sequence[str]) -> frozenset[str]:

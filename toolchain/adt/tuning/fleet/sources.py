@@ -93,21 +93,15 @@ class Source(Protocol):
     """Their servers are for us alone, as long as we want them."""
 
     def presence(self) -> Presence:
-        """The devices that are there now; asked every second.
-
-        Raises:
-            AdtError: that cannot be found out.
-        """
+        """Return the devices that are there now; asked every second."""
 
     def lease(self, slot: str, computes: str) -> AbstractContextManager[Lease]:
-        """A server for the worker of *slot*, for as long as the block runs; what it started ends then.
+        """Lend a server to the worker of *slot* for as long as the block runs; what it started ends then.
 
-        Args:
-            computes: ``cpu``, ``opencl`` or ``cuda``.
+        It computes on ``cpu``, ``opencl`` or ``cuda``.
 
         Raises:
             NotNow: others use it.
-            AdtError: it cannot be had.
         """
 
 
@@ -183,14 +177,7 @@ class Phone:
 
 
 def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> Phone:
-    """Ask *device* over adb what it is.
-
-    Args:
-        bundle: see :func:`adt.tuning.fleet.device_facts.of_device`.
-
-    Raises:
-        NoDevice, DeviceNotReady, DeviceError: it does not answer.
-    """
+    """Ask *device* over adb for its facts; see :func:`adt.tuning.fleet.device_facts.of_device`."""
     identity = device_facts.of_device(device, computes, bundle)  # brings the facts, too
     return Phone(device.facts.label, device.facts.emulated, identity)
 
@@ -212,10 +199,7 @@ class LocalSource:
     dedicated = True
 
     def __init__(self, bundle: TargetBundle, *, exclusive: bool = True) -> None:
-        """
-        Args:
-            exclusive: what is measured runs on the processor, which then must have nothing else to do.
-        """
+        """Measure here; *exclusive* if the measured code needs the processor for itself."""
         self.bundle = bundle
         self.exclusive = exclusive
 
@@ -256,10 +240,9 @@ class SerialSource:
     exclusive, dedicated = False, True
 
     def __init__(self, serials: Sequence[str], bundle: TargetBundle, ports: Sequence[int]) -> None:
-        """
-        Args:
-            bundle: fits all of them, and has tvm_rpc.
-            ports: candidates for the servers, each the same on this machine and on the device.
+        """Measure on *serials*, all fit for *bundle*, which has tvm_rpc.
+
+        *ports* are candidates for the servers, each the same on this machine and on the device.
         """
         self.serials, self.bundle, self.ports = tuple(dict.fromkeys(serials)), bundle, tuple(ports)
         self._tried: dict[str, float] = {}
@@ -334,11 +317,7 @@ class _Ready:
 
 
 def _reached(way: Endpoint) -> tuple[str, int, str]:
-    """Host, port and match key; a server that was there already may belong to a tracker.
-
-    Raises:
-        NotNow: others use it.
-    """
+    """Return host, port and match key; a server that was there already may belong to a tracker."""
     if not way.tracker:
         return *wire.parse_address(way.address), way.key
     grant = wire.request(way.tracker, way.key, seconds=GRANT_SECONDS)

@@ -42,10 +42,9 @@ class Suspects:
     def judge(
         self, job: MeasureJob, outcome: MeasureOutcome, others: Set[str]
     ) -> tuple[MeasureOutcome | None, tuple[str, ...]]:
-        """The outcome to report, and the devices that it clears; None: *job* waits for another device.
+        """Return the reported outcome and the devices that it clears; None: *job* waits for another device.
 
-        Args:
-            others: devices besides that of *outcome* that measure, or soon will.
+        *others* are the devices besides that of *outcome* that measure, or soon will.
         """
         name = outcome.on.name
         with self._lock:
@@ -75,7 +74,7 @@ class Suspects:
             return None
 
     def orphans(self, devices: Set[str]) -> tuple[MeasureOutcome, ...]:
-        """Those that are to be blamed because none of *devices* is another one, or none came to them."""
+        """Remove and return the outcomes that no other of *devices* can judge, or judged in time."""
         with self._lock:
             late = self._clock() - PATIENCE
             orphans = [

@@ -301,10 +301,9 @@ def _sending_seconds(job: MeasureJob) -> float:
 
 
 def _seconds_for(job: MeasureJob, *, once: bool = False) -> float:
-    """Seconds that *job* may take from first to last, in steps, so that few sessions are too short.
+    """Return the seconds that *job* may take in all, in steps, so that few sessions are too short.
 
-    Args:
-        once: without the call that brings back what it computes.
+    With *once*, the call that brings back its results is left out.
     """
     seconds = (_sending_seconds(job) + job.timing.timeout + SLACK_SECONDS) * (
         2 if job.outputs and not once else 1

@@ -69,10 +69,10 @@ def batch_size(requested: int, devices: int) -> int:
 
 
 def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] | None:
-    """The task that gets the next batch and the number of its candidates, or None: nothing for now.
+    """Choose the task for the next batch and its number of candidates; None: nothing for now.
 
     First every task gets one batch, the costliest first, but those that hardly count; a smaller one where
-    there is little. Then, and from the start where there is too little for that, the one that promises most
+    there is little. Then, and from the start where there is too little for that, the most promising one
     gets it.
 
     Args:

@@ -34,11 +34,8 @@ class CostModel(Protocol):
 
 
 def cost_model(name: str, *, seed: int, threads: int) -> CostModel:
-    """The model *name*, of :data:`MODELS`; ``auto`` is ``xgb`` where XGBoost is installed, else ``none``.
-
-    Raises:
-        ToolNotFound: ``xgb`` was asked for, and XGBoost is not installed.
-        ConfigError: there is no such model.
+    """Make the model *name*, of :data:`MODELS`; ``auto`` is ``xgb`` where XGBoost is installed, else
+    ``none``.
     """
     if name not in MODELS:
         raise ConfigError(f"there is no cost model {name!r}", remedy=f"Choose one of {', '.join(MODELS)}.")

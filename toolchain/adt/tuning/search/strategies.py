@@ -54,10 +54,9 @@ class Evolution:
 
     @staticmethod
     def of(batch: int, *, guided: bool = False) -> Evolution:
-        """For *batch* candidates at a time.
+        """Set the search up for *batch* candidates at a time.
 
-        Args:
-            guided: the search began with good decisions: most of what is drawn by chance is worse.
+        If *guided*, the search began with good decisions, and most of what is drawn by chance is worse.
         """
         population = min(512, max(16, 2 * batch))
         fresh = max(4, population // 4)
@@ -110,13 +109,10 @@ def enumerate_traces(schedules: Sequence[Any], most: int) -> list[Any] | None:
 
 
 def replay(module: Any, trace: Any, postprocs: Sequence[Any]) -> Any | None:
-    """The Schedule that the decisions of TVM's *trace* make of the workload *module* for another device.
+    """Schedule the workload *module* by the decisions of TVM's *trace* for another device.
 
-    Args:
-        postprocs: TVM's, of the device's space: they finish the schedule.
-
-    Returns:
-        None: it does not apply, or a postprocessor refuses it (the device has less local memory, say).
+    *postprocs* are TVM's, of the device's space, and finish the schedule. None if the trace does not apply,
+    or a postprocessor refuses it (the device has less local memory, say).
     """
     from tvm import s_tir
 

@@ -67,14 +67,7 @@ class Searches:
     """
 
     def __init__(self, target: dict[str, Any], options: SearchOptions) -> None:
-        """
-        Args:
-            target: TVM's dictionary, for a CPU with its ``num-cores``.
-
-        Raises:
-            ToolNotFound: the cost model's package is not installed.
-            ConfigError: there is no such strategy or cost model.
-        """
+        """Prepare searches for *target*, TVM's dictionary, for a CPU with its ``num-cores``."""
         if options.strategy not in STRATEGIES:
             raise ConfigError(
                 f"there is no way to search called {options.strategy!r}",
@@ -90,15 +83,12 @@ class Searches:
     def search(
         self, task: Task, *, known: Sequence[Record] = (), elsewhere: Sequence[Record] = ()
     ) -> TaskSearch | TileSearch:
-        """The search for *task*.
+        """Start the search for *task*.
 
         Args:
             known: the records of its workload in the context that is tuned for, of whatever model: they
                 are not proposed again, and the search starts from them.
             elsewhere: those of other contexts with the same target: the best are measured here first.
-
-        Raises:
-            NoSpace: TVM has nothing to choose for it.
         """
         import tvm
 

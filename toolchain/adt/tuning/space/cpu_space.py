@@ -31,10 +31,7 @@ class CpuSpace:
     """The schedules of one kernel."""
 
     def __init__(self, function: Any, vectors: Vectors) -> None:
-        """
-        Args:
-            function: a workload's PrimFunc, not scheduled.
-        """
+        """Take *function*, the unscheduled PrimFunc of a workload."""
         self._function = function
         self._vectors = vectors
 

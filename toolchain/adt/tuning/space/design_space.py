@@ -56,14 +56,12 @@ class DesignSpace:
 
 
 def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignSpace:
-    """The space of the workload *module* (``{"main": PrimFunc}``) for TVM's *target*.
+    """Make the space of the workload *module* (``{"main": PrimFunc}``) for TVM's *target*.
+
+    NoSpace where there is nothing to choose, or no schedule that uses its images rightly.
 
     Args:
         seed: TVM's, 1 … 2³¹ - 1: of the decisions that a schedule starts with.
-        logger: takes what TVM says.
-
-    Raises:
-        NoSpace: there is nothing to choose, or no schedule that uses its images rightly.
     """
     import tvm
     from tvm.s_tir import meta_schedule as ms
@@ -108,10 +106,7 @@ def _generators(module: Any, target: Any) -> list[Any]:
 
 
 def _gpu(target: Any, local: bool) -> Any:
-    """
-    Args:
-        local: tiles of what is read are copied into local memory, together.
-    """
+    """Make the space for a GPU; with *local*, tiles of the operands are copied into local memory together."""
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule import mutator, postproc, schedule_rule
 

@@ -49,7 +49,7 @@ def uses_texels(function: Any, target: Any) -> bool:
 
 
 def texture_space(function: Any, target: Any) -> Any:
-    """TVM's generator of the design spaces of *function*, some of whose arguments are images.
+    """Make TVM's generator of the design spaces of *function*, some of whose arguments are images.
 
     It brings its own postprocessors and mutators. Of each space, the member whose decisions
     are those of the trace that is generated is checked to use the images rightly.
@@ -57,9 +57,6 @@ def texture_space(function: Any, target: Any) -> Any:
     Args:
         function: of :func:`adt.model.passes.gpu.placement.with_images`: static shapes, not scheduled.
         target: TVM's; the context in which the generator is used must name the same.
-
-    Raises:
-        NotSchedulable: there is no such space; the reason.
     """
     from tvm.s_tir import meta_schedule as ms
 
@@ -133,11 +130,7 @@ def _is_usable(
 
 
 def _convolution_space(schedule: Any, gpu: Gpu, *, shared: bool, by_lane: bool) -> None:
-    """Sample around the best schedule whose sums are shared by work-items, or are not.
-
-    Raises:
-        NotSchedulable: there is none.
-    """
+    """Sample around the best schedule whose sums are shared by work-items, or are not."""
     conv = convolution_of(schedule, by_lane=by_lane)
     tile = best_tile(conv.sums, gpu, shared=shared)
     if tile is None:
@@ -148,12 +141,8 @@ def _convolution_space(schedule: Any, gpu: Gpu, *, shared: bool, by_lane: bool) 
 def _texel_space(schedule: Any, *, by_lane: bool, rounded: bool) -> None:
     """Sample a schedule whose work-items compute whole texels.
 
-    Args:
-        by_lane: see :func:`adt.model.passes.gpu.schedules.texel_schedule`.
-        rounded: rows and columns of few divisors are rounded up; what is beyond their end is not stored.
-
-    Raises:
-        NotSchedulable: the kernel is not of that form, or *rounded* changes nothing of it.
+    If *rounded*, rows and columns of few divisors are rounded up; what is beyond their end is not stored.
+    *by_lane* is as in :func:`adt.model.passes.gpu.schedules.texel_schedule`.
     """
     blocks = kernel_blocks(schedule, by_lane=by_lane)
     *outer, lane = texel_loops(schedule, blocks.store)

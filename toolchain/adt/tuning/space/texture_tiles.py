@@ -29,17 +29,11 @@ class Axis:
 
 
 def sample_tiles(schedule: Any, loops: Sequence[Any], *, rounded: bool = False) -> tuple[Axis, ...]:
-    """Cut *loops* into tiles and put them in order; nothing is bound yet.
+    """Cut *loops* into tiles and put them in order; nothing is bound yet. Returns x, y, z, if they exist.
 
     Args:
         loops: over texels; the last is x, the one before y, then z, and further ones are left whole.
         rounded: round x and y up where they are hard to divide; what is beyond their end is not stored.
-
-    Returns:
-        x, y, z, as far as there are loops.
-
-    Raises:
-        NotSchedulable: *rounded*, and neither is hard to divide.
     """
     others = list(loops)
     room = WORK_GROUP

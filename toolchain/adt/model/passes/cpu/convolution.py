@@ -52,11 +52,7 @@ is made one with the next outer one."""
 
 
 def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
-    """A convolution or product on blocked tensors.
-
-    Raises:
-        NoSchedule: it is none.
-    """
+    """Schedule a convolution or product on blocked tensors."""
     kernel = Kernel(schedule)
     stages = [name for name in kernel.names if name.startswith(STAGE)]
     if len(stages) != 1 or len(kernel.sums) != 1:
@@ -206,8 +202,7 @@ def _divides(schedule: Any, sums: Any, vectors: Vectors) -> bool:
 def _make_one_row(schedule: Any, sums: Any, store: Any, stage: Any | None) -> None:
     """Make one axis of all spatial ones, and leave out the taps: tiles divide 49 positions better than 7.
 
-    Args:
-        stage: what reads the input, if it is to have that axis, too.
+    *stage*, which reads the input, gets that axis, too.
     """
     from tvm.tirx import IndexMap
 
@@ -251,10 +246,9 @@ def _make_panel(schedule: Any, weights: Any, at: Any, each: int) -> None:
 def _accumulate(
     schedule: Any, sums: Any, depth: int, vectors: Vectors, decisions: Decisions, each: int = 0
 ) -> None:
-    """The loops of *sums* inside of *depth* others: channels in blocks, taps, four channels, the tile.
+    """Nest the loops of *sums* in *depth* others: channels in blocks, taps, four channels, the tile.
 
-    Args:
-        each: channels that are read together; 0: it is open how many.
+    *each* is the number of channels that are read together; 0 leaves it open.
     """
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows = reduce_loops(schedule, sums)
@@ -323,11 +317,10 @@ def _is_of_pixels(schedule: Any, sums: Any) -> bool:
 
 
 def _read_terms_by_vectors(schedule: Any, sums: Any, dot: Dot, stage: Any | None) -> None:
-    """Read what lies together, the positions of a row of the tile or blocks of channels, as vectors, of whose
-    elements instructions take one: to load each for all lanes takes a unit that multiplies.
+    """Read adjacent values, positions of a tile's row or blocks of channels, as vectors, of whose elements
+    instructions take one: to load each for all lanes takes a unit that multiplies.
 
-    Args:
-        stage: what is computed in that place, if it is not read from memory.
+    *stage* computes them in that place, if they are not read from memory.
     """
     _, *_windows, again, _once = reduce_loops(schedule, sums)[: -1 - len(dot.in_steps)]
     first = 1 if _is_of_pixels(schedule, sums) else -2
@@ -373,11 +366,10 @@ def _by_rows(schedule: Any, sums: Any, dot: Dot, again: Any) -> Any:
 
 
 def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors, stage: Any | None) -> None:
-    """Read the channels of each position of the tile into a vector first, where they lie together: each is
+    """Read the channels of each position of the tile into a vector first, where they are adjacent: each is
     multiplied from there. One at a time LLVM loads pairs of them ahead, and spills.
 
-    Args:
-        stage: what is computed in that place, if it is not read from memory.
+    *stage* computes them in that place, if they are not read from memory.
     """
     _, *windows, outside, channels = reduce_loops(schedule, sums)
     block = schedule.get(sums)

@@ -35,11 +35,7 @@ class Chosen:
         """The ways there are to do each thing."""
 
     def choose(self, what: str, ways: Sequence[Way]) -> Way:
-        """The way whose place was said.
-
-        Raises:
-            ValueError: there are fewer ways.
-        """
+        """Return the way at the recorded place; ValueError if there are fewer ways."""
         self.ways[what] = ways
         place = self._places.get(what, 0)
         if place >= len(ways):

@@ -30,11 +30,7 @@ TASKS = 16
 
 
 def elements(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
-    """No reduction: each element on its own, in lanes.
-
-    Raises:
-        NoSchedule: it has a reduction, or no loops.
-    """
+    """Schedule a kernel without reductions: each element on its own, in lanes."""
     kernel = Kernel(schedule)
     if kernel.sums:
         raise NoSchedule("it has a reduction")
@@ -120,9 +116,6 @@ def _choices(block: Any) -> set[int]:
 def _split_choices(schedule: Any, store: Any) -> None:
     """Make two axes of each that conditions divide, as where rows and columns are one: each decides on its
     own then. What TVM makes of their indices is wrong otherwise, as in windows that were rolled.
-
-    Raises:
-        NoSchedule: what they divide is no axis.
     """
     from tvm import tirx
 

@@ -46,12 +46,9 @@ def can_block(module: Any) -> bool:
 def with_blocks(
     module: Any, params: Mapping[str, Any], target: Any, vectors: Vectors
 ) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
-    """The imported *module* as fused kernels on blocked tensors, its parameters, and of a quantized one what
-    became of its convolutions and products.
+    """Fuse the imported *module* (see :func:`can_block`) into kernels on blocked tensors.
 
-    Args:
-        module: one that :func:`can_block`.
-        target: TVM's target, which constants are folded for.
+    Returns it, its parameters, and of a quantized one the outcome of its convolutions and products.
     """
     from tvm import relax
 

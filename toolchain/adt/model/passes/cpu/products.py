@@ -94,10 +94,9 @@ def _lanes(columns: int, vectors: Vectors) -> int:
 
 
 def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, each: int = 0) -> Any:
-    """The tensor expression of a product whose right operand is packed into panels of so many *lanes*.
+    """Make the tensor expression of a product whose right operand is packed into panels of *lanes*.
 
-    Args:
-        each: products of whole numbers that are summed at once in a lane; 0: they are floats.
+    *each* is the number of integer products that a lane sums at once; 0: they are floats.
     """
     from tvm import te, tirx
 
@@ -107,7 +106,7 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
     reduced += [te.reduce_axis((0, each), "term")] if each else []
 
     def place(indices: Sequence[Any]) -> Any:
-        """Of a product in its sum."""
+        """Return a product's index in its sum."""
         return indices[0] * each + indices[1] if each else indices[0]
 
     def packed(*at: Any) -> Any:
@@ -135,11 +134,7 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
 
 
 def product(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
-    """A product by a tensor that the model computes.
-
-    Raises:
-        NoSchedule: it is none.
-    """
+    """Schedule a product by a tensor that the model computes."""
     kernel = Kernel(schedule)
     if not any(name.startswith(SUMS) for name in kernel.sums) or len(kernel.sums) != 1:
         raise NoSchedule("it is no product of computed tensors")

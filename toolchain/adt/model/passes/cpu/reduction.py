@@ -33,11 +33,7 @@ MOST_SHARED = 8
 
 
 def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
-    """One reduction: its sums in registers, lanes along the last axis of the output or along the sum.
-
-    Raises:
-        NoSchedule: there is none, or there are several.
-    """
+    """Schedule one reduction: sums in registers, lanes along the output's last axis or along the sum."""
     kernel = Kernel(schedule)
     if len(kernel.sums) != 1:
         raise NoSchedule(f"it has {len(kernel.sums)} reductions")
@@ -180,11 +176,8 @@ def _row_to_share(schedule: Any, sums: Any) -> int | None:
 
 
 def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
-    """Several reductions of each row, as softmax and normalizations have: a row at a time, or over other
-    axes than the last ones, a vector of rows.
-
-    Raises:
-        NoSchedule: there are none, or they are not of rows.
+    """Schedule several reductions of each row, as softmax and normalizations have: a row at a time, or
+    over other axes than the last ones, a vector of rows.
     """
     if not Kernel(schedule).sums:
         raise NoSchedule("it has no reductions")

@@ -99,11 +99,7 @@ FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias
 
 
 def finished(schedule: Any) -> Any:
-    """The function that a Schedule of :func:`schedule_of` makes, or one that has its trace.
-
-    Raises:
-        KeyError: it is no such Schedule.
-    """
+    """Return the function of a Schedule of :func:`schedule_of`, or of its trace; KeyError for others."""
     root = schedule.get_sblock("root")
     annotations = dict(schedule.get(root).annotations.items())
     words = str(annotations[CPU_SCHEDULE])

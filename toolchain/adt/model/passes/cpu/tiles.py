@@ -44,17 +44,13 @@ class Tile:
 
 
 def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int = 1) -> Tile:
-    """The tile by which a multiply-add takes least.
+    """Choose the tile with the cheapest multiply-add.
 
-    Each step loads ``deep`` vectors of weights and one value for each position; loads beyond the
-    multiply-adds wait for one another. On a Sapphire Rapids 7×2, 6×2 and 5×3 sums reach 93 to 99 % of the
-    peak with AVX-512, with AVX2 3×4, 4×3, 6×2 and 2×6 some 90 to 97 %, 5×2 and 2×5 90 %, 12×1 and 4×2 86 %.
-    What is left of a row is a tile of its own, without conditions.
-
-    Args:
-        width, height: positions of the output along both axes.
-        depth: blocks of output channels.
-        each: registers that a block of sums takes.
+    *width* and *height* are the output's positions, *depth* its blocks of channels; a block of sums takes
+    *each* registers. Each step loads ``deep`` vectors of weights and one value for each position; loads
+    beyond the multiply-adds wait for one another. On a Sapphire Rapids 7×2, 6×2 and 5×3 sums reach 93 to
+    99 % of the peak with AVX-512, with AVX2 3×4, 4×3, 6×2 and 2×6 some 90 to 97 %, 5×2 and 2×5 90 %, 12×1
+    and 4×2 86 %. What is left of a row is a tile of its own, without conditions.
     """
     best, least = Tile(1, 1, 1), float("inf")
     for tile in _tiles(width, height, depth, MOST_PIXELS, vectors):

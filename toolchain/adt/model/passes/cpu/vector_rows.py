@@ -28,7 +28,7 @@ class VectorRow:
         from tvm import tirx
 
         if self.padded == self.length:
-            return self._element
+            return lambda *at: self.x(*at)
         rest = tirx.const(value, "float32")
         return self.each(lambda *at: tirx.if_then_else(at[-1] < self.length, self.x(*at), rest), ROW)
 
@@ -61,6 +61,3 @@ class VectorRow:
         from tvm import te
 
         return te.compute(self.x.shape, lambda *at: value(at, at), name=name)
-
-    def _element(self, *at: Any) -> Any:
-        return self.x(*at)

@@ -49,10 +49,9 @@ class Vectors:
 
 
 def vectors_of(target: Any, *, half: bool = False) -> Vectors:
-    """The vector registers that code for the llvm target of TVM may use.
+    """Describe the vector registers that code for TVM's llvm *target* may use.
 
-    Args:
-        half: in half precision, where the target computes in it.
+    With *half*, code computes in half precision where the target does.
     """
     from tvm.target import codegen
 
@@ -69,12 +68,9 @@ def vectors_of(target: Any, *, half: bool = False) -> Vectors:
 
 
 def best_lanes(module: Any, vectors: Vectors) -> int:
-    """The size of a block with which the convolutions and products of ``main`` take least.
+    """Return the cheapest block size for the convolutions and products of ``main`` (flat Relax).
 
-    Lanes of wide blocks idle where channels are few, or where groups are narrower than a block.
-
-    Args:
-        module: flat Relax, whose weights are constants.
+    Weights are constants. Lanes of wide blocks idle where channels are few, or groups narrower than a block.
     """
     layers: list[tuple[int, int, int]] = []
     for block in module["main"].body.blocks:

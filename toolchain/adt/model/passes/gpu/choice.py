@@ -66,11 +66,7 @@ BY_MODEL = TextureChooser()
 
 
 def texture_chooser(setting: str, gpu: Gpu) -> TextureChooser:
-    """Return the chooser of *setting* for *gpu*.
-
-    Raises:
-        ConfigError: *setting* is none of CHOICES.
-    """
+    """Return the chooser of *setting* for *gpu*."""
     if setting not in CHOICES:
         raise ConfigError(
             f"texture_choice is {setting!r}, which is none of: {', '.join(CHOICES)}."

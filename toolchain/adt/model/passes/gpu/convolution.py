@@ -59,7 +59,7 @@ class Decisions(Protocol):
     """Decides what a schedule leaves open."""
 
     def tile(self, schedule: Any, loop: Any, default: Sequence[int], most: int) -> Sequence[Any]:
-        """Extents of the loops that *loop* is split into, from the outermost on, whose product is its extent.
+        """Return the extents, outermost first, of the parts of *loop*; their product is its extent.
 
         Args:
             default: what the schedule would take; the first may be None, for what is left.
@@ -94,14 +94,7 @@ class ConvolutionKernel:
 
 
 def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
-    """Schedule the TIR *function*, a convolution on blocked tensors, for *gpu*.
-
-    Args:
-        by_lane: see :func:`texel_schedule`.
-
-    Raises:
-        NotSchedulable: it is none, or there is no schedule for it.
-    """
+    """Schedule the TIR *function*, a blocked convolution, for *gpu*; see :func:`texel_schedule`."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(function)
@@ -115,14 +108,7 @@ def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> A
 
 
 def convolution_of(schedule: Any, *, by_lane: bool = False) -> ConvolutionKernel:
-    """The convolution that the unscheduled kernel is.
-
-    Args:
-        by_lane: see :func:`adt.model.passes.gpu.schedules.texel_schedule`.
-
-    Raises:
-        NotSchedulable: it is none.
-    """
+    """Describe the convolution that the unscheduled kernel is."""
     root = schedule.get_sblock("root")
     names = [schedule.get(block).name_hint for block in schedule.get_child_blocks(root)]
     if sum(name.startswith(STAGE) for name in names) != 1:
@@ -177,11 +163,7 @@ def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
 
 
 def schedule_convolution(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
-    """Schedule *conv* by *tile*, or by what *decisions* makes of it.
-
-    Raises:
-        NotSchedulable: the kernel does not write texels, or cannot share its sums.
-    """
+    """Schedule *conv* by *tile*, or by what *decisions* makes of it."""
     (_shared_sums if tile.parts > 1 else _direct_sums)(schedule, conv, tile, decisions)
 
 
@@ -201,11 +183,7 @@ class OutputLoops:
 
 
 def _direct_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
-    """Schedule *conv* by *tile*; each sum is one work-item's.
-
-    Raises:
-        NotSchedulable: the kernel does not write texels.
-    """
+    """Schedule *conv* by *tile*; each sum is one work-item's."""
     loops = _split_output(schedule, conv, tile, decisions)
     _bind(schedule, loops.groups, "blockIdx")
     _bind(schedule, loops.items, "threadIdx")
@@ -215,11 +193,7 @@ def _direct_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: 
 
 
 def _shared_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
-    """Schedule *conv* by *tile*.
-
-    Raises:
-        NotSchedulable: the kernel does not write texels, or cannot share its sums.
-    """
+    """Schedule *conv* by *tile*; work-items share their sums."""
     total, sums = conv.blocks.reduction, conv.sums
     if not sums.in_fours or sums.fours % tile.parts or tile.group[2] != 1:
         raise NotSchedulable("its sums cannot be cut into parts")
@@ -270,11 +244,7 @@ def _add_up(schedule: Any, total: Any, depth: int) -> None:
 
 
 def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> OutputLoops:
-    """Cut the output's loops and put them in order; nothing is bound yet.
-
-    Raises:
-        NotSchedulable: it does not write texels.
-    """
+    """Cut the output's loops and put them in order; nothing is bound yet."""
     *outer, lane = texel_loops(schedule, conv.blocks.store)
     images, depth, *axes = outer
     x = axes.pop()

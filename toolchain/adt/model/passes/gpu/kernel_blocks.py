@@ -40,11 +40,7 @@ class KernelBlocks:
 
 
 def kernel_blocks(schedule: Any, *, by_lane: bool = False, kept: Sequence[Any] = ()) -> KernelBlocks:
-    """Inline what can be in the unscheduled kernel; put into private memory what cannot.
-
-    Args:
-        by_lane: see :func:`adt.model.passes.gpu.schedules.texel_schedule`.
-        kept: blocks that are left as they are.
+    """Inline the blocks of the unscheduled kernel but *kept*, or put them into private memory.
 
     Raises:
         NotSchedulable: it has several reductions, or is not of that form.
@@ -74,11 +70,7 @@ def kernel_blocks(schedule: Any, *, by_lane: bool = False, kept: Sequence[Any] =
 
 
 def texel_loops(schedule: Any, store: Any) -> list[Any]:
-    """The loops of the block *store*, of which the last runs over the lanes of a texel.
-
-    Raises:
-        NotSchedulable: it does not.
-    """
+    """Return the loops of the block *store*, the last over the lanes of a texel."""
     loops: list[Any] = schedule.get_loops(store)
     if not loops or int(schedule.get(loops[-1]).extent) != LANES:
         raise NotSchedulable("its last axis is no texel")
@@ -86,11 +78,8 @@ def texel_loops(schedule: Any, store: Any) -> list[Any]:
 
 
 def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any], list[Any]]:
-    """The loops of *reduction* inside the *depth* outermost ones: those over texels (the last
+    """Return the loops of *reduction* inside the *depth* outermost ones: those over texels (the last
     one over a texel's lanes), and those that it accumulates over.
-
-    Raises:
-        NotSchedulable: it does not run over texels.
     """
     loops = schedule.get_loops(reduction)[depth:]
     kinds = [int(iterator.iter_type) for iterator in schedule.get(reduction).iter_vars[-len(loops) :]]

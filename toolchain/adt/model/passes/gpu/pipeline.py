@@ -68,17 +68,14 @@ def for_gpu(
     chooser: TextureChooser = BY_MODEL,
 ) -> GpuModule:
     """Block the channels of an imported model where that pays, and put its tensors into textures where that
-    is right.
+    is right. A model with control flow comes back fused, in buffers.
 
     Args:
-        module: ``main(inputs…, params…)`` in Relax, static shapes, of which none is a variable.
+        module: ``main(inputs…, params…)`` in Relax, with static shapes.
         target: TVM's target; its host is what constants are folded for.
         limits: of the device's images; None: there are none, and blocked tensors lie in buffers.
-        schedules: what kernels on blocked tensors are scheduled by, where that uses images rightly.
-        gpu: what the usual schedules are made for.
-        chooser: says what of that which can be blocked is.
-
-    A model with control flow comes back fused, in buffers.
+        schedules: kernels on blocked tensors are scheduled by them where that uses images rightly.
+        gpu: row that the usual schedules are made for.
     """
     from tvm import relax
 

@@ -89,11 +89,8 @@ def place(
 ) -> PlacedModule:
     """Put tensors of the fused, flat *module* into images and schedule the kernels that write them.
 
-    Args:
-        target: TVM's target, for the virtual devices that tell buffers and images apart.
-        limits: None: the target has no images, and what is blocked lies in buffers.
-        schedules: what kernels are scheduled by, where that uses their images rightly.
-        gpu: what the usual schedules are made for.
+    Without *limits* the target has no images, and blocked tensors lie in buffers. *schedules* come before
+    the usual ones for *gpu*, where they use a kernel's images rightly.
     """
     from tvm import ir
 
@@ -267,10 +264,10 @@ class GpuKernels:
     def __init__(
         self, module: Any, target: Any, schedules: KernelSchedules, gpu: Gpu, *, images: bool = True
     ) -> None:
-        """
-        Args:
-            images: the target has them. Without, all blocked tensors are in buffers, and what writes one
-                is scheduled here, not only what sums.
+        """Schedule the kernels of *module*.
+
+        Without *images*, all blocked tensors are in buffers, and kernels that write one are scheduled
+        here, not only those that sum.
         """
         self.images = images
         self.module = module
@@ -280,11 +277,8 @@ class GpuKernels:
         self.cache: dict[tuple[Any, tuple[bool, ...]], Any] = {}
 
     def specialize(self, kernel: Any, textured: tuple[bool, ...]) -> Any:
-        """The scheduled function; unscheduled, as it was, where no argument is an image and TVM's rules
-        schedule it as well, or have to.
-
-        Raises:
-            NotSchedulable: it cannot be made.
+        """Return the scheduled function; unscheduled, as it was, where no argument is an image and TVM's
+        rules schedule it as well, or have to.
         """
         if not any(textured) and not self._needs_schedule(self.module[kernel]):
             return self.module[kernel]
@@ -299,7 +293,7 @@ class GpuKernels:
         return self.module[kernel]
 
     def _needs_schedule(self, function: Any) -> bool:
-        """Whether the kernel is scheduled here even where it touches no image."""
+        """True if the kernel is scheduled here even where it touches no image."""
         sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
         return sums or is_other_reduction(function) or (not self.images and moves_texels(function))
 

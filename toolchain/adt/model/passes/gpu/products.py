@@ -111,11 +111,7 @@ class Terms:
 def product_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     """Schedule the TIR *function*, a matrix product in buffers, for *gpu*.
 
-    Args:
-        by_lane: compute what follows the sums lane by lane, where TVM has no vectors of it (``erf``).
-
-    Raises:
-        NotSchedulable: it is none.
+    With *by_lane*, the epilogue is computed lane by lane, where TVM has no vectors of it (``erf``).
     """
     narrow = narrow_indices(function)
     with refusals():
@@ -155,11 +151,7 @@ def _scheduled(function: Any, gpu: Gpu, target: Any, name: str) -> Any:
 
 
 def terms_of(function: Any) -> Terms:
-    """What the unscheduled TIR *function*, a matrix product of floats with narrow indices, computes.
-
-    Raises:
-        NotSchedulable: it is none.
-    """
+    """Describe the unscheduled TIR *function*, a matrix product of floats with narrow indices."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(function)
@@ -210,11 +202,7 @@ def terms_of(function: Any) -> Terms:
 
 
 def _factors(block: Any, places: Sequence[Any]) -> tuple[Any, Any]:
-    """The two that a block adds up the products of, without the casts to the type of the sums.
-
-    Raises:
-        NotSchedulable: it does something else.
-    """
+    """Return the two factors of a block's sum of products, without the casts to the type of the sums."""
     from tvm import tirx
 
     store = block.body
@@ -236,11 +224,7 @@ def _factors(block: Any, places: Sequence[Any]) -> tuple[Any, Any]:
 def _epilogue(
     block: Any, summed: Any, places: Sequence[Any], extents: Mapping[Any, int]
 ) -> Callable[[Any], Any]:
-    """What *block* stores of an element of *summed*, as an expression of *places*.
-
-    Raises:
-        NotSchedulable: it reads the sums, or writes, in another order or form.
-    """
+    """Return what *block* stores of an element of *summed*, as an expression of *places*."""
     from tvm import tirx
 
     store, axes = block.body, [axis.var for axis in block.iter_vars]
@@ -283,11 +267,7 @@ def _lies_along(expression: Any, axis: Axis) -> bool:
 
 
 def tiled(function: Any, terms: Terms, product: Product, tile: ProductTile, *, by_lane: bool) -> Any:
-    """The *function* that computes *terms*, by *tile*.
-
-    Raises:
-        NotSchedulable: TVM refuses it.
-    """
+    """Schedule the *function* that computes *terms*, by *tile*."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(_Tiles(terms, product, tile).function(function))

@@ -143,7 +143,7 @@ class LayerKernel(ABC):
         return [*values, h] if self.layer.kind == "GRU" else values
 
     def within(self, stack: ExitStack, unit: Any) -> None:
-        """What follows on *stack* is for units of the layer, not for those of zeros behind them."""
+        """Restrict the code that follows on *stack* to units of the layer, without the zeros behind them."""
         from tvm.script.ir_builder import tirx as T
 
         if self.guarded:

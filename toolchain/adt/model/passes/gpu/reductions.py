@@ -35,11 +35,7 @@ def is_other_reduction(function: Any) -> bool:
 
 
 def reduction_schedule(function: Any, gpu: Gpu) -> Any:
-    """Schedule the TIR *function*, of which :func:`is_other_reduction` holds.
-
-    Raises:
-        NotSchedulable: it has a form that this does not take.
-    """
+    """Schedule the TIR *function*, for which :func:`is_other_reduction` is true."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(narrow_indices(function))

@@ -80,9 +80,9 @@ class DealtRow:
     """The rows of a tensor, dealt out; see :class:`adt.model.passes.normalizations.Row`."""
 
     def __init__(self, x: Any, gpu: Gpu, *, apart: bool = False) -> None:
-        """
-        Args:
-            apart: a row is not the last axis of *x*, but the axes between the first two and the last one.
+        """Deal out the rows of *x*.
+
+        With *apart*, a row is not the last axis of *x*, but the axes between the first two and the last one.
         """
         self.x = x
         shape = [int(extent) for extent in x.shape]
@@ -123,7 +123,7 @@ class DealtRow:
         neutral = tirx.const(0, "float32") if reduce is te.sum else te.min_value("float32")
 
         def together(parts: Any, count: int, place: Callable[[Any, Any], Any], suffix: str) -> Any:
-            """What *count* parts, which lie at the *place* of a work-item and a number, are together."""
+            """Reduce *count* parts, each at the *place* of a work-item and a number."""
             number = te.reduce_axis((0, count), "part")
 
             def term(*at: Any) -> Any:
@@ -145,7 +145,7 @@ class DealtRow:
         return lambda *at: total(*at[:-2], at[-1] if self.apart else 0)
 
     def _part(self, reduce: Any, value: Callable[..., Any], name: str) -> Any:
-        """What a work-item has of a row by itself: ``[outer…, column, item, 1 or lane]``."""
+        """Reduce a work-item's own part of a row: ``[outer…, column, item, 1 or lane]``."""
         from tvm import te
 
         shape = (*self.outer, self.columns, self.deal.items)
@@ -176,7 +176,7 @@ class DealtRow:
         return self.each(value if self.whole else element, name)
 
     def _indices(self, at: Sequence[Any]) -> list[Any]:
-        """Those of the element at a place."""
+        """Return the indices of the element at a place."""
         *outer, column, item, step, lane = at
         vector = step * self.deal.items + item
         place: Any = vector if self.apart else vector * self.lanes + lane
@@ -186,7 +186,7 @@ class DealtRow:
         return [*outer, place, *along, *([column * self.lanes + lane] if self.apart else [])]
 
     def _place(self, indices: Sequence[Any]) -> list[Any]:
-        """That of an element."""
+        """Return the place of an element."""
         count = len(self.outer)
         along: Any = 0
         for index, extent in zip(indices[count:], self.axes, strict=False):
@@ -219,11 +219,7 @@ def is_dealt(function: Any) -> bool:
 def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     """Schedule the TIR *function*, whose stages are those of :class:`DealtRow`.
 
-    Args:
-        by_lane: store element by element what TVM cannot compute in vectors.
-
-    Raises:
-        NotSchedulable: it has others.
+    With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
     """
     from tvm import s_tir
 

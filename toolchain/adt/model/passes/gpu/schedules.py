@@ -47,18 +47,10 @@ MOST_ALONE = 32
 def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
     """Schedule the TIR *function*; its single output's last axis is a texel.
 
-    Kernels with at most one reduction are taken: what comes before it is computed
-    where it is read, what follows it is computed on the accumulated texel.
-
-    Args:
-        by_lane: compute what is stored lane by lane, in private memory, and store it as a
-            texel then: for operators that TVM cannot vectorise (``erf``, choices by a lane).
-
-    Returns:
-        The scheduled function.
-
-    Raises:
-        NotSchedulable: it has several reductions, or is not of that form.
+    Kernels with at most one reduction are taken: stages before it are computed
+    where they are read, those after it on the accumulated texel. With *by_lane*
+    results are computed lane by lane, in private memory, and then stored as a
+    texel: for operators that TVM cannot vectorise (``erf``, choices by a lane).
     """
     from tvm import s_tir
 
@@ -87,11 +79,7 @@ def moves_texels(function: Any) -> bool:
 
 
 def element_schedule(function: Any, target: Any) -> Any:
-    """Schedule the TIR *function*, whose output is a buffer, with one work-item for each element.
-
-    Raises:
-        NotSchedulable: TVM's rule for that does not take it.
-    """
+    """Schedule the TIR *function*, whose output is a buffer, with one work-item for each element."""
     import tvm
     from tvm.s_tir import dlight
 
@@ -106,8 +94,7 @@ def element_schedule(function: Any, target: Any) -> Any:
 def prove(function: Any, target: Any) -> None:
     """Lower the scheduled *function*, some of whose arguments are images, as compiling will.
 
-    Raises:
-        NotSchedulable: it would use images wrongly, or cannot be lowered.
+    NotSchedulable if it would use images wrongly, or cannot be lowered.
     """
     import tvm
 
@@ -175,11 +162,7 @@ def is_global_pool(function: Any) -> bool:
 
 
 def pool_schedule(function: Any, gpu: Gpu) -> Any:
-    """Schedule the TIR *function*, which pools whole maps, with several work-items for each texel.
-
-    Raises:
-        NotSchedulable: it does not, or the places of a map cannot be dealt out evenly.
-    """
+    """Schedule the TIR *function*, which pools whole maps, with several work-items for each texel."""
     from tvm import s_tir
 
     # TVM 0.25 cannot lower the place that a work-item reads (its number divided by the length of a row)
@@ -206,13 +189,10 @@ class Shares:
 
 
 def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
-    """How to deal out windows of *window* places of each of *depth* blocks of channels.
+    """Deal out windows of *window* places of each of *depth* blocks of channels.
 
     As many work-items as fit one work-group share a window, but none takes fewer than four places;
     short windows are put together until a work-group fills a wave.
-
-    Raises:
-        NotSchedulable: no number of work-items divides the window.
     """
     parts = divisors(window, min(gpu.work_group, window // 4))[-1]
     if parts == 1:

@@ -124,13 +124,9 @@ class Tile:
 
 
 def best_tile(sums: Sums, gpu: Gpu, *, shared: bool | None = None) -> Tile | None:
-    """The tile that costs least on *gpu*.
+    """Choose the cheapest tile on *gpu*, or None where none fits.
 
-    Args:
-        shared: only tiles whose sums work-items share, or only others; None: any.
-
-    Returns:
-        None: there is no such tile.
+    With *shared*, only of tiles whose sums work-items share, or only of others; None: of all.
     """
     return min(_tiles(sums, gpu, shared), key=lambda tile: cost(sums, tile, gpu), default=None)
 

@@ -145,12 +145,7 @@ class Integers(Rewriter):
         return result
 
     def in_bytes(self, weights: Any, axis: int) -> tuple[Any, Any]:
-        """The array of int8 by which the processor multiplies instead of by the array *weights*, and what of
-        these is missing there, for each index of *axis*.
-
-        Raises:
-            Floats: there is none.
-        """
+        """Return *weights* as int8, and their offset for each index of *axis*; Floats if there is none."""
         import numpy as np
 
         others = tuple(at for at in range(weights.ndim) if at != axis)
@@ -162,16 +157,14 @@ class Integers(Rewriter):
         return (weights - missing).astype("int8"), missing.reshape(-1)
 
     def shift(self, dtype: str) -> int:
-        """What a number of *dtype* is more as :attr:`dtype`."""
+        """Return the difference between a number as :attr:`dtype` and as *dtype*."""
         return RANGES[self.dtype][0] - RANGES[dtype][0]
 
     def quantized(self, value: Any, scale: float, zero: int, *, sums: bool) -> Any:
-        """The float tensor *value* of the new function, as :attr:`dtype`.
+        """Quantize the float tensor *value* of the new function to :attr:`dtype`.
 
-        Args:
-            sums: it is multiplied, which is much faster than the division of the model's own runtime, and
-                hardly a sum lies in the middle of two quanta, where that makes a difference. What was
-                quantized before often does.
+        *sums* are multiplied by 1 / *scale*, much faster than the division of the model's own runtime: hardly
+        one lies in the middle of two quanta, where that matters. Values that were quantized before often do.
         """
         import numpy as np
         from tvm import relax
@@ -234,7 +227,7 @@ class Integers(Rewriter):
         return self.kinds[key]
 
     def function_of(self, variable: Any) -> Pointwise | None:
-        """What the floats *variable* are of a tensor of 8 bits."""
+        """Return the floats *variable* as a function of a tensor of 8 bits."""
         import numpy as np
 
         tensor = self.floats.get(variable)
@@ -262,10 +255,10 @@ class Integers(Rewriter):
         return kinds.pop() if len(kinds) == 1 else None
 
     def _floats_of(self, variable: Any) -> Any:
-        """What *variable* of 8 bits stands for.
+        """Return the floats that *variable* of 8 bits stands for.
 
         Products of computed floats read these where they lie, transposed or not: they are moved after they
-        were made floats, and what makes the 8 bits gives floats instead.
+        were made floats, and the producer of the 8 bits gives floats instead.
         """
         tensor = self.floats[variable]
         products = self.dot_of_computed is None and all(

@@ -67,10 +67,11 @@ def in_integers(
     *,
     inlined: bool = False,
 ) -> tuple[Any, tuple[Convolution, ...]]:
-    """The *module*, and what became of each convolution and product if it is quantized.
+    """Rewrite the flat *module*, with its parameters bound, to integers.
+
+    Returns it, and the outcome of each convolution and product if it is quantized.
 
     Args:
-        module: flat, with its parameters bound.
         data: type of what the processor multiplies by weights.
         least: of these; what has others stays as it is.
         computed: its instruction for products of two computed tensors; None: these are of floats.

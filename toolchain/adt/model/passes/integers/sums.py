@@ -66,11 +66,7 @@ def _reported(variable: Any, call: Any, reason: str) -> Convolution:
 
 
 def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
-    """The quantized data and constants of a convolution or product.
-
-    Raises:
-        Floats: it has none.
-    """
+    """Return the quantized data and constants of a convolution or product."""
     import numpy as np
 
     data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
@@ -86,10 +82,7 @@ def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
 
 
 def convolution(self: Integers, variable: Any, call: Any) -> Any:
-    """
-    Raises:
-        Floats: it computes these.
-    """
+    """Compute a convolution in integers; Floats where it has to stay in floats."""
     from tvm import relax
 
     attrs = call.attrs
@@ -134,15 +127,11 @@ def _sums(
     channel: int,
     multiplied: Callable[[Any, Any, str], Any],
 ) -> Any:
-    """The sums of *values*, a tensor of 8 bits, times *weights*, an array.
+    """Sum *values* (8 bits) times the array *weights*; *multiplied* computes that in a given type.
 
     Args:
         axes: of the weights, those of the outputs and inputs.
         channel: the axis that these are in tensors.
-        multiplied: gives the sums of a tensor times an array, of a type.
-
-    Raises:
-        Floats: there is no instruction for it.
     """
     import numpy as np
     from tvm import relax
@@ -163,11 +152,7 @@ def _sums(
 
 
 def transposed(self: Integers, variable: Any, call: Any) -> Any:
-    """A plain convolution whose channels are those of each pixel of a step, which are then moved there.
-
-    Raises:
-        Floats: it computes these.
-    """
+    """Compute a plain convolution whose channels are those of each pixel of a step, and move them there."""
     import numpy as np
     from tvm import relax
 
@@ -227,10 +212,7 @@ def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[
 
 
 def product(self: Integers, variable: Any, call: Any) -> Any:
-    """
-    Raises:
-        Floats: it computes these.
-    """
+    """Compute a product in integers; Floats where it has to stay in floats."""
     from tvm import relax
 
     if call.args[0] in self.floats and call.args[1] in self.floats:
@@ -248,11 +230,7 @@ def product(self: Integers, variable: Any, call: Any) -> Any:
 
 
 def _product_of_computed(self: Integers, call: Any) -> Any:
-    """Of two quantized tensors, as attention has it.
-
-    Raises:
-        Floats: the instruction does not take their shapes.
-    """
+    """Multiply two quantized tensors, as attention does."""
     from tvm import relax
 
     op, dot = relax.op, self.dot_of_computed
@@ -297,14 +275,10 @@ def _scaled(
     *,
     whole: bool = False,
 ) -> Any:
-    """The floats that *sums* of *data* times *weights* are.
+    """Scale *sums* of *data* times *weights* to floats.
 
-    Args:
-        outputs, axis: that of the channels in the weights, and in the sums.
-        whole: the scales are 1, and whole numbers are wanted.
-
-    Raises:
-        Floats: a sum could be too large.
+    The channels are axis *outputs* of the weights and *axis* of the sums. With *whole*, the scales are 1,
+    and integers are wanted. Floats if a sum could be too large.
     """
     import numpy as np
     from tvm import relax

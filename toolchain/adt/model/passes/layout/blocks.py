@@ -234,13 +234,14 @@ def scaled(x: Any, gate: Any) -> Any:
 def interleaved(
     x: Any, blocks: int, groups: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
 ) -> Any:
-    """The pixels of the blocked tensor *x*, whose blocks for each place in a step follow one another.
+    """Interleave the pixels of the blocked tensor *x*, whose blocks for each place in a step are adjacent.
+
+    *shape* has the spatial extents of the result.
 
     Args:
         blocks: of the result, those of *groups*; in *x* the places in a step are a group's parts.
         steps: pixels for one of *x* along each spatial axis.
         first: place of the first pixel in its step.
-        shape: spatial extents of the result.
     """
     from tvm import te
 
@@ -300,7 +301,7 @@ def convolution(
     blocking: Blocking = TEXELS,
     multiply: Callable[[Any, Any], Any] = operator.mul,
 ) -> Any:
-    """A convolution with a blocked weight, blocked; accumulates in *out_dtype*.
+    """Convolve with a blocked weight to a blocked result; accumulates products by *multiply* in *out_dtype*.
 
     Args:
         x: the data, blocked or plain (which its rank tells).
@@ -309,7 +310,6 @@ def convolution(
         groups: each group's output channels are whole blocks, or the convolution is
             depthwise: only then all lanes of an output texel read the same input
             channel, or each its own.
-        multiply: gives the products that are summed.
     """
     from tvm import te, tirx
 
@@ -364,11 +364,9 @@ def convolution(
 
 
 def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> Any:
-    """A convolution of blocked whole numbers, in int32.
+    """Convolve the blocked integers *x*, of channels whose blocks are whole *terms*, in int32.
 
-    Args:
-        x: blocked, of channels whose blocks are whole *terms*.
-        weight: ``(ceil(O/L), taps, I/terms, L, terms)``, zero for channels that are none.
+    The weight is ``(ceil(O/L), taps, I/terms, L, terms)``, zero for channels beyond the model's.
     """
     from tvm import te
 
@@ -400,11 +398,9 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
 
 
 def convolution_of_words(x: Any, weight: Any, window: Window, blocking: Blocking) -> Any:
-    """A convolution of blocked whole numbers, in int32, four channels at once.
+    """Convolve the blocked integers *x* in int32, four channels at once.
 
-    Args:
-        x: blocked.
-        weight: ``(ceil(O/4), taps, ceil(I/4), 4)`` words, zero for channels that are none.
+    The weight is ``(ceil(O/4), taps, ceil(I/4), 4)`` words, zero for channels beyond the model's.
     """
     from tvm import te
 

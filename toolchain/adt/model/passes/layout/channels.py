@@ -61,11 +61,7 @@ class _Walk(Rewriter):
 
 
 def channels_first(module: Any) -> Any:
-    """``main`` of the flat Relax *module* with its convolutions' channels first.
-
-    Args:
-        module: weights are bound as constants; they are transposed here, once.
-    """
+    """Put channels first in ``main`` of the flat Relax *module*; constant weights are transposed once."""
     from tvm import relax
 
     if not is_flat(module):

@@ -285,12 +285,10 @@ class Steps:
 def in_steps(
     array: Any, window: Window, groups: int, channels: int, inputs: Sequence[int], output: Sequence[int]
 ) -> Steps:
-    """The transposed convolution of a *window* as a plain one.
+    """Turn the transposed convolution of a *window* into a plain one.
 
-    Args:
-        array: its weight, ``(O, I/groups, kernel…)``.
-        channels: output channels of a group for each pixel; those beyond its own are zeros.
-        inputs, output: spatial extents of what it reads and of its result.
+    *array* is its weight ``(O, I/groups, kernel…)``; *inputs* and *output* are spatial extents. *channels*
+    of a group are output for each pixel; those beyond its own are zeros.
     """
     strides, before = window.strides, window.before
     taps = tuple(-(-size // step) for size, step in zip(window.kernel, strides, strict=True))
@@ -317,15 +315,10 @@ def outputs_first(array: Any, groups: int) -> Any:
 
 
 def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: int, channels: int) -> Any:
-    """The weight ``(O, I/groups, kernel…)`` of a transposed convolution as that of a plain one.
+    """Turn the weight ``(O, I/groups, kernel…)`` of a transposed convolution into that of a plain one.
 
-    Args:
-        window: the transposed convolution's.
-        taps: of the plain one.
-        channels: output channels of a group for each place in a step; those beyond its own are zeros.
-
-    Returns:
-        ``(groups·places·channels, I/groups, taps…)``.
+    *window* is the transposed convolution's, *taps* the plain one's. The result is
+    ``(groups·places·channels, I/groups, taps…)``; *channels* beyond a group's own are zeros.
     """
     import numpy as np
 

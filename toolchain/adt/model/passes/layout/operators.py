@@ -397,17 +397,14 @@ RULES: Mapping[str, Rule] = {
 def block_channels(
     module: Any, chooser: LayoutChooser, blocking: Blocking = TEXELS, rows: Rows | None = None
 ) -> tuple[Any, tuple[Convolution, ...]]:
-    """Rewrite ``main`` of the Relax *module* so that what can be blocked is.
+    """Rewrite ``main`` of the Relax *module* in blocks, where *chooser* takes a convolution or product.
+
+    Returns the new module, and the outcome of each convolution and matrix product. A module with control
+    flow, or without one of them that is blocked, comes back as it was.
 
     Args:
         module: static shapes; weights are bound as constants (they are packed here, once).
-        chooser: says which of the convolutions and products that can be blocked are.
-        blocking: the size of a block.
         rows: how kernels go through rows; None: the walk makes no such kernels.
-
-    Returns:
-        The new module, and what became of each convolution and matrix product. A model with
-        control flow, or without one of them that is blocked, comes back as it was.
     """
     from tvm import relax
 

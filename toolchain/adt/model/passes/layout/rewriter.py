@@ -275,12 +275,8 @@ class ConstantLifter(Rewriter):
 def lift_constants(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Make parameters of the constants that kernels of the flat, legalized *module* read.
 
-    Args:
-        params: the imported model's, for their names: a weight keeps its own, packed or not. What was
-            computed of weights is ``folded``, ``folded_0``, …
-
-    Returns:
-        The module, whose ``main`` takes its inputs and then the parameters; and these by name.
+    Returns the module, whose ``main`` takes its inputs and then the parameters, and these by name. A weight
+    keeps its name in *params*, packed or not; results of folding are ``folded``, ``folded_0``, …
     """
     lifter = ConstantLifter(module, params)
     rewritten = lifter.run()

@@ -46,13 +46,7 @@ class Signature:
 def convolution(
     dtype: str, weight: Sequence[int], output: Sequence[int], strides: Sequence[int], groups: int
 ) -> Signature:
-    """The signature of a convolution.
-
-    Args:
-        weight: its shape, ``(O, I/groups, kernel…)``.
-        output: the result's, ``(N, O, spatial…)``.
-        strides: one for each spatial axis.
-    """
+    """Make the signature of a convolution by ``(O, I/groups, kernel…)`` to ``(N, O, spatial…)``."""
     axes = [(output[0], 1), *zip(output[2:], strides, strict=True)]
     extents = [(extent, stride) for extent, stride in axes if extent > 1]
     window = list(zip(weight[2:], output[2:], strict=True))
@@ -68,10 +62,9 @@ def convolution(
 
 
 def product(dtype: str, rows: Sequence[int], inputs: int, outputs: int) -> Signature:
-    """The signature of a product by a matrix of constants.
+    """Make the signature of a product by a matrix of constants.
 
-    Args:
-        rows: the extents of the result but the last one, which is *outputs*.
+    *rows* are the extents of the result but the last one, which is *outputs*.
     """
     extents = [(extent, 1) for extent in rows if extent > 1]
     return Signature(

@@ -66,9 +66,7 @@ class LayoutChooser(Protocol):
     def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
         """Choose whether *computes* is blocked.
 
-        Args:
-            channels: of the output, those that are not to spare.
-            moves: what the neighbours cost.
+        *channels* of the output are not to spare; *moves* is the cost at the neighbours.
         """
 
 

@@ -42,11 +42,7 @@ class Cublas(Rules):
 
 
 def rules(*, tf32: bool, **_options: bool) -> Cublas:
-    """Return the rules; TVM has the code generator from then on.
-
-    Args:
-        tf32: float32 may be rounded to TF32.
-    """
+    """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
     from tvm.relax.dpl import is_op, wildcard
 
     register("cublas", partial(_layer, tf32=tf32))

@@ -38,11 +38,7 @@ def check_types(title: str, call: Any) -> str:
 
 
 def register(library: str, layer_of: Callable[[Sequence[Any]], Layer]) -> None:
-    """Let TVM hand functions over to *library*.
-
-    Args:
-        layer_of: describes the bindings of one match of its patterns.
-    """
+    """Let TVM hand functions over to *library*; *layer_of* describes the bindings of one match."""
     import tvm
 
     def generate(functions: Sequence[Any], _options: Any, _names: Any) -> list[Any]:

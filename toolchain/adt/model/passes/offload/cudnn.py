@@ -36,11 +36,7 @@ class Cudnn(Rules):
 
 
 def rules(*, tf32: bool, **_options: bool) -> Cudnn:
-    """Return the rules; TVM has the code generator from then on.
-
-    Args:
-        tf32: float32 may be rounded to TF32.
-    """
+    """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
     register("cudnn", partial(_layer, tf32=tf32))
     return Cudnn(_patterns(), "cudnn", frozenset(), weights_inside=False, apart=True)
 

@@ -82,15 +82,9 @@ class Taker:
 
 
 def check_combination(text: str, device: str, *, tf32: bool = False) -> None:
-    """Refuse an offload that cannot run on what is compiled for.
+    """Refuse an offload that cannot run on *device*: ``cpu``, ``opencl`` or ``cuda``.
 
-    Args:
-        text: the libraries, as ``--offload`` names them.
-        device: device of the target: ``cpu``, ``opencl`` or ``cuda``.
-        tf32: it is to round float32 to TF32.
-
-    Raises:
-        ConfigError: it does not go together; the remedy says what does.
+    *text* names the libraries like ``--offload``; *tf32* asks to round float32 to TF32.
     """
     libraries = parse_libraries(text)
     if tf32 and not any(library.device == "cuda" for library in libraries):
@@ -117,10 +111,9 @@ def offload_module(
     tf32: bool = False,
     apart: bool = False,
 ) -> OffloadedModel:
-    """Hand over what libraries can take.
+    """Hand over to libraries what they can take of the imported Relax *module*.
 
     Args:
-        module: the imported Relax module, with *params* as arguments of ``main`` after its inputs.
         text: the libraries, as ``--offload`` names them: the first takes what it can first.
         tvm: where the source of their code generators comes from, which are built if they were not before.
         half: code is for an Arm CPU that computes in half precision.
@@ -129,7 +122,6 @@ def offload_module(
 
     Raises:
         ModelError: the model has open dimensions or control flow.
-        ToolNotFound, SourceError, DownloadError: see :func:`adt.model.plugins.build`.
     """
     _check_form(module)
     takers = []
@@ -141,12 +133,7 @@ def offload_module(
 
 
 def rules_of(library: Library, *, half: bool = False, tf32: bool = False) -> Rules:
-    """Return the rules of *library*.
-
-    Args:
-        half: code is for an Arm CPU that computes in half precision.
-        tf32: NVIDIA's libraries may round float32 to TF32.
-    """
+    """Return the rules of *library*; *half* is for Arm CPUs that compute in it, *tf32* for NVIDIA."""
     module = import_module(f"adt.model.passes.offload.{library.name}")
     rules: Rules = module.rules(half=half, tf32=tf32)
     return rules

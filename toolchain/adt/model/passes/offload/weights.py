@@ -44,8 +44,8 @@ def weights_of(module: Any, params: Mapping[str, Any]) -> dict[Any, Any]:
 
 
 def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any:
-    """*module* after MergeCompositeFunctions, with short names for what is handed over (``clml_0``,
-    ``clml_1_softmax``: of one operator alone).
+    """Bind the weights of *module* after MergeCompositeFunctions, and shorten names of functions handed
+    over (``clml_0``, ``clml_1_softmax``: of one operator alone).
 
     TVM's are made of all operators inside, too long for a file.
 

@@ -62,11 +62,7 @@ class ReducedModel:
 
 
 def read_samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
-    """The samples in *files* (.npz, one sample each), or a random one.
-
-    Raises:
-        InputError: a file does not hold the model's inputs, or an input cannot be made up.
-    """
+    """Read the samples in *files* (.npz, one sample each), or make a random one."""
     from adt.model.inputs.random import random_inputs
 
     if not files:
@@ -103,9 +99,6 @@ def measure(
     """Compute both modules on *given*, and compare their outputs.
 
     When an output is far off, the values that half precision cannot hold are looked for.
-
-    Raises:
-        Exception: whatever TVM raises when it compiles or runs a module.
     """
     exact = [*zip(*_run(model.module, model.params, inputs, samples), strict=True)]
     got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, samples), strict=True)]

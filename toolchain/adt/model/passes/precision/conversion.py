@@ -35,7 +35,7 @@ def convert_precision(
     like: PackageLike | None,
     files: Sequence[Path] = (),
 ) -> tuple[ImportedModel, Accuracy | None]:
-    """*imported* in the precision of *settings*, and its accuracy where it was measured.
+    """Convert *imported* to the precision of *settings*; return it, and its accuracy where it was measured.
 
     Args:
         like: the device to compile for in particular.
@@ -45,7 +45,6 @@ def convert_precision(
         ConfigError: the precision or an operator's name is unknown, or the options contradict each other or
             the model.
         MismatchError: the device does not compute in half precision.
-        InputError: a file does not hold the model's inputs.
     """
     policy.check_precision(settings.precision)
     if settings.precision == "float32":

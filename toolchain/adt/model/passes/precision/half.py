@@ -168,20 +168,14 @@ def rewrite(
     keep: Sequence[str] = (),
     only: Sequence[str] = (),
 ) -> tuple[Any, Mapping[str, Any]]:
-    """Rewrite *module* to *precision*; its inputs and outputs keep their types.
+    """Rewrite *module* to *precision*, except its inputs and outputs; return it and its parameters.
 
-    What is inside the branches of an ``If`` stays as it is.
+    The inside of an ``If``'s branches stays as it is, like every argument. *keep* and *only* are as in
+    :func:`policy`.
 
     Args:
         module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
         params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
-        keep, only: as in :func:`policy`.
-
-    Returns:
-        The module and its parameters. Nothing that was passed in has changed.
-
-    Raises:
-        ConfigError: the precision or a name in *keep* or *only* is unknown.
     """
     check_precision(precision)
     if precision == "float32":
@@ -336,10 +330,9 @@ class _Rewriter:
         return self._split(var, SINGLE)
 
     def _split(self, var: Any, kind: str, *, wide: bool = False) -> _Value:
-        """The value of the new variable *var*; the fields of a tuple are taken out of it.
+        """Return the value of the new variable *var*; the fields of a tuple are taken out of it.
 
-        Args:
-            kind: the type that readers of its float tensors see.
+        *kind* is the type that readers of its float tensors see.
         """
         from tvm import relax
 

@@ -106,16 +106,13 @@ class Policy:
 
 
 def policy(module: Any, precision: str, keep: Sequence[str] = (), only: Sequence[str] = ()) -> Policy:
-    """The policy for *precision*.
+    """Make the policy for *precision*.
 
     Args:
         keep: names of Relax operators (``nn.softmax``) or of Relax variables of *module*
             (``lv12``) that stay float32 on top of KEPT; ``-NAME`` takes an operator out of KEPT.
         only: the operators that may compute in half precision, of KEPT, too, besides those that only move
             values; none: all but KEPT.
-
-    Raises:
-        ConfigError: the precision or a name is unknown.
     """
     check_precision(precision)
     kept = set(COMPUTING - _able(only)) if only else set(KEPT)
@@ -147,11 +144,7 @@ def policy(module: Any, precision: str, keep: Sequence[str] = (), only: Sequence
 
 
 def _able(names: Sequence[str]) -> set[str]:
-    """The operators that *names* mean.
-
-    Raises:
-        ConfigError: one of them cannot compute in half precision.
-    """
+    """Return the operators that *names* mean; ConfigError if one cannot compute in half precision."""
     found = {name: RELAY_NAMES.get(name, name).removeprefix("relax.") for name in names}
     for name, operator in found.items():
         if operator not in COMPUTING:
@@ -164,11 +157,7 @@ def _able(names: Sequence[str]) -> set[str]:
 
 
 def check_precision(precision: str) -> None:
-    """Check that adt knows *precision*.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Check that adt knows *precision*."""
     if precision not in PRECISIONS:
         raise ConfigError(
             f"unknown precision {precision!r}.{did_you_mean(precision, PRECISIONS)}",

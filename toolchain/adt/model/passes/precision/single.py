@@ -15,12 +15,10 @@ from adt.model.passes.precision.policy import dtype_of
 
 
 def in_single_precision(module: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """The imported *module* and its parameters, with float32 in place of float16.
+    """Put float32 in place of float16 in the imported *module* and its parameters.
 
-    A model that branches, or calls functions whose types are fixed, stays as it is.
-
-    Args:
-        params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
+    A model that branches, or calls functions whose types are fixed, stays as it is. *params* are
+    ``tvm.runtime.Tensor`` by name, in the order of the parameters behind the inputs.
     """
     from tvm import relax
 
