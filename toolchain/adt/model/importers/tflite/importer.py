@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,16 @@ from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
-from adt.model.importers.shapes import RequestedShapes
+from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.importers.tflite.converters import MENDED, Refusal, converter_class, notes
-from adt.model.importers.tflite.file import fixed_inputs, model_of, read_tflite, tensors, with_shapes
+from adt.model.importers.tflite.file import (
+    fixed_inputs,
+    has_open_shapes,
+    model_of,
+    read_tflite,
+    tensors,
+    with_shapes,
+)
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 
@@ -28,11 +36,12 @@ def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> I
     data = read_tflite(path)
     rows = _op_table(data, path)
     if refusal(rows):
-        raise _unsupported(path, rows)
+        raise _unsupported(path, data, rows)
     fixed = fixed_inputs(data, path, shapes)
-    data = with_shapes(data, path, fixed)
+    if any(tensor.shape != fixed[tensor.name] for tensor in tensors(data, path)):
+        data = with_shapes(data, path, fixed)
     return imported_model(
-        lift_weights(_to_relax(data, path, rows)),
+        lift_weights(_with_real_shapes(data, path, fixed, rows)),
         inputs=[TensorSpec(t.name, fixed[t.name], t.dtype) for t in tensors(data, path)],
         output_names=[tensor.name for tensor in tensors(data, path, outputs=True)],
         source=source,
@@ -57,10 +66,13 @@ def explain_tflite(path: Path) -> tuple[OpRow, ...]:
     return after_trial(rows, notes(refused), () if refused else {row.op for row in rows})
 
 
-def _unsupported(path: Path, rows: tuple[OpRow, ...]) -> UnsupportedOp:
+def _unsupported(path: Path, data: bytes, rows: tuple[OpRow, ...]) -> UnsupportedOp:
+    advice = "Convert the model again without them, or without quantization; or take its ONNX form."
+    if has_open_shapes(data):
+        advice = f"Give the extents that the file leaves open with --shape. {advice}"
     return UnsupportedOp(
         f"{path.name} uses operators that cannot be imported: {refusal(rows)}",
-        remedy="Convert the model again without them, or without quantization; or take its ONNX form.",
+        remedy=advice,
     )
 
 
@@ -68,6 +80,20 @@ def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
     from tvm.relax.frontend.tflite import from_tflite
 
     return from_tflite(model_of(data), op_converter=functools.partial(converter_class(), refused=refused))
+
+
+def _with_real_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[OpRow, ...]) -> Any:
+    """Convert the file; where its writer left extents open, and stated wrong ones, with the interpreter's."""
+    try:
+        return _to_relax(data, path, rows)
+    except UnsupportedOp:
+        inferred = data
+        if has_open_shapes(data):
+            with contextlib.suppress(AdtError):
+                inferred = with_shapes(data, path, fixed)
+        if inferred == data:
+            raise
+    return _to_relax(inferred, path, rows)
 
 
 def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
@@ -83,7 +109,7 @@ def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
                 remedy="Convert the model again, or take its ONNX form.",
             ) from error
     if refused:
-        raise _unsupported(path, after_trial(rows, notes(refused), ()))
+        raise _unsupported(path, data, after_trial(rows, notes(refused), ()))
     return module
 
 
