@@ -25,11 +25,8 @@ MENDED = {
     "FULLY_CONNECTED": "converted by adt: TVM's keeps the axes of the data",
     "GATHER": "converted by adt: TVM's does not know axes of the batch",
     "GATHER_ND": "converted by adt: TVM's takes the wrong elements",
-    "EQUAL": "converted by adt on booleans: TVM cannot compile it",
     "GELU": "converted by adt where it is approximate: TVM's is exact",
-    "MEAN": "converted by adt on integers: TVM's has another type",
     "MIRROR_PAD": "converted by adt where the border is repeated: TVM's fails",
-    "NOT_EQUAL": "converted by adt on booleans: TVM cannot compile it",
     "PRELU": "converted by adt: TVM's repeats the slope for every pixel",
     "RESHAPE": "converted by adt: TVM's fails on a shape that the graph computes",
     "RESIZE_BILINEAR": "converted by adt with aligned corners: TVM's fails on one pixel",
@@ -53,6 +50,8 @@ class Refusal:
     op: str
     name: str
     reason: str
+    differs: bool = False
+    """True if it is converted to a tensor that is not the file's."""
 
 
 def notes(refused: Iterable[Refusal]) -> dict[str, str]:
@@ -92,6 +91,7 @@ def converter_class() -> Any:
             self.refused = self.conversion_state.setdefault("refused", refused)
             for op in MENDED:
                 self.convert_map[op] = getattr(self, f"convert_{op.lower()}")
+            del self.convert_map["CONV_3D_TRANSPOSE"]  # TVM cannot compile what it makes of it
             self.convert_map: dict[str, Callable[..., Any]] = {
                 code: functools.partial(self._convert, code, function)
                 for code, function in self.convert_map.items()
@@ -124,11 +124,11 @@ def converter_class() -> Any:
 
         def _convert(self, code: str, function: Callable[..., Any], op: Any) -> Any:
             """Convert *op* by *function*; a refused one gives unknown values of the types in the file."""
-            reason = unread_option(op)
+            reason, difference = unread_option(op), ""
             if not reason:
                 try:
                     value = self._on_floats(code, function, op)
-                    reason = self._difference(value, op)
+                    difference = reason = self._difference(value, op)
                     if not reason:
                         return value
                 except Exception as error:  # the importer asserts and raises plain Python errors
@@ -137,7 +137,7 @@ def converter_class() -> Any:
                     reason = f"TVM's importer refuses it: {last_line(error)}"
             if self.refused is None:
                 raise NotImplementedError(reason)
-            self.refused.append(Refusal(code, self._name(op), reason))
+            self.refused.append(Refusal(code, self._name(op), reason, bool(difference)))
             unknown = [
                 relax.Var(
                     tensor.tensor.Name().decode(),
@@ -154,7 +154,7 @@ def converter_class() -> Any:
                 return ""
             info = self.bb.normalize(value).struct_info
             fields = list(info.fields) if isinstance(info, relax.TupleStructInfo) else [info]
-            for field, tensor in zip(fields, results, strict=True):
+            for place, (field, tensor) in enumerate(zip(fields, results, strict=True)):
                 extents = list(getattr(getattr(field, "shape", None), "values", None) or ())
                 if not all(isinstance(extent, tirx.IntImm) for extent in extents):
                     continue  # depends on values
@@ -162,8 +162,9 @@ def converter_class() -> Any:
                 dtype = self.get_tensor_type_str(tensor.tensor.Type())
                 same_shape = shape == declared or not (declared or tensor.tensor.HasRank())
                 if hasattr(field, "dtype") and not (same_shape and field.dtype == dtype):
-                    name = tensor.tensor.Name().decode()
-                    return f"{name} becomes {field.dtype} {shape}, and is {dtype} {declared} in the file"
+                    return (
+                        f"output {place} becomes {field.dtype} {shape}, and is {dtype} {declared} in the file"
+                    )
             return ""
 
         def _on_floats(self, code: str, function: Callable[..., Any], op: Any) -> Any:
@@ -254,8 +255,6 @@ def converter_class() -> Any:
         def convert_batch_matmul(self, op: Any) -> Any:
             """Relax's matmul takes batches of any rank and broadcasts them."""
             left, right = self.get_input_tensors(op)
-            if left.qnn_params or right.qnn_params:
-                return super().convert_batch_matmul(op)
             options = self._options(op, "BatchMatMulOptions")
             operands = []
             for tensor, transposed in ((left, options.AdjX()), (right, options.AdjY())):
@@ -359,16 +358,10 @@ def converter_class() -> Any:
                 get_pad_value(extent, apart * (size - 1) + 1, stride) if options.Padding() == 0 else (0, 0)
                 for extent, size, apart, stride in zip((height, width), reach, dilation, strides, strict=True)
             ]
-            out = relax.op.nn.conv2d(
-                self.get_tensor_expr(data),
-                relax.op.reshape(self.get_tensor_expr(weights), [*reach, filters, 1]),
-                strides=strides,
-                padding=[*(before for before, _ in pads), *(after for _, after in pads)],
-                dilation=dilation,
-                groups=channels,
-                data_layout="NHWC",
-                kernel_layout="HWOI",
-            )
+            padding = [*(before for before, _ in pads), *(after for _, after in pads)]
+            value, kernel = (self.get_tensor_expr(each) for each in (data, weights))
+            kernel = relax.op.reshape(kernel, [*reach, filters, 1])
+            out = relax.op.nn.conv2d(value, kernel, strides, padding, dilation, channels, "NHWC", "HWOI")
             return self._biased(out, bias, options)
 
         def _biased(self, value: Any, bias: list[Any], options: Any) -> Any:
@@ -449,38 +442,10 @@ def converter_class() -> Any:
                 return super().convert_mirror_pad(op)
             data, widths = self.get_input_tensors(op)
             value = self.get_tensor_expr(data)
-            for axis, (width, extent) in enumerate(
-                zip(self.get_tensor_value(widths), _shape(data), strict=True)
-            ):
-                if any(width):
-                    places = np.pad(np.arange(extent, dtype="int32"), width, mode="symmetric")
-                    value = relax.op.take(value, relax.const(places), axis)
+            for axis, width in enumerate(self.get_tensor_value(widths)):
+                places = np.pad(np.arange(_shape(data)[axis], dtype="int32"), width, mode="symmetric")
+                value = relax.op.take(value, relax.const(places), axis) if any(width) else value
             return value
-
-        def convert_mean(self, op: Any) -> Any:
-            """Means of integers are cut off."""
-            data, axes = self.get_input_tensors(op)
-            value = self.bb.normalize(self.get_expr(data.tensor_idx))
-            if "int" not in value.struct_info.dtype:
-                return self._convert_reduce(relax.op.mean, op)
-            wide = relax.op.astype(value, "int64")
-            where = np.unique(self.get_tensor_value(axes) % len(_shape(data))).tolist()
-            keep = self._options(op, "ReducerOptions").KeepDims()
-            count = relax.const(math.prod(_shape(data)[axis] for axis in where), "int64")
-            return relax.op.divide(relax.op.sum(wide, where, keep), count)
-
-        def convert_equal(self, op: Any) -> Any:
-            return self._compare(op, relax.op.equal)
-
-        def convert_not_equal(self, op: Any) -> Any:
-            return self._compare(op, relax.op.not_equal)
-
-        def _compare(self, op: Any, compare: Callable[..., Any]) -> Any:
-            """Compare booleans as bytes."""
-            pair = [self.bb.normalize(self.get_tensor_expr(each)) for each in self.get_input_tensors(op)]
-            if pair[0].struct_info.dtype == "bool":
-                pair = [relax.op.astype(value, "int8") for value in pair]
-            return compare(*pair)
 
         def convert_squared_difference(self, op: Any) -> Any:
             pair = [self.get_tensor_expr(each) for each in self.get_input_tensors(op)]
@@ -512,12 +477,9 @@ def converter_class() -> Any:
 
         def convert_softmax(self, op: Any) -> Any:
             (data,) = self.get_input_tensors(op)
-            value, beta = (
-                self.bb.normalize(self.get_expr(data.tensor_idx)),
-                self._options(op, "SoftmaxOptions").Beta(),
-            )
+            beta, value = self._options(op, "SoftmaxOptions").Beta(), self.get_expr(data.tensor_idx)
             if beta != 1:
-                value = relax.op.multiply(value, relax.const(beta, value.struct_info.dtype))
+                value = relax.op.multiply(value, relax.const(beta, "float32"))
             return relax.op.nn.softmax(value, -1)
 
         def convert_split_v(self, op: Any) -> Any:
@@ -552,8 +514,6 @@ def converter_class() -> Any:
             """To the shape that the file states for the output; it is fixed like every other."""
             data = self.get_input_tensors(op)[0]
             (out,) = self.get_output_tensors(op)
-            if data.qnn_params and not self.has_same_qnn_params(data, out):
-                return super().convert_reshape(op)
             shape = [int(extent) for extent in out.tensor.ShapeAsNumpy()] if out.tensor.ShapeLength() else []
             return relax.op.reshape(self.get_tensor_expr(data), shape)
 

@@ -139,10 +139,8 @@ def fixed_inputs(data: bytes, path: Path, shapes: RequestedShapes) -> dict[str, 
 def has_open_shapes(data: bytes) -> bool:
     """Return True if the writer of the file left extents open, and stated any for them."""
     subgraph = model_of(data).Subgraphs(0)
-    tensors = (subgraph.Tensors(index) for index in range(subgraph.TensorsLength()))
-    return any(
-        tensor.ShapeSignature(axis) < 0 for tensor in tensors for axis in range(tensor.ShapeSignatureLength())
-    )
+    signatures = (subgraph.Tensors(i).ShapeSignatureAsNumpy() for i in range(subgraph.TensorsLength()))
+    return any((signature < 0).any() for signature in signatures if not isinstance(signature, int))
 
 
 def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:

@@ -41,7 +41,7 @@ def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> I
     if any(tensor.shape != fixed[tensor.name] for tensor in tensors(data, path)):
         data = with_shapes(data, path, fixed)
     return imported_model(
-        lift_weights(_with_real_shapes(data, path, fixed, rows)),
+        lift_weights(_to_relax(data, path, fixed, rows)),
         inputs=[TensorSpec(t.name, fixed[t.name], t.dtype) for t in tensors(data, path)],
         output_names=[tensor.name for tensor in tensors(data, path, outputs=True)],
         source=source,
@@ -82,21 +82,8 @@ def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
     return from_tflite(model_of(data), op_converter=functools.partial(converter_class(), refused=refused))
 
 
-def _with_real_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[OpRow, ...]) -> Any:
+def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[OpRow, ...]) -> Any:
     """Convert the file; where its writer left extents open, and stated wrong ones, with the interpreter's."""
-    try:
-        return _to_relax(data, path, rows)
-    except UnsupportedOp:
-        inferred = data
-        if has_open_shapes(data):
-            with contextlib.suppress(AdtError):
-                inferred = with_shapes(data, path, fixed)
-        if inferred == data:
-            raise
-    return _to_relax(inferred, path, rows)
-
-
-def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
     refused: list[Refusal] = []
     try:
         module = _from_tflite(data, refused)
@@ -108,6 +95,12 @@ def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
                 f"TVM's TFLite importer failed on {path.name}: {type(error).__name__}: {last_line(error)}",
                 remedy="Convert the model again, or take its ONNX form.",
             ) from error
+    if any(each.differs for each in refused) and has_open_shapes(data):
+        inferred = data
+        with contextlib.suppress(AdtError):
+            inferred = with_shapes(data, path, fixed)
+        if inferred != data:
+            return _to_relax(inferred, path, fixed, rows)
     if refused:
         raise _unsupported(path, data, after_trial(rows, notes(refused), ()))
     return module
