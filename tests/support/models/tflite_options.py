@@ -319,3 +319,15 @@ def _cases() -> Iterator[Case]:
                [i32(1, 4, 6, 6, 2), f32(2, 2, 2, 2, 3), ((1, 2, 3, 3, 3), "float32")],
                options={"padding": 0, "strideD": 2, "strideW": 2, "strideH": 2, "dilationDFactor": 1,
                         "dilationWFactor": 1, "dilationHFactor": 1})  # fmt: skip
+    for first in (False, True):
+        shape = (4, 2, 3) if first else (2, 4, 3)
+        yield Case(f"rnn {first}", "UNIDIRECTIONAL_SEQUENCE_RNN", "SequenceRNNOptions",
+                   [(shape, "float32"), f32(5, 3), f32(5, 5), f32(5), _state],
+                   options={"timeMajor": first, "fusedActivationFunction": 4})  # fmt: skip
+
+
+def _state(model: Model) -> int:
+    """Add the state of a recurrent layer of 2 batches and 5 units, which is zero at first."""
+    tensor = model.tensor((2, 5), "float32")
+    model.graph.tensors[tensor].isVariable = True
+    return tensor

@@ -38,9 +38,16 @@ MENDED = {
     "SQUEEZE": "converted by adt: TVM's keeps the axes when none is named",
     "STABLEHLO_COMPOSITE": "converted by adt as what it is composed of",
     "TRANSPOSE_CONV": "converted by adt: TVM cannot compile it in this layout",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "converted by adt where time comes first: TVM's swaps the result's axes",
     "UNPACK": "converted by adt: TVM's does not end",
 }
 """Operators whose converters are ours."""
+
+UNRUNNABLE = (
+    "CONV_3D_TRANSPOSE", "MATRIX_DIAG", "MATRIX_SET_DIAG", "MULTINOMIAL", "RANDOM_STANDARD_NORMAL",
+    "RANDOM_UNIFORM", "SPARSE_TO_DENSE",
+)  # fmt: skip
+"""Operators that TVM converts to what it cannot compile, or to functions that no runtime has."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +98,10 @@ def converter_class() -> Any:
             self.refused = self.conversion_state.setdefault("refused", refused)
             for op in MENDED:
                 self.convert_map[op] = getattr(self, f"convert_{op.lower()}")
-            del self.convert_map["CONV_3D_TRANSPOSE"]  # TVM cannot compile what it makes of it
             self.convert_map: dict[str, Callable[..., Any]] = {
                 code: functools.partial(self._convert, code, function)
                 for code, function in self.convert_map.items()
+                if code not in UNRUNNABLE
             }
             self.scales: Mapping[int, Scale] | None = None
             """Tensors that are floats to the operator that is being converted; None: there is none."""
@@ -421,8 +428,7 @@ def converter_class() -> Any:
             before, rest = extents[batch:axis], extents[axis + 1 :]
             order = [*range(batch), axis, *range(batch, axis), *range(axis + 1, len(extents))]
             flat = relax.op.reshape(relax.op.permute_dims(value, order), [sets * size, *before, *rest])
-            dtype = indices.struct_info.dtype
-            starts = relax.const(np.arange(sets).reshape(sets, 1) * size, dtype)
+            starts = relax.const(np.arange(sets).reshape(sets, 1) * size, indices.struct_info.dtype)
             indices = relax.op.reshape(indices, [sets, math.prod(counts[batch:])])
             taken = relax.op.take(flat, relax.op.add(indices, starts), 0, mode="fast")
             taken = relax.op.reshape(taken, [*extents[:batch], *counts[batch:], *before, *rest])
@@ -540,6 +546,12 @@ def converter_class() -> Any:
             )
             out = relax.op.permute_dims(out, [0, 2, 3, 1])
             return self._biased(out, bias, options)
+
+        def convert_unidirectional_sequence_rnn(self, op: Any) -> Any:
+            """Time comes first in the result where it does in the data."""
+            value = super().convert_unidirectional_sequence_rnn(op)
+            time_first = self._options(op, "SequenceRNNOptions").TimeMajor()
+            return relax.op.permute_dims(value, [1, 0, 2]) if time_first else value
 
         def convert_unpack(self, op: Any) -> Any:
             (data,) = self.get_input_tensors(op)
