@@ -11,7 +11,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 RNG = np.random.default_rng(29)
-TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "int16": 7, "int8": 9}
+TYPES = {"float32": 0, "bool": 6, "int32": 2, "uint8": 3, "int64": 4, "int16": 7, "int8": 9}
 BYTES = (TYPES["int8"], TYPES["uint8"])
 VERSIONS = {"HARD_SWISH": 1, "RESHAPE": 1, "CUMSUM": 1, "TRANSPOSE_CONV": 3}
 """Of operators, where that with int8 is not the second."""

@@ -11,23 +11,44 @@ from typing import Any
 from adt.errors import last_line
 from adt.model.importers.op_table import named_nodes
 from adt.model.importers.tflite.file import tensor_name
+from adt.model.importers.tflite.operator_options import unread_option
 from adt.model.importers.tflite.scales import BYTES, STATEFUL, WEIGHTED, FloatTensor, Scale, scales_of
 
 MENDED = {
     "BATCH_MATMUL": "converted by adt: TVM's fails on constant operands",
     "BATCH_TO_SPACE_ND": "converted by adt: TVM's fails",
+    "CAST": "converted by adt: TVM's takes the option's type for the tensor's",
+    "CUMSUM": "converted by adt from the end: TVM's fails",
+    "DEPTHWISE_CONV_2D": "converted by adt with several filters per channel: TVM's fails",
     "DEQUANTIZE": "converted by adt: TVM's fails on half-precision and sparse weights",
     "EMBEDDING_LOOKUP": "converted by adt: TVM's takes the table for the rows",
     "EXPAND_DIMS": "converted by adt: TVM's fails",
+    "FULLY_CONNECTED": "converted by adt: TVM's keeps the axes of the data",
+    "GATHER": "converted by adt: TVM's does not know axes of the batch",
     "GATHER_ND": "converted by adt: TVM's takes the wrong elements",
+    "GELU": "converted by adt where it is approximate: TVM's is exact",
+    "MIRROR_PAD": "converted by adt where the border is repeated: TVM's fails",
     "PRELU": "converted by adt: TVM's repeats the slope for every pixel",
     "RESHAPE": "converted by adt: TVM's fails on a shape that the graph computes",
+    "RESIZE_BILINEAR": "converted by adt with aligned corners: TVM's fails on one pixel",
     "RESIZE_NEAREST_NEIGHBOR": "converted by adt with aligned corners: TVM's takes the wrong pixels",
+    "SOFTMAX": "converted by adt with a factor: TVM's does not read it",
     "SPACE_TO_BATCH_ND": "converted by adt: TVM's fails",
+    "SPLIT_V": "converted by adt: TVM's does not know the size -1",
+    "SQUARED_DIFFERENCE": "converted by adt: TVM cannot compile it on integers",
+    "SQUEEZE": "converted by adt: TVM's keeps the axes when none is named",
+    "STABLEHLO_COMPOSITE": "converted by adt as what it is composed of",
     "TRANSPOSE_CONV": "converted by adt: TVM cannot compile it in this layout",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "converted by adt where time comes first: TVM's swaps the result's axes",
     "UNPACK": "converted by adt: TVM's does not end",
 }
 """Operators whose converters are ours."""
+
+UNRUNNABLE = (
+    "CONV_3D_TRANSPOSE", "MATRIX_DIAG", "MATRIX_SET_DIAG", "MULTINOMIAL", "RANDOM_STANDARD_NORMAL",
+    "RANDOM_UNIFORM", "SPARSE_TO_DENSE",
+)  # fmt: skip
+"""Operators that TVM converts to what it cannot compile, or to functions that no runtime has."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +58,8 @@ class Refusal:
     op: str
     name: str
     reason: str
+    differs: bool = False
+    """True if it is converted to a tensor that is not the file's."""
 
 
 def notes(refused: Iterable[Refusal]) -> dict[str, str]:
@@ -47,11 +70,22 @@ def notes(refused: Iterable[Refusal]) -> dict[str, str]:
     return {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in result.items()}
 
 
+def _shape(wrapper: Any) -> list[int]:
+    """The extents of a tensor, as the file states them."""
+    return [int(wrapper.tensor.Shape(axis)) for axis in range(wrapper.tensor.ShapeLength())]
+
+
 @functools.cache
 def converter_class() -> Any:
     """The class that ``from_tflite`` takes as its ``op_converter``."""
-    from tvm import relax
-    from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter, TensorWrapper
+    import numpy as np
+    from tvm import relax, tirx
+    from tvm.relax.frontend.tflite.tflite_frontend import (
+        ExprTable,
+        OperatorConverter,
+        TensorWrapper,
+        get_pad_value,
+    )
 
     class Converter(OperatorConverter):  # type: ignore[misc]
         def __init__(self, *arguments: Any, refused: list[Refusal] | None = None, **options: Any) -> None:
@@ -61,12 +95,14 @@ def converter_class() -> Any:
                     first one raises.
             """
             super().__init__(*arguments, **options)
-            self.refused = refused
+            # converters of subgraphs get the same state, and nothing else
+            self.refused = self.conversion_state.setdefault("refused", refused)
             for op in MENDED:
                 self.convert_map[op] = getattr(self, f"convert_{op.lower()}")
             self.convert_map: dict[str, Callable[..., Any]] = {
                 code: functools.partial(self._convert, code, function)
                 for code, function in self.convert_map.items()
+                if code not in UNRUNNABLE
             }
             self.scales: Mapping[int, Scale] | None = None
             """Tensors that are floats to the operator that is being converted; None: there is none."""
@@ -95,25 +131,49 @@ def converter_class() -> Any:
             """Asked before: :meth:`unsupported`."""
 
         def _convert(self, code: str, function: Callable[..., Any], op: Any) -> Any:
-            """What *function* converts *op* to; when it fails, unknown values of the types in the file."""
-            try:
-                return self._on_floats(code, function, op)
-            except Exception as error:  # the importer asserts and raises plain Python errors
-                if self.refused is None:
-                    raise
-                reason = f"TVM's importer refuses it: {last_line(error)}"
-                self.refused.append(Refusal(code, self._name(op), reason))
+            """Convert *op* by *function*; a refused one gives unknown values of the types in the file."""
+            reason, difference = unread_option(op), ""
+            if not reason:
+                try:
+                    value = self._on_floats(code, function, op)
+                    difference = reason = self._difference(value, op)
+                    if not reason:
+                        return value
+                except Exception as error:  # the importer asserts and raises plain Python errors
+                    if self.refused is None:
+                        raise
+                    reason = f"TVM's importer refuses it: {last_line(error)}"
+            if self.refused is None:
+                raise NotImplementedError(reason)
+            self.refused.append(Refusal(code, self._name(op), reason, bool(difference)))
             unknown = [
                 relax.Var(
                     tensor.tensor.Name().decode(),
-                    relax.TensorStructInfo(
-                        [int(tensor.tensor.Shape(axis)) for axis in range(tensor.tensor.ShapeLength())],
-                        self.get_tensor_type_str(tensor.tensor.Type()),
-                    ),
+                    relax.TensorStructInfo(_shape(tensor), self.get_tensor_type_str(tensor.tensor.Type())),
                 )
                 for tensor in self.get_output_tensors(op)
             ]
             return unknown[0] if len(unknown) == 1 else relax.Tuple(unknown)
+
+        def _difference(self, value: Any, op: Any) -> str:
+            """Describe a result whose type or shape is not the file's; empty when there is none."""
+            results = self.get_output_tensors(op)
+            if value is None or not results:
+                return ""
+            info = self.bb.normalize(value).struct_info
+            fields = list(info.fields) if isinstance(info, relax.TupleStructInfo) else [info]
+            for place, (field, tensor) in enumerate(zip(fields, results, strict=True)):
+                extents = list(getattr(getattr(field, "shape", None), "values", None) or ())
+                if not all(isinstance(extent, tirx.IntImm) for extent in extents):
+                    continue  # depends on values
+                shape, declared = [int(extent) for extent in extents], _shape(tensor)
+                dtype = self.get_tensor_type_str(tensor.tensor.Type())
+                same_shape = shape == declared or not (declared or tensor.tensor.HasRank())
+                if hasattr(field, "dtype") and not (same_shape and field.dtype == dtype):
+                    return (
+                        f"output {place} becomes {field.dtype} {shape}, and is {dtype} {declared} in the file"
+                    )
+            return ""
 
         def _on_floats(self, code: str, function: Callable[..., Any], op: Any) -> Any:
             """What *function* converts *op* to, with floats for what is quantized."""
@@ -138,7 +198,7 @@ def converter_class() -> Any:
             return typed[0] if len(typed) == 1 else relax.Tuple(typed)
 
         def _cast(self, value: Any, tensor: Any) -> Any:
-            """Whole numbers in the type that the file says: some of TVM's converters take another."""
+            """Cast integers to the type in the file: some of TVM's converters take another."""
             dtype = str(self.bb.normalize(value).struct_info.dtype)
             declared = self.get_tensor_type_str(tensor.tensor.Type()) if "int" in dtype else dtype
             return value if dtype == declared else relax.op.astype(value, declared)
@@ -203,8 +263,6 @@ def converter_class() -> Any:
         def convert_batch_matmul(self, op: Any) -> Any:
             """Relax's matmul takes batches of any rank and broadcasts them."""
             left, right = self.get_input_tensors(op)
-            if left.qnn_params or right.qnn_params:
-                return super().convert_batch_matmul(op)
             options = self._options(op, "BatchMatMulOptions")
             operands = []
             for tensor, transposed in ((left, options.AdjX()), (right, options.AdjY())):
@@ -232,17 +290,30 @@ def converter_class() -> Any:
                 whole, list(range(1, count + 1)), [before for before, _ in crops], ends
             )
 
+        def convert_resize_bilinear(self, op: Any) -> Any:
+            if not self._options(op, "ResizeBilinearOptions").AlignCorners():
+                return super().convert_resize_bilinear(op)
+            return self._aligned(op, "linear")
+
         def convert_resize_nearest_neighbor(self, op: Any) -> Any:
             """TFLite rounds where the corners are aligned, and takes the pixel before elsewhere."""
-            data, size = self.get_input_tensors(op)
             options = self._options(op, "ResizeNearestNeighborOptions")
             if not options.AlignCorners() or options.HalfPixelCenters():
                 return super().convert_resize_nearest_neighbor(op)
+            return self._aligned(op, "nearest_neighbor")
+
+        def _aligned(self, op: Any, method: str) -> Any:
+            """Resize with aligned corners; of an axis that gets one pixel, the first one is taken.
+
+            Such an axis is resized to two pixels: the distance of the corners divides, and must not be 0.
+            """
+            data, size = self.get_input_tensors(op)
             extents = [int(extent) for extent in self.get_tensor_value(size)]
-            return relax.op.image.resize2d(
-                self.get_tensor_expr(data), extents, None, "NHWC", "nearest_neighbor", "align_corners",
-                "round_prefer_ceil",
+            resized = relax.op.image.resize2d(
+                self.get_tensor_expr(data), [max(extent, 2) for extent in extents], None, "NHWC", method,
+                "align_corners", "round_prefer_ceil" if method == "nearest_neighbor" else "",
             )  # fmt: skip
+            return relax.op.strided_slice(resized, [1, 2], [0, 0], extents) if 1 in extents else resized
 
         def convert_space_to_batch_nd(self, op: Any) -> Any:
             """Blocks of the axes after the batch, padded with zeros, become blocks of the batch."""
@@ -267,9 +338,48 @@ def converter_class() -> Any:
             value = self.bb.normalize(self.get_tensor_expr(data))
             return value, self.get_tensor_value(block).tolist(), self.get_tensor_value(borders).tolist()
 
+        def convert_cast(self, op: Any) -> Any:
+            (data,), (result,) = self.get_input_tensors(op), self.get_output_tensors(op)
+            dtype = self.get_tensor_type_str(result.tensor.Type())
+            return relax.op.astype(self.get_expr(data.tensor_idx), dtype)
+
+        def convert_cumsum(self, op: Any) -> Any:
+            """Sums from the end are those from the start of the axis turned round."""
+            options = self._options(op, "CumsumOptions")
+            data, axis = self.get_input_tensors(op)
+            if not options.Reverse():
+                return super().convert_cumsum(op)
+            where = int(self.get_tensor_value(axis).reshape(()))
+            turned = relax.op.flip(self.get_tensor_expr(data), where)
+            return relax.op.flip(relax.op.cumsum(turned, where, None, options.Exclusive()), where)
+
+        def convert_depthwise_conv_2d(self, op: Any) -> Any:
+            """Filters of a channel follow one another, as the groups of Relax's convolution have them."""
+            data, weights, *bias = self.get_input_tensors(op)
+            (_, height, width, channels), (_, *reach, filters) = _shape(data), _shape(weights)
+            if filters == channels or channels == 1:
+                return self.convert_conv(op, "depthwise")
+            options = self._options(op, "DepthwiseConv2DOptions")
+            strides = [options.StrideH(), options.StrideW()]
+            dilation = [options.DilationHFactor(), options.DilationWFactor()]
+            pads = [
+                get_pad_value(extent, apart * (size - 1) + 1, stride) if options.Padding() == 0 else (0, 0)
+                for extent, size, apart, stride in zip((height, width), reach, dilation, strides, strict=True)
+            ]
+            padding = [*(before for before, _ in pads), *(after for _, after in pads)]
+            value, kernel = (self.get_tensor_expr(each) for each in (data, weights))
+            kernel = relax.op.reshape(kernel, [*reach, filters, 1])
+            out = relax.op.nn.conv2d(value, kernel, strides, padding, dilation, channels, "NHWC", "HWOI")
+            return self._biased(out, bias, options)
+
+        def _biased(self, value: Any, bias: list[Any], options: Any) -> Any:
+            """Add the operand *bias* where there is one, and apply the fused activation."""
+            if bias and bias[0].tensor_idx >= 0:
+                value = relax.op.add(value, self.get_tensor_expr(bias[0]))
+            return self.convert_fused_activation_function(value, options.FusedActivationFunction())
+
         def convert_dequantize(self, op: Any) -> Any:
             """Weights in half precision, dense or sparse, become constants in single precision."""
-            import numpy as np
             from tflite.TensorType import TensorType
 
             (tensor,) = self.get_input_tensors(op)
@@ -288,6 +398,107 @@ def converter_class() -> Any:
         def convert_embedding_lookup(self, op: Any) -> Any:
             rows, table = (self.get_tensor_expr(tensor) for tensor in self.get_input_tensors(op))
             return relax.op.take(table, rows, axis=0)
+
+        def convert_fully_connected(self, op: Any) -> Any:
+            """Rows are as long as the weights', wherever the data's axes end, unless they are kept."""
+            data, weights, *bias = self.get_input_tensors(op)
+            options = self._options(op, "FullyConnectedOptions")
+            value = self.bb.normalize(self.get_tensor_expr(data))
+            extents, (_, length) = [int(extent) for extent in value.struct_info.shape], _shape(weights)
+            rows = extents[:-1] if options.KeepNumDims() else [math.prod(extents) // length]
+            if extents != [*rows, length]:
+                value = relax.op.reshape(value, [*rows, length])
+            columns = relax.op.permute_dims(self.get_tensor_expr(weights), [1, 0])
+            return self._biased(relax.op.matmul(value, columns), bias, options)
+
+        def convert_gather(self, op: Any) -> Any:
+            """Axes of the batch become one with the axis, and each of its places gets indices of its own."""
+            data, places = self.get_input_tensors(op)
+            options = self._options(op, "GatherOptions")
+            value, indices = (self.bb.normalize(self.get_tensor_expr(each)) for each in (data, places))
+            extents, counts = ([int(e) for e in each.struct_info.shape] for each in (value, indices))
+            axis, batch = options.Axis() % len(extents), options.BatchDims()
+            batch += len(counts) if batch < 0 else 0
+            if not self.has_expr(places.tensor_idx):
+                constant = self.get_tensor_value(places)
+                if constant.size and not 0 <= constant.min() <= constant.max() < extents[axis]:
+                    raise ValueError(f"an index is outside 0 to {extents[axis] - 1}")
+            if not batch:
+                return relax.op.take(value, indices, axis, mode="fast")
+            size, sets = extents[axis], math.prod(extents[:batch])
+            before, rest = extents[batch:axis], extents[axis + 1 :]
+            order = [*range(batch), axis, *range(batch, axis), *range(axis + 1, len(extents))]
+            flat = relax.op.reshape(relax.op.permute_dims(value, order), [sets * size, *before, *rest])
+            starts = relax.const(np.arange(sets).reshape(sets, 1) * size, indices.struct_info.dtype)
+            indices = relax.op.reshape(indices, [sets, math.prod(counts[batch:])])
+            taken = relax.op.take(flat, relax.op.add(indices, starts), 0, mode="fast")
+            taken = relax.op.reshape(taken, [*extents[:batch], *counts[batch:], *before, *rest])
+            first, last = len(counts), len(counts) + len(before)
+            order = [*range(batch), *range(first, last), *range(batch, first), *range(last, last + len(rest))]
+            return relax.op.permute_dims(taken, order)
+
+        def convert_gelu(self, op: Any) -> Any:
+            if not self._options(op, "GeluOptions").Approximate():
+                return super().convert_gelu(op)
+            (data,) = self.get_input_tensors(op)
+            return relax.op.nn.gelu_tanh(self.get_expr(data.tensor_idx))
+
+        def convert_mirror_pad(self, op: Any) -> Any:
+            """Pads with the border, which is repeated in the symmetric mode (1) only."""
+            if self._options(op, "MirrorPadOptions").Mode() != 1:
+                return super().convert_mirror_pad(op)
+            data, widths = self.get_input_tensors(op)
+            value = self.get_tensor_expr(data)
+            for axis, width in enumerate(self.get_tensor_value(widths)):
+                places = np.pad(np.arange(_shape(data)[axis], dtype="int32"), width, mode="symmetric")
+                value = relax.op.take(value, relax.const(places), axis) if any(width) else value
+            return value
+
+        def convert_squared_difference(self, op: Any) -> Any:
+            pair = [self.get_tensor_expr(each) for each in self.get_input_tensors(op)]
+            return relax.op.square(relax.op.subtract(*pair))
+
+        def convert_squeeze(self, op: Any) -> Any:
+            """Without all axes of one element when none is named."""
+            (data,) = self.get_input_tensors(op)
+            options = self._options(op, "SqueezeOptions")
+            axes = [int(options.SqueezeDims(place)) for place in range(options.SqueezeDimsLength())]
+            return relax.op.squeeze(self.get_expr(data.tensor_idx), axes or None)
+
+        def convert_stablehlo_composite(self, op: Any) -> Any:
+            """The subgraph that it is composed of, in place; the attributes are in it already."""
+            import tflite
+
+            options = self._get_stablehlo_options(op, tflite.StableHLOCompositeOptions)
+            subgraph, table = self.model.Subgraphs(options.DecompositionSubgraphIndex()), ExprTable()
+            inner = type(self)(self.model, subgraph, table, self.bb, self.conversion_state)
+            given = inner.get_tensors(subgraph.InputsAsNumpy())
+            for parameter, tensor in zip(given, self.get_input_tensors(op), strict=True):
+                table.set_expr(parameter.tensor.Name().decode(), self.get_tensor_expr(tensor), True)
+            inner.convert_op_to_relax()
+            for constant in table.params.values():
+                self.exp_tab.params[f"_param_{self.exp_tab.const_ctr}"] = constant
+                self.exp_tab.const_ctr += 1
+            results = [inner.get_tensor_expr(each) for each in inner.get_tensors(subgraph.OutputsAsNumpy())]
+            return results[0] if len(results) == 1 else relax.Tuple(results)
+
+        def convert_softmax(self, op: Any) -> Any:
+            (data,) = self.get_input_tensors(op)
+            beta, value = self._options(op, "SoftmaxOptions").Beta(), self.get_expr(data.tensor_idx)
+            if beta != 1:
+                value = relax.op.multiply(value, relax.const(beta, "float32"))
+            return relax.op.nn.softmax(value, -1)
+
+        def convert_split_v(self, op: Any) -> Any:
+            """One size can be -1: what the others leave."""
+            data, sizes, axis = self.get_input_tensors(op)
+            if self.has_expr(sizes.tensor_idx):
+                return super().convert_split_v(op)
+            value = self.bb.normalize(self.get_expr(data.tensor_idx))
+            where, counts = int(self.get_tensor_value(axis).reshape(())), self.get_tensor_value(sizes)
+            rest = int(value.struct_info.shape[where]) - int(counts[counts >= 0].sum())
+            ends = np.cumsum(np.where(counts < 0, rest, counts))[:-1].tolist()
+            return relax.op.split(value, ends, where) if ends else value
 
         def convert_gather_nd(self, op: Any) -> Any:
             data, indices = (self.get_tensor_expr(tensor) for tensor in self.get_input_tensors(op))
@@ -310,8 +521,6 @@ def converter_class() -> Any:
             """To the shape that the file states for the output; it is fixed like every other."""
             data = self.get_input_tensors(op)[0]
             (out,) = self.get_output_tensors(op)
-            if data.qnn_params and not self.has_same_qnn_params(data, out):
-                return super().convert_reshape(op)
             shape = [int(extent) for extent in out.tensor.ShapeAsNumpy()] if out.tensor.ShapeLength() else []
             return relax.op.reshape(self.get_tensor_expr(data), shape)
 
@@ -337,9 +546,13 @@ def converter_class() -> Any:
                 output_padding=[max(0, -size) for size in beyond],
             )
             out = relax.op.permute_dims(out, [0, 2, 3, 1])
-            if bias and bias[0].tensor_idx >= 0:
-                out = relax.op.add(out, self.get_tensor_expr(bias[0]))
-            return self.convert_fused_activation_function(out, options.FusedActivationFunction())
+            return self._biased(out, bias, options)
+
+        def convert_unidirectional_sequence_rnn(self, op: Any) -> Any:
+            """Time comes first in the result where it does in the data."""
+            value = super().convert_unidirectional_sequence_rnn(op)
+            time_first = self._options(op, "SequenceRNNOptions").TimeMajor()
+            return relax.op.permute_dims(value, [1, 0, 2]) if time_first else value
 
         def convert_unpack(self, op: Any) -> Any:
             (data,) = self.get_input_tensors(op)

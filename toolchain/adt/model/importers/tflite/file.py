@@ -167,8 +167,15 @@ def fixed_inputs(data: bytes, path: Path, shapes: RequestedShapes) -> dict[str, 
     return fixed_shapes({tensor.name: tensor.declared for tensor in inputs}, shapes)
 
 
+def has_open_shapes(data: bytes) -> bool:
+    """Return True if the writer of the file left extents open, and stated any for them."""
+    subgraph = model_of(data).Subgraphs(0)
+    signatures = (subgraph.Tensors(i).ShapeSignatureAsNumpy() for i in range(subgraph.TensorsLength()))
+    return any((signature < 0).any() for signature in signatures if not isinstance(signature, int))
+
+
 def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
-    """*data* with the shapes that its tensors have for inputs of other shapes than the file's.
+    """Return *data* with the shapes that its tensors have for inputs of the shapes *fixed*.
 
     The interpreter tells the shapes; they are written over the file's, in place.
 
@@ -177,8 +184,6 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
         ToolNotFound: the interpreter is not installed.
     """
     inputs = tensors(data, path)
-    if all(tensor.shape == tuple(fixed[tensor.name]) for tensor in inputs):
-        return data
     import numpy as np
 
     litert = load("ai_edge_litert.interpreter", "tflite", "giving a .tflite file other shapes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, imported_model
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
-from adt.model.importers.shapes import RequestedShapes
+from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.importers.tflite.converters import MENDED, Refusal, converter_class, notes
 from adt.model.importers.tflite.file import (
     fixed_inputs,
+    has_open_shapes,
     model_of,
     parameter_name,
     read_tflite,
@@ -35,11 +37,12 @@ def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> I
     data = read_tflite(path)
     rows = _op_table(data, path)
     if refusal(rows):
-        raise _unsupported(path, rows)
+        raise _unsupported(path, data, rows)
     fixed = fixed_inputs(data, path, shapes)
-    data = with_shapes(data, path, fixed)
+    if any(tensor.shape != fixed[tensor.name] for tensor in tensors(data, path)):
+        data = with_shapes(data, path, fixed)
     return imported_model(
-        lift_weights(_to_relax(data, path, rows)),
+        lift_weights(_to_relax(data, path, fixed, rows)),
         inputs={
             parameter_name(tensor.index): TensorSpec(tensor.name, fixed[tensor.name], tensor.dtype)
             for tensor in tensors(data, path)
@@ -67,10 +70,13 @@ def explain_tflite(path: Path) -> tuple[OpRow, ...]:
     return after_trial(rows, notes(refused), () if refused else {row.op for row in rows})
 
 
-def _unsupported(path: Path, rows: tuple[OpRow, ...]) -> UnsupportedOp:
+def _unsupported(path: Path, data: bytes, rows: tuple[OpRow, ...]) -> UnsupportedOp:
+    advice = "Convert the model again without them, or without quantization; or take its ONNX form."
+    if has_open_shapes(data):
+        advice = f"Give the extents that the file leaves open with --shape. {advice}"
     return UnsupportedOp(
         f"{path.name} uses operators that cannot be imported: {refusal(rows)}",
-        remedy="Convert the model again without them, or without quantization; or take its ONNX form.",
+        remedy=advice,
     )
 
 
@@ -80,7 +86,8 @@ def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
     return from_tflite(model_of(data), op_converter=functools.partial(converter_class(), refused=refused))
 
 
-def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
+def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[OpRow, ...]) -> Any:
+    """Convert the file; where its writer left extents open, and stated wrong ones, with the interpreter's."""
     refused: list[Refusal] = []
     try:
         module = _from_tflite(data, refused)
@@ -92,8 +99,14 @@ def _to_relax(data: bytes, path: Path, rows: tuple[OpRow, ...]) -> Any:
                 f"TVM's TFLite importer failed on {path.name}: {type(error).__name__}: {last_line(error)}",
                 remedy="Convert the model again, or take its ONNX form.",
             ) from error
+    if any(each.differs for each in refused) and has_open_shapes(data):
+        inferred = data
+        with contextlib.suppress(AdtError):
+            inferred = with_shapes(data, path, fixed)
+        if inferred != data:
+            return _to_relax(inferred, path, fixed, rows)
     if refused:
-        raise _unsupported(path, after_trial(rows, notes(refused), ()))
+        raise _unsupported(path, data, after_trial(rows, notes(refused), ()))
     return module
 
 

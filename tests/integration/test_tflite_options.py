@@ -1,0 +1,189 @@
+"""Options of TFLite operators: converted as the interpreter computes them, or refused by name."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tflite
+from ai_edge_litert import schema_py_generated as schema
+from test_importers import run_imported
+from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter
+
+from adt.errors import UnsupportedOp
+from adt.model.importers.importer import import_model
+from adt.model.importers.tflite.converters import converter_class
+from adt.model.importers.tflite.file import model_of
+from adt.model.importers.tflite.operator_options import UNREAD, schema_slots, unread_option
+from support.models import tflite_options
+from support.models.quantized_tflite import Model, packed, unpacked
+
+CASES = list(tflite_options.cases())
+REFUSED = {
+    "REVERSE_SEQUENCE": "reverse_sequence",
+    "CONV_3D_TRANSPOSE": "no converter",
+    "FAKE_QUANT": "FAKE_QUANT",
+    "SPARSE_TO_DENSE": "no converter",
+    "RELU_0_TO_1": "no converter",
+    "SIGN": "no converter",
+    "RANK": "no converter",
+}
+"""Operators without a converter that works → what the refusal names."""
+WITHOUT_EFFECT = {
+    # the kernels of the interpreter that round less or more; adt computes in floats
+    "AsymmetricQuantizeInputs", "PotScaleInt16", "QuantizedBiasType",
+    # the tensors state the same
+    "ArgMaxOptions.OutputType", "ArgMinOptions.OutputType", "CastOptions.InDataType", "CastOptions.OutDataType",
+    "DepthwiseConv2DOptions.DepthMultiplier", "ReshapeOptions.NewShape", "SplitVOptions.NumSplits",
+    "TransposeConvOptions.Padding",
+    # hints, and how attributes are written that the composed subgraph has in it
+    "IndicesAreSorted", "PrecisionConfig", "UniqueIndices", "ValidateIndices",
+    "StableHLOCompositeOptions.CompositeAttributes", "StableHLOCompositeOptions.CompositeAttributesFormat",
+    "StableHLOCompositeOptions.Name", "StableHLOCompositeOptions.Version",
+    # calls of "Sharding" alone are taken, which compute nothing
+    "StablehloCustomCallOptions.ApiVersion", "StablehloCustomCallOptions.BackendConfig",
+    "StablehloCustomCallOptions.CustomAttributes",
+}  # fmt: skip
+"""Options that change nothing in what adt computes, of one kind or of all."""
+
+
+def check_case(case: tflite_options.Case, path: Path) -> None:
+    """Compare the outputs of *case* with the interpreter's, or find its operator named in the refusal."""
+    inputs = tflite_options.write(case, path)
+    expected = tflite_options.run(tflite_options.interpreter_of(path), inputs)
+    if case.op in REFUSED:
+        with pytest.raises(UnsupportedOp, match=REFUSED[case.op]):
+            import_model(path, {})
+        return
+    outputs = run_imported(import_model(path, {}), inputs)
+    for name, wanted in expected.items():
+        value = outputs[name]
+        assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
+        quantized = isinstance(case.outputs[0], tuple)
+        limit = 1e-5 * max(1, np.abs(wanted).max()) if wanted.dtype.kind == "f" else int(quantized)
+        assert np.abs(value.astype(np.float64) - wanted).max() <= limit
+
+
+@pytest.mark.parametrize("case", [*CASES[::4], CASES[-1]], ids=lambda case: case.name)
+def test_options_as_the_interpreter_computes_them(case: tflite_options.Case, tmp_path: Path) -> None:
+    check_case(case, tmp_path / "m.tflite")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_all_options_as_the_interpreter_computes_them(case: tflite_options.Case, tmp_path: Path) -> None:
+    check_case(case, tmp_path / "m.tflite")
+
+
+def kinds() -> list[str]:
+    """List the classes of options in the schema that have options."""
+    names = {**vars(tflite.BuiltinOptions), **vars(tflite.BuiltinOptions2)}
+    return [name for name in names if isinstance(getattr(tflite, name, None), type) and schema_slots(name)]
+
+
+def text_of_readers(kind: str) -> str:
+    """Return the source of the converters that read options of *kind*; empty when there is none."""
+    texts = []
+    for name, method in inspect.getmembers(converter_class(), inspect.isfunction):
+        text = inspect.getsource(method)
+        if f"super().{name}" in text:
+            text += inspect.getsource(getattr(OperatorConverter, name))
+        if re.search(rf"\b{kind}\b", text):
+            helpers = set(re.findall(r"self\.(_\w+)\(.*\boptions\)", text))
+            texts += [text, *(inspect.getsource(getattr(converter_class(), helper)) for helper in helpers)]
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_every_option_of_the_schema_is_read_or_refused(kind: str) -> None:
+    from tvm import relax
+    from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
+
+    converter = converter_class()(None, None, ExprTable(), relax.BlockBuilder())
+    text, stem = text_of_readers(kind), kind.removesuffix("Options").lower()
+    if not text and not any(op.replace("_", "").lower() == stem for op in converter.convert_map):
+        return  # its operator has no converter, and is refused
+    unread = {name for name in schema_slots(kind) if not re.search(rf"\b{name}(AsNumpy|Length)?\b", text)}
+    unread -= {name for name in unread if name in WITHOUT_EFFECT or f"{kind}.{name}" in WITHOUT_EFFECT}
+    assert unread == set(UNREAD.get(kind, ())), "an option that is neither read nor refused"
+
+
+def refusal(path: Path, op: str, kind: str, **options: Any) -> str:
+    """Name the option of a file with one operator that is refused."""
+    model = Model()
+    tensor = model.tensor((1,), "float32")
+    model.add(op, [tensor], [tensor], kind, **options)
+    data = model.write(path, [tensor], [tensor]).read_bytes()
+    return unread_option(model_of(data).Subgraphs(0).Operators(0))
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_options_that_no_converter_reads_are_named(kind: str, tmp_path: Path) -> None:
+    for name in UNREAD[kind]:
+        field = name[0].lower() + name[1:]
+        assert name in refusal(tmp_path / "m.tflite", "ABS", kind, **{field: True})
+        assert not refusal(tmp_path / "m.tflite", "ABS", kind, **{field: False})
+
+
+def test_options_newer_than_the_schema_are_named(tmp_path: Path) -> None:
+    """The interpreter's schema has options of fully connected layers that this importer's lacks."""
+    newer = schema.QuantizationSpecT() if hasattr(schema, "QuantizationSpecT") else [1]
+    options = schema.FullyConnectedOptionsT()
+    assert len(vars(options)) > len(schema_slots("FullyConnectedOptions"))
+    text = refusal(tmp_path / "m.tflite", "FULLY_CONNECTED", "FullyConnectedOptions", quantSpec=newer)
+    assert "option 5 of FullyConnectedOptions is newer than the schema" in text
+
+
+@pytest.mark.parametrize(("shape", "kind"), [((2, 4), "float32"), ((3, 2), "float32"), ((2, 3), "int32")])
+def test_a_tensor_that_differs_from_the_file_is_named(shape: Any, kind: str, tmp_path: Path) -> None:
+    model = Model()
+    x, y, z = model.tensor((2, 3), "float32"), model.tensor(shape, kind), model.tensor((2, 3), "float32")
+    model.add("ABS", [x], [y])
+    model.add("ABS", [x], [z])
+    path = model.write(tmp_path / "m.tflite", [x], [y, z])
+    text = rf"ABS \(output 0 becomes float32 \[2, 3\], and is {kind} \[{shape[0]}, {shape[1]}\] in the file; node \(gives t1\)"
+    with pytest.raises(UnsupportedOp, match=text):
+        import_model(path, {})
+
+
+def test_extents_that_the_writer_left_open_are_inferred(tmp_path: Path) -> None:
+    """Writers state 1 for what they leave open, wherever an operator makes more of it."""
+    model = Model()
+    x, y, z = (model.tensor((1, extent, extent, 1), "float32") for extent in (2, 1, 1))
+    model.graph.tensors[x].shapeSignature = [1, -1, -1, 1]
+    size = model.tensor((2,), "int32", [4, 5])
+    model.add("RESIZE_BILINEAR", [x, size], [y], "ResizeBilinearOptions")
+    model.add("ABS", [y], [z])
+    imported = import_model(model.write(tmp_path / "m.tflite", [x], [z]), {})
+    assert imported.outputs[0].shape == (1, 4, 5, 1)
+
+
+def test_composites_are_converted_by_the_same_rules(tmp_path: Path) -> None:
+    """What a composite is composed of has options, too."""
+    model = Model()
+    x, y = model.tensor((2, 3), "float32"), model.tensor((2, 3), "float32")
+    model.add("SOFTMAX", [x], [y], "SoftmaxOptions", beta=2.0)
+    path = model.write(tmp_path / "m.tflite", [x], [y])
+    whole = unpacked(path)
+    (inner,) = whole.subgraphs
+    outer = unpacked(path).subgraphs[0]
+    code = schema.OperatorCodeT()
+    code.builtinCode, code.deprecatedBuiltinCode = schema.BuiltinOperator.STABLEHLO_COMPOSITE, 127
+    code.version = 1
+    whole.operatorCodes.append(code)
+    (operator,) = outer.operators
+    operator.opcodeIndex, operator.builtinOptionsType, operator.builtinOptions = 1, 0, None
+    operator.builtinOptions2Type = schema.BuiltinOptions2.StableHLOCompositeOptions
+    operator.builtinOptions2 = schema.StableHLOCompositeOptionsT()
+    operator.builtinOptions2.name, operator.builtinOptions2.decompositionSubgraphIndex = b"test", 1
+    operator.builtinOptions2.compositeAttributes = [1, 2, 3]
+    whole.subgraphs = [outer, inner]
+    path.write_bytes(packed(whole))
+    inputs = {"t0": np.array([[0.1, 0.5, -1], [2, 0, 1]], "float32")}
+    (value,) = run_imported(import_model(path, {}), inputs).values()
+    powers = np.exp(2 * inputs["t0"])
+    assert np.abs(value - powers / powers.sum(1, keepdims=True)).max() <= 1e-6
