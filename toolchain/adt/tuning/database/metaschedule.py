@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adt.errors import PackageError
+from adt.errors import PackageError, last_line
 from adt.host.cache import fresh_dir, leave_alone
 from adt.host.disk import disk_errors
 from adt.tuning.database.merge import identity
@@ -215,7 +215,7 @@ def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[
         except Exception as error:  # what is no module, has several functions, or has none
             modules.append(None)
             if row is not None:  # else its reason is there already
-                refused.append(f"{WORKLOADS} line {number}: {_last_line(error)}")
+                refused.append(f"{WORKLOADS} line {number}: {last_line(error)}")
     return modules
 
 
@@ -266,7 +266,7 @@ def _record(
             at=0,  # unknown, and the same when they are imported again
         )
     except (ValueError, TypeError, IndexError, KeyError, TraceError) as error:
-        refused.append(f"{RECORDS} line {number}: {_last_line(error)}")
+        refused.append(f"{RECORDS} line {number}: {last_line(error)}")
         return None
 
 
@@ -280,8 +280,3 @@ def _key(target: Mapping[str, Any] | None) -> str:
     device = "cpu" if target["kind"] == "llvm" else str(target["kind"])
     textures = "texture" in target.get("keys", ())
     return target_key(ModelTarget("", device, dict(target), (), textures))
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

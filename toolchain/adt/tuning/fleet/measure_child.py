@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from adt.errors import last_line
 from adt.host.child import serve
 from adt.rpc.session import lost
 from adt.tuning.candidates import Argument
@@ -213,7 +214,7 @@ class Handler:
         try:
             return self._answer(request)
         except Exception as error:  # TVM's errors have many classes
-            message = _last_line(error)
+            message = last_line(error)
             if isinstance(request, Connect):
                 self._close()
                 return Refused(message)
@@ -243,11 +244,6 @@ class Handler:
         if self._session is not None:
             self._session.close()
             self._session = None
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
 
 
 if __name__ == "__main__":
