@@ -60,7 +60,7 @@ class Device:
     def features(self) -> frozenset[str]:
         """What the device's daemon can do, as adb lists it."""
         text = adb.query(
-            f"host-serial:{self.serial}:features",
+            adb.host_service(self.serial, "features"),
             serial=self.serial,
             doing=f"asking {self.serial} for its features",
         )

@@ -66,6 +66,12 @@ _REMEDIES = {
 }
 
 
+STATES = (READY, *sorted(SETTLING), *_REMEDIES)
+"""Names of states in a listing."""
+NO_SERIAL = "(no serial number)"
+"""Serial in a listing of a device that has none; only the number of its connection selects it."""
+
+
 class ConnectionLost(DeviceError):
     """The connection to the device or to the adb server broke: what may be done twice can be tried again."""
 
@@ -411,6 +417,25 @@ def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
     return Wire(sock, deadline, serial)
 
 
+def _connection_number() -> str:
+    """Return the transport id of the first device without a serial.
+
+    Raises:
+        NoDevice: there is none.
+    """
+    listing = query("host:devices-l", doing="listing devices")
+    match = re.search(rf"^{re.escape(NO_SERIAL)}\s.*\btransport_id:(\d+)", listing, re.MULTILINE)
+    if match is None:
+        raise refusal("device not found", serial=NO_SERIAL, doing="")
+    return match[1]
+
+
+def host_service(serial: str, request: str) -> str:
+    """Name the server's own service *request* about the device *serial*."""
+    device = f"host-transport-id:{_connection_number()}" if serial == NO_SERIAL else f"host-serial:{serial}"
+    return f"{device}:{request}"
+
+
 def open_device(serial: str, *, deadline: Deadline) -> Wire:
     """A connection that is switched through to the device *serial*; the next request is for its daemon.
 
@@ -418,9 +443,10 @@ def open_device(serial: str, *, deadline: Deadline) -> Wire:
         NoDevice, DeviceNotReady: the device is absent or not usable.
         DeviceError: the connection broke or took too long.
     """
+    transport = f"transport-id:{_connection_number()}" if serial == NO_SERIAL else f"transport:{serial}"
     wire = open_wire(deadline=deadline, serial=serial)
     try:
-        wire.request(f"host:transport:{serial}")
+        wire.request(f"host:{transport}")
     except BaseException:
         wire.close()
         raise

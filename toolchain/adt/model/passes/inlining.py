@@ -139,8 +139,10 @@ class _Function:
         )
 
     def _cut(self, order: Sequence[Any], position: int) -> Any:
-        """Choose the variable in the expression at *position* to store: of those that are read several times and
-        leave few enough nodes the largest, so that few are stored; None if the expression has none."""
+        """Choose the variable in the expression at *position* to store; None if there is none.
+
+        Of those that are read several times and leave few enough nodes it is the largest: few are stored.
+        """
         root = order[position]
         copies: dict[Any, int] = {root: 1}
         for variable in reversed(order[: position + 1]):
