@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from adt.device.device import Device
 from adt.device.transport import adb
@@ -161,7 +162,7 @@ def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> Device
     if usable:
         raise AmbiguousDevice(
             f"{len(usable)} devices are connected and none was chosen",
-            remedy=f"Name one: --serial {usable[0].serial}, or set ANDROID_SERIAL.",
+            remedy=f"Name one: --serial {quote(usable[0].serial)}, or set ANDROID_SERIAL.",
             details=table(devices),
         )
     if devices:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 from adt.device.transport.deadline import Deadline
@@ -223,7 +224,7 @@ class Wire:
     def lost(self) -> ConnectionLost:
         """The error for a connection that ended too early."""
         who = f"device {self.serial}" if self.serial else "the adb server"
-        again = self.serial or "SERIAL"
+        again = quote(self.serial) if self.serial else "SERIAL"
         return ConnectionLost(
             f"the connection to {who} broke while {self.deadline.doing}",
             remedy=f"Check the cable or network (`adt adb -s {again} -- get-state`), then run the same "
@@ -334,7 +335,7 @@ class Wire:
 def state_remedy(state: str, serial: str) -> str:
     """What to do about a device in *state*."""
     text = _REMEDIES.get(state, "Plug the device in again, or restart it; `adt devices` shows its state.")
-    return text.replace("SERIAL", serial)
+    return text.replace("SERIAL", quote(serial))
 
 
 def not_ready(serial: str, state: str) -> DeviceNotReady:
@@ -358,7 +359,7 @@ def refusal(text: str, *, serial: str, doing: str) -> AdtError:
         return not_ready(serial, "no permissions")
     return DeviceError(
         f"adb refused while {doing}: {message}",
-        remedy=f"Check the device with `adt adb -s {serial} -- shell true`; run again with -v to see "
+        remedy=f"Check the device with `adt adb -s {quote(serial)} -- shell true`; run again with -v to see "
         "every step.",
     )
 
@@ -417,7 +418,7 @@ def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
     return Wire(sock, deadline, serial)
 
 
-def _connection_number() -> str:
+def connection_number() -> str:
     """Return the transport id of the first device without a serial.
 
     Raises:
@@ -432,7 +433,7 @@ def _connection_number() -> str:
 
 def host_service(serial: str, request: str) -> str:
     """Name the server's own service *request* about the device *serial*."""
-    device = f"host-transport-id:{_connection_number()}" if serial == NO_SERIAL else f"host-serial:{serial}"
+    device = f"host-transport-id:{connection_number()}" if serial == NO_SERIAL else f"host-serial:{serial}"
     return f"{device}:{request}"
 
 
@@ -443,7 +444,7 @@ def open_device(serial: str, *, deadline: Deadline) -> Wire:
         NoDevice, DeviceNotReady: the device is absent or not usable.
         DeviceError: the connection broke or took too long.
     """
-    transport = f"transport-id:{_connection_number()}" if serial == NO_SERIAL else f"transport:{serial}"
+    transport = f"transport-id:{connection_number()}" if serial == NO_SERIAL else f"transport:{serial}"
     wire = open_wire(deadline=deadline, serial=serial)
     try:
         wire.request(f"host:{transport}")
