@@ -12,6 +12,7 @@ from adt.device.device import Device
 from adt.device.parallel import Event, Say, for_each
 from adt.device.transport.deadline import Deadline
 from adt.errors import ConfigError, DeviceError, NoDevice
+from support.devices.adb_server import Peer, fake_server, text
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +105,18 @@ def test_a_bug_is_not_hidden() -> None:
 )
 def test_the_devices_that_are_meant(given: str | None, serials: tuple[str, ...]) -> None:
     assert parallel.named_serials(given, everyone=False) == serials
+
+
+def test_serials_of_connected_devices_may_have_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = "ABC,DEF                device usb:1-4\nABC                    device usb:1-5\n"
+
+    def answer(peer: Peer) -> None:
+        peer.request()
+        peer.send(text(listing))
+
+    # The first connection only finds out that a server listens.
+    with fake_server(monkeypatch, lambda _peer: None, answer):
+        assert parallel.named_serials("x, ABC,DEF,ABC", everyone=False) == ("x", "ABC,DEF", "ABC")
 
 
 def test_contradictions_are_refused() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from adt.device import selection
+from adt.device.device import Device
 from adt.device.selection import DeviceInfo, choose, parse_listing
 from adt.device.transport import adb
 from adt.errors import (
@@ -43,6 +44,35 @@ def test_a_listing_is_read_line_by_line() -> None:
     ]
     assert (found[0].model, found[0].product) == ("SM_G973F", "beyond1")
     assert [d.ready for d in found] == [True, False, True, False, False]
+
+
+def test_serials_with_blanks_are_read_whole() -> None:
+    wireless = "adb-R58M123ABC-q1w2e3 (2)._adb-tls-connect._tcp"
+    devices = parse_listing(
+        "(no serial number)     device usb:3-1 product:p model:NoSer device:d transport_id:9\n"
+        f"{wireless} device product:p model:Wireless device:d transport_id:10\n"
+        "X Y                    unauthorized usb:1-5 transport_id:8\n"
+        "[fe80::1%wlan0]:5555   strange product:x model:M6 device:d transport_id:4\n"
+    )
+    assert [(device.serial, device.state, device.model, device.transport) for device in devices] == [
+        ("(no serial number)", "device", "NoSer", "usb"),
+        (wireless, "device", "Wireless", "tcp"),
+        ("X Y", "unauthorized", "", "usb"),
+        ("[fe80::1%wlan0]:5555", "strange", "M6", "tcp"),
+    ]
+
+
+def test_a_device_without_a_serial_is_selected_by_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = text("(no serial number)     device usb:3-1 transport_id:9\n")
+    requests: list[str] = []
+
+    def answer(peer: Peer) -> None:
+        requests.append(peer.request())
+        peer.send(listing if requests[-1] == "host:devices-l" else text("shell_v2"))
+
+    with fake_server(monkeypatch, answer, answer, answer):
+        assert Device("(no serial number)").features == {"shell_v2"}
+    assert requests == ["host:devices-l", "host-transport-id:9:features"]
 
 
 def test_an_empty_listing_is_empty() -> None:

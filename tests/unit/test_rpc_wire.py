@@ -162,10 +162,17 @@ def test_nothing_listens() -> None:
     assert "adt tracker start" in caught.value.remedy
 
 
-@pytest.mark.parametrize("address", ["", "9190", "host:", ":9190", "host:port", "host:0", "host:65536"])
+@pytest.mark.parametrize(
+    "address", ["", "9190", "host:", ":9190", "host:port", "host:0", "host:65536", "::1:9190", "[]:9190"]
+)
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ConfigError, match="is not HOST:PORT"):
         wire.parse_address(address)
+
+
+def test_an_ipv6_host_comes_without_its_brackets() -> None:
+    assert wire.parse_address("[::1]:9190") == ("::1", 9190)
+    assert wire.parse_address("[fe80::1%wlan0]:9190") == ("fe80::1%wlan0", 9190)
 
 
 def test_a_request() -> None:

@@ -313,7 +313,11 @@ def _cases() -> Iterator[Case]:
             operands = [((2, 3), kind), np.array([[2, -3, 1]], kind)]
             yield Case(f"{op.lower()} {kind}", op, options, operands, [kind], version=2)
     for op in ("EQUAL", "NOT_EQUAL", "LESS", "GREATER_EQUAL"):
-        for kind in ("float32", "int32", *(["bool"] if op.endswith("EQUAL") and op != "GREATER_EQUAL" else [])):
+        for kind in (
+            "float32",
+            "int32",
+            *(["bool"] if op.endswith("EQUAL") and op != "GREATER_EQUAL" else []),
+        ):
             yield Case(f"{op.lower()} {kind}", op, "", [((2, 3), kind), ((2, 3), kind)], ["bool"], version=2)
     yield Case("conv 3d transposed", "CONV_3D_TRANSPOSE", "Conv3DOptions",
                [i32(1, 4, 6, 6, 2), f32(2, 2, 2, 2, 3), ((1, 2, 3, 3, 3), "float32")],

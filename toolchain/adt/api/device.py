@@ -87,6 +87,8 @@ def adb_command(request: AdbRequest) -> AdbCommand:
     program = str(adb.find_adb().path)
     serial = _serial(request)
     words = ["-s", serial] if serial else []
+    if serial == adb.NO_SERIAL:
+        words = ["-t", adb.connection_number()]
     return AdbCommand((program, *words, *request.arguments), adb.server_environment())
 
 

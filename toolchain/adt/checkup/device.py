@@ -163,7 +163,7 @@ def _executable(serial: str, output: str) -> Check:
         if code == str(NOEXEC)
         else f"nothing can be made and run in {TEMP}: {reason}"
     )
-    remedy = f"Look at `adt adb -s {serial} -- shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
+    remedy = f"Look at `adt adb -s {quote(serial)} -- shell 'ls -ldZ {TEMP}; mount'`: a policy may forbid it."
     return failed(name, problem, "tried there", remedy)
 
 

@@ -56,7 +56,7 @@ class Device:
     def features(self) -> frozenset[str]:
         """Features of the device's daemon, as adb lists them."""
         text = adb.query(
-            f"host-serial:{self.serial}:features",
+            adb.host_service(self.serial, "features"),
             serial=self.serial,
             doing=f"asking {self.serial} for its features",
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from typing import Generic, TypeVar
 
 from adt.device import selection
 from adt.device.device import Device
+from adt.device.transport import adb
 from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.errors import AdtError, ConfigError
 from adt.host.transfers import silence
@@ -79,9 +81,18 @@ def _ignore(_event: Event) -> None:
     """The default for *on_event*."""
 
 
+def _split(serials: str) -> tuple[str, ...]:
+    """Split a list with commas, in which the serial of a connected device may have commas itself."""
+    devices = selection.listing() if "," in serials and adb.server_listens() else ()
+    known = sorted((device.serial for device in devices if "," in device.serial), key=len, reverse=True)
+    choices = "|".join([*map(re.escape, known), "[^,]+"])
+    parts = re.findall(rf"(?:^|(?<=,))\s*({choices})\s*(?=,|$)", serials)
+    return tuple(part.strip() for part in parts if part.strip())
+
+
 def named_serials(serials: str | None, *, everyone: bool) -> tuple[str, ...]:
     """Return the serials that ``--serial a,b`` or ``--all`` mean; empty for the usual device."""
-    named = tuple(serial.strip() for serial in (serials or "").split(",") if serial.strip())
+    named = _split(serials or "")
     if everyone and named:
         raise ConfigError("--serial and --all contradict each other", remedy="Give one of them.")
     if len(set(named)) < len(named):

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from adt.device.device import Device
 from adt.device.transport import adb
@@ -27,7 +28,13 @@ HANDSHAKE_SECONDS = 3.0
 RECONNECT_PAUSES = (0.0, 0.3, 1.0)
 """Seconds before each attempt to connect a local device again."""
 
-_HOST_PORT = re.compile(r"^(?P<host>[\w.-]+|\[[0-9A-Fa-f:]+\]):(?P<port>\d{1,5})$")
+_HOST_PORT = re.compile(r"^(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]):(?P<port>\d{1,5})$")
+_LINES = tuple(
+    re.compile(rf"(?P<serial>.{{22,}}?|\S+)\s+(?P<state>{state})(?P<rest>\s.*)?$")
+    for state in ("|".join(adb.STATES), r"\S+")
+)
+"""Lines of ``host:devices-l`` in a known state, and in another: adb pads a serial, which may have blanks, to
+22 columns, and one blank follows."""
 _KEYS = re.compile(r"\s(usb|product|model|device|features|transport_id):(\S+)")
 
 
@@ -61,15 +68,14 @@ def _transport(serial: str) -> str:
 
 
 def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
-    """Read the answer to ``host:devices-l``: serial, state (which may have spaces), then key:value pairs."""
+    """Read the answer to ``host:devices-l``: serial, state (both may have blanks), then key:value pairs."""
     devices = []
     for line in text.splitlines():
-        serial, _, rest = line.strip().partition(" ")
-        if not serial or not rest:
+        match = _LINES[0].match(line) or _LINES[1].match(line)
+        if match is None:
             continue
-        keys = dict(_KEYS.findall(" " + rest))
-        # "no permissions" is the only state of two words; a sentence and a link follow it
-        state = "no permissions" if rest.lstrip().startswith("no permissions") else rest.split()[0]
+        serial, state = match["serial"].rstrip(), match["state"]
+        keys = dict(_KEYS.findall(match["rest"] or ""))
         devices.append(
             DeviceInfo(
                 serial=serial,
@@ -156,7 +162,7 @@ def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> Device
     if usable:
         raise AmbiguousDevice(
             f"{len(usable)} devices are connected and none was chosen",
-            remedy=f"Name one: --serial {usable[0].serial}, or set ANDROID_SERIAL.",
+            remedy=f"Name one: --serial {quote(usable[0].serial)}, or set ANDROID_SERIAL.",
             details=table(devices),
         )
     if devices:

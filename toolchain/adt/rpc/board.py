@@ -89,7 +89,7 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
         ssh += ["-L", f"{port}:127.0.0.1:{port}"]
         if tracker:
             host, number = wire.parse_address(tracker)
-            ssh += ["-R", f"{number}:{host}:{number}"]
+            ssh += ["-R", f"{number}:{f'[{host}]' if ':' in host else host}:{number}"]
             tracker = f"127.0.0.1:{number}"
     custom = "" if expose else "127.0.0.1"
     words = arguments(

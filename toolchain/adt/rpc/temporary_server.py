@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import IO
 
 from adt.bundle.bundle import TargetBundle
@@ -100,7 +101,7 @@ def _existing(record: state.ServerRecord, deployments: set[str]) -> Endpoint:
         raise RpcError(
             f"{total} servers have the key {record.key} of {serial}; their tracker gives any of them",
             remedy=f"Take any of them: --key {record.key}; or give this one a key of its own: adt rpc start "
-            f"--serial {serial} --key KEY.",
+            f"--serial {quote(serial)} --key KEY.",
         )
     return Endpoint(record.key, tracker=record.tracker)
 

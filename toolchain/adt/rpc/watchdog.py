@@ -135,11 +135,11 @@ class Watchdog:
         elif death.port_taken:
             remedy = "Give other ports: --port and --port-end; `adt doctor rpc` shows who holds them."
         elif death.device_lost:
-            remedy = f"Check the cable or network: adt adb -s {serial} -- get-state; then start again."
+            remedy = f"Check the cable or network: adt adb -s {quote(serial)} -- get-state; then start again."
         elif self.config.app:
             remedy = (
-                f"Unlock the device; its log is below, or: adt adb -s {serial} -- logcat -d adt:V libc:F "
-                "DEBUG:V AndroidRuntime:E."
+                f"Unlock the device; its log is below, or: adt adb -s {quote(serial)} -- logcat -d adt:V "
+                "libc:F DEBUG:V AndroidRuntime:E."
             )
         else:
             remedy = (

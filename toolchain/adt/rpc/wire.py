@@ -82,12 +82,16 @@ class Grant:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` in its parts.
+    """Split ``HOST:PORT``; an IPv6 host is in brackets, and comes without them, as sockets take it.
 
     Raises:
         ConfigError: it is none.
     """
     host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""  # an address without brackets, whose last group is no port
     if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise ConfigError(f"{text[:80]!r} is not HOST:PORT", remedy="Give an address such as 127.0.0.1:9190.")
     return host, int(port)

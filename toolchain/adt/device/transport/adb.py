@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 from adt.device.transport.deadline import Deadline
@@ -63,6 +64,12 @@ _REMEDIES = {
     "host": "This is not a device but a host in device mode: unplug it.",
     "detached": "Another program holds the device: `adt adb -s SERIAL -- attach`.",
 }
+
+
+STATES = (READY, *sorted(SETTLING), *_REMEDIES)
+"""Names of states in a listing."""
+NO_SERIAL = "(no serial number)"
+"""Serial in a listing of a device that has none; only the number of its connection selects it."""
 
 
 class ConnectionLost(DeviceError):
@@ -206,7 +213,7 @@ class Wire:
     def lost(self) -> ConnectionLost:
         """The error for a connection that ended too early."""
         who = f"device {self.serial}" if self.serial else "the adb server"
-        again = self.serial or "SERIAL"
+        again = quote(self.serial) if self.serial else "SERIAL"
         return ConnectionLost(
             f"the connection to {who} broke while {self.deadline.doing}",
             remedy=f"Check the cable or network (`adt adb -s {again} -- get-state`), then run the same "
@@ -313,7 +320,7 @@ class Wire:
 def state_remedy(state: str, serial: str) -> str:
     """What to do about a device in *state*."""
     text = _REMEDIES.get(state, "Plug the device in again, or restart it; `adt devices` shows its state.")
-    return text.replace("SERIAL", serial)
+    return text.replace("SERIAL", quote(serial))
 
 
 def not_ready(serial: str, state: str) -> DeviceNotReady:
@@ -337,7 +344,7 @@ def refusal(text: str, *, serial: str, doing: str) -> AdtError:
         return not_ready(serial, "no permissions")
     return DeviceError(
         f"adb refused while {doing}: {message}",
-        remedy=f"Check the device with `adt adb -s {serial} -- shell true`; run again with -v to see "
+        remedy=f"Check the device with `adt adb -s {quote(serial)} -- shell true`; run again with -v to see "
         "every step.",
     )
 
@@ -387,11 +394,31 @@ def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
     return Wire(sock, deadline, serial)
 
 
+def connection_number() -> str:
+    """Return the transport id of the first device without a serial.
+
+    Raises:
+        NoDevice: there is none.
+    """
+    listing = query("host:devices-l", doing="listing devices")
+    match = re.search(rf"^{re.escape(NO_SERIAL)}\s.*\btransport_id:(\d+)", listing, re.MULTILINE)
+    if match is None:
+        raise refusal("device not found", serial=NO_SERIAL, doing="")
+    return match[1]
+
+
+def host_service(serial: str, request: str) -> str:
+    """Name the server's own service *request* about the device *serial*."""
+    device = f"host-transport-id:{connection_number()}" if serial == NO_SERIAL else f"host-serial:{serial}"
+    return f"{device}:{request}"
+
+
 def open_device(serial: str, *, deadline: Deadline) -> Wire:
     """Connect through to the device *serial*; the next request is for its daemon."""
+    transport = f"transport-id:{connection_number()}" if serial == NO_SERIAL else f"transport:{serial}"
     wire = open_wire(deadline=deadline, serial=serial)
     try:
-        wire.request(f"host:transport:{serial}")
+        wire.request(f"host:{transport}")
     except BaseException:
         wire.close()
         raise

@@ -108,9 +108,10 @@ def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dic
     """
     deadline = Deadline(seconds, f"listing the {'reverses' if reverse else 'forwards'} of {serial}")
     with _service(serial, reverse, "list-forward", deadline) as wire:
-        rows = [line.split() for line in wire.read_text().splitlines()]
-    if not reverse:  # of all devices, and the owner comes first
-        rows = [row for row in rows if len(row) == 3 and row[0] == serial]
+        rows = [line.rsplit(maxsplit=2) for line in wire.read_text().splitlines()]
+    if not reverse:  # of all devices, and the owner comes first: nothing for one without a serial
+        owner = [] if serial == adb.NO_SERIAL else [serial]
+        rows = [row for row in rows if row[:-2] == owner]
     ends = [row[-2:] for row in rows if len(row) >= 2]
     return {int(port[4:]): leads for port, leads in ends if re.fullmatch(r"tcp:\d+", port)}
 
@@ -123,7 +124,7 @@ def _service(serial: str, reverse: bool, request: str, deadline: Deadline) -> It
             wire.request(f"reverse:{request}")
             yield wire
     else:
-        prefix = "host" if request == "list-forward" else f"host-serial:{serial}"
+        whole = f"host:{request}" if request == "list-forward" else adb.host_service(serial, request)
         with adb.open_wire(deadline=deadline, serial=serial) as wire:
-            wire.request(f"{prefix}:{request}")
+            wire.request(whole)
             yield wire

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adt.model.inspection.flops import count_flops
+from adt.model.passes.inlining import bounded_expressions
 from adt.model.passes.layout.blocks import LOOKUP
 from adt.model.passes.layout.rewriter import is_flat, lift_constants, returned_views
 from adt.model.passes.scatters import parallel_scatters
@@ -78,6 +79,7 @@ def fuse(operators: Any, params: Mapping[str, Any], dispatch: Sequence[Any]) -> 
         [
             relax.transform.AnnotateTIROpPattern(),
             _lookups(),
+            bounded_expressions(),
             relax.transform.FuseOps(),
             relax.transform.FuseTIR(),
             relax.transform.DeadCodeElimination(["main"]),

@@ -26,6 +26,7 @@ from adt.model.passes.gpu.pipeline import for_gpu
 from adt.model.passes.gpu.placement import image_limits
 from adt.model.passes.gpu.products import schedule_products
 from adt.model.passes.gpu.recurrence import GpuSteps, bind_recurrences
+from adt.model.passes.inlining import bounded_expressions
 from adt.model.passes.layout.rewriter import StaticShapes, is_flat
 from adt.model.passes.lowering import tir_pipeline
 from adt.model.passes.nodes import relax_nodes, tir_nodes
@@ -213,10 +214,13 @@ def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -
     @tvm.transform.module_pass(opt_level=0, name="adt.GpuPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: Any, _context: Any) -> Any:
         target = tvm.target.Target.current()
-        legalize = generic.legalize_passes(target)[:-1]  # all but its schedule rules
+        *legalize, fuse_operators, fuse_kernels, _ = generic.legalize_passes(target)  # no schedule rules
         before = [
             *gpu_dispatch(target),
             *legalize,
+            bounded_expressions(),
+            fuse_operators,
+            fuse_kernels,
             shorten_kernel_names(),
             count_flops(),
             collect_kernels(plain),
