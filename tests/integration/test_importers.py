@@ -112,6 +112,70 @@ def test_old_opsets_are_upgraded(tmp_path: Path) -> None:
     assert np.array_equal(tvm_outputs(path, {"x": x})[0], x[1:3])
 
 
+@pytest.mark.parametrize("scale", [[1.0, 1.0, 2.0, 1.5], [1.0, 1.0, 1.0, 2.0]])
+def test_an_old_resize_leaves_no_model_at_its_opset(scale: list[float], tmp_path: Path) -> None:
+    nodes = [
+        node("Upsample", ["x"], ["u"], mode="linear", scales=scale),
+        node("Slice", ["u"], ["y"], starts=[1], ends=[-1], axes=[-1]),
+    ]
+    path = write(graph_of(nodes, {"x": (1, 2, 3, 4)}, ["y"], opset=7), tmp_path / "old.onnx")
+    x = f32(1, 2, 3, 4)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
+    assert np.abs(tvm_outputs(path, {"x": x})[0] - wanted).max() <= 1e-6
+    assert {row.op for row in explain_model(path, {}).ops} >= {"Resize", "Slice"}
+
+
+ZERO, ZEROS = np.float32(0), np.zeros((1, 1), np.float32)
+
+
+@pytest.mark.parametrize("zero", [ZERO, -ZERO, ZEROS], ids=["scalar", "negative", "tensor"])
+def test_floats_by_zero_are_infinities_and_nan(zero: Any, tmp_path: Path) -> None:
+    nodes = [
+        node("Div", ["x", "zero"], ["a"]),
+        node("Div", ["zero", "x"], ["b"]),
+        node("Mul", ["x", "zero"], ["z"]),
+        node("Div", ["x", "z"], ["c"]),
+        node("Sub", ["x", "x"], ["d"]),
+        node("Div", ["d", "d"], ["e"]),
+        node("Reciprocal", ["d"], ["f"]),
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Div", ["s", "zero"], ["g"]),
+    ]
+    model = graph_of(nodes, {"x": (1, 5)}, list("abcefg"), {"zero": zero})
+    path, x = write(model, tmp_path / "zero.onnx"), np.array([[1, -2, 0, np.inf, np.nan]], np.float32)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
+    for value, reference in zip(tvm_outputs(path, {"x": x}), wanted, strict=True):
+        np.testing.assert_array_equal(value, reference, strict=True)
+
+
+@pytest.mark.parametrize("opset", [9, 21])
+def test_norms_of_values_far_from_zero(opset: int, tmp_path: Path) -> None:
+    """In float64; onnxruntime itself is far off."""
+    x = (1000 + f32(2, 6, 5, 4)).astype(np.float32)
+    nodes = [
+        node("MeanVarianceNormalization", ["x"], ["m"]),
+        node("InstanceNormalization", ["x", "s", "b"], ["n"]),
+        node("GroupNormalization", ["x", "s", "b"], ["g"], num_groups=3),
+    ][: 3 if opset >= 18 else 2]
+    weights, outputs = {"s": f32(6), "b": f32(6)}, [each.output[0] for each in nodes]
+    model = graph_of(nodes, {"x": x.shape}, outputs, weights, opset=opset)
+
+    def normal(shape: tuple[int, ...], axes: tuple[int, ...], epsilon: float) -> Any:
+        values = x.reshape(shape).astype(np.float64)
+        mean, variance = values.mean(axes, keepdims=True), values.var(axes, keepdims=True)
+        return ((values - mean) / np.sqrt(variance + epsilon)).reshape(x.shape)
+
+    scale, bias = (weights[name].reshape(6, 1, 1) for name in "sb")
+    wanted = [
+        normal(x.shape, (0, 2, 3), 0),
+        normal(x.shape, (2, 3), 1e-5) * scale + bias,
+        normal((2, 3, 40), (2,), 1e-5) * scale + bias,
+    ]
+    got = tvm_outputs(write(model, tmp_path / "far.onnx"), {"x": x})
+    for value, reference in zip(got, wanted, strict=opset >= 18):
+        assert np.abs(value - reference).max() <= 2e-3
+
+
 def test_a_branch_is_rewritten_like_the_main_graph(tmp_path: Path) -> None:
     def branch(name: str, limit: float) -> onnx.GraphProto:
         inner = [
