@@ -21,6 +21,7 @@ from adt.model.importers.onnx.conversion import to_relax
 from adt.model.inputs.random import random_inputs
 from adt.model.package import model_store
 from adt.model.package.package import load_package
+from adt.model.passes.lowering import tir_pipeline
 from adt.options.resolve import load_settings
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt, adt_json
@@ -146,6 +147,41 @@ def test_floats_by_zero_are_infinities_and_nan(zero: Any, tmp_path: Path) -> Non
     wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
     for value, reference in zip(tvm_outputs(path, {"x": x}), wanted, strict=True):
         np.testing.assert_array_equal(value, reference, strict=True)
+
+
+NAN_KEPT = {
+    "Relu": node("Relu", ["x"], ["y"]),
+    "Clip": node("Clip", ["x", "low", "high"], ["y"]),
+    "Max": node("Max", ["x", "low"], ["y"]),
+    "Min": node("Min", ["high", "x"], ["y"]),
+    "Elu": node("Elu", ["x"], ["y"]),
+    "PRelu": node("PRelu", ["x", "slope"], ["y"]),
+    "HardSigmoid": node("HardSigmoid", ["x"], ["y"]),
+}
+
+
+@pytest.mark.parametrize("op", NAN_KEPT)
+def test_nan_passes_limits_on_a_cpu(op: str, tmp_path: Path) -> None:
+    limits = {"low": np.float32(0), "high": np.float32(6), "slope": f32(1)}
+    path = write(graph_of([NAN_KEPT[op]], {"x": (1, 67)}, ["y"], limits), tmp_path / "nan.onnx")
+    x = f32(1, 67)
+    x[0, ::5] = np.nan
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
+    (got,) = run_imported(import_model(path, {}), {"x": x}, tir_pipeline=tir_pipeline(64)).values()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_limits_that_keep_nan_are_one_instruction_of_aarch64() -> None:
+    import tvm
+    from tvm import te, tirx
+
+    x = te.placeholder((4096,), "float32")
+    low, high = (tirx.const(limit, "float32") for limit in (0, 6))
+    y = te.compute(x.shape, lambda i: tirx.min(tirx.max(x[i], low), high))
+    target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-android"})
+    kernel = tvm.tirx.build(te.create_prim_func([x, y]), target=target, pipeline=tir_pipeline(64))
+    text = kernel.inspect_source("asm")
+    assert "\tfmax\t" in text and "\tfmin\t" in text and "\tfcm" not in text
 
 
 @pytest.mark.parametrize("opset", [9, 21])
