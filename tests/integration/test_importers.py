@@ -21,6 +21,7 @@ from adt.model.importers.onnx.conversion import to_relax
 from adt.model.inputs.random import random_inputs
 from adt.model.package import model_store
 from adt.model.package.package import load_package
+from adt.model.passes.lowering import tir_pipeline
 from adt.options.resolve import load_settings
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt, adt_json
@@ -110,6 +111,105 @@ def test_old_opsets_are_upgraded(tmp_path: Path) -> None:
     path = write(tiny("Slice", (4, 5), opset=9, starts=[1], ends=[3], axes=[0]), tmp_path / "old.onnx")
     x = f32(4, 5)
     assert np.array_equal(tvm_outputs(path, {"x": x})[0], x[1:3])
+
+
+@pytest.mark.parametrize("scale", [[1.0, 1.0, 2.0, 1.5], [1.0, 1.0, 1.0, 2.0]])
+def test_an_old_resize_leaves_no_model_at_its_opset(scale: list[float], tmp_path: Path) -> None:
+    nodes = [
+        node("Upsample", ["x"], ["u"], mode="linear", scales=scale),
+        node("Slice", ["u"], ["y"], starts=[1], ends=[-1], axes=[-1]),
+    ]
+    path = write(graph_of(nodes, {"x": (1, 2, 3, 4)}, ["y"], opset=7), tmp_path / "old.onnx")
+    x = f32(1, 2, 3, 4)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
+    assert np.abs(tvm_outputs(path, {"x": x})[0] - wanted).max() <= 1e-6
+    assert {row.op for row in explain_model(path, {}).ops} >= {"Resize", "Slice"}
+
+
+ZERO, ZEROS = np.float32(0), np.zeros((1, 1), np.float32)
+
+
+@pytest.mark.parametrize("zero", [ZERO, -ZERO, ZEROS], ids=["scalar", "negative", "tensor"])
+def test_floats_by_zero_are_infinities_and_nan(zero: Any, tmp_path: Path) -> None:
+    nodes = [
+        node("Div", ["x", "zero"], ["a"]),
+        node("Div", ["zero", "x"], ["b"]),
+        node("Mul", ["x", "zero"], ["z"]),
+        node("Div", ["x", "z"], ["c"]),
+        node("Sub", ["x", "x"], ["d"]),
+        node("Div", ["d", "d"], ["e"]),
+        node("Reciprocal", ["d"], ["f"]),
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Div", ["s", "zero"], ["g"]),
+    ]
+    model = graph_of(nodes, {"x": (1, 5)}, list("abcefg"), {"zero": zero})
+    path, x = write(model, tmp_path / "zero.onnx"), np.array([[1, -2, 0, np.inf, np.nan]], np.float32)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
+    for value, reference in zip(tvm_outputs(path, {"x": x}), wanted, strict=True):
+        np.testing.assert_array_equal(value, reference, strict=True)
+
+
+NAN_KEPT = {
+    "Relu": node("Relu", ["x"], ["y"]),
+    "Clip": node("Clip", ["x", "low", "high"], ["y"]),
+    "Max": node("Max", ["x", "low"], ["y"]),
+    "Min": node("Min", ["high", "x"], ["y"]),
+    "Elu": node("Elu", ["x"], ["y"]),
+    "PRelu": node("PRelu", ["x", "slope"], ["y"]),
+    "HardSigmoid": node("HardSigmoid", ["x"], ["y"]),
+}
+
+
+@pytest.mark.parametrize("op", NAN_KEPT)
+def test_nan_passes_limits_on_a_cpu(op: str, tmp_path: Path) -> None:
+    limits = {"low": np.float32(0), "high": np.float32(6), "slope": f32(1)}
+    path = write(graph_of([NAN_KEPT[op]], {"x": (1, 67)}, ["y"], limits), tmp_path / "nan.onnx")
+    x = f32(1, 67)
+    x[0, ::5] = np.nan
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
+    (got,) = run_imported(import_model(path, {}), {"x": x}, tir_pipeline=tir_pipeline(64)).values()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_limits_that_keep_nan_are_one_instruction_of_aarch64() -> None:
+    import tvm
+    from tvm import te, tirx
+
+    x = te.placeholder((4096,), "float32")
+    low, high = (tirx.const(limit, "float32") for limit in (0, 6))
+    y = te.compute(x.shape, lambda i: tirx.min(tirx.max(x[i], low), high))
+    target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-android"})
+    kernel = tvm.tirx.build(te.create_prim_func([x, y]), target=target, pipeline=tir_pipeline(64))
+    text = kernel.inspect_source("asm")
+    assert "\tfmax\t" in text and "\tfmin\t" in text and "\tfcm" not in text
+
+
+@pytest.mark.parametrize("opset", [9, 21])
+def test_norms_of_values_far_from_zero(opset: int, tmp_path: Path) -> None:
+    """In float64; onnxruntime itself is far off."""
+    x = (1000 + f32(2, 6, 5, 4)).astype(np.float32)
+    nodes = [
+        node("MeanVarianceNormalization", ["x"], ["m"]),
+        node("InstanceNormalization", ["x", "s", "b"], ["n"]),
+        node("GroupNormalization", ["x", "s", "b"], ["g"], num_groups=3),
+    ][: 3 if opset >= 18 else 2]
+    weights, outputs = {"s": f32(6), "b": f32(6)}, [each.output[0] for each in nodes]
+    model = graph_of(nodes, {"x": x.shape}, outputs, weights, opset=opset)
+
+    def normal(shape: tuple[int, ...], axes: tuple[int, ...], epsilon: float) -> Any:
+        values = x.reshape(shape).astype(np.float64)
+        mean, variance = values.mean(axes, keepdims=True), values.var(axes, keepdims=True)
+        return ((values - mean) / np.sqrt(variance + epsilon)).reshape(x.shape)
+
+    scale, bias = (weights[name].reshape(6, 1, 1) for name in "sb")
+    wanted = [
+        normal(x.shape, (0, 2, 3), 0),
+        normal(x.shape, (2, 3), 1e-5) * scale + bias,
+        normal((2, 3, 40), (2,), 1e-5) * scale + bias,
+    ]
+    got = tvm_outputs(write(model, tmp_path / "far.onnx"), {"x": x})
+    for value, reference in zip(got, wanted, strict=opset >= 18):
+        assert np.abs(value - reference).max() <= 2e-3
 
 
 def test_a_branch_is_rewritten_like_the_main_graph(tmp_path: Path) -> None:

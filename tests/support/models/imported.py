@@ -10,11 +10,13 @@ import numpy as np
 from adt.model.importers.imported_model import ImportedModel
 
 
-def run_imported(imported: ImportedModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def run_imported(
+    imported: ImportedModel, inputs: Mapping[str, Any], tir_pipeline: str = "default"
+) -> dict[str, Any]:
     """Compile an imported model for this machine's CPU and run it in TVM's virtual machine."""
     import tvm
 
-    built = tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"}))
+    built = tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"}), tir_pipeline=tir_pipeline)
     machine = tvm.relax.VirtualMachine(built, tvm.cpu())
     given = [tvm.runtime.tensor(np.asarray(inputs[spec.name])) for spec in imported.inputs]
     out = machine["main"](*given, *imported.params.values())

@@ -209,6 +209,13 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
     "prelu, no batch axis": ("PRelu", lambda: tiny("PRelu", (1, 4, 3, 3), weights={"s": f32(4, 1, 1)})),
     "prelu, two axes": ("PRelu", lambda: tiny("PRelu", (1, 4, 3, 3), weights={"s": f32(4, 3, 1)})),
     "prelu, scalar": ("PRelu", lambda: tiny("PRelu", (1, 4, 3, 3), weights={"s": f32(1)})),
+    "group norm": (
+        "GroupNormalization",
+        lambda: tiny("GroupNormalization", (2, 6, 3, 4), opset=21, weights={"s": f32(6), "b": f32(6)}, num_groups=3),
+    ),
+    "mean variance norm": (
+        "MeanVarianceNormalization", lambda: tiny("MeanVarianceNormalization", (2, 3, 4, 5), axes=[0, 2, 3]),
+    ),
     "squeeze": ("Squeeze", lambda: tiny("Squeeze", (1, 2, 1, 3), opset=11, axes=[2])),
     "pad, axes": (
         "Pad",

@@ -1,8 +1,9 @@
-"""Operators on element types for which TVM has no kernel, or a wrong one, by operators that it has."""
+"""Operators on operands for which TVM has no kernel, or a wrong one, by operators that it has."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -57,8 +58,27 @@ def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     return relax.op.astype(emit(relax.op.divide(emit(total), relax.const(count, "int64"))), dtype)
 
 
+def _with_zero(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Multiplies and divides floats by 0 in a tensor, and 0 by floats, which may give infinities and NaN.
+
+    TVM's simplifier fails on a division by a scalar 0, and takes products and quotients of one for 0.
+    """
+    from tvm import relax
+
+    def as_tensor(arg: Any) -> Any:
+        scalar = isinstance(arg, relax.Constant) and not arg.data.shape and not arg.data.numpy()
+        return relax.const(arg.data.numpy().reshape(1), dtype) if scalar else arg
+
+    args = [as_tensor(arg) for arg in call.args]
+    if not dtype.startswith("float") or all(map(operator.is_, args, call.args)):
+        return None
+    result = relax.Call(call.op, args, call.attrs)
+    return result if call.struct_info.ndim else relax.op.reshape(emit(result), ())
+
+
 REPLACED: dict[str, Callable[[Any, str, Callable[[Any], Any]], Any]] = {
     **dict.fromkeys(COMPARES, _compared),
+    **dict.fromkeys(("relax.divide", "relax.multiply"), _with_zero),
     "relax.mean": _mean,
     "relax.sign": _sign,
 }

@@ -17,6 +17,7 @@ from adt.model.importers.onnx.known_values import fold_known
 from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.recurrent import is_loop
 from adt.model.importers.onnx.support import convertible, unsupported_ops
+from adt.model.importers.onnx.upgrade import correct_extents, upgraded
 from adt.model.importers.op_table import named_nodes
 from adt.model.passes.recurrence import GATES
 
@@ -78,7 +79,7 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
     runner = Runner(model)
     if runner.reason:
         log.warning("nothing here can run %s to confirm what is rewritten in it: %s", name, runner.reason)
-    model = _upgraded(model, runner, name)
+    model = _with_extents(_upgraded(model, runner, name))
     simplified = _simplified(model, runner, name)
     if simplified is not model:
         runner = Runner(simplified)
@@ -136,19 +137,30 @@ def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelPr
     """*model* with operators of a later opset when its own is too old for TVM's importer."""
     if opset(model) >= LEAST_OPSET:
         return model
-    from onnx import version_converter
-
     try:
-        upgraded = version_converter.convert_version(model, UPGRADED)
-        upgraded.ir_version = max(4, upgraded.ir_version)  # before, only inputs could be constants
+        later = upgraded(model, UPGRADED)
     except Exception as error:  # the converter raises what its C++ side throws
         log.warning("%s of opset %d could not be upgraded: %s", name, opset(model), error)
         return model
-    if reason := runner.difference(upgraded):
+    if reason := runner.difference(later):
         log.warning("%s upgraded to opset %d is not used: %s", name, UPGRADED, reason)
         return model
     log.debug("%s upgraded from opset %d to %d", name, opset(model), UPGRADED)
-    return upgraded
+    return later
+
+
+def _with_extents(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return *model* with the extents of its Resizes that onnxruntime has, and shapes after them."""
+    if not any(node.op_type == "Resize" for node in model.graph.node):
+        return model
+    typed = _typed(model)
+    if not correct_extents(Graph(typed, typed.graph)):
+        return model
+    for _ in range(len(typed.graph.node)):
+        typed = _typed(_with_inferred_shapes(typed))
+        if not correct_extents(Graph(typed, typed.graph)):
+            break
+    return typed
 
 
 def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adt.model.importers.onnx.converters.node import Converter, Node, literal
@@ -22,16 +23,24 @@ FLOATS = ("float16", "float32")
 
 
 def _resize(node: Node) -> Any:
-    """Axis by axis: each result is a weighted sum of a few inputs, all of them known now."""
+    """Converts axis by axis: each result is a weighted sum of a few inputs, all of them known now.
+
+    Coordinates are float32, as onnxruntime and PyTorch have them: a nearest pixel depends on their rounding.
+    """
+    import numpy as np
+    from tvm import relax
+
     shape = node.shape()
     axes = [axis % len(shape) for axis in node.attribute("axes") or range(len(shape))]
     size, scales = _resized(node, shape, axes)
     if _as_tvm(node, shape, size, scales):
-        return None
-    mode = node.attribute("mode", "nearest")
-    coordinates = node.attribute("coordinate_transformation_mode", "half_pixel")
+        return node.by_tvm((node.inputs[0], None, None, literal(np.array(size, np.int64))))
+    mode, dtype, coordinates = node.attribute("mode", "nearest"), node.dtype(), _coordinates(node)
     roi = _regions(node, axes, len(shape)) if coordinates == "tf_crop_and_resize" else None
     x, outside = node.inputs[0], []
+    rounds = mode != "nearest" and dtype not in ("float32", "float64")
+    if rounds:  # once, after the last axis
+        x = node.builder.normalize(relax.op.astype(x, "float32"))
     for axis, (have, extent, scale) in enumerate(zip(shape, size, scales, strict=True)):
         region = roi[axis] if roi else None
         if extent == have and scale == 1 and region in (None, (0.0, 1.0)):
@@ -43,43 +52,80 @@ def _resize(node: Node) -> Any:
             outside.append((axis, (at < 0) | (at > have - 1)))
     if any(places.any() for _, places in outside):
         x = _filled(node, x, outside, node.attribute("extrapolation_value", 0.0))
-    return x
+    return relax.op.astype(x, dtype) if rounds else x
 
 
-def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[float]]:
-    """Extents and scales of every axis."""
-    size, scales = list(shape), [1.0] * len(shape)
-    position = 1 if node.opset < 11 else 2
+def _is_old(node: Node) -> bool:
+    """True if *node* is an Upsample, or a Resize of before opset 11: asymmetric, and without a choice."""
+    return node.opset < 11 or node.proto.op_type == "Upsample"
+
+
+def _coordinates(node: Node) -> str:
+    default = "asymmetric" if _is_old(node) else "half_pixel"
+    return str(node.attribute("coordinate_transformation_mode", default))
+
+
+def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[Any]]:
+    """Gives the extent and the scale (``numpy.float32``) of every axis."""
+    import numpy as np
+
+    size, scales, extents = list(shape), [np.float32(1)] * len(shape), np.asarray(shape, np.float32)
+    position = 1 if _is_old(node) else 2
     given = node.value(position) if node.has(position) else None
     if node.has(position) and given is None:
         raise node.refusal("its input scales is not constant")
+    if node.attribute("scales") is not None:
+        given = np.asarray(node.attribute("scales"))
     if given is not None and given.size:
-        for axis, scale in zip(axes, given.tolist(), strict=True):
-            size[axis], scales[axis] = math.floor(shape[axis] * scale), scale
+        for axis, scale in zip(axes, given.astype(np.float32), strict=True):
+            size[axis], scales[axis] = int(extents[axis] * scale), scale
         return size, scales
-    extents = dict(zip(axes, node.constant(3, "sizes").tolist(), strict=True))
+    wanted = dict(zip(axes, node.constant(3, "sizes").astype(np.float32), strict=True))
+    for axis, extent in wanted.items():
+        size[axis], scales[axis] = int(extent), extent / extents[axis]
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
-        choose = min if policy == "not_larger" else max
-        scale = choose(extent / shape[axis] for axis, extent in extents.items())
-        extents = {axis: math.floor(shape[axis] * scale + 0.5) for axis in extents}
-        scales = [scale if axis in extents else 1.0 for axis in range(len(shape))]
-    for axis, extent in extents.items():
-        size[axis] = extent
-        if policy == "stretch":
-            scales[axis] = extent / shape[axis]
+        scale = (min if policy == "not_larger" else max)(scales[axis] for axis in axes)
+        for axis in axes:
+            size[axis], scales[axis] = math.floor(extents[axis] * scale + np.float32(0.5)), scale
     return size, scales
 
 
-def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Sequence[float]) -> bool:
-    """Whether TVM's converter computes the same: its kernels are made for images, and fuse."""
+def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Sequence[Any]) -> bool:
+    """True if TVM's converter computes the same: its kernels are made for images, and fuse."""
+    import numpy as np
+
     plain = not node.attribute("antialias", 0) and not node.attribute("exclude_outside", 0)
-    method = node.attribute("mode", "nearest") in ("nearest", "linear")
+    mode, coordinates = node.attribute("mode", "nearest"), _coordinates(node)
     spatial = len(shape) == 4 and list(size[:2]) == list(shape[:2]) and not node.attribute("axes")
-    coordinates = node.attribute("coordinate_transformation_mode", "half_pixel") in TVM_COORDINATES
     policy = node.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
-    whole = all(extent * scale == out for extent, scale, out in zip(shape, scales, size, strict=True))
-    return plain and method and spatial and coordinates and policy and whole and node.dtype() in FLOATS
+    whole = np.allclose(np.multiply(shape, scales), size, rtol=2e-7, atol=0)
+    known = coordinates in TVM_COORDINATES and node.dtype() in FLOATS and not _is_old(node)
+    if not (plain and spatial and policy and whole and known and mode in ("nearest", "linear")):
+        return False
+    if coordinates == "align_corners" and 1 in size[2:]:  # TVM divides by one less
+        return False
+    return mode == "linear" or all(map(partial(_same_pixels, node), shape, size, scales))
+
+
+def _same_pixels(node: Node, have: int, extent: int, scale: Any) -> bool:
+    """True if TVM, which multiplies by the inverse of the scale, takes the same nearest pixels."""
+    import numpy as np
+
+    coordinates = _coordinates(node)
+    at, step = np.arange(extent, dtype=np.float32), np.float32(have) / np.float32(extent)
+    match coordinates:
+        case "asymmetric":
+            theirs = at * step
+        case "align_corners":
+            theirs = at * (np.float32(have - 1) / np.float32(max(extent - 1, 1)))
+        case _:
+            theirs = (at + np.float32(0.5)) * step - np.float32(0.5)
+    mode = _nearest_mode(node, scale)
+    theirs = theirs + np.float32({"floor": 1e-5, "ceil": -1e-5}.get(mode, 0))
+    ours = _sources(coordinates, have, extent, scale, None)
+    taken = [_nearest(mode, each).clip(0, have - 1) for each in (ours, theirs)]
+    return bool((taken[0] == taken[1]).all())
 
 
 def _regions(node: Node, axes: Sequence[int], rank: int) -> list[tuple[float, float]]:
@@ -91,41 +137,41 @@ def _regions(node: Node, axes: Sequence[int], rank: int) -> list[tuple[float, fl
     return regions
 
 
-def _sources(
-    coordinates: str, have: int, extent: int, scale: float, region: tuple[float, float] | None
-) -> Floats:
-    """Where on an axis of *have* values each of *extent* results lies."""
+def _sources(coordinates: str, have: int, extent: int, scale: Any, region: tuple[float, float] | None) -> Any:
+    """Gives where on an axis of *have* values each of *extent* results lies."""
     import numpy as np
 
-    at = np.arange(extent, dtype=np.float64)
-    exact = extent if coordinates == "pytorch_half_pixel" else have * scale
+    at: Any = np.arange(extent, dtype=np.float32)
+    length = np.float32(have) * scale
     match coordinates:
         case "asymmetric":
             return at / scale
         case "align_corners":
-            return at * (have - 1) / (have * scale - 1) if have * scale != 1 else np.zeros(extent)
-        case "pytorch_half_pixel" if exact <= 1:
-            return np.zeros(extent)
+            return at * np.float32(have - 1) / (length - 1) if extent > 1 else at
+        case "pytorch_half_pixel" if extent == 1:
+            return at
         case "half_pixel_symmetric":
-            offset = have / 2 * (1 - extent / (have * scale))
+            offset = np.float32(have / 2) * (1 - np.float32(extent) / length)
             return offset + (at + 0.5) / scale - 0.5
         case "tf_crop_and_resize" if region:
             first, last = region
             if extent > 1:
                 return first * (have - 1) + at * (last - first) * (have - 1) / (extent - 1)
-            return np.full(extent, 0.5 * (first + last) * (have - 1))
-    return (at + 0.5) / scale - 0.5
+            return at + np.float32(0.5 * (first + last) * (have - 1))
+    return (at + np.float32(0.5)) / scale - np.float32(0.5)
 
 
-def _taps(node: Node, mode: str, at: Floats, have: int, scale: float) -> tuple[NDArray[np.int64], Floats]:
-    """Indices and weights [extent, taps] of the inputs that make each result."""
+def _taps(
+    node: Node, mode: str, places: NDArray[np.float32], have: int, scale: float
+) -> tuple[NDArray[np.int64], Floats]:
+    """Gives indices and weights [extent, taps] of the inputs that make each result."""
     import numpy as np
 
+    at = places.astype(np.float64)
     if mode == "nearest":
-        return _nearest(node.attribute("nearest_mode", "round_prefer_floor"), at)[:, None].clip(
-            0, have - 1
-        ), np.ones((len(at), 1))
-    shrink = min(1.0, scale) if node.attribute("antialias", 0) else 1.0
+        nearest = _nearest(_nearest_mode(node, scale), at)
+        return nearest[:, None].clip(0, have - 1), np.ones((len(at), 1))
+    shrink = min(1.0, float(scale)) if node.attribute("antialias", 0) else 1.0
     reach = (1 if mode == "linear" else 2) / shrink
     first = np.floor(at - reach).astype(np.int64) + 1
     indices = first[:, None] + np.arange(math.ceil(2 * reach))
@@ -140,9 +186,17 @@ def _taps(node: Node, mode: str, at: Floats, have: int, scale: float) -> tuple[N
     return indices.clip(0, have - 1), weights
 
 
-def _nearest(mode: str, at: Floats) -> NDArray[np.int64]:
+def _nearest_mode(node: Node, scale: float) -> str:
+    """Gives how coordinates of an axis of *scale* are rounded; old operators round up where they shrink."""
+    if _is_old(node):
+        return "floor" if scale >= 1 else "ceil"
+    return str(node.attribute("nearest_mode", "round_prefer_floor"))
+
+
+def _nearest(mode: str, at: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     import numpy as np
 
+    at = at.astype(np.float64)  # no tie comes of rounding
     rounded = {
         "round_prefer_floor": lambda: np.ceil(at - 0.5),
         "round_prefer_ceil": lambda: np.floor(at + 0.5),
@@ -174,19 +228,15 @@ def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights
         shape = [*a.shape]
         shape[axis] = indices.shape[0]
         tap = te.reduce_axis((0, count), "tap")
-        wide = "float64" if a.dtype == "float64" else "float32"
 
         def element(*at: Any) -> Any:
             value = a(*at[:axis], places(at[axis], tap), *at[axis + 1 :])
-            return te.sum(value.astype(wide) * factors(at[axis], tap), axis=tap)
+            return te.sum(value * factors(at[axis], tap), axis=tap)
 
-        summed = te.compute(shape, element)
-        if summed.dtype == a.dtype:
-            return summed
-        return te.compute(shape, lambda *at: summed(*at).astype(a.dtype))
+        return te.compute(shape, element)
 
-    dtype = "float64" if str(x.struct_info.dtype) == "float64" else "float32"
-    return node.te(compute, x, literal(indices.astype(np.int32)), literal(weights.astype(dtype)))
+    factors = weights.astype(str(x.struct_info.dtype))
+    return node.te(compute, x, literal(indices.astype(np.int32)), literal(factors))
 
 
 def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]], value: float) -> Any:
@@ -403,4 +453,5 @@ CONVERTERS: dict[str, Converter] = {
     "GridSample": _grid_sample,
     "Resize": _resize,
     "RoiAlign": _roi_align,
+    "Upsample": _resize,
 }

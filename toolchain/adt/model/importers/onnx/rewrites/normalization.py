@@ -72,7 +72,35 @@ def _by_parts(build: Builder) -> list[str] | None:
     )
 
 
+def _group_norm(build: Builder) -> str | None:
+    """Rewrites X, scale, bias."""
+    value, *parameters = build.operands(3)
+    shape, groups = build.graph.shape(value), build.attribute("num_groups", 1)
+    if shape is None or build.dtype not in FLOATS:
+        return None
+    spread = (groups, -1, *[1] * (len(shape) - 2))
+    scale, bias = (build.reshaped(parameter, *spread) for parameter in parameters)
+    parts = build.reshaped(value, shape[0], groups, shape[1] // groups, *shape[2:])
+    axes, inner = list(range(1 - len(shape), 0)), "float32" if build.dtype == "float16" else ""
+    epsilon = build.attribute("epsilon", 1e-5)
+    result, _, _ = normalized(build, parts, epsilon, scale, bias, axes=axes, inner=inner)
+    return build.reshaped(result, *shape)
+
+
+def _mean_variance(build: Builder) -> str | None:
+    """Rewrites (X − mean) / (deviation + 1e-9)."""
+    axes = build.attribute("axes", [0, 2, 3])
+    if build.dtype not in FLOATS:
+        return None
+    inner = "float32" if build.dtype == "float16" else ""
+    scale = build.constant(1, build.dtype)
+    return normalized(build, build.operand(0), 1e-18, scale, axes=list(axes), inner=inner)[0]
+
+
+TWO_PASSES = "a mean of squares less a squared mean loses all digits far from zero"
 REWRITES = (
+    Rewrite("GroupNormalization", "Reshape, Sub, Mul, ReduceMean, Sqrt, …", TWO_PASSES, _group_norm),
+    Rewrite("MeanVarianceNormalization", "Sub, Mul, ReduceMean, Sqrt, …", TWO_PASSES, _mean_variance),
     Rewrite(
         "LayerNormalization",
         "Sub, Mul, ReduceMean, Sqrt, …",
