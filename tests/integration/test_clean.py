@@ -6,6 +6,7 @@ import json
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from adt.device.deploy import store
@@ -13,7 +14,11 @@ from adt.device.deploy.removal import clean
 from adt.device.deploy.store import Deployment, DeployReport, deploy, payload_of
 from adt.device.deploy.workspace import open_agent, workspace
 from adt.device.device import Device
+from adt.device.place import DevicePlace
+from adt.device.rtvm import RtvmOptions
 from adt.device.scripts import script
+from adt.device.transport import adb
+from adt.device.transport.deadline import Deadline
 from support.devices.fixtures import Rack, child, entries, processes, rack
 from support.devices.programs import adt, adt_json
 from support.devices.remains import remains, soon_nothing, wrong_files
@@ -71,6 +76,40 @@ def test_what_was_used_last_stays(phone: Device, tmp_path: Path) -> None:
     phone.shell(["touch", "-d", "2020-01-01T00:00:00", first.manifest])
     assert put(phone, tmp_path, 1).sent_bytes == 0, "a deploy that finds all there counts as a use"
     assert clean(phone, keep=1, user="tester").removed == (f"toy.{second.digest}",)
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(100, marks=pytest.mark.nightly)])
+def test_each_of_many_deployments_costs_the_same(
+    phone: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    connections: list[int] = []
+    real = adb.open_device
+
+    def counted(serial: str, *, deadline: Deadline) -> adb.Wire:
+        connections[-1] += 1
+        return real(serial, deadline=deadline)
+
+    monkeypatch.setattr(adb, "open_device", counted)
+    reports = []
+    for number in range(count):
+        connections.append(0)
+        reports.append(put(phone, tmp_path, number))
+    assert len({report.deployment.digest for report in reports}) == count
+    assert len(set(connections[1:])) == 1 and connections[1] <= 3, connections
+    assert {report.sent_files for report in reports[1:]} == {("model/mod.params", "model/mod.json")}
+
+    connections.append(0)
+    x = np.arange(4, dtype=np.float32).reshape(1, 4)
+    answer = DevicePlace(phone, reports[3].deployment).run(RtvmOptions(), {"x": x}, timeout=60)
+    assert np.array_equal(answer.outputs["x"], x)
+    listed = clean(phone, keep=count, user="tester", dry_run=True).kept
+    in_order = [f"toy.{report.deployment.digest}" for report in (*reports[:3], *reports[4:], reports[3])]
+    assert list(listed) == in_order[::-1], "the one that ran was used last"
+    connections.append(0)
+    report = clean(phone, keep=0, user="tester")
+    assert connections[-1] == 1 and len(report.removed) == count
+    assert entries(phone, f"{BASE}/store") == entries(phone, f"{BASE}/deployments") == []
+    soon_nothing(phone)
 
 
 def test_other_users_are_left_alone(phone: Device, tmp_path: Path) -> None:

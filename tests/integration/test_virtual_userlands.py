@@ -5,16 +5,18 @@ programs: the shape is what is tested, and that adt takes the device for what th
 """
 
 import json
+import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from adt.device.survey import parse
 from adt.errors import EmulatorError
-from adt.virtual import emulator, packages, state, userland
+from adt.virtual import emulator, packages, prerequisites, rootfs, state, userland
 from adt.virtual.abis import ABIS, ARM64, X86_64, Abi
 from support.devices.virtual import TMP, Adb, Phone, adb, connect, phone, places, sha256
 
@@ -185,6 +187,49 @@ def test_userland_that_cannot_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EmulatorError, match="neither system/bin/sh nor bin/sh"):
         emulator.start("empty", rootfs=tmp_path)
     assert not state.home("empty").directory.exists() or not state.home("empty").record.exists()
+
+
+@pytest.fixture
+def narrow_umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("narrow_umask")
+def test_own_userland_is_readable_under_any_umask(tmp_path: Path, phone: Phone) -> None:
+    """Where root starts a device, its programs run as nobody of this machine."""
+    debian, unpacked = phone.info.root, tmp_path / "unpacked"
+    for part in ("system/bin", "usr/lib"):
+        shutil.copytree(debian / part, unpacked / part.replace("system", "usr"), symlinks=True)
+    (unpacked / "usr/bin/mksh").symlink_to("sh")
+    for path in (unpacked / "usr/bin").iterdir():
+        if not path.is_symlink():
+            path.chmod(0o700)  # as shutil.copy keeps it
+    userland.arrange(unpacked, tmp_path / "tree", ARM64, prerequisites.require().emulator, opencl=False)
+    rootfs.check_readable(tmp_path / "tree")
+    for path in (tmp_path / "tree", *(tmp_path / "tree").rglob("*")):
+        mode = path.lstat().st_mode
+        assert mode & 0o004 and (path.is_file() or mode & 0o001), path
+
+
+def test_userland_that_others_cannot_read_is_refused_to_root(
+    connect: Callable[..., Phone], phone: Phone, tmp_path: Path
+) -> None:
+    """Others than root start its programs as they are themselves: for them it is no fault."""
+    tree = tmp_path / "tree"
+    shutil.copytree(phone.info.root, tree, symlinks=True)
+    for private in (tree, tree / "system", tree / "system/bin/sh"):
+        mode = private.stat().st_mode
+        private.chmod(mode & 0o700)
+        if os.geteuid() == 0 and prerequisites.require().user_namespace:
+            with pytest.raises(EmulatorError, match="not for every user to read") as refused:
+                emulator.start("private", rootfs=tree)
+            command = refused.value.remedy.split("`")[1]
+            assert command == f"chmod -R a+rX {tree}"
+            subprocess.run(shlex.split(command), check=True)
+            rootfs.check_readable(tree)
+    assert connect("private", rootfs=tree).shell("echo up") == "up\n"
 
 
 # other processors, OpenCL, many at once --------------------------------------------------------

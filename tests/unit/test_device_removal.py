@@ -106,14 +106,20 @@ def test_what_the_device_lists_is_read() -> None:
     text = (
         f"==spaces==\nalive tmp/12-adtff.{OLD.digest}\nalive runs/13-adt00\ndead runs/14-adt11.{NEW.digest}\n"
         f"==used==\n{OTHER.digest}\n\n/data/local/tmp/adt/me/deployments/{f'{9:024x}'}/bin/tvm_rpc\n"
-        f"==manifests==\nfile 1795244995 2026-11-21 07:09:55.750822919 +0000 {NEW.file}\n{manifest}\n\n==end==\n"
-        "file 1795244995 2026-11-21 07:09:55.750822920 +0000 broken.json\n{\n\n==end==\n"
-        f"directory {NEW.digest}\ndirectory stranger\n==store==\ntotal 4\n"
+        f"==manifests==\nfile 1795244995 {NEW.file}\n{manifest}\n\n==end==\n"
+        "file 1795244996 broken.json\n{\n\n==end==\n"
+        f"directory {NEW.digest} \ndirectory stranger\n==store==\ntotal 4\n"
         f"-r-xr-xr-x 1 0 0 77 2026-11-21 07:30 {FILES[0]}\r\n-rw-r--r-- 1 0 0 5 2026-11-21 07:30 stranger\n"
     )
     found = parse_contents(text)
     assert found.records == (StoredDeployment("broken.json", "", "", frozenset()), NEW), "the newer one first"
     assert found.directories == {NEW.digest}
+    for turn in ("x", "1" * 5000, "7"):
+        numbered = parse_contents(
+            text.replace(f"directory {NEW.digest} \n", f"directory {NEW.digest} {turn}\n")
+        )
+        assert numbered.directories == {NEW.digest}, "whatever is in the file"
+    assert numbered.records[0] == NEW, "what was numbered was used later, whatever the times say"
     assert found.store == {FILES[0]: 77}
     assert found.used == {OLD.digest, OTHER.digest, f"{9:024x}"}
     assert (found.deploying, found.dead) == (1, (f"runs/14-adt11.{NEW.digest}",))

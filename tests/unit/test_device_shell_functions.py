@@ -92,3 +92,23 @@ def test_pick_takes_the_first_that_computes_sha256(tmp_path: Path) -> None:
         "toybox sha256sum",
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  -",
     ]
+
+
+def test_uses_are_numbered_whatever_the_clock_says(tmp_path: Path) -> None:
+    first, second = (tmp_path / "deployments" / name for name in ("first", "second"))
+    for deployment, turn in ((first, "1"), (second, "2"), (first, "3")):
+        deployment.mkdir(parents=True, exist_ok=True)
+        assert shell(f'{script("used")}used "$1"', str(deployment)).stderr == ""
+        assert (deployment / ".used").read_text() == (tmp_path / "used").read_text() == f"{turn}\n"
+    (tmp_path / "used").write_text("a[$(touch /tmp/code)]\n")
+    assert shell(f'{script("used")}used "$1"', str(second)).stderr == ""
+    assert (second / ".used").read_text() == "1\n", "what is no number is not calculated with"
+    assert {file.name for file in tmp_path.rglob("*used*")} == {"used", ".used"}
+
+
+def test_settle_ends_although_what_is_listed_changes_with_the_clock(tmp_path: Path) -> None:
+    for name, text in (("sleep", "exit 0"), ("ls", f'echo x >>"{tmp_path}/log"; cat "{tmp_path}/log"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    done = shell(f'{script("ending")}settle "$1"', str(tmp_path), path=f"{tmp_path}:{os.defpath}")
+    assert done.returncode == 0 and (tmp_path / "log").stat().st_size < 100

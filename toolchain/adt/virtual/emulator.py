@@ -24,7 +24,7 @@ from adt.host import cache, identity, manifest, process
 from adt.host.disk import disk_errors
 from adt.virtual import abis, init, prerequisites, properties, state
 from adt.virtual.init import Boot
-from adt.virtual.rootfs import check_rootfs
+from adt.virtual.rootfs import check_readable, check_rootfs
 from adt.virtual.userland import ensure_userland, userland_name
 
 log = logging.getLogger("adt.virtual")
@@ -130,6 +130,8 @@ def start(
             device_abi = requested_abi or abis.ARM64
             support = prerequisites.require(device_abi)
             tree = ensure_userland(support.emulator, device_abi, opencl=opencl)
+        if support.user_namespace and os.geteuid() == 0:
+            check_readable(tree)
         with disk_errors(f"preparing virtual device {name}", home.directory):
             for directory in (home.data, home.mount_point):
                 directory.mkdir(parents=True, exist_ok=True)

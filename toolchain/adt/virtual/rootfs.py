@@ -7,6 +7,8 @@ the system image of an Android device unpacks). It is only ever mounted read-onl
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from pathlib import Path, PurePosixPath
 
 from adt.errors import EmulatorError, PackageError
@@ -117,6 +119,25 @@ def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
     if facts.interpreter:
         _follow(entries, facts.interpreter, tree)
     return tree, actual
+
+
+def check_readable(tree: Path) -> None:
+    """Check that others than its owner can start programs of *tree*, as root of a device that root starts.
+
+    Raises:
+        EmulatorError: they cannot.
+    """
+    entries, paths = parts(tree), [SHELL]
+    paths += filter(None, [read_elf(_follow(entries, SHELL, tree)).interpreter])
+    for place in (_follow(entries, path, tree) for path in paths):
+        for part in (place, *place.parents[: len(place.relative_to(tree).parts)]):
+            needed = stat.S_IXOTH if tree in part.parents and part.is_dir() else stat.S_IXOTH | stat.S_IROTH
+            if part.stat().st_mode & needed != needed:
+                raise EmulatorError(
+                    f"no program of {tree} can start: {part} is not for every user to read, and where root "
+                    "starts a virtual device its programs run as another user",
+                    remedy=f"Run `chmod -R a+rX {shlex.quote(str(tree))}`.",
+                )
 
 
 def _follow(entries: dict[str, Path], path: str, tree: Path) -> Path:

@@ -231,6 +231,7 @@ def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, o
     link_applets(tree, programs, abi, interpreter)
     if opencl:
         add_opencl(unpacked, tree, abi)
+    process.run(["chmod", "-R", "a+rX", tree])  # whatever the umask: see `rootfs.check_readable`
 
 
 def _unused(directory: str, names: list[str]) -> set[str]:

@@ -108,20 +108,20 @@ def parse_contents(text: str) -> Contents:
     alive = re.findall(r"^alive (\S+)$", spaces, re.MULTILINE)
     marks = {found[1] for space in alive if (found := re.search(r"\.([0-9a-f]{24})$", space))}
     named = re.findall(r"(?:^|/deployments/)([0-9a-f]{24})(?=/|\s|$)", used, re.MULTILINE)
+    directories = re.findall(r"^directory ([0-9a-f]{24})(?:$| (\d{1,18})?)", manifests, re.MULTILINE)
+    turns = {digest: int(turn or 0) for digest, turn in directories}
     records = []
-    for said, file, body in re.findall(
-        r"^file ([^\n]*) ([^\s/]+)\n(.*?)\n==end==$", manifests, re.MULTILINE | re.DOTALL
+    for seconds, file, body in re.findall(
+        r"^file (-?\d{1,18})?\S* ([^\s/]+)\n(.*?)\n==end==$", manifests, re.MULTILINE | re.DOTALL
     ):
-        # seconds, then the same moment in words, which has the fraction
-        when = re.match(r"(\d+)(?:.*?\.(\d{9}))?", said)
-        records.append(
-            (int(when[1]) if when else 0, when[2] or "" if when else "", _stored_deployment(file, body))
-        )
+        record = _stored_deployment(file, body)
+        # the time of the host that sent it tells those apart that have no number
+        records.append((turns.get(record.digest, 0), int(seconds or 0), record))
     records.sort(key=lambda row: row[:2], reverse=True)
     sizes = re.findall(r"^-\S+\s+\d+\s+\d+\s+\d+\s+(\d+)\s.*\s([0-9a-f]{64})\r?$", store, re.MULTILINE)
     return Contents(
         records=tuple(record for *_, record in records),
-        directories=frozenset(re.findall(r"^directory ([0-9a-f]{24})$", manifests, re.MULTILINE)),
+        directories=frozenset(turns),
         store={name: int(size) for size, name in sizes},
         used=frozenset(marks | set(named)),
         deploying=sum(space.startswith("tmp/") for space in alive),

@@ -1,6 +1,7 @@
 # What a deployment asks for, in a workspace: sh -c deploy sh PARENT TAG.
 . ./workspace.sh
 . ./hasher.sh
+. ./used.sh
 boot=
 { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
 facts='%n %s %i %z'
@@ -49,7 +50,7 @@ do_seal() {
   n=$1
   while [ "$n" -gt 0 ]; do read -r row <&3 || return 1; n=$((n-1)); echo "$row"; done | seal
 }
-do_used() { touch -c "$manifest"; }
+do_used() { used "$view"; }
 do_ready() {
   df -k "$base" 2>/dev/null
   pick || return 4
@@ -71,7 +72,6 @@ do_finish() {
       exit 0
     ) || return $?
   fi
-  touch "$dir/manifest" || return 1 # by the device's own clock: it tells what was used last
   deaf # a few moves, all of them or none
   put_in_place
   code=$?
@@ -88,6 +88,7 @@ put_in_place() {
     if [ -d "$view" ]; then mv "$view" "$dir/old" || return 1; fi
     mv "$dir/links" "$view" || return 1
   fi
+  used "$view"
   mv -f "$dir/manifest" "$manifest"
 }
 serve() { task=$1; shift; "do_$task" "$@"; }

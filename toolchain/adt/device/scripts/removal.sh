@@ -14,8 +14,10 @@ do_list() {
   cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep "^$base/deployments/"
   echo "==manifests=="
   [ -d "$base/deployments" ] && cd "$base/deployments" && for f in *; do
-    [ -d "$f" ] && echo "directory $f"
-    [ -f "$f" ] && echo "file $(stat -c '%Y %y' "$f") $f" && cat "$f" && echo && echo "==end=="
+    turn=
+    { read -r turn <"$f/.used"; } 2>/dev/null
+    [ -d "$f" ] && echo "directory $f $turn"
+    [ -f "$f" ] && echo "file $(stat -c %Y "$f") $f" && cat "$f" && echo && echo "==end=="
   done
   echo "==store=="
   [ -d "$base/store" ] && cd "$base/store" && ls -ln
