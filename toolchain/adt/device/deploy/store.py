@@ -4,7 +4,7 @@ Below ``/data/local/tmp/adt/<user>`` on the device::
 
     store/<sha256>                    the bytes of every file, once, read-only and executable
     sealed-<boot id>                  which of them were hashed, and what ``stat`` said of them then
-    deployments/<digest>/             one deployment: links into the store, and `.used`, the number of its last use
+    deployments/<digest>/             one deployment: links into the store; `.used` numbers its last use
     deployments/<name>.<digest>.json  its manifest, written last: a deployment without one does not count
     tmp/                              what is on its way; gone when the connection that sends it is
     runs/                             working directories of runs
