@@ -18,6 +18,8 @@ from onnx import TensorProto, helper
 import adt
 from adt.api.quantize import QuantizeResult
 from adt.errors import AdtError, ConfigError, ModelError, VerifyFailed
+from adt.host import isolated
+from adt.quantization import quantizer
 from support.models.quantized_onnx import Net, convolutions, transformer
 
 RNG = np.random.default_rng(5)
@@ -303,3 +305,161 @@ def test_on_the_command_line(model: Path, tmp_path: Path) -> None:
     assert document["layers"][0].keys() == {"name", "operator", "snr_db", "share"}
     done = run("--mean", "0.5")
     assert done.returncode == 19 and "options for pictures, and no picture" in done.stderr
+
+
+def one_layer(path: Path, operator: str, *constants: np.ndarray, rows: int = 3, **attributes: Any) -> Path:
+    """Write a model of one operator."""
+    net = Net()
+    operands = [net.constant(np.asarray(each, np.float32)) for each in constants]
+    return saved(net, net.add(operator, "x", *operands, **attributes), [rows, 16], path)
+
+
+WEIGHTS = RNG.normal(size=(16, 5)).astype(np.float32)
+BIAS = 5 * RNG.normal(size=5)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(
+    ("constants", "attributes"),
+    [
+        ((WEIGHTS, BIAS), {"beta": 2.0}),
+        ((WEIGHTS.T, BIAS), {"beta": 0.25, "alpha": 0.5, "transB": 1}),
+        ((WEIGHTS, BIAS[None]), {}),
+        ((WEIGHTS, BIAS[:1]), {}),
+        ((WEIGHTS, BIAS[0]), {"beta": 3.0}),
+        ((WEIGHTS[:3], BIAS[None]), {"transA": 1, "beta": 2.0}),
+    ],
+)
+def test_what_a_gemm_adds(
+    constants: tuple[np.ndarray, ...], attributes: dict[str, Any], per_channel: bool, tmp_path: Path
+) -> None:
+    model = one_layer(tmp_path / "gemm.onnx", "Gemm", *constants, **attributes)
+    result = quantize(model, "random:60", per_channel=per_channel)
+    assert not result.kept and result.outputs[0].metrics.snr_db > 30, result.outputs
+
+
+def behind_a_convolution(path: Path, operator: str, *constants: np.ndarray, **attributes: Any) -> Path:
+    """Write a model of a convolution and another operator."""
+    net = Net()
+    value = net.add("Conv", "x", net.weight(4, 3, 3, 3), pads=[1] * 4)
+    operands = [each if isinstance(each, str) else net.constant(each) for each in constants]
+    value = net.add(operator, value, *operands, **attributes)
+    net.nodes[-1].name = "second"
+    return saved(net, value, [1, 3, 8, 8], path)
+
+
+F = np.float32
+
+
+@pytest.mark.parametrize(
+    ("operator", "constants", "options"),
+    [
+        ("Clip", (F(1), F(6)), {}),  # taken out, and quanta begin at 0
+        ("Clip", ("", F(-0.5)), {}),
+        ("LayerNormalization", (np.ones((8, 8), F), np.ones((8, 8), F)), {"per_channel": True}),  # it fails
+        ("Add", (np.where(np.arange(8) > 5, -np.inf, 0).astype(F),), {}),  # scales of infinity
+        ("Add", (np.full(8, np.nan, F),), {}),
+    ],
+)
+def test_a_node_that_the_quantizer_would_change_stays_float(
+    operator: str,
+    constants: tuple[np.ndarray, ...],
+    options: dict[str, Any],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attributes = {"axis": 2} if operator == "LayerNormalization" else {}
+    model = behind_a_convolution(tmp_path / "m.onnx", operator, *constants, **attributes)
+    result = quantize(model, "random:40", **options)
+    assert result.kept == ("second",) and "second" in caplog.text
+    (kind,) = {node.op_type for node in onnx.load(result.path).graph.node if node.name == "second"}
+    assert kind == operator
+
+
+def wrong(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
+    """Inject a fault in a quantized *model*, as quantizers have had them."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for node in changed.graph.node:
+        if kind == "bias" and node.op_type == "Conv":
+            del node.input[2:]
+        if kind == "attribute" and node.op_type == "Conv":
+            next(value for value in node.attribute if value.name == "pads").ints[:] = [0, 0, 2, 2]
+        if kind == "order" and node.op_type == "Sub":
+            node.input[:] = reversed(node.input)
+        if kind == "operator" and node.op_type == "MaxPool":
+            node.op_type, shape = (
+                "AveragePool",
+                [a for a in node.attribute if a.name in ("kernel_shape", "strides")],
+            )
+            del node.attribute[:]
+            node.attribute.extend(shape)
+        if kind == "alpha" and node.op_type == "LeakyRelu":
+            node.ClearField("attribute")
+    for tensor in changed.graph.initializer if kind == "weight" else ():
+        if tensor.data_type == TensorProto.INT8 and len(tensor.dims) == 4:
+            values = onnx.numpy_helper.to_array(tensor)[..., ::-1]
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("kind", "node"),
+    [
+        ("bias", "conv"),
+        ("attribute", "conv"),
+        ("weight", "conv"),
+        ("order", "sub"),
+        ("operator", "pool"),
+        ("alpha", "leaky"),
+    ],
+)
+def test_a_fault_of_a_quantizer_is_found_by_node(
+    kind: str, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Net()
+    value = net.add("Conv", "x", net.weight(4, 3, 3, 3), net.weight(4), pads=[1] * 4)
+    value = net.add("LeakyRelu", value, alpha=0.4)
+    value = net.add("MaxPool", value, kernel_shape=[2, 2], strides=[2, 2])
+    value = net.add("Sub", value, net.weight(4, 4, 4))
+    for each, name in zip(net.nodes, ("conv", "leaky", "pool", "sub"), strict=True):
+        each.name = name
+    model = saved(net, value, [1, 3, 8, 8], tmp_path / "m.onnx")
+    right = quantizer.quantized
+    monkeypatch.setattr(quantizer, "quantized", lambda *arguments: wrong(right(*arguments), kind))
+    monkeypatch.setattr(isolated._Processes, "inside", True)  # else the fault would be in another process
+    if kind == "weight":  # which is right again in float
+        assert quantize(model, "random:6").kept == (node,)
+        return
+    with pytest.raises(ModelError, match=f"quantizer does not do the model right: {node}: "):
+        quantize(model, "random:6")
+    assert not (tmp_path / "q.onnx").exists()
+
+
+@pytest.mark.parametrize(("opset", "operator"), [(10, "Resize"), (9, "Upsample")])
+def test_what_conversion_to_a_later_opset_changes_is_refused(
+    opset: int, operator: str, tmp_path: Path
+) -> None:
+    path = behind_a_convolution(tmp_path / "old.onnx", operator, np.array([1, 1, 2, 2], F), mode="linear")
+    old = onnx.load(path)
+    old.opset_import[0].version, old.ir_version = opset, 5
+    onnx.save(old, path)
+    try:
+        result = quantize(path, "random:40")
+    except ModelError as refused:
+        assert "converted to opset 13 the model computes something else" in refused.what
+        assert not (tmp_path / "q.onnx").exists()
+    else:
+        assert result.outputs[0].metrics.snr_db > 30
+
+
+def test_equal_names_and_an_opset_asked_for_twice(model: Path, samples: Path) -> None:
+    odd = onnx.load(model)
+    for node in odd.graph.node:
+        node.name = "n"
+    odd.opset_import.append(helper.make_opsetid("ai.onnx", odd.opset_import[0].version))
+    onnx.save(odd, model)
+    result = quantize(model, samples)
+    assert result.outputs[0].metrics.snr_db > 20
+    names = [layer.name for layer in result.layers]
+    assert len({*names}) == len(names) and "n" in names

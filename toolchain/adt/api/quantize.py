@@ -80,7 +80,7 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
     import onnx
 
     from adt.model.importers.shapes import parse_shapes
-    from adt.quantization import quantizer
+    from adt.quantization import fidelity, quantizer
     from adt.quantization.samples import read_samples
     from adt.quantization.target import Target, attempt, unmeasured
 
@@ -102,12 +102,16 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
             make = partial(quantizer.with_few_bits, prepared, request.weights_only)
         else:
             ranges = quantizer.calibrated(prepared, samples.calibrating, request.method, scratch)
+            keep |= quantizer.take_unbounded(ranges, prepared)
             make = partial(quantizer.quantized, prepared, ranges, request.activations, request.per_channel)
+        inputs = fidelity.check_prepared(model, prepared, samples.arrays)
+        keep = fidelity.faithful(prepared, make, keep, inputs)
         if samples.held_back:
             target = Target(request.target_snr, request.target_top1)
             done, layers = attempt(model, make, keep, samples.held_back, target)
         else:
             done, layers = unmeasured(make, keep), ()
+        fidelity.check(prepared, done.model, inputs)
         onnx.save(done.model, scratch / WRITTEN)
     return QuantizeResult(
         request.out,

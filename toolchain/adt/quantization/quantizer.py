@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -13,7 +14,9 @@ from adt.errors import AdtError, ConfigError, ModelError
 from adt.host.disk import disk_errors
 from adt.limits import MOST_PROTOBUF
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
-from adt.model.importers.onnx.graph import opset
+from adt.model.importers.onnx.graph import Graph, attribute, operand, opset
+from adt.model.importers.onnx.upgrade import upgraded
+from adt.model.importers.op_table import named_nodes
 from adt.model.importers.shapes import RequestedShapes
 from adt.model.package.manifest import Entry, TensorSpec
 from adt.options.resolve import did_you_mean
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.generic]
+
+log = logging.getLogger("adt.quantize")
 
 QUANTIZED = re.compile(r"(Dynamic)?Quantize|Dequantize|Q(Linear|Gemm|Attention)|.*(Integer|NBits|Bnb4)")
 """Operators of models that are quantized already."""
@@ -66,13 +71,14 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
             f"{path.name} has over 2 GB of weights, more than a file without external data takes",
             remedy="Quantize its parts one by one (onnx.utils.extract_model).",
         )
+    name_nodes(fixed)
     specs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in inputs.items())
     return fixed, Entry("main", specs, (), ())
 
 
 def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
     """Prepare *model* for onnxruntime's quantizer: shapes known, normalizations part of
-    convolutions, every node named. Temporary files go to *directory*.
+    convolutions, every node with a name of its own. Temporary files go to *directory*.
 
     Raises:
         ModelError: it is of an old opset that cannot be converted, or onnxruntime refuses it.
@@ -87,19 +93,53 @@ def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
         "See whether onnxruntime runs it; `adt compile MODEL --explain` lists its operators.",
         path,
     ):
+        model = _with_one_opset(model)
         if opset(model) < LEAST_OPSET:
-            model = version_converter.convert_version(model, LEAST_OPSET)
+            convert = upgraded if opset(model) < 11 else version_converter.convert_version
+            model = convert(model, LEAST_OPSET)
             model.ir_version = max(4, model.ir_version)  # before, only inputs could be constants
         onnx.save(model, path)  # of a model in memory it would take the weights away
         quant_pre_process(path, path, skip_symbolic_shape=True)
     result = onnx.load(path)
-    names = {node.name for node in result.graph.node}
-    for number, node in enumerate(result.graph.node):
-        if not node.name:
-            node.name = next(
-                name for name in (f"{node.op_type}_{number}{'_' * n}" for n in range(99)) if name not in names
-            )
+    name_nodes(result)
+    graph = Graph(result, result.graph)
+    for node in (node for node in result.graph.node if node.op_type == "Gemm"):
+        _simplify_addend(graph, node)
     return result
+
+
+def name_nodes(model: onnx.ModelProto) -> None:
+    """Give each node of *model* a name of its own: onnxruntime takes equal ones for a damaged model."""
+    graph, names = Graph(model, model.graph), set[str]()
+    for number, node in enumerate(model.graph.node):
+        if not node.name or node.name in names:
+            node.name = graph.fresh(node.name or f"{node.op_type}_{number}")
+        names.add(node.name)
+
+
+def _with_one_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return *model* with one version of ONNX's own operators: the last that it asks for, as onnxruntime
+    takes it."""
+    model = deepcopy(model)
+    versions = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in model.opset_import}
+    del model.opset_import[:]
+    for domain, version in versions.items():
+        model.opset_import.add(domain=domain, version=version)
+    return model
+
+
+def _simplify_addend(graph: Graph, gemm: onnx.NodeProto) -> None:
+    """Write a constant row that *gemm* adds as one axis, times beta: onnxruntime's quantizer reads it so."""
+    import numpy as np
+
+    addend, weight = graph.constant(operand(gemm, 2)), graph.constant(gemm.input[1])
+    if addend is None or weight is None or addend.size != np.prod(addend.shape[-1:], dtype=int):
+        return
+    columns = weight.shape[0 if attribute(gemm, "transB", 0) else 1]
+    row = np.full(columns, addend.reshape(-1), "f4") * np.float32(attribute(gemm, "beta", 1.0))
+    gemm.input[2] = graph.add_constant(gemm.input[2], row)
+    for each in [each for each in gemm.attribute if each.name == "beta"]:
+        gemm.attribute.remove(each)
 
 
 def kept_nodes(model: onnx.ModelProto, keep: Sequence[str]) -> frozenset[str]:
@@ -133,7 +173,8 @@ def calibrated(
     )
     with _asked(
         "onnxruntime cannot run the model on the samples",
-        "Check that they are what the model takes, such as indices in its tables.",
+        "Check that they are what the model takes, such as indices in its tables. If infinities are right: "
+        "--method minmax",
         path,
     ):
         calibrator = create_calibrator(
@@ -146,6 +187,20 @@ def calibrated(
         for sample in samples:  # one by one: histograms keep every tensor of what they are given
             calibrator.collect_data(_Reader([sample]))
         return calibrator.compute_data()
+
+
+def take_unbounded(ranges: Any, model: onnx.ModelProto) -> frozenset[str]:
+    """Take tensors out of *ranges* that have no finite range; return the nodes of *model* that have or take
+    them."""
+    import numpy as np
+
+    odd = {name for name, each in ranges.items() if not np.isfinite(each.range_value).all()}
+    for name in odd:
+        del ranges.data[name]
+    nodes = {node.name for node in model.graph.node if not odd.isdisjoint((*node.input, *node.output))}
+    if nodes:
+        log.warning("NaN or infinity on the samples: %s float", named_nodes(sorted(nodes)))
+    return frozenset(nodes)
 
 
 def quantized(

@@ -88,7 +88,7 @@ class Runner:
         for name, reference in expected.items():
             if name not in outputs:
                 return f"{name} is missing"
-            if reason := _difference(outputs[name], reference):
+            if reason := difference(outputs[name], reference):
                 return f"{name}: {reason}"
         return "" if _any_finite(expected) else "nothing finite to compare: NaN or infinity everywhere"
 
@@ -113,8 +113,10 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()) -> dict[str, Array]:
-    """Outputs of *model*, and the inner tensors *observed*, by name, as onnxruntime computes them."""
+def run(
+    model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = (), optimize: bool = True
+) -> dict[str, Array]:
+    """Return outputs of *model*, and the inner tensors *observed*, by name, as onnxruntime computes them."""
     import onnx
     import onnxruntime
 
@@ -125,6 +127,8 @@ def run(model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry(*IN_FLOATS)
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
@@ -186,8 +190,8 @@ def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, 
     return inputs
 
 
-def _difference(output: Array, reference: Array) -> str:
-    """How *output* differs from *reference* beyond rounding; empty where it does not."""
+def difference(output: Array, reference: Array) -> str:
+    """Describe how *output* differs from *reference* beyond rounding; empty: it does not."""
     import numpy as np
 
     output, reference = np.asarray(output), np.asarray(reference)
