@@ -29,9 +29,9 @@ import json
 import re
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES
 from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.opencl_source import finish_sources
+from adt.model.passes.reports import LANES
 from adt.model.passes.words import combine_words
 
 IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES
 from adt.model.passes.layout.rewriter import Rewriter, bindings_of, readers_of, static_shape
 from adt.model.passes.nodes import block_with, is_kernel_call, tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.tuning.schedules import is_scheduled
 
 TYPES = ("int32", "float32")

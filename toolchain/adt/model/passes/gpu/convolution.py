@@ -40,7 +40,8 @@ from adt.model.passes.gpu.kernel_blocks import (
     texel_loops,
 )
 from adt.model.passes.gpu.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
-from adt.model.passes.layout.blocks import LANES, STAGE
+from adt.model.passes.layout.blocks import STAGE
+from adt.model.passes.reports import LANES
 from adt.model.passes.words import SUMS
 from adt.model.targets.gpu import Gpu
 

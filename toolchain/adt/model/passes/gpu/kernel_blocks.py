@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES
 from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces
+from adt.model.passes.reports import LANES
 
 
 class NotSchedulable(Exception):

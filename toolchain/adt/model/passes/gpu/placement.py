@@ -36,18 +36,16 @@ from adt.model.passes.gpu.schedules import (
     texel_schedule,
     writes_texels,
 )
-from adt.model.passes.layout.blocks import FLOATS, LANES, is_convolution
+from adt.model.passes.layout.blocks import FLOATS, is_convolution
 from adt.model.passes.layout.rewriter import Rewriter, bindings_of, static_shape
 from adt.model.passes.nodes import is_kernel_call
-from adt.model.passes.reports import KernelTextures, WeightTexture
+from adt.model.passes.reports import LANES, SCOPE, KernelTextures, WeightTexture
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules, is_scheduled
 from adt.model.tuning.workload import REFUSED, marked
 
 log = logging.getLogger("adt.compile")
 
-SCOPE = "global.texture"
-"""TVM's name for an image of ``(layers…, height, width, texel)``."""
 BUFFER = "global"
 
 

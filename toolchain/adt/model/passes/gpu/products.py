@@ -30,9 +30,10 @@ from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
 from adt.model.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
 from adt.model.passes.gpu.schedules import prove
 from adt.model.passes.indices import narrow_indices
-from adt.model.passes.layout.blocks import FLOATS, LANES, ceil_blocks
+from adt.model.passes.layout.blocks import FLOATS, ceil_blocks
 from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 log = logging.getLogger("adt.compile")

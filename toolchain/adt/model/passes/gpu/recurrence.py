@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.gpu.recurrent_kernels import LayerKernel, PlainLoops, SingleSteps, WholeLayer
 from adt.model.passes.gpu.recurrent_tile import StepTile, step_tile
-from adt.model.passes.layout.blocks import LANES
 from adt.model.passes.recurrence import STEPS, Recurrence
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 if TYPE_CHECKING:

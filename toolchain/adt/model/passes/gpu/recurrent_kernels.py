@@ -18,8 +18,9 @@ from functools import partial
 from typing import Any
 
 from adt.model.passes.gpu.recurrent_tile import StepTile
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.recurrence import Recurrence, gru_gates, lstm_gates, rnn_gate
+from adt.model.passes.reports import LANES
 
 MOST_READS = 8
 """Vectors of weights that are asked for at once."""

@@ -22,9 +22,10 @@ from typing import Any
 from adt.model.passes.gpu.kernel_blocks import refusals
 from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.indices import narrow_indices
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.signature import SPATIAL, reduces
 from adt.model.passes.nodes import block_with, tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 OWN, SHARED = "own_", "shared_"

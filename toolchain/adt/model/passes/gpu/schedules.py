@@ -29,10 +29,11 @@ from adt.model.passes.gpu.kernel_blocks import (
 )
 from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.indices import narrow_indices
-from adt.model.passes.layout.blocks import BYTES, FLOATS, LANES
+from adt.model.passes.layout.blocks import BYTES, FLOATS
 from adt.model.passes.layout.signature import SPATIAL
 from adt.model.passes.lowering import image_faults, texture_lowering
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.passes.workarounds import plain_unit_reductions
 from adt.model.targets.gpu import Gpu
 

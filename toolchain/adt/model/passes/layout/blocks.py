@@ -20,9 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.model.passes import words
-
-LANES = 4
-"""Channels in a texel of an image."""
+from adt.model.passes.reports import LANES
 
 STAGE = "window_blocks"
 """The block of a convolution that reads its input, and zeros for the border."""

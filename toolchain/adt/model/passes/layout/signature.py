@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.reports import LANES
 
 SPATIAL, REDUCE = 0, 2
 """TVM's kinds of block iterators."""
