@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tvm import s_tir
+
 from adt.model.passes.gpu.kernel_blocks import (
     KernelBlocks,
     NotSchedulable,
@@ -96,8 +98,6 @@ class ConvolutionKernel:
 
 def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     """Schedule the TIR *function*, a blocked convolution, for *gpu*; see :func:`texel_schedule`."""
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(function)
     with refusals():
         conv = convolution_of(schedule, by_lane=by_lane)
