@@ -15,10 +15,11 @@ from tvm import relax, te, tirx
 from adt.model.networks.builder import Network
 from adt.model.passes.gpu.choice import ALWAYS
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable
-from adt.model.passes.gpu.placement import SCOPE, ImageLimits, place, with_images
+from adt.model.passes.gpu.placement import ImageLimits, place, with_images
 from adt.model.passes.gpu.schedules import element_schedule, prove, texel_schedule
 from adt.model.passes.layout.operators import block_channels
 from adt.model.passes.lowering import check_images, image_faults, texture_lowering
+from adt.model.passes.reports import SCOPE
 from adt.model.tuning.schedules import Untuned
 from support.models import vision
 

@@ -26,8 +26,9 @@ from adt.model.package.files import MANIFEST, PARAMS
 from adt.model.package.package import ModelPackage
 from adt.model.passes.gpu.choice import ALWAYS
 from adt.model.passes.gpu.pipeline import GpuModule, for_gpu
-from adt.model.passes.gpu.placement import SCOPE, ImageLimits
+from adt.model.passes.gpu.placement import ImageLimits
 from adt.model.passes.gpu.schedules import NotSchedulable, prove
+from adt.model.passes.reports import SCOPE
 from adt.model.tuning.schedules import Untuned
 from support.devices import intel_opencl
 from support.devices.programs import Finished

@@ -105,6 +105,23 @@ def test_a_verb_imports_no_more_than_it_needs(api: str, absent: tuple[str, ...])
     assert not {*absent} & {*json.loads(loaded.stdout)}
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "api.tune_result",  # and what every other verb of tuning imports
+        "api.up",
+        "measure.reference",
+        "model.host_run.child",
+        "model.importers.onnx.importer",
+        "model.package.integrity",
+    ],
+)
+def test_modules_that_read_packages_and_models_import_no_tvm(module: str) -> None:
+    program = f"import sys, adt.{module}; print('tvm' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"
+
+
 def test_help_lists_every_verb() -> None:
     assert set(VERBS) == set(typer.main.get_command(app).commands)
     listed = adt_program("--help").stdout.partition("Commands:\n")[2]

@@ -53,11 +53,11 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
         VerifyFailed: the OpenCL kernels compute wrong numbers.
         ModelError, UnsupportedOp, CompileError, MismatchError: see :mod:`adt.errors`.
     """
+    require_tvm()
     from adt.model.assemble import package_name
     from adt.model.compile import compile_to
     from adt.model.passes.precision.accuracy import warn
 
-    require_tvm()
     require_model(request.model)
     job = replace(job_of(request), accuracy_inputs=request.accuracy_inputs, passes=tuple(request.passes))
     job = tuned_job(job)
@@ -80,9 +80,9 @@ def job_of(
     Raises:
         Those of :func:`compile`.
     """
+    require_tvm()
     from adt.model.compilation import CompileJob, package_target
 
-    require_tvm()
     model_like = None
     if request.like is not None:
         platform, model_like = _like(request.like, request)

@@ -57,11 +57,11 @@ def tune(request: TuneRequest) -> TuneResult:
         NoDevice, TrackerError: no device was there for as long as we wait.
         ModelError, MismatchError, PackageError, RpcError, …: see :mod:`adt.errors`.
     """
+    require_tvm()
     from adt.tuning.database.gpus import keep_gpu
     from adt.tuning.database.store import open_database
     from adt.tuning.fit import fit_gpu
 
-    require_tvm()
     require_model(request.model)
     request = request.but(platform=platform_for(request))
     settings = _check_settings(request.settings.tune)

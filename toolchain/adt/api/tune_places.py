@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from adt.api.bundles import choose_bundle
 from adt.api.device import chosen_device
@@ -17,7 +18,6 @@ from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
 from adt.host.cpuinfo import own_features
-from adt.model.compilation import CompileJob
 from adt.model.host_run.opencl import opencl_device
 from adt.model.package.compatibility import check_tuned_cpu
 from adt.model.targets import ModelTarget
@@ -27,6 +27,9 @@ from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
 from adt.tuning.fleet import device_facts
 from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource
+
+if TYPE_CHECKING:
+    from adt.model.compilation import CompileJob
 
 log = logging.getLogger("adt.tune")
 

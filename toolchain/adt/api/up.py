@@ -26,6 +26,7 @@ from adt.errors import MismatchError
 from adt.measure.verify import limits_for
 from adt.model.package import model_store
 from adt.model.package.package import ModelPackage
+from adt.model.versions import require_tvm
 from adt.options.request import takes
 from adt.options.sections import Settings
 
@@ -53,6 +54,7 @@ def up(request: UpRequest) -> UpResult:
     Raises:
         Whatever the verbs raise; a difference over the tolerance does not.
     """
+    require_tvm()
     from adt.api.model import tuned_job
     from adt.model.compilation import CompileJob
     from adt.model.compile import cached_package

@@ -24,6 +24,7 @@ from adt.model.importers.onnx.blockwise import IN_FLOATS
 from adt.model.networks.known import named
 from adt.model.package import model_store
 from adt.model.package.package import ModelPackage
+from adt.model.versions import require_tvm
 from adt.options.sections import Settings
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def _on_host(
     float32; then run it."""
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        require_tvm()
         from adt.model.compilation import CompileJob
         from adt.model.compile import cached_package
         from adt.model.host_run.run import run_package

@@ -11,7 +11,7 @@ from typing import Any
 
 from adt.host.child import serve
 from adt.model.package.params_file import read_params
-from adt.model.passes.gpu.placement import SCOPE
+from adt.model.passes.reports import SCOPE
 
 
 class Runner:

@@ -13,7 +13,7 @@ from adt.model.inspection.inspection import Inspection, load_arrays
 from adt.model.package.files import INSPECT, LIBRARY, PARAMS, inspection_names
 from adt.model.package.manifest import PackageFile
 from adt.model.package.package import ModelPackage, load_package
-from adt.model.passes.layout.blocks import LANES
+from adt.model.passes.reports import LANES
 
 CODE = "code"
 """Name of the finding about what is in mod.so."""

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adt.model.passes.layout import blocks
 from adt.model.passes.nodes import operator_name
 
 if TYPE_CHECKING:
@@ -110,6 +109,8 @@ class BlockwiseWeights:
         """Words, scales and zero points in blocks of so many *lanes*, for :func:`floats`."""
         import numpy as np
 
+        from adt.model.passes.layout import blocks
+
         form, shifts = self.form, np.arange(0, WORD, self.form.bits, dtype=np.uint32)
         values = unpacked(self.values, form.bits).reshape(self.columns, -1)[:, : form.terms]
         words = (values.reshape(self.columns, -1, form.each).astype(np.uint32) << shifts).sum(2, np.uint32)
@@ -143,6 +144,8 @@ def floats(form: Blockwise, words: Any, scales: Any, *zeros: Any) -> Any:
     """The weights ``(ceil(N/L), 1, K, L)`` that a product on blocked tensors reads, as a tensor expression of
     what :meth:`BlockwiseWeights.packed` gives."""
     from tvm import te, tirx
+
+    from adt.model.passes.layout import blocks
 
     count, _, lanes = words.shape
     first = MANTISSA - form.bits

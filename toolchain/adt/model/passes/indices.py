@@ -6,6 +6,9 @@ import logging
 import math
 from typing import Any
 
+import tvm
+from tvm import arith, ir, tirx
+
 from adt.model.passes.nodes import block_with, tir_nodes
 
 log = logging.getLogger("adt.compile")
@@ -16,9 +19,6 @@ def narrow_indices(function: Any) -> Any:
 
     TVM narrows them later, and then forgets which loops are to be partitioned.
     """
-    import tvm
-    from tvm import tirx
-
     try:
         sizes = [math.prod(map(int, buffer.shape)) for buffer in function.buffer_map.values()]
         if max(sizes, default=0) >= 1 << 31:
@@ -38,7 +38,6 @@ def simple_indices(function: Any) -> Any:
     Of remainders that are none, as reshapes have, TVM makes wrong ones later
     (:mod:`adt.model.passes.cpu.reads`).
     """
-    from tvm import arith, ir, tirx
 
     def simplified(block: Any) -> Any:
         if not isinstance(block.body, tirx.BufferStore):

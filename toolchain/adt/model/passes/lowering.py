@@ -29,9 +29,16 @@ import json
 import re
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES
+import numpy as np
+import tvm
+import tvm.s_tir.pipeline
+from tvm import tirx
+from tvm.s_tir.backend.adreno.transform import TextureFlatten
+from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+
 from adt.model.passes.nodes import tir_nodes
 from adt.model.passes.opencl_source import finish_sources
+from adt.model.passes.reports import LANES
 from adt.model.passes.words import combine_words
 
 IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
@@ -43,10 +50,6 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
 
     With *textures*, some arguments of kernels are images; with *buffers*, kernels are a GPU's without images.
     """
-    import tvm
-    import tvm.s_tir.pipeline
-    from tvm.tirx.compilation_pipeline import PIPELINE_MAP
-
     finish_sources()
     name = f"adt_align{alignment}" + "_textures" * textures + "_buffers" * buffers
 
@@ -112,7 +115,6 @@ def identifier(name: str) -> str:
 
 def without_common_expressions(passes: Any) -> Any:
     """The pass *passes*, in which TVM does not look for what expressions have in common."""
-    import tvm
 
     @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCommonExpressions")  # type: ignore[untyped-decorator]
     def run(module: Any, context: Any) -> Any:
@@ -129,8 +131,6 @@ def common_expressions() -> Any:
     Not in a kernel that names a vector by its first number: behind a variable TVM's code generator does not
     see that this is a multiple of the lanes, and takes the numbers one by one, those of 8 bits wrongly.
     """
-    import tvm
-    from tvm import tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CommonExpressions")  # type: ignore[untyped-decorator]
     def share(module: Any, _context: Any) -> Any:
@@ -148,11 +148,6 @@ def common_expressions() -> Any:
 
 def texture_lowering() -> Any:
     """TVM's lowering of TIR, for kernels some of whose arguments are images."""
-    import tvm
-    import tvm.s_tir.pipeline
-    from tvm.s_tir.backend.adreno.transform import TextureFlatten
-    from tvm.tirx.compilation_pipeline import PIPELINE_MAP
-
     lower, _, _ = PIPELINE_MAP["s_tir"]()
     return tvm.transform.Sequential([TextureFlatten(), lower])
 
@@ -163,8 +158,6 @@ def vector_pointers() -> Any:
     ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one. A
     kernel of which TVM's pass cannot make that (some read one number of a vector for all lanes) stays.
     """
-    import tvm
-    from tvm import tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.VectorPointers")  # type: ignore[untyped-decorator]
     def rewrite(module: Any, _context: Any) -> Any:
@@ -194,7 +187,6 @@ def vector_pointers() -> Any:
 def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
     """*value* by *divisor*, the parts of a sum or a minimum by themselves where these are multiples of it;
     a FloorDiv of what is not known to be one."""
-    from tvm import tirx
 
     def is_multiple(part: Any) -> bool:
         return bool(analyzer.can_prove_equal(tirx.floormod(part, divisor), 0))
@@ -209,8 +201,6 @@ def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
 def exact_numbers() -> Any:
     """A pass for kernels of OpenCL: a constant of which the seven digits that TVM's code generator writes are
     not all becomes one of its bits."""
-    import numpy as np
-    from tvm import tirx
 
     def exact(node: Any) -> Any:
         number = np.float32(node.value)
@@ -263,7 +253,6 @@ def check_images() -> Any:
     Every kernel was tried before (:func:`adt.model.passes.gpu.schedules.prove`): this is the
     last line, and what it stops is a fault of adt's.
     """
-    import tvm
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CheckImages")  # type: ignore[untyped-decorator]
     def check(module: Any, _context: Any) -> Any:
@@ -277,8 +266,6 @@ def check_images() -> Any:
 
 def image_faults(module: Any) -> list[str]:
     """What kernels of the lowered TIR *module* (after vectorisation) do wrong with images, or vectors."""
-    from tvm import tirx
-
     faults: list[str] = []
     for name, function in module.functions.items():
         if isinstance(function, tirx.PrimFunc):
@@ -287,8 +274,6 @@ def image_faults(module: Any) -> list[str]:
 
 
 def _faults_of(function: Any) -> list[str]:
-    from tvm import tirx
-
     read: set[str] = set()
     written: set[str] = set()
     faults: list[str] = []
@@ -314,8 +299,6 @@ def _faults_of(function: Any) -> list[str]:
 
 def _scattered_bytes(access: Any) -> bool:
     """Whether a vector of 8-bit numbers is none in memory: TVM's code generator packs such into an int."""
-    from tvm import tirx
-
     index, number = access.indices[-1], getattr(access, "value", access).dtype
     if "int8x" not in number:
         return False
@@ -324,8 +307,6 @@ def _scattered_bytes(access: Any) -> bool:
 
 def _within_texel(lanes: Any) -> bool:
     """Whether the index of a load is one lane, or neighbouring ones."""
-    from tvm import tirx
-
     if isinstance(lanes, tirx.Ramp):
         return int(lanes.lanes) <= LANES and isinstance(lanes.stride, tirx.IntImm) and int(lanes.stride) == 1
     return "x" not in lanes.dtype

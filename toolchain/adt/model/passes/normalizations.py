@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from tvm import relax, te, tirx
+
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
 from adt.model.passes.nodes import operator_name
 
@@ -80,8 +82,6 @@ class Normalizations(Rewriter):
         """Variable of the module that is a normalization; what only leads to it is left out later."""
 
     def bind(self, binding: Any) -> None:
-        from tvm import relax
-
         variable, value = binding.var, binding.value
         self.bound[variable] = value
         if not isinstance(value, relax.Call) or static_shape(variable) is None or not _is_float(variable):
@@ -108,8 +108,6 @@ class Normalizations(Rewriter):
         self, expression: Callable[..., Any], operands: Sequence[Any], axes: int, name: str
     ) -> Any:
         """The kernel of the *expression* of the operands, whose last *axes* axes are one."""
-        from tvm import relax
-
         shape = static_shape(operands[0]) or ()
         flat = [_flat(static_shape(operand) or (), len(shape), axes) for operand in operands]
         tensors = [
@@ -128,8 +126,6 @@ class Normalizations(Rewriter):
 
     def _column_softmax(self, call: Any, columns: Callable[[Any], Row]) -> Any:
         """The kernel of a softmax over an axis before the last one."""
-        from tvm import relax
-
         shape = static_shape(call) or ()
         axis = int(call.attrs.axis) % len(shape)
         flat = (math.prod(shape[:axis]), 1, shape[axis], math.prod(shape[axis + 1 :]))
@@ -238,8 +234,6 @@ class Normalizations(Rewriter):
 
 def _of_channels(normal: Normalization) -> bool:
     """Whether all places of a channel are normalized, by constants of the channel."""
-    from tvm import relax
-
     shape = static_shape(normal.x) or ()
     if not normal.centred or normal.axes != len(shape) - 2 or len(normal.extras) < 2:
         return False
@@ -251,8 +245,6 @@ def _of_channels(normal: Normalization) -> bool:
 
 def _by_channel(x: Any, normal: Normalization) -> Any:
     """The operator for that on *x*, which is of the new function."""
-    from tvm import relax
-
     _, channels, *places = static_shape(x) or ()
     scale, shift = (relax.const(extra.data.numpy().reshape(channels)) for extra in normal.extras)
     axes = list(range(2, 2 + len(places)))
@@ -261,8 +253,6 @@ def _by_channel(x: Any, normal: Normalization) -> Any:
 
 def _of_group_norm(call: Any) -> Normalization | None:
     """What the operator *call* computes for each channel; None where it is not by constants."""
-    from tvm import relax
-
     x, scale, shift = call.args
     axes = sorted(int(axis) for axis in call.attrs.axes)
     shape = static_shape(x) or ()
@@ -301,8 +291,6 @@ def _last_axes(value: Any, axes: Sequence[int]) -> int:
 
 def _number(value: Any) -> float | None:
     """The one number that a constant has."""
-    from tvm import relax
-
     if not isinstance(value, relax.Constant) or math.prod(static_shape(value) or ()) != 1:
         return None
     return float(value.data.numpy().reshape(()))
@@ -326,8 +314,6 @@ def _flat(shape: Sequence[int], rank: int, axes: int) -> tuple[int, ...]:
 
 
 def _softmax(row: Row) -> Any:
-    from tvm import te, tirx
-
     x = row.filled(float("-inf"))
     most = row.reduced(te.max, x, "most")
     power = row.each(lambda *at: tirx.exp(x(*at) - most(*at)), "power")
@@ -336,8 +322,6 @@ def _softmax(row: Row) -> Any:
 
 
 def _normalized(row: Row, normal: Normalization, extras: Sequence[Any]) -> Any:
-    from tvm import te, tirx
-
     x = row.filled(0.0)
     share = tirx.const(1 / row.length, "float32")
     if normal.centred:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+import tvm_ffi
+
 from adt.model.passes.words import with_words
 
 REGISTERED = "tvm_callback_opencl_postproc"
@@ -21,8 +23,6 @@ _AS = re.compile(r"\(\*\((\w+) \*\)\(&\((\w+)\)\)\)")
 
 def finish_sources() -> None:
     """Have TVM give :func:`finished` sources to the driver."""
-    import tvm_ffi
-
     tvm_ffi.register_global_func(REGISTERED, lambda source, _target: finished(source), override=True)
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import tvm
+from tvm import tirx
+
 from adt.errors import ModelError, last_line
 from adt.model.importers.imported_model import ImportedModel
 from adt.model.targets import ModelTarget
@@ -21,8 +24,6 @@ def with_passes(
 
     ModelError if one fails, or changes the arguments or results of ``main``.
     """
-    import tvm
-
     module, before = imported.module, imported.module["main"]
     for each in passes:
         name = str(getattr(getattr(each, "info", None), "name", "")) or getattr(each, "__name__", repr(each))
@@ -52,8 +53,6 @@ def _types(main: Any) -> list[str]:
 def _unfused(module: Any) -> Any:
     """*module* whose kernels with 32-bit extents, as TVMScript has them unless ``T.int64`` is written, are
     not fused with others: TVM takes a buffer with other types of extents for another buffer."""
-    from tvm import tirx
-
     for variable, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc):
             extents = [extent for buffer in function.buffer_map.values() for extent in buffer.shape]

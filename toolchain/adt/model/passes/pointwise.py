@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from tvm import relax
+
 from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.nodes import operator_name
 
@@ -34,9 +37,6 @@ def applied(variable: Any, call: Any, known: Callable[[Any], Pointwise | None]) 
 
     *known* gives the function of a variable of the model.
     """
-    import numpy as np
-    from tvm import relax
-
     function = _functions().get(operator_name(call))
     if function is None or not any(isinstance(arg, relax.Var) and known(arg) for arg in call.args):
         return None
@@ -62,14 +62,11 @@ def applied(variable: Any, call: Any, known: Callable[[Any], Pointwise | None]) 
 
 def quantized(values: Any, scale: float, zero: int, least: int, most: int) -> Any:
     """The numpy array *values* of floats as whole numbers from *least* to *most*, rounded as ONNX rounds."""
-    import numpy as np
-
     return np.clip(np.rint(values / np.float32(scale)) + zero, least, most)
 
 
 def _functions() -> Mapping[str, Callable[..., Any]]:
     """By the names of Relax's operators."""
-    import numpy as np
 
     def sigmoid(x: Any) -> Any:
         return 1 / (1 + np.exp(-x))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import relax, te
+
 from adt.model.passes.layout.blocks import FLOATS
 from adt.model.passes.layout.rewriter import Rewriter, readers_of, static_shape
 from adt.model.passes.nodes import operator_name
@@ -89,8 +91,6 @@ class Products(Rewriter):
 
     def takes(self, left: Any, right: Any) -> bool:
         """True if the product of these operands becomes a kernel."""
-        from tvm import relax
-
         shapes = static_shape(left), static_shape(right)
         if (
             isinstance(right, relax.Constant)
@@ -123,8 +123,6 @@ class Products(Rewriter):
 
     def _view(self, name: str, call: Any) -> View | None:
         """Return the result of *call* as a view; None if it is none."""
-        from tvm import relax
-
         if name not in (PERMUTE, "relax.take") or static_shape(call.args[0]) is None:
             return None
         view = self.view_of(call.args[0])
@@ -175,8 +173,6 @@ def sums_of(
 
     *order* has the product's axes in the result; empty: as they are.
     """
-    from tvm import te
-
     (*_, rows, terms), (*_, columns) = shapes
     batch, (of_a, of_b) = broadcast(shapes)
     extents = [*batch, rows, columns]

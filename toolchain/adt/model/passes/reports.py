@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LANES = 4
+"""Channels in a texel of an image."""
+SCOPE = "global.texture"
+"""TVM's name for an image of ``(layers…, height, width, texel)``."""
+
 
 @dataclass(frozen=True)
 class Convolution:

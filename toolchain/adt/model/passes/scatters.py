@@ -10,6 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tvm import relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
 from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.rewriter import static_shape
@@ -21,7 +25,6 @@ WORK_GROUP = 64
 
 def parallel_scatters() -> Any:
     """A pass that replaces ``relax.scatter_nd`` of tensors with known extents which adds nothing up."""
-    from tvm import relax
 
     def replaced(builder: Any, call: Any) -> Any:
         shapes = [static_shape(tensor) for tensor in call.args]
@@ -47,10 +50,6 @@ def parallel_scatters() -> Any:
 def _scatter(extents: Sequence[int], data: Any, indices: Any, updates: Any) -> Any:
     """The flat *data* of *extents* with the flat *updates* in the places that *indices* ``[count, axes]``
     name by the first axes."""
-    from tvm import te, tirx
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
-
     named = {"data": data, "indices": indices, "updates": updates, "result": data}
     *given, result = (
         tirx.decl_buffer(tensor.shape, tensor.dtype, name, layout=None) for name, tensor in named.items()

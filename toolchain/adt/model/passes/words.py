@@ -10,6 +10,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from tvm import arith, ir, tirx
+
 from adt.model.passes.nodes import is_call
 
 NUMBERS = 4
@@ -46,15 +49,11 @@ int4 {_DOT_EACH}(int x, int4 w, int4 s) {{
 
 def word(read: Callable[[int], Any]) -> Any:
     """The word of the numbers that *read* gives, in a tensor expression."""
-    from tvm import tirx
-
     return tirx.call_pure_extern(SUMS, _WORD, *map(read, range(NUMBERS)))
 
 
 def dot(data: Any, weights: Any) -> Any:
     """The sum of the products of the numbers in two words, in a tensor expression."""
-    from tvm import ir, tirx
-
     define_words()
     return tirx.Call(SUMS, ir.Op.get(DOT), [data, weights, tirx.const(0, SUMS)])
 
@@ -66,15 +65,12 @@ def repeated(number: int) -> int:
 
 def packed(weights: Any) -> Any:
     """The numpy array *weights* of int8, whose last axis is as long as a word, as words without that axis."""
-    import numpy as np
-
     return np.ascontiguousarray(weights, WEIGHTS).view(SUMS)[..., 0]
 
 
 def combine_words() -> Any:
     """A pass: numbers that lie together are read as a vector, which is the word, and what products are added
     to is the operator's."""
-    from tvm import tirx
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.CombineWords")  # type: ignore[untyped-decorator]
     def combine(function: Any, _module: Any, _context: Any) -> Any:
@@ -89,7 +85,6 @@ def combine_words() -> Any:
 
 def without_words(function: Any) -> Any:
     """The unscheduled TIR *function* by arithmetic that any processor has."""
-    from tvm import tirx
 
     def plain(call: Any) -> Any:
         bits = [8 * place for place in range(NUMBERS)]
@@ -104,8 +99,6 @@ def without_words(function: Any) -> Any:
 
 
 def _added(total: Any) -> Any:
-    from tvm import tirx
-
     products = total.b
     if not is_call(products, DOT):
         return total
@@ -114,8 +107,6 @@ def _added(total: Any) -> Any:
 
 
 def _as_vector(call: Any) -> Any:
-    from tvm import tirx
-
     if not is_call(call, "tirx.call_pure_extern") or call.args[0].value != _WORD:
         return call
     numbers = call.args[1:]
@@ -128,8 +119,6 @@ def _as_vector(call: Any) -> Any:
 
 def _neighbours(loads: Sequence[Any]) -> bool:
     """Whether the elements that are read follow one another from a multiple of their number on."""
-    from tvm import arith, tirx
-
     analyzer, first = arith.Analyzer(), loads[0]
     if not analyzer.can_prove_equal(tirx.floormod(first.indices[-1], len(loads)), 0):
         return False
@@ -144,7 +133,6 @@ def _neighbours(loads: Sequence[Any]) -> bool:
 @functools.cache
 def define_words() -> None:
     """Make TVM know :data:`DOT`, as records name it."""
-    from tvm import ir, tirx
 
     def named(call: Any) -> Any:
         data, weights, sums = call.args

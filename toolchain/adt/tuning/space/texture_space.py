@@ -24,12 +24,12 @@ from adt.model.passes.gpu.kernel_blocks import (
     refusals,
     texel_loops,
 )
-from adt.model.passes.gpu.placement import SCOPE
 from adt.model.passes.gpu.schedules import moves_texels, prove
 from adt.model.passes.gpu.tiles import DEEPEST, STATEMENTS, best_tile
 from adt.model.passes.layout.blocks import is_convolution
 from adt.model.passes.layout.signature import REDUCE
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.reports import SCOPE
 from adt.model.targets.gpu import Gpu, gpu_of
 from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
 

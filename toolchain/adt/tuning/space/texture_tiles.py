@@ -10,7 +10,7 @@ from typing import Any
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable
 from adt.model.passes.gpu.schedules import WORK_GROUP
 from adt.model.passes.gpu.tiles import divisors
-from adt.model.passes.layout.blocks import LANES
+from adt.model.passes.reports import LANES
 
 MOST_TEXELS = (4, 2, 4)
 """That a work-item computes along x, y and the axis before them (channels); each fills four registers."""

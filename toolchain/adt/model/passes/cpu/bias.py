@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm_ffi
+from tvm import ir, tirx
+
 from adt.model.passes.layout.signature import variables_of
 from adt.model.passes.nodes import block_with, tir_nodes
 
@@ -13,8 +16,6 @@ def sums_from_bias(statement: Any) -> Any:
 
     As it is where nothing is added to them that is the same at all positions.
     """
-    from tvm import ir, tirx
-
     blocks = tir_nodes(statement, tirx.SBlock)
     starts = [block for block in blocks if _starts_from_zero(block)]
     if len(starts) != 1:
@@ -43,16 +44,12 @@ def sums_from_bias(statement: Any) -> Any:
 
 
 def _starts_from_zero(block: Any) -> bool:
-    from tvm import tirx
-
     value = block.body.value if isinstance(block.body, tirx.BufferStore) else None
     return isinstance(value, tirx.FloatImm) and value.value == 0 and block.name_hint.endswith("_init")
 
 
 def _bias_addition(block: Any, sums: Any) -> Any | None:
     """Where *block* adds to *sums* what depends on their channel only."""
-    from tvm import tirx
-
     if not isinstance(block.body, tirx.BufferStore) or block.body.buffer.same_as(sums):
         return None
     for addition in tir_nodes(block.body, tirx.Add):
@@ -70,8 +67,6 @@ def _bias_addition(block: Any, sums: Any) -> Any | None:
 
 def _without(statement: Any, addition: Any) -> Any:
     """The *statement* with only the first operand of each *addition*."""
-    import tvm_ffi
-    from tvm import tirx
 
     def replaced(node: Any) -> Any:
         return node.a if tvm_ffi.structural_equal(node, addition) else None

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tvm import tirx
+from tvm.tirx import IndexMap
+
 from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.dot import SUMS, Dot, intrinsic
 from adt.model.passes.cpu.kernel import (
@@ -173,8 +176,6 @@ def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
 
 def _is_one_row(schedule: Any, sums: Any, stage: Any, store: Any) -> bool:
     """Whether all positions can be one row: each is computed from what lies at its own, without a window."""
-    from tvm import tirx
-
     block = schedule.get(store)
     channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
     taps = taps[: len(taps) - _of_terms(schedule, sums)]
@@ -204,8 +205,6 @@ def _make_one_row(schedule: Any, sums: Any, store: Any, stage: Any | None) -> No
 
     *stage*, which reads the input, gets that axis, too.
     """
-    from tvm.tirx import IndexMap
-
     extents = [int(extent) for extent in schedule.get(sums).writes[0].buffer.shape[2:-1]]
 
     of_terms = _of_terms(schedule, sums)
@@ -336,8 +335,6 @@ def _read_terms_by_vectors(schedule: Any, sums: Any, dot: Dot, stage: Any | None
 def _by_rows(schedule: Any, sums: Any, dot: Dot, again: Any) -> Any:
     """Have what an instruction takes of several positions, and what it gives for them, lie together; what
     brings the positions' channels there, inside of the loop *again*."""
-    from tvm.tirx import IndexMap
-
     block = schedule.get(sums)
     shape = block.writes[0].buffer.shape
     spatial, axis = len(shape), 0 if _is_of_pixels(schedule, sums) else len(shape) - 2
@@ -455,8 +452,6 @@ def _depthwise_loops(
 
 def _has_border(schedule: Any, stage: Any) -> bool:
     """Whether what the window reads is not the input itself: there are zeros around it."""
-    from tvm import tirx
-
     value = schedule.get(stage).body.value
     return not isinstance(value.value if isinstance(value, tirx.Cast) else value, tirx.BufferLoad)
 

@@ -11,6 +11,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+from tvm.tirx import TensorIntrin
+
 SUMS = "int32"
 _FEW = {("int8", 2): "int16", ("int8", 4): SUMS, ("uint8", 4): SUMS, ("int16", 2): SUMS}
 """The number that has the bits of so many of a type."""
@@ -119,8 +124,6 @@ def register(arch: str) -> None:
 @functools.cache
 def intrinsic(dot: Dot, lanes: int) -> str:
     """The name by which a schedule finds *dot* for a block of so many *lanes*."""
-    from tvm.tirx import TensorIntrin
-
     name = f"adt.{dict(dot.instructions)[lanes]}" + ".of_8_bits" * dot.widens
     described, computed = (_function(dot, lanes, body) for body in (_described, _computed))
     TensorIntrin.register(name, described, computed, override=True)
@@ -129,9 +132,6 @@ def intrinsic(dot: Dot, lanes: int) -> str:
 
 def _function(dot: Dot, lanes: int, body: Callable[[Dot, int, Any, Any, Any], None]) -> Any:
     """The function of data, weights and sums whose *body* is given."""
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
-
     few = lanes // dot.rows
     shapes = (*dot.in_rows, dot.steps * dot.terms), (*dot.in_steps, few, dot.terms), (*dot.in_rows, few)
     with IRBuilder() as builder:
@@ -152,8 +152,6 @@ def _function(dot: Dot, lanes: int, body: Callable[[Dot, int, Any, Any, Any], No
 
 def _described(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
     """One product after another."""
-    from tvm.script.ir_builder import tirx as T
-
     spatial, reduced = (*dot.in_rows, lanes // dot.rows), (*dot.in_steps, dot.terms)
     with T.grid(*spatial, *reduced) as loops, T.sblock("update"):
         at = T.axis.remap("S" * len(spatial) + "R" * len(reduced), loops)
@@ -165,8 +163,6 @@ def _described(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None
 
 def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
     """By the instruction."""
-    from tvm import tirx
-    from tvm.script.ir_builder import tirx as T
 
     def call(name: str, *operands: Any, dtype: str) -> Any:
         return T.call_llvm_pure_intrin(T.llvm_lookup_intrinsic_id(name), *operands, dtype=dtype)
@@ -205,6 +201,4 @@ def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
 
 def _joined(left: Any, right: Any) -> Any:
     """The numbers *left* and *right* as a vector."""
-    from tvm import tirx
-
     return tirx.Shuffle([tirx.Broadcast(left, 2), tirx.Broadcast(right, 2)], [0, 2])

@@ -10,6 +10,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from tvm import arith, ir, tirx
+
 from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.kernel import (
     WORTH_A_THREAD,
@@ -117,8 +119,6 @@ def _split_choices(schedule: Any, store: Any) -> None:
     """Make two axes of each that conditions divide, as where rows and columns are one: each decides on its
     own then. What TVM makes of their indices is wrong otherwise, as in windows that were rolled.
     """
-    from tvm import tirx
-
     block = schedule.get(store)
     extents = {iterator.var: int(iterator.dom.extent) for iterator in block.iter_vars}
     sizes: dict[Any, int] = {}
@@ -141,16 +141,12 @@ def _split_choices(schedule: Any, store: Any) -> None:
 
 def _conditions(block: Any) -> list[Any]:
     """What decides what *block* reads."""
-    from tvm import tirx
-
     ranges, calls = _ranges(block), tir_nodes(block.body, tirx.Call)
     return [ranges.simplify(call.args[0]) for call in calls if is_call(call, "tirx.if_then_else")]
 
 
 def _ranges(block: Any) -> Any:
     """TVM's analyzer, which knows the extents of the axes of *block*."""
-    from tvm import arith, ir
-
     ranges = arith.Analyzer()
     for iterator in block.iter_vars:
         ranges.bind(iterator.var, ir.Range(0, iterator.dom.extent))
@@ -159,8 +155,6 @@ def _ranges(block: Any) -> Any:
 
 def _in_place(block: Any) -> bool:
     """Whether each element is computed from those at its own place, and from scalars."""
-    from tvm import tirx
-
     axes = [iterator.var for iterator in block.iter_vars]
     shape = list(map(int, block.writes[0].buffer.shape))
     return len(axes) == len(shape) and all(
@@ -173,8 +167,6 @@ def _in_place(block: Any) -> bool:
 
 def _lies_together(block: Any) -> bool:
     """Whether neighbours along the last axis are computed from neighbours."""
-    from tvm import tirx
-
     last, ranges = block.iter_vars[-1].var, _ranges(block)
     reads = [
         [ranges.simplify(index) for index in load.indices] for load in tir_nodes(block.body, tirx.BufferLoad)
@@ -184,8 +176,6 @@ def _lies_together(block: Any) -> bool:
 
 def _blocked_axis(body: Any, axes: Sequence[Any]) -> tuple[int, int] | None:
     """The first axis whose lane in a block is the last index of what is read, and the lanes of a block."""
-    from tvm import tirx
-
     for load in tir_nodes(body, tirx.BufferLoad):
         lane = load.indices[-1] if load.indices else None
         if isinstance(lane, tirx.FloorMod) and isinstance(lane.b, tirx.IntImm):

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tvm import tirx
+
 from adt.model.passes.layout.signature import REDUCE, reduces, variables_of
 from adt.model.passes.nodes import tir_nodes
 
@@ -61,8 +63,6 @@ def extent_of(schedule: Any, loop: Any) -> int:
 
 def loops_of(schedule: Any, block: Any) -> tuple[list[Any], list[Any]]:
     """The loops of *block* over places, and those that it accumulates over, outermost first."""
-    from tvm import tirx
-
     loops, own = schedule.get_loops(block), schedule.get(block)
     if not loops:
         return [], []

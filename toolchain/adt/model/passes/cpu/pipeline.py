@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import relax
+
 from adt.model.passes.cpu.dot import SUMS, dot_of_computed
 from adt.model.passes.cpu.products import CpuProducts
 from adt.model.passes.cpu.vector_rows import VectorRow
@@ -50,8 +52,6 @@ def with_blocks(
 
     Returns it, its parameters, and of a quantized one the outcome of its convolutions and products.
     """
-    from tvm import relax
-
     bound = bind_params(module, params)
     report: tuple[Convolution, ...] = ()
     terms = tuple(Terms(dot.terms, dot.data, dot.weights, dot.steps, dot.rows) for dot in vectors.dots)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tvm import relax, te, tirx
+
 from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.dot import SUMS as WHOLE
 from adt.model.passes.cpu.dot import Dot, dot_of_computed, intrinsic
@@ -62,8 +64,6 @@ class CpuProducts(Products):
 
     def _dot_of(self, left: Any, right: Any) -> Dot | None:
         """What sums the products of these operands, if they are computed whole numbers."""
-        from tvm import relax
-
         dot = dot_of_computed(self.vectors.dots)
         types = tuple(str(tensor.struct_info.dtype) for tensor in (left, right))
         if dot is None or isinstance(right, relax.Constant) or types != (dot.data, dot.weights):
@@ -98,8 +98,6 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
 
     *each* is the number of integer products that a lane sums at once; 0: they are floats.
     """
-    from tvm import te, tirx
-
     (*_, rows, terms), (*batch_b, _, columns) = shapes
     batch, (of_a, of_b) = broadcast(shapes)
     reduced = [te.reduce_axis((0, terms // (each or 1)), "k")]

@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tvm import tirx
+
 from adt.model.passes.nodes import is_call, tir_nodes
 
 SAMPLES = 64
@@ -24,8 +26,6 @@ class Unknown(Exception):
 def reads_differ(function: Any, scheduled: Any) -> bool:
     """Whether the TIR *scheduled*, of one block, reads other elements than *function*, which reduces nothing,
     does for the same element of the result. False where that depends on what tensors hold."""
-    from tvm import tirx
-
     (realize,) = (
         node
         for node in tir_nodes(scheduled.body, tirx.SBlockRealize)
@@ -57,8 +57,6 @@ class _Reader:
     """Evaluates the integers of a function, and of all else only what is read for it."""
 
     def __init__(self, function: Any) -> None:
-        from tvm import tirx
-
         self.parameters = {
             function.buffer_map[parameter]: place for place, parameter in enumerate(function.params)
         }
@@ -86,8 +84,6 @@ class _Reader:
 
     def value(self, expression: Any, places: Mapping[Any, Any]) -> Any:
         """An integer, or what is read for it: at these *places* of variables."""
-        from tvm import tirx
-
         if isinstance(expression, tirx.IntImm):
             return int(expression.value)
         if isinstance(expression, tirx.Var):
@@ -108,8 +104,6 @@ class _Reader:
 
 
 def _parts(expression: Any) -> list[Any]:
-    from tvm import tirx
-
     if isinstance(expression, tirx.Call):
         return list(expression.args)
     if isinstance(expression, tirx.Select):

@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
 from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.recurrence import STEPS, Recurrence, gru_gates, lstm_gates, rnn_gate
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 MOST_SUMS = 96
 """Sums that are kept in registers: six of AVX-512, 24 of NEON."""
@@ -46,8 +48,6 @@ class CpuSteps:
 
     def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
         """In panels ``[directions, gates·width/panel, H, panel]``."""
-        import numpy as np
-
         width = self.width(layer)
         panels = layer.filled(weights, width)
         panels = panels.reshape(layer.directions, -1, _panel(layer, width), layer.hidden)
@@ -59,8 +59,6 @@ class CpuSteps:
 
     def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
         """With room for the sums of a step."""
-        from tvm import te
-
         width = self.width(layer)
         sizes = _Sizes(layer, width, _panel(layer, width), _rows(layer))
         gates = (layer.batch, layer.gates * width)
@@ -103,10 +101,6 @@ def is_recurrence(function: Any) -> bool:
 
 
 def _steps(sizes: _Sizes, inputs: list[Any], outputs: list[Any]) -> Any:
-    from tvm import tirx
-    from tvm.script.ir_builder import IRBuilder
-    from tvm.script.ir_builder import tirx as T
-
     rows, weights, bias, *first = inputs
     result, *states, gates = outputs
     layer = sizes.layer
@@ -156,8 +150,6 @@ def _rnn_step(direction: _Direction, at: Any) -> None:
 
 
 def _lstm_step(direction: _Direction, at: Any) -> None:
-    from tvm import tirx
-
     (h, c), d = direction.states, direction.number
     _products(direction, range(4), lambda b, n: direction.row(at, b, n))
 
@@ -170,8 +162,6 @@ def _lstm_step(direction: _Direction, at: Any) -> None:
 
 
 def _gru_step(direction: _Direction, at: Any) -> None:
-    from tvm import tirx
-
     (h,), d, gates, size = direction.states, direction.number, direction.gates, direction.sizes.width
     layer = direction.sizes.layer
     if layer.reset_after:
@@ -195,8 +185,6 @@ def _gru_step(direction: _Direction, at: Any) -> None:
 
 
 def _reset(direction: _Direction, b: Any, j: Any) -> None:
-    from tvm import tirx
-
     gates, column = direction.gates, direction.sizes.width + j
     _set(gates, b, column, tirx.sigmoid(gates[b, column]) * direction.states[0][direction.number, b, j])
 
@@ -209,8 +197,6 @@ def _products(
 ) -> None:
     """The sums of the gates with these *numbers*: *begin* of batch and column, and *state* of batch and unit
     (h, unless it is given) times the weights."""
-    from tvm.script.ir_builder import tirx as T
-
     sizes, d, gates = direction.sizes, direction.number, direction.gates
     layer, width, size = sizes.layer, sizes.panel, sizes.rows
     whole = layer.batch // size
@@ -238,8 +224,6 @@ def _products(
 
 def _each(sizes: _Sizes, body: Callable[[Any, Any], None]) -> None:
     """*body* for each of the batch and each of its states, by vectors."""
-    from tvm.script.ir_builder import tirx as T
-
     with (
         T.serial(sizes.layer.batch) as b,
         T.serial(sizes.width // LANES) as part,
@@ -258,7 +242,5 @@ def _keep(result: Any, h: Any, at: Any, d: int, b: Any, j: Any) -> None:
 
 def _set(buffer: Any, *place: Any) -> None:
     """Store the last of *place* at the others."""
-    from tvm.script.ir_builder import tirx as T
-
     *indices, value = place
     T.buffer_store(buffer, value, indices)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tvm import tirx
+
 from adt.model.passes.cpu.decisions import Decisions
 from adt.model.passes.cpu.kernel import (
     UNROLLED_TAPS,
@@ -94,8 +96,6 @@ def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, wor
 
 def _terms_lie_together(schedule: Any, sums: Any) -> bool:
     """Whether one term after the other is read, and not one place after the other."""
-    from tvm import tirx
-
     block = schedule.get(sums)
     loads = tir_nodes(block.body, tirx.BufferLoad)
     last = [load.indices[-1] for load in loads if not load.buffer.same_as(block.writes[0].buffer)]
@@ -160,8 +160,6 @@ def _loops_to(schedule: Any, block: Any, at: Any) -> list[Any]:
 def _row_to_share(schedule: Any, sums: Any) -> int | None:
     """The output axis of which several places can share the vectors that are read: what is read along the
     last axis does not depend on it (rows of a matrix product, output channels of a convolution)."""
-    from tvm import tirx
-
     block = schedule.get(sums)
     axes = [iterator.var for iterator in block.iter_vars if int(iterator.iter_type) == SPATIAL]
     if len(axes) < 2:
@@ -233,7 +231,6 @@ def _inline_before_store(schedule: Any) -> None:
 
 def _axes_of_sums(schedule: Any, kernel: Kernel) -> list[int]:
     """The places of the output's axes that sums have, too, or what is computed of sums for each row."""
-    from tvm import tirx
 
     def written(name: str) -> Any:
         return schedule.get(schedule.get_sblock(name)).writes[0].buffer

@@ -12,6 +12,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import tvm
+from tvm import s_tir, tirx
+
 from adt.model.inspection.flops import CPU_FINISH, CPU_SCHEDULE, SCHEDULED
 from adt.model.passes.cpu.bias import sums_from_bias
 from adt.model.passes.cpu.convolution import convolution
@@ -38,8 +41,6 @@ RULES: tuple[Rule, ...] = (*TILED, product, reduction, rows, elements)
 
 def schedule_kernels(vectors: Vectors) -> Any:
     """The pass that schedules each kernel that has no schedule yet."""
-    import tvm
-    from tvm import tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuSchedules")  # type: ignore[untyped-decorator]
     def schedule(module: Any, _context: Any) -> Any:
@@ -64,9 +65,6 @@ def schedule_of(
 ) -> Any | None:
     """TVM's Schedule of the TIR *function* by the first of *rules* that takes it with these *decisions*, in
     which an annotation says how; None: none does."""
-    import tvm
-    from tvm import s_tir
-
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
     for rule, start in _attempts(narrow_indices(function), rules):
         schedule = s_tir.Schedule(start)
@@ -115,8 +113,6 @@ def finished(schedule: Any) -> Any:
 
 def _finished(function: Any, body: Any, words: str) -> Any:
     """*function* with the *body* that was scheduled as *words* say."""
-    from tvm import tirx
-
     body = vectorized_math(body)
     result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
     return result.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)

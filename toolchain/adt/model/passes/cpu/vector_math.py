@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
+from tvm import tirx
+
 from adt.model.passes.layout.signature import variables_of
 from adt.model.passes.nodes import is_call, tir_nodes
 
@@ -48,7 +51,6 @@ _ERF = (
 
 def vectorized_math(statement: Any) -> Any:
     """The TIR *statement* with its calls of these functions replaced."""
-    from tvm import tirx
 
     def of_softplus(node: Any) -> Any:
         argument = _argument_of_softplus(node)
@@ -72,7 +74,6 @@ def shared_divisors(statement: Any) -> Any:
     """The TIR *statement*, in which a row of float32 is multiplied by the inverse of what all of it is
     divided by: an inverse for the row, and a division takes several multiplications' time. At most 1 unit in
     the last place off."""
-    from tvm import tirx
 
     def replaced(store: Any) -> Any:
         along = variables_of(store.indices[-1:])
@@ -91,16 +92,12 @@ def shared_divisors(statement: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     """Whether *value* is a number of the model's, by which it quantizes: there a last place counts."""
-    from tvm import tirx
-
     if isinstance(value, tirx.BufferLoad):
         return all(isinstance(extent, tirx.IntImm) and int(extent) == 1 for extent in value.buffer.shape)
     return isinstance(value, tirx.FloatImm)
 
 
 def _constant(value: float) -> Any:
-    from tvm import tirx
-
     return tirx.const(value, "float32")
 
 
@@ -113,14 +110,10 @@ class _Bound:
 
 
 def _bound(name: str, value: Any, dtype: str = "float32") -> _Bound:
-    from tvm import tirx
-
     return _Bound(tirx.Var(name, dtype), value)
 
 
 def _let(result: Any, *bounds: _Bound) -> Any:
-    from tvm import tirx
-
     for bound in reversed(bounds):
         result = tirx.Let(bound.var, bound.value, result)
     return result
@@ -139,8 +132,6 @@ def _exp(x: Any, high: float = EXP_HIGH) -> Any:
 
     At the lower bound the power is -126, whose half is the number 0; at the upper one 128, which is infinite.
     """
-    from tvm import tirx
-
     near = _bound("near", tirx.Select(x > _constant(high), _constant(high), x))
     bounded = tirx.Select(near.var < _constant(EXP_LOW), _constant(EXP_LOW), near.var)
     far = _bound("bounded", bounded)
@@ -154,9 +145,6 @@ def _exp(x: Any, high: float = EXP_HIGH) -> Any:
 
 def _argument_of_softplus(node: Any) -> Any | None:
     """What the call *node* is tanh(softplus(…)) of, as in Mish."""
-    import tvm_ffi
-    from tvm import tirx
-
     inner = node.args[0] if is_call(node, "tirx.tanh") and node.dtype == "float32" else None
     if not isinstance(inner, tirx.Select) or not is_call(inner.false_value, "tirx.log"):
         return None
@@ -177,8 +165,6 @@ def _tanh_of_softplus(argument: Any) -> Any:
 
 def _log(x: Any) -> Any:
     """At most 2 units in the last place off; NaN stays NaN, since no comparison holds of it."""
-    from tvm import tirx
-
     normal = tirx.Select(x < _constant(_SMALLEST), x * _constant(1 << 23), x)
     bits = _bound("bits", tirx.reinterpret("int32", normal) + (_ONE - _ROOT_OF_HALF), "int32")
     scale = tirx.Select(x < _constant(_SMALLEST), _constant(127 + 23), _constant(127))
@@ -200,8 +186,6 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _rational(x: Any, form: tuple[Sequence[float], Sequence[float], float]) -> Any:
-    from tvm import tirx
-
     numerator, denominator, limit = form
     below = _bound("below", tirx.Select(x > _constant(limit), _constant(limit), x))
     near = _bound("near", tirx.Select(below.var < _constant(-limit), _constant(-limit), below.var))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tvm import te, tirx
+
 from adt.model.passes.cpu.reduction import ROW
 from adt.model.passes.layout.blocks import ceil_blocks
 
@@ -25,8 +27,6 @@ class VectorRow:
 
     def filled(self, value: float) -> Callable[..., Any]:
         """The tensor, each row with *value* behind it up to whole vectors."""
-        from tvm import tirx
-
         if self.padded == self.length:
             return lambda *at: self.x(*at)
         rest = tirx.const(value, "float32")
@@ -34,15 +34,11 @@ class VectorRow:
 
     def each(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
         """A tensor of whole vectors."""
-        from tvm import te
-
         tensor = te.compute((*self.outer, self.padded), value, name=name)
         return lambda *at: tensor(*at)
 
     def masked(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
         """A tensor of whole vectors where a row is none; else *value*, soon computed again."""
-        from tvm import tirx
-
         if self.padded == self.length:
             return value
         rest = tirx.const(0, "float32")
@@ -50,14 +46,10 @@ class VectorRow:
 
     def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Callable[..., Any]:
         """A tensor of one element for each row."""
-        from tvm import te
-
         k = te.reduce_axis((0, self.padded), "k")
         tensor = te.compute(tuple(self.outer), lambda *at: reduce(value(*at, k), axis=k), name=name)
         return lambda *at: tensor(*at[:-1])
 
     def result(self, value: Callable[[Sequence[Any], Sequence[Any]], Any], name: str) -> Any:
         """The tensor, without what is behind a row."""
-        from tvm import te
-
         return te.compute(self.x.shape, lambda *at: value(at, at), name=name)

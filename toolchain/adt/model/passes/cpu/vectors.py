@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tvm.target import codegen
+
 from adt.model.passes.blockwise import weights_of
 from adt.model.passes.cpu.dot import SUMS, Dot, dots_of
 from adt.model.passes.layout.blocks import ceil_blocks, merged_groups
@@ -53,8 +55,6 @@ def vectors_of(target: Any, *, half: bool = False) -> Vectors:
 
     With *half*, code computes in half precision where the target does.
     """
-    from tvm.target import codegen
-
     arch = str(target.attrs["mtriple"]).partition("-")[0] if "mtriple" in target.attrs else "x86_64"
     features = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     if arch.startswith(("aarch64", "arm64")):

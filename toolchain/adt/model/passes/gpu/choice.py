@@ -14,9 +14,9 @@ import math
 from dataclasses import dataclass
 
 from adt.errors import ConfigError
-from adt.model.passes.layout.blocks import LANES
 from adt.model.passes.layout.signature import Signature
 from adt.model.passes.layout.walk import Choice, Moves
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.options.resolve import did_you_mean
 

@@ -10,9 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES
+import numpy as np
+import tvm
+from tvm import ir, relax, tirx
+
 from adt.model.passes.layout.rewriter import Rewriter, bindings_of, readers_of, static_shape
 from adt.model.passes.nodes import block_with, is_kernel_call, tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.tuning.schedules import is_scheduled
 
 TYPES = ("int32", "float32")
@@ -35,8 +39,6 @@ def joined_constants(kernels: Kernels) -> Kernels:
 
     Kernels that are not scheduled are left alone.
     """
-    import tvm
-
     module, params, plain = kernels.module, kernels.params, kernels.plain
     main = module["main"]
     constants = set(main.params[len(main.params) - len(params) :])
@@ -80,7 +82,6 @@ def _in_vectors(value: Any) -> bool:
 def _read_alike(function: Any, places: Sequence[int]) -> list[int]:
     """Those of *places* whose buffers the scheduled *function* reads by vectors, or else by numbers: from one
     buffer a code generator reads no vectors where it reads numbers, too."""
-    from tvm import tirx
 
     def reads(body: Any) -> Counter[Any]:
         return Counter(load.buffer for load in tir_nodes(body, tirx.BufferLoad))
@@ -98,8 +99,6 @@ class _Joiner(Rewriter):
     """Gives the calls of the kernels in *places* one argument, a new parameter, for those that are joined."""
 
     def __init__(self, module: Any, places: Mapping[Any, Sequence[int]]) -> None:
-        from tvm import ir, relax
-
         super().__init__(module)
         self.places = places
         self.kernels = {kernel: ir.GlobalVar(kernel.name_hint) for kernel in places}
@@ -110,8 +109,6 @@ class _Joiner(Rewriter):
         """New parameter to what it holds, in order."""
 
     def bind(self, binding: Any) -> None:
-        from tvm import relax
-
         chosen = self.places.get(binding.value.args[0]) if is_kernel_call(binding.value) else None
         if chosen is None:
             super().bind(binding)
@@ -137,9 +134,6 @@ class _Joiner(Rewriter):
 
     def weights(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Of *params*, those that follow the inputs, joined, by name and in order."""
-        import numpy as np
-        import tvm
-
         gone = {part.name_hint for part in self._gone()}
         kept = {name: value for name, value in params.items() if name not in gone}
         joined = {}
@@ -161,8 +155,6 @@ def _one(arguments: Sequence[Any], places: Sequence[int]) -> list[Any]:
 
 def _reading_one(function: Any, places: Sequence[int]) -> Any:
     """The TIR *function* with one buffer for its arguments in *places*, if there are any."""
-    from tvm import ir, tirx
-
     if not places:
         return function
 

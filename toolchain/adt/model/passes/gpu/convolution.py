@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tvm import s_tir
+
 from adt.model.passes.gpu.kernel_blocks import (
     KernelBlocks,
     NotSchedulable,
@@ -40,7 +42,8 @@ from adt.model.passes.gpu.kernel_blocks import (
     texel_loops,
 )
 from adt.model.passes.gpu.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
-from adt.model.passes.layout.blocks import LANES, STAGE
+from adt.model.passes.layout.blocks import STAGE
+from adt.model.passes.reports import LANES
 from adt.model.passes.words import SUMS
 from adt.model.targets.gpu import Gpu
 
@@ -95,8 +98,6 @@ class ConvolutionKernel:
 
 def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     """Schedule the TIR *function*, a blocked convolution, for *gpu*; see :func:`texel_schedule`."""
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(function)
     with refusals():
         conv = convolution_of(schedule, by_lane=by_lane)

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES
+import tvm
+from tvm import s_tir
+
 from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces
+from adt.model.passes.reports import LANES
 
 
 class NotSchedulable(Exception):
@@ -18,9 +21,6 @@ class NotSchedulable(Exception):
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """What TVM's scheduling raises meanwhile becomes NotSchedulable."""
-    import tvm
-    from tvm import s_tir
-
     try:
         yield
     except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:

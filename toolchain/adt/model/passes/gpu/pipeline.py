@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tvm import relax
+
 from adt.model.inspection.reference_kernels import kernels_of
 from adt.model.passes import words
 from adt.model.passes.fusion import bound_operators, fuse, gpu_dispatch
@@ -77,8 +79,6 @@ def for_gpu(
         schedules: kernels on blocked tensors are scheduled by them where that uses images rightly.
         gpu: row that the usual schedules are made for.
     """
-    from tvm import relax
-
     rows = Rows(partial(DealtRow, gpu=gpu), partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
     bound, blocking = bind_params(module, params), TEXELS
     integers: tuple[Convolution, ...] = ()
@@ -110,8 +110,6 @@ def for_gpu(
 
 def _normalized(module: Any, rows: Rows) -> Any:
     """*module* with kernels for its softmaxes and normalizations, and without what they were written as."""
-    from tvm import relax
-
     if not is_flat(module):
         return module
     return relax.transform.DeadCodeElimination(["main"])(Normalizations(module, rows).run())

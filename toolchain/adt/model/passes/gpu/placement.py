@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tvm import ir, relax, tirx
+
 from adt.model.inspection.flops import SCHEDULED, flops_of
 from adt.model.passes.gpu.convolution import convolution_schedule
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable
@@ -36,18 +38,16 @@ from adt.model.passes.gpu.schedules import (
     texel_schedule,
     writes_texels,
 )
-from adt.model.passes.layout.blocks import FLOATS, LANES, is_convolution
+from adt.model.passes.layout.blocks import FLOATS, is_convolution
 from adt.model.passes.layout.rewriter import Rewriter, bindings_of, static_shape
 from adt.model.passes.nodes import is_kernel_call
-from adt.model.passes.reports import KernelTextures, WeightTexture
+from adt.model.passes.reports import LANES, SCOPE, KernelTextures, WeightTexture
 from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.model.tuning.schedules import KernelSchedules, is_scheduled
 from adt.model.tuning.workload import REFUSED, marked
 
 log = logging.getLogger("adt.compile")
 
-SCOPE = "global.texture"
-"""TVM's name for an image of ``(layers…, height, width, texel)``."""
 BUFFER = "global"
 
 
@@ -92,8 +92,6 @@ def place(
     Without *limits* the target has no images, and blocked tensors lie in buffers. *schedules* come before
     the usual ones for *gpu*, where they use a kernel's images rightly.
     """
-    from tvm import ir
-
     weights = _weights(module)
     reasons = _reasons(module, weights, limits)
     image = ir.VDevice(target, 0, SCOPE)
@@ -150,8 +148,6 @@ def _weights(module: Any) -> list[Any]:
 
 def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) -> dict[Any, str]:
     """Each variable that a kernel makes, and each weight, to why it is no image; empty: it is one."""
-    from tvm import relax
-
     main = module["main"]
     bindings = bindings_of(module)
     reasons = {
@@ -173,8 +169,6 @@ def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) ->
 
 
 def _sources(bindings: Any) -> dict[Any, Any]:
-    from tvm import relax
-
     return {binding.var: binding.value for binding in bindings if isinstance(binding.value, relax.Var)}
 
 
@@ -215,14 +209,10 @@ class _Placement(Rewriter):
         return [self.value_of(param) for param in super().params()]
 
     def _in_image(self, param: Any) -> Any:
-        from tvm import relax
-
         info = param.struct_info
         return relax.Var(param.name_hint, relax.TensorStructInfo(info.shape, info.dtype, self.image))
 
     def bind(self, binding: Any) -> None:
-        from tvm import relax
-
         if not is_kernel_call(binding.value):
             super().bind(binding)
             return
@@ -237,8 +227,6 @@ class _Placement(Rewriter):
 
     def _variable(self, kernel: Any, textured: tuple[bool, ...], reason: str) -> Any:
         """The global variable of the kernel for these images, one for each choice of them."""
-        from tvm import ir, relax
-
         key = (kernel, textured)
         if key not in self.called:
             variable = kernel
@@ -343,8 +331,6 @@ class GpuKernels:
 
 def with_images(function: Any, textured: tuple[bool, ...]) -> Any:
     """The TIR *function* with images for the arguments that *textured* marks."""
-    from tvm import tirx
-
     buffers = [function.buffer_map[param] for param in function.params]
     images = {
         param: tirx.decl_buffer(buffer.shape, buffer.dtype, buffer.name, scope=SCOPE if image else BUFFER)

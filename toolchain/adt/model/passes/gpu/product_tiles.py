@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adt.model.passes.gpu.tiles import ADD, MEET, MORE_ROOM, PARTS_OF_A_PIXEL, READ, START, STEP, WRITE
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 MOST_ROWS, MOST_VECTORS = 8, 4

@@ -25,14 +25,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
+from tvm import arith, ir, s_tir, te, tirx
+
 from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
 from adt.model.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
 from adt.model.passes.gpu.schedules import prove
 from adt.model.passes.indices import narrow_indices
-from adt.model.passes.layout.blocks import FLOATS, LANES, ceil_blocks
+from adt.model.passes.layout.blocks import FLOATS, ceil_blocks
 from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 log = logging.getLogger("adt.compile")
@@ -60,8 +64,6 @@ class Axis:
 
     def places(self, place: Any) -> dict[Any, Any]:
         """What the variables are at *place*."""
-        from tvm import tirx
-
         result, stride = {}, self.extent
         for number, (variable, extent) in enumerate(zip(self.variables, self.extents, strict=True)):
             stride //= extent
@@ -122,8 +124,6 @@ def product_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
 
 def schedule_products(gpu: Gpu) -> Any:
     """The pass that schedules each matrix product in buffers that has no schedule yet."""
-    import tvm
-    from tvm import tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.Products")  # type: ignore[untyped-decorator]
     def schedule(module: Any, _context: Any) -> Any:
@@ -152,8 +152,6 @@ def _scheduled(function: Any, gpu: Gpu, target: Any, name: str) -> Any:
 
 def terms_of(function: Any) -> Terms:
     """Describe the unscheduled TIR *function*, a matrix product of floats with narrow indices."""
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(function)
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
@@ -203,8 +201,6 @@ def terms_of(function: Any) -> Terms:
 
 def _factors(block: Any, places: Sequence[Any]) -> tuple[Any, Any]:
     """Return the two factors of a block's sum of products, without the casts to the type of the sums."""
-    from tvm import tirx
-
     store = block.body
     reduced = [axis for axis in block.iter_vars if int(axis.iter_type) == REDUCE and int(axis.dom.extent) > 1]
     if len(reduced) > 1 or not isinstance(store, tirx.BufferStore) or list(store.indices) != list(places):
@@ -225,8 +221,6 @@ def _epilogue(
     block: Any, summed: Any, places: Sequence[Any], extents: Mapping[Any, int]
 ) -> Callable[[Any], Any]:
     """Return what *block* stores of an element of *summed*, as an expression of *places*."""
-    from tvm import tirx
-
     store, axes = block.body, [axis.var for axis in block.iter_vars]
     if not isinstance(store, tirx.BufferStore) or list(store.indices) != axes:
         raise NotSchedulable("what follows its sums is no element for each")
@@ -248,8 +242,6 @@ def _epilogue(
 
 def _lies_along(expression: Any, axis: Axis) -> bool:
     """Whether all that *expression* reads at neighbouring places of *axis* lies together."""
-    from tvm import arith, tirx
-
     variable = axis.variables[-1]
     loads = tir_nodes(expression, tirx.BufferLoad)
     for load in loads:
@@ -268,8 +260,6 @@ def _lies_along(expression: Any, axis: Axis) -> bool:
 
 def tiled(function: Any, terms: Terms, product: Product, tile: ProductTile, *, by_lane: bool) -> Any:
     """Schedule the *function* that computes *terms*, by *tile*."""
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(_Tiles(terms, product, tile).function(function))
     _bind(schedule, product, tile, by_lane=by_lane)
     return schedule.mod["main"]
@@ -292,8 +282,6 @@ class _Tiles:
 
     def function(self, function: Any) -> Any:
         """*function* in tiles."""
-        from tvm import tirx
-
         terms, tile = self.terms, self.tile
         count = self.product.terms
         by_terms = self.product.right_by_terms
@@ -324,8 +312,6 @@ class _Tiles:
 
     def _at(self, expression: Any, places: Mapping[str, Any]) -> Any:
         """*expression* at places of the batch, rows, columns and terms."""
-        from tvm import tirx
-
         values: dict[Any, Any] = {}
         for name, place in places.items():
             values |= getattr(self.terms, name).places(place)
@@ -333,8 +319,6 @@ class _Tiles:
 
     def _column(self, place: Any) -> tuple[Any, Any]:
         """The vector of columns at the *place* of the order of work-items, and the lane in it."""
-        from tvm import tirx
-
         tile, lanes = self.tile, self.product.lanes
         lane: Any = tirx.floormod(place, lanes) if lanes > 1 else 0
         vector = tirx.floordiv(place, lanes) if lanes > 1 else place
@@ -347,8 +331,6 @@ class _Tiles:
 
     def _read(self, buffer: Any, expression: Any, *, rows: bool) -> Any:
         """An operand, its last row or vector of columns again beyond their end."""
-        from tvm import tirx
-
         product = self.product
 
         def body(places: Sequence[Any]) -> Any:
@@ -368,8 +350,6 @@ class _Tiles:
         return _block(buffer.name, [int(extent) for extent in buffer.shape], body)
 
     def _sums(self, sums: Any, left: Any, right: Any) -> Any:
-        from tvm import tirx
-
         unit, parts = self.product.unit, self.tile.parts
 
         def body(places: Sequence[Any]) -> Any:
@@ -387,14 +367,10 @@ class _Tiles:
         return _block(SUMS, shape, body, reduce=(self.steps, unit))
 
     def _move(self, parts: Any, sums: Any) -> Any:
-        from tvm import tirx
-
         shape = [int(extent) for extent in parts.shape]
         return _block(PARTS, shape, lambda at: tirx.BufferStore(parts, sums[tuple(at)], list(at)))
 
     def _total(self, total: Any, parts: Any) -> Any:
-        from tvm import tirx
-
         def body(places: Sequence[Any]) -> Any:
             *at, part = places
             return tirx.BufferStore(total, total[tuple(at)] + parts[(part, *at)], at)
@@ -402,8 +378,6 @@ class _Tiles:
         return _block(TOTAL, [int(extent) for extent in total.shape], body, reduce=(self.tile.parts,))
 
     def _store(self, sums: Any) -> Any:
-        from tvm import te, tirx
-
         terms, product = self.terms, self.product
 
         def body(places: Sequence[Any]) -> Any:
@@ -433,8 +407,6 @@ def _block(
     name: str, extents: Sequence[int], body: Callable[[Sequence[Any]], Any], reduce: Sequence[int] = ()
 ) -> Any:
     """The loops over a block that stores what *body* says for each of its places."""
-    from tvm import ir, tirx
-
     sizes = [*extents, *reduce]
     kinds = [SPATIAL] * len(extents) + [REDUCE] * len(reduce)
     axes = [
@@ -456,8 +428,6 @@ def _block(
 
 
 def _point(access: Any) -> Any:
-    from tvm import ir, tirx
-
     return tirx.BufferRegion(access.buffer, [ir.Range.from_min_extent(index, 1) for index in access.indices])
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import te, tirx
 
 from adt.model.inspection.flops import SCHEDULED
 from adt.model.passes.gpu.recurrent_kernels import LayerKernel, PlainLoops, SingleSteps, WholeLayer
 from adt.model.passes.gpu.recurrent_tile import StepTile, step_tile
-from adt.model.passes.layout.blocks import LANES
 from adt.model.passes.recurrence import STEPS, Recurrence
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 LAYER = "adt.recurrence"
 """Attribute of the plain loops of a layer: its fields, and its tile's, as JSON."""
@@ -41,8 +42,6 @@ class GpuSteps:
 
     def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
         """``[directions, groups, terms, gates, work-items·4]``: neighbours read neighbouring vectors."""
-        import numpy as np
-
         tile = step_tile(layer, self.gpu)
         rows = layer.filled(weights, tile.width)
         rows = np.pad(rows, [(0, 0), (0, 0), (0, tile.width - layer.hidden)])
@@ -61,8 +60,6 @@ class GpuSteps:
 
 def bind_recurrences() -> Any:
     """The pass that makes kernels for a GPU of the plain loops of :class:`GpuSteps`."""
-    import tvm
-    from tvm import te, tirx
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.BindRecurrences")  # type: ignore[untyped-decorator]
     def bind(function: Any, _module: Any, _context: Any) -> Any:
@@ -84,8 +81,6 @@ def bind_recurrences() -> Any:
 
 def _function(kernel: type[LayerKernel], layer: Recurrence, tile: StepTile, tensors: list[Any]) -> list[Any]:
     """The *kernel* of *tensors*: what is given, weights, bias and states."""
-    from tvm import te, tirx
-
     every = (layer.steps, layer.directions, layer.batch, layer.hidden)
     room = (4 if layer.resets_first else 2, layer.directions, layer.batch, tile.width)
     shapes = [every, *(every[1:] for _ in tensors[3:]), *([] if tile.alone else [room])]

@@ -17,9 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
 from adt.model.passes.gpu.recurrent_tile import StepTile
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.recurrence import Recurrence, gru_gates, lstm_gates, rnn_gate
+from adt.model.passes.reports import LANES
 
 MOST_READS = 8
 """Vectors of weights that are asked for at once."""
@@ -44,8 +49,6 @@ class LayerKernel(ABC):
 
     def position(self, step: Any, d: Any) -> Any:
         """Which of the inputs is the *step*-th of direction *d*."""
-        from tvm import tirx
-
         first, *second = self.layer.backwards
         forth, back = step, self.layer.steps - 1 - step
         if not second:
@@ -54,8 +57,6 @@ class LayerKernel(ABC):
 
     def parts(self, gates: int) -> Any:
         """Room for the sums of *gates* of a work-group, where work-items share them."""
-        from tvm.script.ir_builder import tirx as T
-
         if self.tile.shares == 1:
             return None
         return T.alloc_buffer((gates * self.tile.rows, self.tile.items), "float32", scope="shared")
@@ -78,9 +79,6 @@ class LayerKernel(ABC):
             given: of a sequence what *finish* wants beside the sums. It is read before them: some of it comes
                 from far, and what the others write must not be read behind the barrier.
         """
-        from tvm import tirx
-        from tvm.script.ir_builder import tirx as T
-
         tile, count = self.tile, len(gates) * self.tile.rows
         sums = T.alloc_buffer((count * LANES,), "float32", scope="local")
         inputs = [[T.bind(value) for value in given(row)] for row in range(tile.rows)]
@@ -120,9 +118,6 @@ class LayerKernel(ABC):
 
     def new_state(self, totals: list[Any], given: list[Any], place: _Place, cell: _Cell) -> Any:
         """The new h of a unit, for the sums of its gates and what is :meth:`given`; its c is kept."""
-        from tvm import tirx
-        from tvm.script.ir_builder import tirx as T
-
         if self.layer.kind == "RNN":
             return T.bind(rnn_gate(given[0] + totals[0]))
         if self.layer.kind == "LSTM":
@@ -144,8 +139,6 @@ class LayerKernel(ABC):
 
     def within(self, stack: ExitStack, unit: Any) -> None:
         """Restrict the code that follows on *stack* to units of the layer, without the zeros behind them."""
-        from tvm.script.ir_builder import tirx as T
-
         if self.guarded:
             stack.enter_context(T.If(unit < self.layer.hidden))
             stack.enter_context(T.Then())
@@ -185,8 +178,6 @@ class _Cell:
 
     def store(self, value: Any) -> None:
         """Keep it for the next step."""
-        from tvm.script.ir_builder import tirx as T
-
         T.buffer_store(self.buffer, value, self.indices)
 
 
@@ -194,9 +185,6 @@ class PlainLoops(LayerKernel):
     """One unit behind the other."""
 
     def statements(self) -> Any:
-        from tvm.script.ir_builder import IRBuilder
-        from tvm.script.ir_builder import tirx as T
-
         layer = self.layer
         with IRBuilder() as builder:
             with T.serial(layer.directions) as d, T.serial(layer.batch) as b:
@@ -208,9 +196,6 @@ class PlainLoops(LayerKernel):
             return builder.get()
 
     def _step(self, at: Any, d: Any, b: Any) -> None:
-        from tvm import tirx
-        from tvm.script.ir_builder import tirx as T
-
         layer, h = self.layer, self.last[0]
         own = T.decl_buffer((2, self.tile.width), "float32", scope="global", layout=None)
         if layer.resets_first:
@@ -239,8 +224,6 @@ class PlainLoops(LayerKernel):
 
     def _totals(self, gates: range, d: Any, unit: Any, state: Callable[[Any], Any]) -> list[Any]:
         """The sums of *gates* for *unit*, of the *state* of each unit."""
-        from tvm.script.ir_builder import tirx as T
-
         tile = self.tile
         sums = T.decl_buffer((len(gates),), "float32", scope="global", layout=None)
         for number in range(len(gates)):
@@ -258,9 +241,6 @@ class WholeLayer(LayerKernel):
     """One kernel: a work-group for each sequence and direction."""
 
     def statements(self) -> Any:
-        from tvm.script.ir_builder import IRBuilder
-        from tvm.script.ir_builder import tirx as T
-
         layer, tile = self.layer, self.tile
         with IRBuilder() as builder:
             with (
@@ -281,8 +261,6 @@ class WholeLayer(LayerKernel):
             return builder.get()
 
     def _each_unit(self, item: Any, body: Callable[[Any], None], extent: int) -> None:
-        from tvm.script.ir_builder import tirx as T
-
         with T.serial(ceil_blocks(extent, self.tile.items)) as part:
             unit = part * self.tile.items + item
             with ExitStack() as stack:
@@ -292,9 +270,6 @@ class WholeLayer(LayerKernel):
                 body(unit)
 
     def _begin(self, h: Any, others: list[Any], d: Any, b: Any, item: Any) -> None:
-        from tvm import tirx
-        from tvm.script.ir_builder import tirx as T
-
         hidden, width = self.layer.hidden, self.tile.width
 
         def begin(unit: Any) -> None:
@@ -310,8 +285,6 @@ class WholeLayer(LayerKernel):
         self._each_unit(item, begin, width)
 
     def _end(self, h: Any, others: list[Any], d: Any, b: Any, item: Any) -> None:
-        from tvm.script.ir_builder import tirx as T
-
         start = self.layer.steps % 2 * self.tile.width
 
         def end(unit: Any) -> None:
@@ -322,9 +295,6 @@ class WholeLayer(LayerKernel):
         self._each_unit(item, end, self.layer.hidden)
 
     def _step(self, step: Any, h: Any, others: list[Any], parts: Any, d: Any, b: Any, item: Any) -> None:
-        from tvm import tirx
-        from tvm.script.ir_builder import tirx as T
-
         layer, tile = self.layer, self.tile
         at = self.position(step, d)
         now, later = step % 2 * tile.width, (step + 1) % 2 * tile.width
@@ -380,10 +350,6 @@ class SingleSteps(LayerKernel):
     """A kernel for each step, two of a GRU that resets first."""
 
     def statements(self) -> Any:
-        from tvm import tirx
-        from tvm.script.ir_builder import IRBuilder
-        from tvm.script.ir_builder import tirx as T
-
         statements = []
         with IRBuilder() as builder:
             self._begin()
@@ -399,9 +365,6 @@ class SingleSteps(LayerKernel):
         return tirx.SeqStmt(statements)
 
     def _begin(self) -> None:
-        from tvm import tirx
-        from tvm.script.ir_builder import tirx as T
-
         layer, tile, (room,) = self.layer, self.tile, self.room
         with (
             T.thread_binding(ceil_blocks(tile.width, tile.items), thread="blockIdx.x") as part,
@@ -420,9 +383,6 @@ class SingleSteps(LayerKernel):
 
     def _launch(self, gates: range, source: int, step: Any) -> None:
         """The kernel of a step for these *gates*, which multiplies the part *source* of the room, or h."""
-        from tvm import tirx
-        from tvm.script.ir_builder import tirx as T
-
         layer, tile, (room,) = self.layer, self.tile, self.room
         now, later = step % 2, (step + 1) % 2
         first = layer.resets_first and gates.start == 0
@@ -474,13 +434,9 @@ class SingleSteps(LayerKernel):
 
 def _vector(at: Any) -> Any:
     """The indices of a vector from *at* on."""
-    from tvm import tirx
-
     return tirx.Ramp(at, 1, LANES)
 
 
 def _barrier() -> None:
     """Wait for the work-group."""
-    from tvm.script.ir_builder import tirx as T
-
     T.evaluate(T.tvm_storage_sync("shared"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.recurrence import Recurrence
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 MOST_ROWS = 4

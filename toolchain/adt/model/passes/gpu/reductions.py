@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tvm import s_tir, tirx
+
 from adt.model.passes.gpu.kernel_blocks import refusals
 from adt.model.passes.gpu.schedules import writes_texels
 from adt.model.passes.gpu.tiles import divisors
@@ -25,8 +27,6 @@ LEAST_EACH = 4
 
 def is_other_reduction(function: Any) -> bool:
     """Whether the unscheduled TIR *function* reduces once, not to a sum, and writes no texels."""
-    from tvm import tirx
-
     blocks = [block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None]
     if len(blocks) != 1 or writes_texels(function):
         return False
@@ -36,8 +36,6 @@ def is_other_reduction(function: Any) -> bool:
 
 def reduction_schedule(function: Any, gpu: Gpu) -> Any:
     """Schedule the TIR *function*, for which :func:`is_other_reduction` is true."""
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(narrow_indices(function))
     with refusals():
         _schedule(schedule, gpu)

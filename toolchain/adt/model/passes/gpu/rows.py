@@ -19,12 +19,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import arith, ir, s_tir, te, tirx
+
 from adt.model.passes.gpu.kernel_blocks import refusals
 from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.indices import narrow_indices
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.layout.signature import SPATIAL, reduces
 from adt.model.passes.nodes import block_with, tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 OWN, SHARED = "own_", "shared_"
@@ -106,8 +109,6 @@ class DealtRow:
 
     def each(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
         """In registers, if a row is kept there."""
-        from tvm import te
-
         if not self.deal.kept:
             return value
         shape = (*self.outer, self.columns, self.deal.items, self.deal.steps, self.lanes)
@@ -116,8 +117,6 @@ class DealtRow:
 
     def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Each work-item has the result."""
-        from tvm import te, tirx
-
         items = self.deal.items
         total = self._part(reduce, value, name)
         neutral = tirx.const(0, "float32") if reduce is te.sum else te.min_value("float32")
@@ -146,8 +145,6 @@ class DealtRow:
 
     def _part(self, reduce: Any, value: Callable[..., Any], name: str) -> Any:
         """Reduce a work-item's own part of a row: ``[outer…, column, item, 1 or lane]``."""
-        from tvm import te
-
         shape = (*self.outer, self.columns, self.deal.items)
         step, lane = te.reduce_axis((0, self.deal.steps), "step"), te.reduce_axis((0, self.lanes), "lane")
 
@@ -161,13 +158,9 @@ class DealtRow:
 
     def result(self, value: Callable[[Sequence[Any], Sequence[Any]], Any], name: str) -> Any:
         """The tensor, whose stages are :func:`row_schedule`'s."""
-        from tvm import te
-
         return te.compute(self.x.shape, lambda *indices: value(self._place(indices), indices), name=name)
 
     def _within(self, value: Callable[..., Any], outside: float, name: str) -> Callable[..., Any]:
-        from tvm import tirx
-
         def element(*at: Any) -> Any:
             *_, item, step, _lane = at
             inside = step * self.deal.items + item < self.vectors
@@ -204,15 +197,11 @@ class DealtRow:
 
 
 def _shared(part: Any, name: str) -> Any:
-    from tvm import te
-
     return te.compute(part.shape, lambda *at: part(*at), name=f"{SHARED}{name}")
 
 
 def is_dealt(function: Any) -> bool:
     """Whether the unscheduled TIR *function* goes through rows so."""
-    from tvm import tirx
-
     return any(block.name_hint.startswith(OWN) for block in tir_nodes(function.body, tirx.SBlock))
 
 
@@ -221,8 +210,6 @@ def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
 
     With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
     """
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(narrow_indices(function))
     with refusals():
         _schedule(schedule, gpu, by_lane)
@@ -232,8 +219,6 @@ def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
 def _with_own_places(function: Any) -> Any:
     """*function*, in which a loop over work-items says where each reads its own, and no quotient of an index:
     only then does TVM see that a work-item needs no room for the others' elements."""
-    from tvm import arith, ir, tirx
-
     analyzer = arith.Analyzer()
     for loop in tir_nodes(function.body, tirx.For):
         analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))

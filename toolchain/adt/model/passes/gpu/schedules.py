@@ -17,6 +17,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
+from tvm import s_tir, tirx
+from tvm.s_tir import dlight
+
 from adt.model.passes.gpu.kernel_blocks import (
     KernelBlocks,
     NotSchedulable,
@@ -29,10 +33,11 @@ from adt.model.passes.gpu.kernel_blocks import (
 )
 from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.indices import narrow_indices
-from adt.model.passes.layout.blocks import BYTES, FLOATS, LANES
+from adt.model.passes.layout.blocks import BYTES, FLOATS
 from adt.model.passes.layout.signature import SPATIAL
 from adt.model.passes.lowering import image_faults, texture_lowering
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.reports import LANES
 from adt.model.passes.workarounds import plain_unit_reductions
 from adt.model.targets.gpu import Gpu
 
@@ -52,8 +57,6 @@ def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
     results are computed lane by lane, in private memory, and then stored as a
     texel: for operators that TVM cannot vectorise (``erf``, choices by a lane).
     """
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(function)
     with refusals():
         _schedule(schedule, by_lane)
@@ -69,8 +72,6 @@ def writes_texels(function: Any) -> bool:
 def moves_texels(function: Any) -> bool:
     """Whether the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools no
     more than a small window for each."""
-    from tvm import tirx
-
     if not writes_texels(function):
         return False
     numbers = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
@@ -80,9 +81,6 @@ def moves_texels(function: Any) -> bool:
 
 def element_schedule(function: Any, target: Any) -> Any:
     """Schedule the TIR *function*, whose output is a buffer, with one work-item for each element."""
-    import tvm
-    from tvm.s_tir import dlight
-
     module = plain_unit_reductions()(tvm.IRModule({"main": function}))
     try:
         with target:
@@ -96,8 +94,6 @@ def prove(function: Any, target: Any) -> None:
 
     NotSchedulable if it would use images wrongly, or cannot be lowered.
     """
-    import tvm
-
     bound = function.with_attr({"target": target, "global_symbol": "kernel"})
     try:
         with target:
@@ -163,8 +159,6 @@ def is_global_pool(function: Any) -> bool:
 
 def pool_schedule(function: Any, gpu: Gpu) -> Any:
     """Schedule the TIR *function*, which pools whole maps, with several work-items for each texel."""
-    from tvm import s_tir
-
     # TVM 0.25 cannot lower the place that a work-item reads (its number divided by the length of a row)
     # where the extents are of 64 bits: the number of a work-item has 32.
     schedule = s_tir.Schedule(narrow_indices(function))
@@ -203,8 +197,6 @@ def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
 
 def _window(function: Any) -> int:
     """Places of the window of the whole map that *function* pools; 0: it does not."""
-    from tvm import tirx
-
     windows: list[int] = []
     for block in tir_nodes(function.body, tirx.SBlock):
         if not block.name_hint.startswith(POOLED):

@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adt.model.passes.layout.blocks import LANES
+from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 READ = 4

@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from tvm import relax
+
 from adt.model.passes.cpu.dot import SUMS
 from adt.model.passes.integers.rewriter import Integers, quantization_of
 from adt.model.passes.integers.tensors import RANGES, Quantized, Weights, along, array_of
@@ -85,8 +87,6 @@ def reshaped_weights(self: Integers, variable: Any, call: Any) -> bool:
 
 def taken(self: Integers, variable: Any, call: Any) -> bool:
     """Also rows of constants, as embeddings are."""
-    from tvm import relax
-
     table = self.embeddings.get(call.args[0])
     if table is None:
         return moved(self, variable, call)
@@ -99,8 +99,6 @@ def taken(self: Integers, variable: Any, call: Any) -> bool:
 
 def moved(self: Integers, variable: Any, call: Any) -> bool:
     """What gives some of the elements of its first operand, whatever they stand for."""
-    from tvm import relax
-
     data = self.floats.get(call.args[0])
     if data is None:
         return False
@@ -124,8 +122,6 @@ def nearest(self: Integers, variable: Any, call: Any) -> bool:
 
 
 def pad(self: Integers, variable: Any, call: Any) -> bool:
-    from tvm import relax
-
     data, attrs = self.floats.get(call.args[0]), call.attrs
     if data is None or len(call.args) != 1 or float(attrs.pad_value) != 0:
         return False
@@ -135,8 +131,6 @@ def pad(self: Integers, variable: Any, call: Any) -> bool:
 
 
 def concat(self: Integers, variable: Any, call: Any) -> bool:
-    from tvm import relax
-
     parts = getattr(call.args[0], "fields", ())
     kinds = {self.kind_of(part) for part in parts}
     kind = (kinds.pop() if len(kinds) == 1 else None) or self.wanted(variable)
@@ -158,8 +152,6 @@ def relu(self: Integers, variable: Any, call: Any) -> bool:
 
 def mean(self: Integers, variable: Any, call: Any) -> bool:
     """Whole numbers are summed in float32; nothing but their mean is made a float of the model."""
-    from tvm import relax
-
     data, attrs = self.floats.get(call.args[0]), call.attrs
     if data is None or (getattr(attrs, "count_include_pad", False) and any(attrs.padding)):
         return False

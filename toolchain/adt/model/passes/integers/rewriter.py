@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from tvm import relax
+
 from adt.model.passes import pointwise
 from adt.model.passes.cpu.dot import Dot
 from adt.model.passes.integers.tensors import RANGES, Floats, Quantized, Sums, Weights, array_of
@@ -77,8 +80,6 @@ class Integers(Rewriter):
 
     def value_of(self, variable: Any) -> Any:
         """The floats are computed for each reader, which is fused with that."""
-        from tvm import relax
-
         if variable in self.floats:
             return self._floats_of(variable)
         if variable in self.exact and variable not in self.values:
@@ -91,8 +92,6 @@ class Integers(Rewriter):
         return super().value_of(variable)
 
     def bind(self, binding: Any) -> None:
-        from tvm import relax
-
         variable, value = binding.var, binding.value
         name = operator_name(value)
         if name in ELEMENTWISE and not self.sums.isdisjoint(value.args):
@@ -118,15 +117,10 @@ class Integers(Rewriter):
 
     def number(self, value: float, dtype: str = "float32") -> Any:
         """A tensor of one element."""
-        import numpy as np
-        from tvm import relax
-
         return relax.const(np.full(() if self.inlined else (1,), value, dtype), dtype)
 
     def less(self, sums: Any, border: Any) -> Any:
         """*sums* less the array *border*."""
-        from tvm import relax
-
         if not border.any():
             return sums
         dtype = str(sums.struct_info.dtype)
@@ -134,8 +128,6 @@ class Integers(Rewriter):
 
     def emit_sums(self, sums: Sums) -> Any:
         """The floats that *sums* are."""
-        from tvm import relax
-
         whole = self.less(sums.sums, sums.border)
         if whole.struct_info.dtype != "float32":
             whole = self.emit(relax.op.astype, whole, "float32")
@@ -146,8 +138,6 @@ class Integers(Rewriter):
 
     def in_bytes(self, weights: Any, axis: int) -> tuple[Any, Any]:
         """Return *weights* as int8, and their offset for each index of *axis*; Floats if there is none."""
-        import numpy as np
-
         others = tuple(at for at in range(weights.ndim) if at != axis)
         low, high = (bound(weights, axis=others, initial=0, keepdims=True) for bound in (np.min, np.max))
         most = RANGES["int8"][1]
@@ -166,9 +156,6 @@ class Integers(Rewriter):
         *sums* are multiplied by 1 / *scale*, much faster than the division of the model's own runtime: hardly
         one lies in the middle of two quanta, where that matters. Values that were quantized before often do.
         """
-        import numpy as np
-        from tvm import relax
-
         op = relax.op
         low, high = (self.number(bound - zero + ROUNDS) for bound in RANGES[self.dtype])
         if scaled := self.scaled.get(value):
@@ -183,8 +170,6 @@ class Integers(Rewriter):
     def quantized_by(self, value: Any, scale: Any, zero: Any) -> Any:
         """The float tensor *value* of the new function, as :attr:`dtype`, by a scale and a zero of 8 bits
         that are scalars of it."""
-        from tvm import relax
-
         op, shift = relax.op, self.shift(zero.struct_info.dtype)
         start = self.emit(
             op.subtract, relax.const(float(ROUNDS - shift)), self.emit(op.astype, zero, "float32")
@@ -198,8 +183,6 @@ class Integers(Rewriter):
         A sum with that has no digits behind the point: it is rounded as ONNX rounds, by vectors. The limits
         stand between, since TVM takes a number that is added and subtracted for nothing.
         """
-        from tvm import relax
-
         op = relax.op
         least = self.emit(op.maximum, self.emit(op.add, steps, self.number(ROUNDS)), low)
         steps = self.emit(op.subtract, self.emit(op.minimum, least, high), start)
@@ -228,8 +211,6 @@ class Integers(Rewriter):
 
     def function_of(self, variable: Any) -> Pointwise | None:
         """Return the floats *variable* as a function of a tensor of 8 bits."""
-        import numpy as np
-
         tensor = self.floats.get(variable)
         if tensor is None:
             return self.functions.get(variable)
@@ -240,8 +221,6 @@ class Integers(Rewriter):
 
     def _looked_up(self, function: Pointwise, scale: float, zero: int) -> Any:
         """The 8 bits that *function* gives, quantized."""
-        from tvm import relax
-
         numbers = pointwise.quantized(function.values, scale, zero, *RANGES[self.dtype]).astype(self.dtype)
         bits = self.emit(relax.op.astype, function.base, "uint8")
         index = self.emit(relax.op.astype, bits, "int32")
@@ -277,8 +256,6 @@ class Integers(Rewriter):
 
     def dequantized(self, tensor: Quantized) -> Any:
         """The floats that *tensor* stands for."""
-        from tvm import relax
-
         value = self.emit(relax.op.astype, tensor.values, "float32")
         if tensor.zero:
             value = self.emit(relax.op.subtract, value, self.number(tensor.zero))
@@ -286,8 +263,6 @@ class Integers(Rewriter):
 
     def shifted(self, value: Any, dtype: str) -> Any:
         """The tensor *value* of 8 bits as *dtype*, by as much more as its range is."""
-        from tvm import relax
-
         own = str(value.struct_info.dtype)
         if own == dtype:
             return value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tvm import relax
+
 from adt.model.passes.cpu.dot import Dot
 from adt.model.passes.integers.moves import (
     concat,
@@ -78,8 +80,6 @@ def in_integers(
         inlined: a scale is part of each kernel: a GPU takes longer to be told of each parameter. Else it is
             one, so that layers of other scales have the same kernel.
     """
-    from tvm import relax
-
     integers = Integers(module, _RULES, data, least, computed, inlined)
     result = relax.transform.DeadCodeElimination(["main"])(integers.run())
     return result, integers.convolutions()

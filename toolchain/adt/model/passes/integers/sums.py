@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from tvm import relax
+
 from adt.model.passes.cpu.dot import SUMS
 from adt.model.passes.integers.rewriter import Integers, Rule
 from adt.model.passes.integers.tensors import (
@@ -67,8 +70,6 @@ def _reported(variable: Any, call: Any, reason: str) -> Convolution:
 
 def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
     """Return the quantized data and constants of a convolution or product."""
-    import numpy as np
-
     data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
     if call.args[0] in self.wholes:
         data, numbers = self.wholes[call.args[0]], whole_numbers(self, call.args[1])
@@ -83,8 +84,6 @@ def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
 
 def convolution(self: Integers, variable: Any, call: Any) -> Any:
     """Compute a convolution in integers; Floats where it has to stay in floats."""
-    from tvm import relax
-
     attrs = call.attrs
     data, weights = _operands(self, call)
     layouts = [str(layout) for layout in (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)]
@@ -133,9 +132,6 @@ def _sums(
         axes: of the weights, those of the outputs and inputs.
         channel: the axis that these are in tensors.
     """
-    import numpy as np
-    from tvm import relax
-
     op = relax.op
     stored, missing = self.in_bytes(weights, axes[0])
     sums = multiplied(values, stored, SUMS)
@@ -153,9 +149,6 @@ def _sums(
 
 def transposed(self: Integers, variable: Any, call: Any) -> Any:
     """Compute a plain convolution whose channels are those of each pixel of a step, and move them there."""
-    import numpy as np
-    from tvm import relax
-
     op, attrs = relax.op, call.attrs
     data, weights = _operands(self, call)
     layouts = [str(layout) for layout in (attrs.data_layout, attrs.kernel_layout)]
@@ -188,9 +181,6 @@ def transposed(self: Integers, variable: Any, call: Any) -> Any:
 
 def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[Any]) -> Any:
     """The 8 bits, with what stands for zero around them: a *border* as convolutions' padding is written."""
-    import numpy as np
-    from tvm import relax
-
     padding = [int(extent) for extent in border]
     if not any(padding):
         return data.values
@@ -213,8 +203,6 @@ def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[
 
 def product(self: Integers, variable: Any, call: Any) -> Any:
     """Compute a product in integers; Floats where it has to stay in floats."""
-    from tvm import relax
-
     if call.args[0] in self.floats and call.args[1] in self.floats:
         return _product_of_computed(self, call)
     data, weights = _operands(self, call)
@@ -231,8 +219,6 @@ def product(self: Integers, variable: Any, call: Any) -> Any:
 
 def _product_of_computed(self: Integers, call: Any) -> Any:
     """Multiply two quantized tensors, as attention does."""
-    from tvm import relax
-
     op, dot = relax.op, self.dot_of_computed
     if dot is None:
         raise Floats("no instruction for two computed tensors takes all numbers")
@@ -280,9 +266,6 @@ def _scaled(
     The channels are axis *outputs* of the weights and *axis* of the sums. With *whole*, the scales are 1,
     and integers are wanted. Floats if a sum could be too large.
     """
-    import numpy as np
-    from tvm import relax
-
     rank, dtype = len(sums.struct_info.shape), str(sums.struct_info.dtype)
     terms = tuple(at for at in range(weights.values.ndim) if at != outputs)
     largest = LARGEST * int(np.abs(weights.values).sum(terms, dtype=np.int64).max(initial=0))
@@ -303,8 +286,6 @@ def _scaled(
 
 def biased(self: Integers, variable: Any, call: Any) -> bool:
     """A bias is added to the sums as the whole number that it is of their scale, as models' runtimes do."""
-    import numpy as np
-
     for value, bias in (call.args, call.args[::-1]):
         sums, floats = self.scaled.get(self.values.get(value)), self.biases.get(bias)
         if sums is None or floats is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import relax
+
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 LARGEST = 255
 """Of what is multiplied, and of its distance from zero."""
@@ -55,8 +57,6 @@ class Floats(Exception):
 
 def array_of(value: Any) -> Any | None:
     """The numbers of a constant."""
-    from tvm import relax
-
     return value.data.numpy() if isinstance(value, relax.Constant) else None
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from tvm import relax
+
 from adt.model.passes.integers.rewriter import Integers
 from adt.model.passes.integers.tensors import RANGES, Quantized, array_of
 from adt.model.passes.layout.rewriter import static_shape
@@ -41,8 +44,6 @@ def finite(self: Integers, variable: Any, call: Any) -> bool:
 
 
 def subtracted(self: Integers, variable: Any, call: Any) -> bool:
-    from tvm import relax
-
     value, less = call.args
     if value not in self.constants and value not in self.wholes:
         return False
@@ -67,7 +68,5 @@ def subtracted(self: Integers, variable: Any, call: Any) -> bool:
 
 def whole_numbers(self: Integers, value: Any) -> Any | None:
     """The numbers of a constant, if all are whole."""
-    import numpy as np
-
     array = self.constants.get(value, array_of(value))
     return None if array is None or (array != np.rint(array)).any() else array.astype("int32")

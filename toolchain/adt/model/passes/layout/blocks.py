@@ -19,10 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adt.model.passes import words
+import numpy as np
+from tvm import te, tirx
 
-LANES = 4
-"""Channels in a texel of an image."""
+from adt.model.passes import words
+from adt.model.passes.reports import LANES
 
 STAGE = "window_blocks"
 """The block of a convolution that reads its input, and zeros for the border."""
@@ -142,8 +143,6 @@ def merged_groups(groups: int, outputs: int, lanes: int) -> int:
 
 def pack(x: Any, lanes: int = LANES) -> Any:
     """``(N, C, …)`` to ``(N, ceil(C/lanes), …, lanes)``."""
-    from tvm import te, tirx
-
     batch, channels, *spatial = x.shape
 
     last = int(channels) - 1
@@ -158,8 +157,6 @@ def pack(x: Any, lanes: int = LANES) -> Any:
 
 def unpack(x: Any, channels: int) -> Any:
     """``(N, ceil(C/4), …, 4)`` to ``(N, C, …)``."""
-    from tvm import te
-
     batch, _blocks, *spatial, lanes = x.shape
     return te.compute(
         (batch, channels, *spatial),
@@ -170,8 +167,6 @@ def unpack(x: Any, channels: int) -> Any:
 
 def packed(array: Any, axis: int, lanes: int = LANES) -> Any:
     """Block the numpy *array*'s *axis*, with zeros in the lanes to spare; the lanes come last."""
-    import numpy as np
-
     extent = array.shape[axis]
     count = ceil_blocks(extent, lanes)
     spare = [(0, count * lanes - extent if at == axis else 0) for at in range(array.ndim)]
@@ -181,8 +176,6 @@ def packed(array: Any, axis: int, lanes: int = LANES) -> Any:
 
 def part(x: Any, first: int, count: int) -> Any:
     """*count* blocks of the blocked tensor *x*, from the block *first* on."""
-    from tvm import te
-
     return te.compute(
         (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_blocks"
     )
@@ -190,22 +183,16 @@ def part(x: Any, first: int, count: int) -> Any:
 
 def floats(x: Any) -> Any:
     """The whole numbers *x* as floats."""
-    from tvm import te
-
     return te.compute(x.shape, lambda *at: x(*at).astype("float32"), name="float_blocks")
 
 
 def lookup(table: Any, index: Any, dtype: str) -> Any:
     """What *table* has at each element of *index*, as *dtype*."""
-    from tvm import te
-
     return te.compute(index.shape, lambda *at: table[index(*at)].astype(dtype), name="lookup")
 
 
 def extremes(rows: Any) -> Any:
     """The greatest number of each of *rows*, and the least, negated: ``(2, rows)``."""
-    from tvm import te
-
     term = te.reduce_axis((0, rows.shape[1]), "term")
     return te.compute(
         (2, rows.shape[0]),
@@ -216,15 +203,11 @@ def extremes(rows: Any) -> Any:
 
 def extreme(both: Any, place: int) -> Any:
     """The scalar at *place* of what :func:`extremes` gives of one row."""
-    from tvm import te
-
     return te.compute((), lambda: -both[place] if place else both[place], name="extreme")
 
 
 def scaled(x: Any, gate: Any) -> Any:
     """The blocked tensor *x* times *gate*, which has one pixel."""
-    from tvm import te
-
     ones = (0,) * (len(x.shape) - 3)
     return te.compute(
         x.shape, lambda n, c, *at: x(n, c, *at) * gate(n, c, *ones, at[-1]), name="scaled_blocks"
@@ -243,8 +226,6 @@ def interleaved(
         steps: pixels for one of *x* along each spatial axis.
         first: place of the first pixel in its step.
     """
-    from tvm import te
-
     each, places = blocks // groups, math.prod(steps)
 
     def value(n: Any, c: Any, *at: Any) -> Any:
@@ -258,8 +239,6 @@ def interleaved_channels(
     x: Any, channels: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
 ) -> Any:
     """As :func:`interleaved`, but plain, of so few *channels* that the places in a step share blocks."""
-    from tvm import te
-
     lanes = int(x.shape[-1])
 
     def value(n: Any, c: Any, *at: Any) -> Any:
@@ -280,8 +259,6 @@ def _place_in_step(at: Sequence[Any], steps: Sequence[int], first: Sequence[int]
 
 def enlarged(x: Any, scales: Sequence[int]) -> Any:
     """The blocked tensor *x*, each pixel repeated *scales* times along the spatial axes."""
-    from tvm import te
-
     batch, count, *spatial, lanes = x.shape
     return te.compute(
         (batch, count, *(extent * scale for extent, scale in zip(spatial, scales, strict=True)), lanes),
@@ -311,8 +288,6 @@ def convolution(
             depthwise: only then all lanes of an output texel read the same input
             channel, or each its own.
     """
-    from tvm import te, tirx
-
     # A group's outputs are whole blocks: with a single one there is one group, or one for each channel.
     depthwise = groups > 1 and int(weight.shape[0]) == 1
     out_blocks, group_inputs = (weight.shape[1], 1) if depthwise else (weight.shape[0], weight.shape[2])
@@ -368,8 +343,6 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
 
     The weight is ``(ceil(O/L), taps, I/terms, L, terms)``, zero for channels beyond the model's.
     """
-    from tvm import te
-
     lanes, wide = int(weight.shape[-2]), int(x.shape[-1])
     extents = window.extents([int(extent) for extent in x.shape[2:-1]])
     channel = te.reduce_axis((0, weight.shape[2]), "channel")
@@ -402,8 +375,6 @@ def convolution_of_words(x: Any, weight: Any, window: Window, blocking: Blocking
 
     The weight is ``(ceil(O/4), taps, ceil(I/4), 4)`` words, zero for channels beyond the model's.
     """
-    from tvm import te
-
     read = te.compute(x.shape[:-1], lambda *at: words.word(lambda lane: x(*at, lane)), name="words")
     border = replace(window, border=words.repeated(window.border))
     return convolution(read, weight, border, 1, words.SUMS, blocking, words.dot)
@@ -434,8 +405,6 @@ def divisible(extents: Sequence[int]) -> tuple[int, ...]:
 def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
     """*x* with its border, exactly what the windows of the *outputs* cover, as *dtype*: a stage that a
     schedule may keep in registers."""
-    from tvm import te, tirx
-
     spatial = [int(extent) for extent in x.shape[2 : 2 + len(outputs)]]
     covered = [
         (extent - 1) * stride + (size - 1) * spread + 1
@@ -462,8 +431,6 @@ def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
 
 def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
     """The *kind* (``max`` or ``avg``) of the values in each window, blocked."""
-    from tvm import te, tirx
-
     batch, blocks, *axes, lanes = x.shape
     spatial = [int(extent) for extent in axes]
     shape = (batch, blocks, *window.extents(spatial), lanes)
@@ -511,8 +478,6 @@ def padded(
     outside: Any = None,
 ) -> Any:
     """What *read* gives under a window's tap; *outside* (by default 0) in the padding."""
-    from tvm import te, tirx
-
     at = [
         place * stride + tap * spread - low
         for place, stride, tap, spread, low in zip(

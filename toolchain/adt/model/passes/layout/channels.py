@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from tvm import relax
+
 from adt.model.passes.layout.rewriter import ELEMENTWISE, Rewriter, is_flat, resized, static_shape
 from adt.model.passes.nodes import operator_name
 
@@ -30,23 +33,17 @@ class _Walk(Rewriter):
 
     def value_of(self, variable: Any) -> Any:
         """The model's own form, transposed once if there is only the other."""
-        from tvm import relax
-
         if variable not in self.values and variable in self.first:
             self.values[variable] = self.builder.emit(relax.op.permute_dims(self.first[variable], TO_LAST))
         return super().value_of(variable)
 
     def channels_first(self, value: Any) -> Any:
         """The tensor *value* of four axes with channels first, made if need be."""
-        from tvm import relax
-
         if value not in self.first:
             self.first[value] = self.builder.emit(relax.op.permute_dims(self.copy(value), TO_FIRST))
         return self.first[value]
 
     def bind(self, binding: Any) -> None:
-        from tvm import relax
-
         value = binding.value
         name = operator_name(value)
         if name and not isinstance(binding, relax.MatchCast):
@@ -62,8 +59,6 @@ class _Walk(Rewriter):
 
 def channels_first(module: Any) -> Any:
     """Put channels first in ``main`` of the flat Relax *module*; constant weights are transposed once."""
-    from tvm import relax
-
     if not is_flat(module):
         return module
     walk = _Walk(module)
@@ -72,8 +67,6 @@ def channels_first(module: Any) -> Any:
 
 
 def _convolution(walk: _Walk, _variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     data, weight = call.args
     attrs = call.attrs
     order = str(attrs.kernel_layout)
@@ -96,8 +89,6 @@ def _convolution(walk: _Walk, _variable: Any, call: Any) -> Any:
 
 
 def _pool(walk: _Walk, _variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     (data,) = call.args
     attrs = call.attrs
     if data not in walk.first or attrs.layout != "NHWC":
@@ -115,8 +106,6 @@ def _pool(walk: _Walk, _variable: Any, call: Any) -> Any:
 
 
 def _elementwise(walk: _Walk, variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     output = static_shape(variable)
     if output is None or len(output) != 4 or not any(arg in walk.first for arg in call.args):
         return None
@@ -131,8 +120,6 @@ def _elementwise(walk: _Walk, variable: Any, call: Any) -> Any:
 
 def _operand(walk: _Walk, value: Any) -> Any:
     """The tensor *value* as an operand of one with channels first."""
-    from tvm import relax
-
     shape = static_shape(value)
     if shape is None:
         return None
@@ -145,8 +132,6 @@ def _operand(walk: _Walk, value: Any) -> Any:
 
 
 def _prelu(walk: _Walk, _variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     data, slope = call.args
     if data not in walk.first or int(call.attrs.axis) % 4 != 3 or not isinstance(slope, relax.Constant):
         return None
@@ -154,8 +139,6 @@ def _prelu(walk: _Walk, _variable: Any, call: Any) -> Any:
 
 
 def _pad(walk: _Walk, _variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     data = call.args[0]
     if data not in walk.first or len(call.args) != 1:
         return None
@@ -165,8 +148,6 @@ def _pad(walk: _Walk, _variable: Any, call: Any) -> Any:
 
 
 def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     (data,) = call.args
     if data not in walk.first or call.attrs.axis is None:
         return None
@@ -183,16 +164,12 @@ def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
 
 def _reshape(walk: _Walk, variable: Any, call: Any) -> Any:
     """Of a single pixel: the order is that of both forms."""
-    from tvm import relax
-
     data, shape, output = call.args[0], static_shape(call.args[0]), static_shape(variable)
     if data in walk.first and shape and output and shape[1:3] == (1, 1):
         walk.values[variable] = walk.builder.emit(relax.op.reshape(walk.first[data], output))
 
 
 def _concat(walk: _Walk, variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     (parts,) = call.args
     if not isinstance(parts, relax.Tuple) or not any(part in walk.first for part in parts.fields):
         return None
@@ -211,8 +188,6 @@ def _resize(walk: _Walk, _variable: Any, call: Any) -> Any:
 
 
 def _lookup(walk: _Walk, _variable: Any, call: Any) -> Any:
-    from tvm import relax
-
     table, index = call.args
     if index not in walk.first or not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
         return None
@@ -220,9 +195,6 @@ def _lookup(walk: _Walk, _variable: Any, call: Any) -> Any:
 
 
 def _constant(array: Any, like: Any) -> Any:
-    import numpy as np
-    from tvm import relax
-
     return relax.const(np.ascontiguousarray(array), like.struct_info.dtype)
 
 

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from tvm import relax, te, tirx
+
 from adt.model.passes import words
 from adt.model.passes.blockwise import floats, weights_of
 from adt.model.passes.layout import blocks, signature
@@ -104,8 +107,6 @@ def _sums_of_terms(walk: Walk, x: Any, weight: Any, window: Window, terms: Terms
 
 def _weight_of_terms(walk: Walk, weight: Any, terms: Terms) -> Any:
     """The packed *weight* as :func:`_sums_of_terms` reads it."""
-    from tvm import relax
-
     array = _in_terms(weight, terms)
     return relax.const(words.packed(array) if walk.blocking.words else array)
 
@@ -158,8 +159,6 @@ def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str
 
 def _obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, layout: str) -> str:
     """Why no convolution of *data* can be blocked whose *weight* is to begin with the axes *layout*."""
-    from tvm import relax
-
     if static_shape(weight) is None or static_shape(data) is None:
         return "its shapes are not static"
     if not isinstance(weight, relax.Constant):
@@ -176,8 +175,6 @@ def _merged(array: Any, groups: int, lanes: int) -> tuple[Any, int]:
 
     Lanes whose weight is zero idle, which takes less than channels one by one.
     """
-    import numpy as np
-
     outputs, inputs, *kernel = array.shape
     count = merged_groups(groups, outputs // groups, lanes)
     if count == 1:
@@ -192,8 +189,6 @@ def _merged(array: Any, groups: int, lanes: int) -> tuple[Any, int]:
 
 def _convolution_weight(array: Any, groups: int, lanes: int) -> Any:
     """The *array* ``(O, I/groups, kernel…)``, as the convolution in blocks of *lanes* reads it."""
-    import numpy as np
-
     outputs, inputs = array.shape[:2]
     packed = blocks.packed(array.reshape(outputs, inputs, -1), 0, lanes)  # (ceil(O/L), I/groups, taps, L)
     if groups == outputs > 1:  # depthwise: the only groups of one output channel
@@ -206,8 +201,6 @@ def _convolution_weight(array: Any, groups: int, lanes: int) -> Any:
 def _in_terms(weight: Any, terms: Terms) -> Any:
     """The packed *weight* ``(blocks, taps, I, L)`` as ``(blocks, taps, I/terms, L, terms)``, with zeros for
     channels that are none."""
-    import numpy as np
-
     *outer, inputs, lanes = weight.shape
     whole = np.pad(weight, [(0, 0), (0, 0), (0, -inputs % terms.channels), (0, 0)])
     split = whole.reshape(*outer, -1, terms.count, lanes).swapaxes(-1, -2)
@@ -320,8 +313,6 @@ def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: 
     *window* is the transposed convolution's, *taps* the plain one's. The result is
     ``(groups·places·channels, I/groups, taps…)``; *channels* beyond a group's own are zeros.
     """
-    import numpy as np
-
     outputs, inputs, *kernel = array.shape
     spare = [
         (0, count * step - extent) for count, step, extent in zip(taps, window.strides, kernel, strict=True)
@@ -381,8 +372,6 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
 
 def blockwise_product(walk: Walk, variable: Any, call: Any) -> bool:
     """A product whose weights stay as few bits as they have, with the result in rows."""
-    from tvm import relax
-
     weights, output = weights_of(walk.module, call), static_shape(variable)
     if weights is None or output is None:
         return False
@@ -415,8 +404,6 @@ def _product_of_rows(x: Any, multiply: Callable[[Any], Any], blocking: Blocking)
     """What *multiply* makes of the rows *x*, as a tensor expression. Of a number of rows that nothing
     divides (197 tokens) a work-item could take but one at a time: it is rounded up, and what that adds is
     not stored."""
-    from tvm import te, tirx
-
     rows = int(x.shape[0])
     (count,) = blocks.divisible((rows,)) if blocking.rounds else (rows,)
     if count == rows:
@@ -430,8 +417,6 @@ def _product_of_rows(x: Any, multiply: Callable[[Any], Any], blocking: Blocking)
 
 def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:
     """Why a matrix product cannot be in rows; empty if it can."""
-    from tvm import relax
-
     rows, shape = static_shape(data), static_shape(weight)
     if rows is None or shape is None:
         return "its shapes are not static"

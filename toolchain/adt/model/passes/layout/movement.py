@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm import relax, tirx
+
 from adt.model.passes.layout import blocks
 from adt.model.passes.layout.blocks import FLOATS, RANKS
 from adt.model.passes.layout.rewriter import resized, static_shape
@@ -15,8 +17,6 @@ def pad(walk: Walk, variable: Any, call: Any) -> bool:
 
     Zeros around the spatial axes are a matter of where a convolution reads, and so is what stands for them.
     """
-    from tvm import relax
-
     data, rank = call.args[0], len(static_shape(variable) or ())
     if len(call.args) != 1 or rank not in RANKS:
         return False
@@ -48,8 +48,6 @@ def pad(walk: Walk, variable: Any, call: Any) -> bool:
 
 def concat(walk: Walk, variable: Any, call: Any) -> bool:
     """Concatenation along any axis; along that of the channels if their blocks are whole."""
-    from tvm import relax
-
     (parts,) = call.args
     shape = static_shape(variable)
     if not isinstance(parts, relax.Tuple) or shape is None:
@@ -71,8 +69,6 @@ def concat(walk: Walk, variable: Any, call: Any) -> bool:
 
 def split(walk: Walk, variable: Any, call: Any) -> bool:
     """Parts of any axis; along that of the channels if their blocks are whole."""
-    from tvm import relax
-
     (data,) = call.args
     shape = static_shape(data)
     if data not in walk.blocked or shape is None:
@@ -99,8 +95,6 @@ def _part(source: Any, first: int, count: int) -> Inlined:
 
 def strided_slice(walk: Walk, variable: Any, call: Any) -> bool:
     """Parts of the spatial axes, or whole blocks of channels."""
-    from tvm import relax
-
     data, axes, begin, _, *strides = call.args
     shape, output = static_shape(data), static_shape(variable)
     if data not in walk.blocked or shape is None or output is None or not walk.can_block(variable):
@@ -192,8 +186,6 @@ def reshape(walk: Walk, variable: Any, call: Any) -> bool:
 
 def permute(walk: Walk, variable: Any, call: Any) -> bool:
     """Channels from the second axis to the last, and back: between blocks and rows."""
-    from tvm import relax
-
     (data,) = call.args
     shape, output = static_shape(data), static_shape(variable)
     if shape is None or output is None or call.attrs.axes is None or len(shape) not in RANKS:
@@ -221,8 +213,6 @@ def permute(walk: Walk, variable: Any, call: Any) -> bool:
 
 def _numbers(values: Any) -> list[int] | None:
     """The integers of a tuple in Relax; None if one is not known."""
-    from tvm import relax, tirx
-
     numbers = []
     for field in getattr(values, "fields", [values]):
         number = field.value if isinstance(field, relax.PrimValue) else None

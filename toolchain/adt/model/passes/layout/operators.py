@@ -13,6 +13,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from tvm import relax
+
 from adt.model.passes.layout import blocks, movement
 from adt.model.passes.layout.blocks import BYTES, FLOATS, TEXELS, Blocking, Window
 from adt.model.passes.layout.convolutions import (
@@ -38,8 +41,6 @@ EXTREMES = ("relax.max", "relax.min")
 
 def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
     """In a form that one operand has, if every other can have it."""
-    from tvm import relax
-
     shape = static_shape(variable)
     if shape is None:
         return False
@@ -62,8 +63,6 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
 
 def lookup(walk: Walk, variable: Any, call: Any) -> bool:
     """What a constant table has at each element of a tensor, in the form of that."""
-    from tvm import relax
-
     table, index = call.args
     if not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
         return False
@@ -86,8 +85,6 @@ def lookup(walk: Walk, variable: Any, call: Any) -> bool:
 
 def prelu(walk: Walk, variable: Any, call: Any) -> bool:
     """``max(x, 0) + slope * min(x, 0)``, with a slope for each channel."""
-    from tvm import relax
-
     data, slope = call.args
     shape = static_shape(data)
     if data not in walk.blocked or not isinstance(slope, relax.Constant) or shape is None:
@@ -133,8 +130,6 @@ Operand = Callable[[Walk, Any, tuple[int, ...]], Any | None]
 
 def _computed(walk: Walk, call: Any, operand: Operand, output: tuple[int, ...]) -> Any | None:
     """What *call* gives, of the forms of its operands that broadcast to that of *output*."""
-    from tvm import relax
-
     operands = []
     for arg in call.args:
         tensor = isinstance(arg.struct_info, relax.TensorStructInfo)
@@ -146,8 +141,6 @@ def _computed(walk: Walk, call: Any, operand: Operand, output: tuple[int, ...]) 
 
 
 def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
-    from tvm import relax
-
     rank, shape = len(output), static_shape(value)
     if shape is None or len(shape) > rank:
         return None
@@ -165,8 +158,6 @@ def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
 
 
 def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
-    from tvm import relax
-
     shape = static_shape(value)
     if shape is None or len(shape) > len(output):
         return None
@@ -185,9 +176,6 @@ def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
 
 def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
     """The constant tensor *value* as it broadcasts to the rows of a tensor of the shape *output*."""
-    import numpy as np
-    from tvm import relax
-
     array = value.data.numpy()
     if array.size == 1:
         return _one_number(walk, array, value.struct_info.dtype)
@@ -204,17 +192,12 @@ def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
 def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
     """Part of the kernel; but a parameter where a CPU sums whole numbers: layers of other scales share it. A
     GPU takes longer to be told of each parameter."""
-    from tvm import relax
-
     shared = walk.blocking.terms and not walk.blocking.words
     return relax.const(array if shared else array.reshape(()), dtype)
 
 
 def _blocked_constant(walk: Walk, value: Any, rank: int) -> Any:
     """The constant tensor *value* as it broadcasts to a blocked tensor of plain rank *rank*."""
-    import numpy as np
-    from tvm import relax
-
     array = value.data.numpy()
     if array.size == 1:
         return _one_number(walk, array, value.struct_info.dtype)
@@ -291,8 +274,6 @@ def global_pool(kind: str) -> Rule:
 def of_all(walk: Walk, variable: Any, call: Any) -> bool:
     """A number of all elements, in whatever order: as one row, which a CPU reads by vectors, or as several:
     each work-group of a GPU takes one."""
-    from tvm import relax
-
     (data,) = call.args
     shape = static_shape(data)
     if call.attrs.axis is not None or static_shape(variable) != () or not shape or not walk.blocking.widens:
@@ -337,8 +318,6 @@ def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: boo
 
 def group_norm(walk: Walk, variable: Any, call: Any) -> bool:
     """The places of each channel, where a kernel that has a row of texels does not take long."""
-    from tvm import relax
-
     data, *extras = call.args
     shape, rows = static_shape(data), walk.row_kernels
     texels = rows.columns if rows else None
@@ -406,8 +385,6 @@ def block_channels(
         module: static shapes; weights are bound as constants (they are packed here, once).
         rows: how kernels go through rows; None: the walk makes no such kernels.
     """
-    from tvm import relax
-
     if not is_flat(module):
         return module, ()
     walk = Walk(module, chooser, RULES, blocking, rows)

@@ -8,6 +8,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
 from adt.model.passes.nodes import operator_name
 
 ELEMENTWISE = frozenset(
@@ -59,8 +63,6 @@ class Rewriter:
     """A copy of ``main``; subclasses say what becomes of a variable, a binding or a constant."""
 
     def __init__(self, module: Any) -> None:
-        from tvm import relax
-
         self.module = module
         self.builder = relax.BlockBuilder()
         self.values: dict[Any, Any] = {}
@@ -76,8 +78,6 @@ class Rewriter:
 
     def bind(self, binding: Any) -> None:
         """Carry one binding over; afterwards :meth:`value_of` answers for its variable."""
-        from tvm import relax
-
         value = self.copy(binding.value)
         if isinstance(binding, relax.MatchCast):
             self.values[binding.var] = self.builder.match_cast(value, binding.struct_info)
@@ -88,8 +88,6 @@ class Rewriter:
 
     def copy(self, value: Any) -> Any:
         """The expression *value* of the old function, for the new one."""
-        from tvm import relax
-
         if isinstance(value, relax.Var):
             return self.value_of(value)
         if isinstance(value, relax.Constant):
@@ -138,10 +136,6 @@ class StaticShapes(Rewriter):
     """
 
     def bind(self, binding: Any) -> None:
-        import numpy as np
-        import tvm
-        from tvm import relax, tirx
-
         value = binding.value
         name = operator_name(value)
         shape = None
@@ -167,8 +161,6 @@ def returned_views(module: Any) -> Any:
     TVM makes views of reshapes, but not of that which is returned; of one that has another name it does.
     Of an input no view is returned: the caller may write to it.
     """
-    from tvm import relax
-
     main = module["main"]
     last = main.body.blocks[-1].bindings[-1] if is_flat(module) and main.body.blocks else None
     if last is None or not last.var.same_as(main.body.body) or not isinstance(last.value, relax.Call):
@@ -184,8 +176,6 @@ def bindings_of(module: Any) -> list[Any]:
 
 def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
     """What reads each variable of ``main``: bindings, and None for the result."""
-    from tvm import relax
-
     readers: defaultdict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(module):
         for variable in relax.analysis.free_vars(binding.value):
@@ -197,8 +187,6 @@ def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
 
 def is_flat(module: Any) -> bool:
     """Whether ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
-    from tvm import relax
-
     return all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks)
 
 
@@ -216,8 +204,6 @@ def static_shape(value: Any) -> tuple[int, ...] | None:
 
 def resized(call: Any, data: Any, layout: str) -> Any:
     """The ``resize2d`` of *call* on *data*, its tensor in another layout."""
-    from tvm import relax
-
     attrs = call.attrs
     return relax.op.image.resize2d(
         data,
@@ -235,8 +221,6 @@ def resized(call: Any, data: Any, layout: str) -> Any:
 
 def bind_params(module: Any, params: Mapping[str, Any]) -> Any:
     """The Relax *module* with its parameters as constants of ``main``."""
-    from tvm import relax
-
     return relax.transform.BindParams("main", dict(params))(module)
 
 
@@ -253,8 +237,6 @@ class ConstantLifter(Rewriter):
         """Digest to the new parameter and its value."""
 
     def constant(self, constant: Any) -> Any:
-        from tvm import relax
-
         key = digest(constant.data)
         if key not in self.lifted:
             packed = packed_digest(constant.data)
@@ -292,8 +274,6 @@ def digest(tensor: Any) -> str:
 def packed_digest(tensor: Any) -> tuple[str, int] | None:
     """A key for the type of *tensor* and its values other than 0, in any order: to pack a tensor moves its
     values and puts zeros between them. None: it has no other values."""
-    import numpy as np
-
     array = tensor.numpy()
     if not array.any():
         return None

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.layout.blocks import LANES, ceil_blocks
+from tvm import tirx
+
+from adt.model.passes.layout.blocks import ceil_blocks
 from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.reports import LANES
 
 SPATIAL, REDUCE = 0, 2
 """TVM's kinds of block iterators."""
@@ -88,6 +91,4 @@ def reduces(block: Any) -> bool:
 
 
 def variables_of(indices: Sequence[Any]) -> set[Any]:
-    from tvm import tirx
-
     return {variable for index in indices for variable in tir_nodes(index, tirx.Var)}

@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tvm import relax
+
 from adt.model.passes.layout import blocks
 from adt.model.passes.layout.blocks import RANKS, TEXELS, Blocking
 from adt.model.passes.layout.rewriter import Rewriter, static_shape
@@ -129,8 +131,6 @@ class Walk(Rewriter):
 
     def value_of(self, variable: Any) -> Any:
         """The plain form, made once if there are only others."""
-        from tvm import relax
-
         if variable in self.extreme_of:
             attributes = {blocks.LOOKUP: 1}
             return self.builder.emit_te(
@@ -150,8 +150,6 @@ class Walk(Rewriter):
         return super().value_of(variable)
 
     def bind(self, binding: Any) -> None:
-        from tvm import relax
-
         variable, value = binding.var, binding.value
         if isinstance(value, relax.TupleGetItem) and value.tuple_value in self.tuples:
             self.blocked[variable] = self.tuples[value.tuple_value][value.index]
@@ -190,8 +188,6 @@ class Walk(Rewriter):
     def weight(self, array: Any, sums: str) -> Any:
         """The packed weight *array* of a convolution whose sums are of the type *sums*, which a CPU's kernels
         make of 8 bits in registers."""
-        from tvm import relax
-
         if array.dtype.kind == "i" and not self.blocking.words and -128 <= array.min() <= array.max() <= 127:
             return relax.const(array.astype("int8"))
         return relax.const(array.astype(sums) if self.blocking.widens else array)
@@ -216,8 +212,6 @@ class Walk(Rewriter):
         return self._reshape(value, static_shape(value) or ())
 
     def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any:
-        from tvm import relax
-
         result = self.builder.emit(relax.op.reshape(source, shape))
         self._reshaped[result] = source
         return result

@@ -12,6 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
+from tvm import relax
+from tvm.relax import transform
+
 from adt.model.passes.nodes import operator_name, relax_nodes
 from adt.model.passes.offload.rules import Check, Rules, first_objection, fixed, repeated
 from adt.model.passes.offload.weights import weights_of
@@ -30,8 +34,6 @@ class Clml(Rules):
 
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Bind the weights, fold batch norms, lay convolutions out as NCHW."""
-        import tvm
-        from tvm.relax import transform
         from tvm.relax.backend.adreno.clml import AppendReshapeToBNRewriterPass
 
         main = module["main"]
@@ -69,8 +71,6 @@ def rules(**_options: bool) -> Clml:
 
 def _other_layouts(function: Any) -> bool:
     """Whether a convolution of *function* is laid out in another way than CLML's."""
-    from tvm import relax
-
     return any(
         (str(call.attrs.data_layout), str(call.attrs.kernel_layout)) != LAYOUTS
         for call in relax_nodes(function, relax.Call)
@@ -79,8 +79,6 @@ def _other_layouts(function: Any) -> bool:
 
 
 def _types(call: Any) -> str:
-    from tvm import relax
-
     if any(
         isinstance(argument.struct_info, relax.ShapeStructInfo) and not isinstance(argument, relax.ShapeExpr)
         for argument in call.args
@@ -101,8 +99,6 @@ def _types(call: Any) -> str:
 
 
 def _conv2d(call: Any) -> str:
-    from tvm import relax
-
     if int(call.attrs.groups) != 1:
         return "CLML's runtime in TVM takes no grouped convolution"
     if not isinstance(call.args[1], relax.Constant):
@@ -112,8 +108,6 @@ def _conv2d(call: Any) -> str:
 
 def _binary(call: Any) -> str:
     """TVM's generator lists a subgraph's constants behind its tensors, and a tensor once."""
-    from tvm import relax
-
     if repeated(call):
         return "CLML's subgraphs in TVM hold an operand that comes twice only once"
     if isinstance(call.args[0], relax.Constant):
@@ -123,8 +117,6 @@ def _binary(call: Any) -> str:
 
 def _add(call: Any) -> str:
     """A bias has one value for each channel; anything else of one element is no tensor to CLML."""
-    from tvm import relax
-
     if reason := _binary(call):
         return reason
     other = call.args[1]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tvm.relax.dpl import is_op, wildcard
+
 from adt.model.passes.nodes import operator_name
 from adt.model.passes.offload.cuda_graph import Layer, check_types, register
 from adt.model.passes.offload.rules import Rules
@@ -43,8 +45,6 @@ class Cublas(Rules):
 
 def rules(*, tf32: bool, **_options: bool) -> Cublas:
     """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
-    from tvm.relax.dpl import is_op, wildcard
-
     register("cublas", partial(_layer, tf32=tf32))
     patterns: list[Any] = [("cublas.matmul", is_op(MATMUL)(wildcard(), wildcard()), {}, None)]
     return Cublas(patterns, "cublas", frozenset(), weights_inside=False, apart=True)

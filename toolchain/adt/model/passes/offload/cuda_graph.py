@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
+from tvm import relax
+
 from adt.model.passes.nodes import relax_nodes
 from adt.model.passes.offload.weights import COMPOSITE
 
@@ -28,8 +31,6 @@ class Layer:
 
 def check_types(title: str, call: Any) -> str:
     """Why the library *title* does not compute with the tensors of *call*; empty: it does."""
-    from tvm import relax
-
     infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
     types = {str(info.dtype) for info in (*infos, call.struct_info)}
     if len(types) > 1 or not types <= set(TYPES):
@@ -39,7 +40,6 @@ def check_types(title: str, call: Any) -> str:
 
 def register(library: str, layer_of: Callable[[Sequence[Any]], Layer]) -> None:
     """Let TVM hand functions over to *library*; *layer_of* describes the bindings of one match."""
-    import tvm
 
     def generate(functions: Sequence[Any], _options: Any, _names: Any) -> list[Any]:
         create = tvm.get_global_func("adt.JsonModuleCreate")
@@ -53,8 +53,6 @@ def register(library: str, layer_of: Callable[[Sequence[Any]], Layer]) -> None:
 
 def _text(function: Any, layer_of: Callable[[Sequence[Any]], Layer]) -> str:
     """The graph of *function*, which calls one match, as JSON."""
-    from tvm import relax
-
     (match,) = (node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs)
     (call,) = (node for node in relax_nodes(function.body, relax.Call) if isinstance(node.op, relax.Var))
     layer = layer_of([binding for block in match.body.blocks for binding in block.bindings])

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tvm.relax.dpl import is_const, is_op, wildcard
+
 from adt.model.passes.nodes import operator_name
 from adt.model.passes.offload.cuda_graph import Layer, check_types, register
 from adt.model.passes.offload.rules import Rules, repeated
@@ -43,7 +45,6 @@ def rules(*, tf32: bool, **_options: bool) -> Cudnn:
 
 def _patterns() -> list[Any]:
     """Longer ones first: TVM takes the first that matches."""
-    from tvm.relax.dpl import is_const, is_op, wildcard
 
     def biased() -> Any:
         return is_op(ADD)(is_op(CONV2D)(wildcard(), wildcard()), is_const())

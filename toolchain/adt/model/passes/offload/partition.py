@@ -16,6 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from tvm import relax, tirx
+from tvm.relax import transform
+from tvm.relax.backend.utils import has_leaking_intermediate_variables
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
 from adt.bundle.libraries import Library, join_libraries, parse_libraries
 from adt.errors import ConfigError, ModelError
 from adt.model import plugins
@@ -143,8 +149,6 @@ def partition(
     module: Any, params: Mapping[str, Any], takers: Sequence[Taker], *, apart: bool = False
 ) -> OffloadedModel:
     """Hand over what *takers* take, the first of them first; their code generators are loaded."""
-    from tvm.relax import transform
-
     for taker in takers:
         module = taker.rules.prepare(module, params)
     operators = _count(module["main"])
@@ -194,8 +198,6 @@ def _guarded(
     pattern: tuple[Any, ...], taker: Taker, objections: dict[str, dict[str, None]]
 ) -> tuple[Any, ...]:
     """*pattern* that matches only what *taker* computes rightly; the reasons go into *objections*."""
-    from tvm.relax.backend.utils import has_leaking_intermediate_variables
-
     name, what, annotations, check = pattern
 
     def is_taken(context: Any) -> bool:
@@ -213,8 +215,6 @@ def _guarded(
 
 def _check_form(module: Any) -> None:
     """Subgraphs are built for one shape of every tensor, out of functions without branches."""
-    from tvm import relax
-
     if relax_nodes(module["main"], relax.If):
         raise ModelError(
             "the model has control flow (If), and TVM's offload cannot handle it",
@@ -231,9 +231,6 @@ def _check_form(module: Any) -> None:
 
 def _known_shapes(module: Any) -> Any:
     """*module* with tensors that hold a known shape as constants: TVM's FoldConstant stumbles over them."""
-    import numpy as np
-    from tvm import relax, tirx
-    from tvm.relax.expr_functor import PyExprMutator, mutator
 
     @mutator
     class Known(PyExprMutator):  # type: ignore[misc]
@@ -283,7 +280,5 @@ def _misread(calls: list[Any], foreign: frozenset[str]) -> str:
 
 def _count(function: Any) -> Counter[str]:
     """How often each operator is called in *function*."""
-    from tvm import relax
-
     names = map(operator_name, relax_nodes(function, relax.Call))
     return Counter(name for name in names if name and name not in SHAPES)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import relax, tirx
+
 
 @dataclass(frozen=True)
 class Rules(ABC):
@@ -52,8 +54,6 @@ def repeated(call: Any) -> bool:
 
 def fixed(info: Any) -> bool:
     """Whether a tensor's type has a shape of numbers alone."""
-    from tvm import relax, tirx
-
     return isinstance(info.shape, relax.ShapeExpr) and all(
         isinstance(extent, tirx.IntImm) for extent in info.shape
     )

@@ -13,6 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
 
+import tvm
+from tvm import relax
+from tvm.relax import transform
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.utils import copy_with_new_vars
+
 from adt.model.passes.nodes import relax_nodes
 
 CODEGEN = "Codegen"
@@ -25,9 +31,6 @@ LARGE = 1024
 
 def fold_weights(module: Any, params: Mapping[str, Any]) -> Any:
     """*module* with the values of those *params* that its ``main`` takes, batch norms folded into them."""
-    import tvm
-    from tvm.relax import transform
-
     passes = [
         transform.BindParams("main", weights_of(module, params)),
         transform.Normalize(),
@@ -53,10 +56,6 @@ def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any
         names: code generator → what the names of its functions begin with.
         inside: code generators whose functions get the constants that ``main`` passes to them.
     """
-    import tvm
-    from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
-
     counts: Counter[str] = Counter()
     unbound: dict[Any, Any] = {}
 
@@ -100,9 +99,6 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
 
     Those of *params* that it takes stay.
     """
-    from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
-
     names = {_handle(tensor): name for name, tensor in params.items()}
     taken = {*params, *(str(parameter.name_hint) for parameter in module["main"].params)}
     variables: dict[str, Any] = {}
@@ -134,15 +130,11 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
 
 def _only_operator(function: Any) -> str:
     """What ends the name of a function that calls one composite alone."""
-    from tvm import relax
-
     composites = [node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs]
     return f"_{str(composites[0].attrs[COMPOSITE]).rpartition('.')[2]}" if len(composites) == 1 else ""
 
 
 def _constant(expression: Any) -> bool:
-    from tvm import relax
-
     return isinstance(expression, relax.Constant)
 
 
@@ -152,8 +144,6 @@ def _variables(arguments: Any) -> list[Any]:
 
 def _bound(function: Any, arguments: Any) -> Any:
     """A copy of *function* without the parameters for which *arguments* has constants."""
-    from tvm.relax.utils import copy_with_new_vars
-
     function = copy_with_new_vars(function)
     pairs = zip(function.params, arguments, strict=True)
     constants = {parameter: argument.data for parameter, argument in pairs if _constant(argument)}
@@ -162,8 +152,6 @@ def _bound(function: Any, arguments: Any) -> Any:
 
 def _inside(function: Any) -> Any:
     """*function* with constants that it passes to its local functions bound there."""
-    from tvm import relax
-
     local: dict[Any, Any] = {}
     blocks = []
     for block in function.body.blocks:

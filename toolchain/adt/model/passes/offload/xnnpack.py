@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import transform
+from tvm.relax.dpl import is_const, is_op, wildcard
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.model.passes.nodes import operator_name, relax_nodes
 from adt.model.passes.offload.rules import Check, Rules, fixed
@@ -39,9 +44,6 @@ class Xnnpack(Rules):
 
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Bind the weights and fold batch norms; give each user of a dequantized tensor one of its own."""
-        from tvm import relax
-        from tvm.relax import transform
-
         if not any(operator_name(call) == DEQUANTIZE for call in relax_nodes(module["main"], relax.Call)):
             return fold_weights(module, params)
         module = transform.BindParams("main", weights_of(module, params))(module)
@@ -62,8 +64,6 @@ class Xnnpack(Rules):
 
 def rules(*, half: bool, **_options: bool) -> Xnnpack:
     """Return the rules; TVM has the code generator from then on."""
-    import tvm
-
     from adt.model.passes.offload.xnnpack_graph import generate
 
     tvm.register_global_func("relax.ext.xnnpack", generate, override=True)
@@ -72,7 +72,6 @@ def rules(*, half: bool, **_options: bool) -> Xnnpack:
 
 def _patterns() -> list[Any]:
     """Longer ones first: TVM takes the first that matches."""
-    from tvm.relax.dpl import is_const, is_op, wildcard
 
     def activated(value: Any) -> list[Any]:
         return [
@@ -124,9 +123,6 @@ def _patterns() -> list[Any]:
 
 def _own_dequantizations(module: Any) -> Any:
     """*module* where each call has dequantized operands of its own: a match must not give away its inside."""
-    from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
-
     dequantizations = {
         binding.var: binding.value
         for block in module["main"].body.blocks
@@ -158,8 +154,6 @@ def _shape(expression: Any) -> list[int]:
 
 def _types(calls: list[Any], taken: tuple[str, ...]) -> str:
     """*taken*: the types of numbers that are no integers; a match has one of them."""
-    from tvm import relax
-
     types = set()
     for call in calls:
         infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
@@ -265,8 +259,6 @@ def _bias(core: Any, calls: list[Any]) -> str:
 
 def _scales(core: Any, calls: list[Any]) -> str:
     """XNNPACK's limits on scales and zero points of integers."""
-    from tvm import relax
-
     last = next((call for call in calls if operator_name(call) == QUANTIZE), None)
     if last is None:
         return ""
@@ -316,8 +308,6 @@ def _layer_scales(name: str, weights: list[Any], scale: float, out: float) -> st
 
 
 def _convert(call: Any) -> str:
-    from tvm import relax
-
     if isinstance(call.args[0], relax.Constant):
         return "a constant is no work for XNNPACK"
     integers = call if operator_name(call) == QUANTIZE else call.args[0]

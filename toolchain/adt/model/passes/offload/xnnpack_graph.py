@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import tvm
+from tvm import relax
 
 from adt.errors import ModelError
 from adt.model.passes.nodes import operator_name
@@ -39,8 +41,6 @@ ATTRIBUTES = {
 
 def generate(functions: Sequence[Any], _options: Any, names: Mapping[Any, Any]) -> list[Any]:
     """TVM's ``relax.ext.xnnpack``: a module for each of *functions*, whose constants have *names*."""
-    import tvm
-
     create = tvm.get_global_func("adt.JsonModuleCreate")
     modules = []
     for function in functions:
@@ -74,8 +74,6 @@ class _Graph:
 
     def text(self, function: Any) -> str:
         """The graph of *function* as JSON."""
-        from tvm import relax
-
         values: dict[Any, int] = {}
         matches: dict[Any, Any] = {}
         for parameter in function.params:
@@ -110,8 +108,6 @@ class _Graph:
 
     def _kernel(self, match: Any, operands: Sequence[int]) -> int:
         """The node for one call of *match*, a function whose weights are inside."""
-        from tvm import relax
-
         values = {parameter: _Value(node) for parameter, node in zip(match.params, operands, strict=True)}
         calls = [binding for block in match.body.blocks for binding in block.bindings]
         kind = ""

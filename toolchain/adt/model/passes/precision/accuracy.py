@@ -12,7 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
 
 from adt.errors import InputError
 from adt.model.package.manifest import TensorSpec
@@ -22,11 +27,7 @@ from adt.model.targets.llvm import host_target
 from adt.numerics import cosine, gaps
 from adt.options.resolve import did_you_mean
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 
 log = logging.getLogger("adt.compile")
@@ -152,9 +153,6 @@ def _run(
     module: Any, params: Mapping[str, Any], inputs: Sequence[TensorSpec], samples: Samples
 ) -> list[list[Array]]:
     """The outputs of *module* for each sample."""
-    import tvm
-    from tvm import relax
-
     machine = relax.VirtualMachine(tvm.compile(module, host_target()), tvm.cpu())
     rows = []
     for sample in samples.inputs:
@@ -166,8 +164,6 @@ def _run(
 
 
 def _compare(spec: TensorSpec, got: Sequence[Array], exact: Sequence[Array]) -> OutputAccuracy:
-    import numpy as np
-
     cosines, largest, magnitude, total, count, finite = [1.0], 0.0, 0.0, 0.0, 0, True
     same_rows, rows = 0, 0
     for a, b in zip(got, exact, strict=True):
@@ -197,8 +193,6 @@ def _compare(spec: TensorSpec, got: Sequence[Array], exact: Sequence[Array]) -> 
 
 def _scores(array: Any) -> bool:
     """Whether *array* is one row of probabilities of classes for each element of a batch."""
-    import numpy as np
-
     rows = array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] > 1
     return rows and bool(np.all(array >= 0) and np.all(np.abs(array.sum(axis=1) - 1) < SUMS_TO_ONE))
 
@@ -217,10 +211,6 @@ def overflows_of(
 
     None are found in an entry with control flow.
     """
-    import numpy as np
-    import tvm
-    from tvm import relax
-
     if not all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks):
         return ()
     probed, names = _probed(module)
@@ -242,8 +232,6 @@ def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
     They are those that give an overflowing value and those that read one, as far as they compute
     in half precision in the module *reduced*.
     """
-    from tvm import relax
-
     main = reduced["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
     names = {item.name for item in overflows}
@@ -266,9 +254,6 @@ def _probed(module: Any) -> tuple[Any, dict[str, str]]:
 
     The second of the two maps each value's name to the operator that gives it.
     """
-    import tvm
-    from tvm import relax
-
     main = module["main"]
     count = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
     values = {str(var.name_hint): (var, "input") for var in list(main.params)[:count]}

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import tvm
+
 from adt.errors import ConfigError, InputError, MismatchError
 from adt.model.package.manifest import PackageLike
 from adt.model.passes.cpu.vectors import vectors_of
@@ -99,8 +101,6 @@ def convert_precision(
 
 def blocks_half(target: ModelTarget) -> bool:
     """Whether code for the CPU *target* computes in half precision by blocks of a vector's lanes."""
-    import tvm
-
     return vectors_of(tvm.target.Target(target.spec), half=True).dtype == half.HALF
 
 

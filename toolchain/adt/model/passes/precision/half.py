@@ -26,6 +26,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import tvm
+from tvm import relax
+
 from adt.model.passes.precision.policy import (
     ELEMENTWISE,
     LARGEST,
@@ -87,8 +91,6 @@ class _Tensor(_Float):
         self.kind, self.wide, self._emit = kind, wide, emit
 
     def _version(self, dtype: str) -> Any:
-        from tvm import relax
-
         var = next(iter(self.versions.values()))
         # named after it: variables keep the names that they have in the imported module
         return self._emit(relax.op.astype(var, dtype), f"{var.name_hint}_as_{dtype}")
@@ -104,8 +106,6 @@ class _Constant(_Float):
         super().__init__(**{SINGLE: constant})
 
     def _version(self, dtype: str) -> Any:
-        from tvm import relax
-
         return relax.const(_narrow(self.versions[SINGLE].data.numpy()))
 
     def fits_half(self) -> bool:
@@ -120,8 +120,6 @@ class _Weight(_Float):
         self.var, self.data = var, data
 
     def _version(self, dtype: str) -> Any:
-        from tvm import relax
-
         if dtype != HALF:
             return self.var
         return relax.Var(self.var.name_hint, relax.TensorStructInfo(self.var.struct_info.shape, dtype))
@@ -180,8 +178,6 @@ def rewrite(
     check_precision(precision)
     if precision == "float32":
         return module, params
-    from tvm import relax
-
     rules = policy(module, precision, keep, only)
     if "nn.batch_norm" not in rules.kept:
         module = relax.transform.DecomposeOpsForInference()(module)
@@ -204,9 +200,6 @@ class _Rewriter:
 
     def run(self) -> tuple[Any, Mapping[str, Any]]:
         """The module and its parameters."""
-        import tvm
-        from tvm import relax
-
         main = self.module["main"]
         others = {gv: func for gv, func in self.module.functions.items() if gv.name_hint != "main"}
         self.builder = relax.BlockBuilder(
@@ -257,8 +250,6 @@ class _Rewriter:
         weights: Mapping[str, _Weight | None],
     ) -> tuple[list[Any], dict[str, Any]]:
         """The new function's parameters, and the data behind its weights, less what nobody reads."""
-        import tvm
-
         variables, data = list(inputs), dict[str, Any]()
         for var, (name, tensor) in fixed.items():
             weight = weights[name]
@@ -275,8 +266,6 @@ class _Rewriter:
     # Reading
 
     def _value(self, expr: Any) -> _Value:
-        from tvm import relax
-
         if isinstance(expr, relax.Var):
             return self.values.get(expr, _Fixed(expr))
         if isinstance(expr, relax.Tuple):
@@ -287,8 +276,6 @@ class _Rewriter:
 
     def _as(self, value: _Value, dtype: str) -> Any:
         """The expression that holds *value*, its float32 tensors in *dtype*."""
-        from tvm import relax
-
         if isinstance(value, _Fixed):
             return value.expr
         if isinstance(value, _Group):
@@ -304,8 +291,6 @@ class _Rewriter:
         return self.builder.emit(expr, name)
 
     def _bind(self, binding: Any) -> _Value:
-        from tvm import relax
-
         if isinstance(binding, relax.MatchCast):
             value = self._value(binding.value)
             return self._single(self.builder.match_cast(self._original(value), binding.struct_info))
@@ -334,8 +319,6 @@ class _Rewriter:
 
         *kind* is the type that readers of its float tensors see.
         """
-        from tvm import relax
-
         info = var.struct_info
         if isinstance(info, relax.TupleStructInfo):
             name = var.name_hint
@@ -396,14 +379,11 @@ class _Rewriter:
 
     def _again(self, call: Any, args: Sequence[_Value], dtype: str) -> Any:
         """*call* on *args*, whose float32 tensors are *dtype*."""
-        from tvm import relax
-
         return relax.Call(call.op, [self._as(arg, dtype) for arg in args], call.attrs, call.sinfo_args)
 
 
 def _replaced(expr: Any, read: Callable[[Any], Any]) -> Any:
     """*expr* with each variable replaced by what *read* gives for it."""
-    from tvm import relax
 
     @relax.expr_functor.mutator
     class Replacer(relax.PyExprMutator):  # type: ignore[misc]
@@ -427,8 +407,6 @@ def _floats(value: _Value) -> Iterator[_Float]:
 
 def _is_float(var: Any) -> bool:
     """Whether *var* is a float32 tensor, or a tuple of such."""
-    from tvm import relax
-
     info = var.struct_info
     if isinstance(info, relax.TupleStructInfo):
         return all(getattr(item, "dtype", "") == SINGLE for item in info.fields)
@@ -441,8 +419,6 @@ def _is_square(op: str, call: Any) -> bool:
 
 def _operator(op: str) -> Any:
     """The Python function that makes a call of *op*."""
-    from tvm import relax
-
     function: Any = relax.op
     for part in op.split("."):
         function = getattr(function, part)
@@ -451,8 +427,6 @@ def _operator(op: str) -> Any:
 
 def _uses(main: Any) -> Counter[Any]:
     """How many bindings (and the result) read each variable."""
-    from tvm import relax
-
     counts: Counter[Any] = Counter(relax.analysis.free_vars(main.body.body))
     for block in main.body.blocks:
         for binding in block.bindings:
@@ -462,8 +436,6 @@ def _uses(main: Any) -> Counter[Any]:
 
 def _ahead_of_products(main: Any) -> set[Any]:
     """The variables that a convolution or a matrix product reads, directly or through others."""
-    from tvm import relax
-
     ahead: set[Any] = set()
     for block in reversed(main.body.blocks):
         for binding in reversed(block.bindings):
@@ -477,8 +449,6 @@ def _ahead_of_spectra(main: Any) -> set[Any]:
 
     Half precision errs by a fraction of the loudest; a logarithm shows the quietest.
     """
-    from tvm import relax
-
     logged, spectra = set[Any](), set[Any]()
     for block in reversed(main.body.blocks):
         for binding in reversed(block.bindings):
@@ -492,16 +462,12 @@ def _ahead_of_spectra(main: Any) -> set[Any]:
 
 
 def _narrow(data: Any) -> Any:
-    import numpy as np
-
     with np.errstate(over="ignore"):
         return data.astype(np.float16)
 
 
 def _fits(data: Any) -> bool:
     """Whether *data* keeps its values in half precision; infinities and NaN do."""
-    import numpy as np
-
     sizes = np.abs(data[np.isfinite(data)])
     if sizes.size and float(sizes.max()) > LARGEST:
         return False

@@ -12,9 +12,12 @@ operators in KEPT do not stand that; they compute in float32.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from tvm.ir import Op
 
 from adt.errors import ConfigError
 from adt.model.passes.layout.rewriter import bindings_of
@@ -167,8 +170,6 @@ def check_precision(precision: str) -> None:
 
 def _operators() -> list[str]:
     """Every operator of Relax, without the prefix."""
-    from tvm.ir import Op
-
     return sorted(
         str(name).removeprefix("relax.") for name in Op.list_op_names() if str(name).startswith("relax.")
     )
@@ -185,8 +186,6 @@ def _variables(module: Any) -> dict[str, str]:
 
 def multiplications(module: Any) -> int:
     """How often *module*'s convolutions and matrix products multiply, as far as shapes are fixed."""
-    import math
-
     total = 0
     for binding in bindings_of(module):
         call = binding.value

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import tvm
+from tvm import relax
+
 from adt.model.passes.layout.rewriter import Rewriter, is_flat
 from adt.model.passes.nodes import operator_name, relax_nodes
 from adt.model.passes.precision.half import HALF, SINGLE
@@ -20,8 +24,6 @@ def in_single_precision(module: Any, params: Mapping[str, Any]) -> tuple[Any, Ma
     A model that branches, or calls functions whose types are fixed, stays as it is. *params* are
     ``tvm.runtime.Tensor`` by name, in the order of the parameters behind the inputs.
     """
-    from tvm import relax
-
     calls = relax_nodes(module["main"], relax.Call)
     if not is_flat(module) or not has_half(module) or not all(map(_is_typed_by_arguments, calls)):
         return module, params
@@ -32,8 +34,6 @@ class _SinglePrecision(Rewriter):
     """A copy of ``main`` whose tensors of float16 are float32."""
 
     def __init__(self, module: Any, params: Mapping[str, Any]) -> None:
-        from tvm import relax
-
         super().__init__(module)
         variables = list(module["main"].params)
         self.inputs, weights = (
@@ -43,21 +43,14 @@ class _SinglePrecision(Rewriter):
         self.values |= {w: relax.Var(w.name_hint, _single(w.struct_info)) for w in weights}
 
     def value_of(self, variable: Any) -> Any:
-        from tvm import relax
-
         if variable not in self.values and dtype_of(variable) == HALF:  # an input, when it is first read
             self.values[variable] = self.builder.emit(relax.op.astype(variable, SINGLE))
         return super().value_of(variable)
 
     def constant(self, constant: Any) -> Any:
-        from tvm import relax
-
         return relax.Constant(_widened(constant.data))
 
     def copy(self, value: Any) -> Any:
-        import tvm
-        from tvm import relax
-
         copied = super().copy(value)
         if not isinstance(value, relax.Call) or value.attrs is None:
             return copied
@@ -68,8 +61,6 @@ class _SinglePrecision(Rewriter):
         return relax.Call(copied.op, copied.args, attributes, copied.sinfo_args, copied.span)
 
     def bind(self, binding: Any) -> None:
-        from tvm import relax
-
         if isinstance(binding, relax.MatchCast):
             value, info = self.copy(binding.value), _single(binding.struct_info)
             self.values[binding.var] = self.builder.match_cast(value, info)
@@ -85,8 +76,6 @@ class _SinglePrecision(Rewriter):
 
     def _as_before(self, value: Any, info: Any) -> Any:
         """*value* in the types of *info*."""
-        from tvm import relax
-
         if isinstance(info, relax.TupleStructInfo):
             parts = (self.builder.emit(relax.TupleGetItem(value, i)) for i in range(len(info.fields)))
             return relax.Tuple(
@@ -99,8 +88,6 @@ class _SinglePrecision(Rewriter):
 
 def _single(info: Any) -> Any:
     """A tensor's type, float32 where it was float16."""
-    from tvm import relax
-
     if getattr(info, "dtype", "") != HALF:
         return info
     return (
@@ -111,9 +98,6 @@ def _single(info: Any) -> Any:
 
 
 def _widened(tensor: Any) -> Any:
-    import numpy as np
-    import tvm
-
     if str(tensor.dtype) != HALF:
         return tensor
     return tvm.runtime.tensor(tensor.numpy().astype(np.float32))
