@@ -519,7 +519,6 @@ PIECES = st.sampled_from(
         '"',
         "$(touch pwned)",
         "`x`",
-        "\\",
         "*",
         "?",
         "[a]",
