@@ -163,7 +163,7 @@ def test_extents_that_the_writer_left_open_are_inferred(tmp_path: Path) -> None:
 
 
 def test_composites_are_converted_by_the_same_rules(tmp_path: Path) -> None:
-    """What a composite is composed of has options, too."""
+    """Refuse options of the operators inside a composite, too."""
     model = Model()
     x, y = model.tensor((2, 3), "float32"), model.tensor((2, 3), "float32")
     model.add("SOFTMAX", [x], [y], "SoftmaxOptions", beta=2.0)

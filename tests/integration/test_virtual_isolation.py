@@ -1,4 +1,4 @@
-"""What a program on a virtual device, and another user of this machine, cannot do."""
+"""Limits of programs on a virtual device, and of other users of this machine."""
 
 import os
 import pwd
@@ -25,7 +25,7 @@ SETTINGS = (
     "vm/overcommit_memory",
     "net/ipv4/ip_forward",
 )
-"""Of the host's kernel; each is written with the value that it has."""
+"""Files of the host's kernel; each is written with the value that it has."""
 
 
 @pytest.fixture(scope="module", params=["as usual", *(["without a user namespace"] * (os.getuid() == 0))])

@@ -27,7 +27,7 @@ from support.models.onnx_graphs import graph_of, node
 from support.models.schedules import apply_by_hand
 
 SIDE = 200
-"""Of a square: with its axes exchanged it has the same shape."""
+"""Extent of a square tensor, whose shape stays the same when its axes are exchanged."""
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ NAMES = (
     "bench", "build", "bundles", "debug.keystore", "debug.keystore.lock", "downloads", "emulators", "locks",
     "probes", "programs", "rpc", "tracker", "tvm-digests", "tvm-source", "unpacked", "userlands",
 )  # fmt: skip
-"""What adt would write through a link."""
+"""Files that adt would write through a link."""
 EXAMPLES = {
     path: command.epilog.removeprefix("Example: adt ").split()
     for path, command in verbs("", typer.main.get_command(app))
@@ -89,7 +89,7 @@ Situation = Callable[[Path, Path], None]
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the examples name."""
+    """Files that the examples name."""
     directory = tmp_path_factory.mktemp("template")
     for name in ("model-pkg", "detector-pkg", "parts/code", "parts/params"):
         make_inspected_package(directory / name)

@@ -32,7 +32,7 @@ except InputError as error:
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 MOST_KILOBYTES = 1 << 20
-"""Of memory that the process may take; Python, numpy and Pillow take 60,000."""
+"""Memory that the process may take; Python, numpy and Pillow take 60,000."""
 
 
 def read_picture(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What programs that adt starts inherit: no directory, no variable that has them run other code."""
+"""Programs that adt starts inherit no directory, and no variable that has them run other code."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_axes_without_number(tmp_path: Path) -> None:
 
 
 def test_chains_are_as_long_as_they_like(tmp_path: Path) -> None:
-    """What is looked for behind outputs and indices does not recur, nor go each of many ways."""
+    """Walks behind outputs and indices neither recur nor follow each of many paths."""
     chain = [node("Relu", [f"t{step}"], [f"t{step + 1}"]) for step in range(1500)]
     path = write(graph_of(chain, {"t0": (4,)}, ["t1500"]), tmp_path / "m.onnx")
     assert import_model(path, {}).outputs[0].shape == (4,)

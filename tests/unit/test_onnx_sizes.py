@@ -1,4 +1,4 @@
-"""What constants of a model may grow to, and element types that there are not: refused before anything computes."""
+"""Constants that grow too large, and unknown element types, are refused before anything computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server may answer to TVM's client, and what never gets through to it."""
+"""Answers of a server that reach TVM's client, and those that never do."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def family(case: Case) -> str:
 
 
 def outcome(case: Case, rtvm: Path) -> Outcome:
-    """What comes of *case*, in a process that it may crash or hang."""
+    """Return the outcome of *case*, computed in a process that it may crash or hang."""
     if reason := left_out(case):
         return Outcome(LEFT_OUT, reason)
     return _worker().outcome(case, rtvm)

@@ -119,7 +119,7 @@ FAULTS: dict[str, bytes] = {
 
 
 def good(code: int, body: bytes, names: list[bytes]) -> bytes:
-    """What a good server answers to a request.
+    """Return the answer of a good server to a request.
 
     Args:
         names: the functions that were asked for; those of a session, whose handles are places in it.
@@ -162,7 +162,7 @@ class Hostile:
 
     @property
     def address(self) -> str:
-        """Of the server."""
+        """Address of the server."""
         return f"127.0.0.1:{self._ports[0].getsockname()[1]}"
 
     @property

@@ -1,4 +1,4 @@
-"""Whether nodes compute quantized what they do in float, but for rounding to quanta.
+"""Comparison of quantized nodes with the float model: they may differ by rounding alone.
 
 QuantizeLinear and DequantizeLinear are taken out of what a quantizer made, weights are the float model's
 where they are within a quantization step of these, and each node that it changed gets the float model's

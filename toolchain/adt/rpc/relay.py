@@ -1,4 +1,4 @@
-"""What stands between TVM's RPC client, in this process, and a server: each packet of the server is checked.
+"""Relay between TVM's RPC client and a server, each packet of which is checked.
 
 TVM's client believes its server. A count that is wrong or a handle in place of a number crashes the process,
 an unknown type ends it with exit code 255, and a server may send requests, which the client obeys: it would
@@ -193,7 +193,7 @@ class Relay:
         return rpc.connect("127.0.0.1", self.port, self._key)
 
     def fault(self) -> str:
-        """What was wrong with an answer, for which the session has ended; empty: nothing."""
+        """Fault of an answer that ended the session; empty if there was none."""
         assert self._process.stdout is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)

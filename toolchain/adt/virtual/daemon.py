@@ -54,7 +54,7 @@ class Daemon:
     """The device as the hosts see it."""
 
     capabilities = namespaces.FILE_CAPABILITIES
-    """Those of its process; the programs of the device never have more than the kernel's root over files."""
+    """Capabilities of its process; programs of the device have at most those over files."""
 
     def __init__(self, name: str) -> None:
         self._environment = environment(name)

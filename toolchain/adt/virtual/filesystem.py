@@ -1,4 +1,4 @@
-"""What the device sees at ``/``: the userland read-only, and writable places of its own.
+"""File systems of the device: the userland read-only, and writable places of its own.
 
 | on the device | what it is |
 |---|---|

@@ -20,7 +20,7 @@ log = logging.getLogger("adt.virtual.peers")
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 MAPPED = "0000000000000000FFFF0000"
-"""What stands before an IPv4 address in the table of IPv6 connections."""
+"""Prefix of an IPv4 address in the table of IPv6 connections."""
 ESTABLISHED = 1
 TRIES, PAUSE = 5, 0.05
 """The table is no snapshot: a row can be missed while others come and go."""

@@ -249,7 +249,7 @@ def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
 
 
 def _before(name: str, need: _Need, number: tuple[float, float], *, first: bool) -> _Need | None:
-    """What an operand must be for its result with a constant to be *need*; None where that is not known.
+    """Return the need of an operand whose result with a constant must meet *need*; None if unknown.
 
     Args:
         number: bounds of the constant.

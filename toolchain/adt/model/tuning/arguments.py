@@ -60,7 +60,7 @@ def sample_data(argument: Argument, seed: int) -> bytes:
 
 
 def unwritten_data(argument: Argument) -> bytes:
-    """What an output holds before it is computed."""
+    """Return the contents of an output before it is computed."""
     return bytes([UNWRITTEN_BYTE]) * argument.size
 
 
@@ -76,7 +76,7 @@ def upload(argument: Argument, device: Any, data: bytes) -> Any:
 
 
 def download(argument: Argument, tensor: Any) -> bytes:
-    """What *tensor* holds."""
+    """Return the contents of *tensor*."""
     import tvm
 
     buffer = bytearray(argument.size)

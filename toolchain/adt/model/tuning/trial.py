@@ -20,7 +20,7 @@ from adt.numerics import MAX_CHANGED, REORDERED, gaps, relative_difference, step
 log = logging.getLogger("adt.compile")
 
 MOST_ITERATIONS = 1 << 32
-"""Of a kernel that is run: one without a schedule does 10⁹ in a second or some."""
+"""Iterations of a kernel that is run; one without a schedule does some 10⁹ in a second."""
 SECONDS = 120.0
 """For one build or run."""
 HALF = ("float16", "bfloat16")
