@@ -120,7 +120,6 @@ static void Misuse(adt_runner_t* runner) {
 static void* Cancel(void* ticket) {
   Misuse(shared);
   adt_ticket_cancel(ticket);
-  adt_trim();
   adt_runner_t* session = NULL;
   REQUIRE(adt_runner_create_session(shared, &session) == ADT_OK);
   SetInputs(session);

@@ -159,7 +159,11 @@ def make_android_shape(debian: Path, tree: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("rooted", [True, False], ids=["root", "system"])
+@pytest.mark.parametrize(
+    "rooted",
+    [True, pytest.param(False, marks=pytest.mark.xfail(reason="its shell does not start as an unused user"))],
+    ids=["root", "system"],
+)
 def test_tree_of_androids_shape(
     connect: Callable[..., Phone], phone: Phone, tmp_path: Path, rooted: bool
 ) -> None:
