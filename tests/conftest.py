@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 
 import pytest
@@ -10,6 +11,14 @@ import pytest
 # several tests send both, to programs that inherit what we ignore.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def own_logger() -> None:
+    """Give each test the logger of a program that was just started: a command line run in this process changes it."""
+    logger = logging.getLogger("adt")
+    logger.handlers[:], logger.propagate = [], True
+    logger.setLevel(logging.NOTSET)
 
 
 SECOND_TRY = "second try"

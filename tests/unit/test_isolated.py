@@ -37,9 +37,8 @@ def pid() -> int:
 
 
 def test_data_and_log_lines_cross_and_what_libraries_print_does_not(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("adt"), "handlers", [])  # that of a command line run before
     with caplog.at_level(logging.INFO, "adt.import"):
         answer = functions.copy(MODEL, names=("a", "b"), array=np.arange(6, dtype="int8").reshape(2, 3))
     assert (answer.path, answer.names) == (MODEL, ("a", "b")) and answer.pid != os.getpid()
