@@ -65,6 +65,22 @@ def open_above(home: Path, _victim: Path) -> None:
         make((home / place).parent, 0o777)
 
 
+def open_higher(home: Path, _victim: Path) -> None:
+    """The directories are ours, and everybody can put others in their place."""
+    for place in PLACES:
+        make(home / place)
+    home.chmod(0o777)
+
+
+def made_above(home: Path, _victim: Path) -> None:
+    """Another user was the first to make a directory where everybody can."""
+    home.chmod(0o1777)
+    for place in PLACES:
+        above = home / Path(place).parts[0]
+        above.mkdir(exist_ok=True)
+        os.chown(above, STRANGER, -1)
+
+
 def foreign(home: Path, victim: Path) -> None:
     for place in PLACES:
         planted(home / place, victim, 0o755)
@@ -134,7 +150,7 @@ def test_a_home_of_another_users_making(home: Path, tmp_path: Path, verb: str, s
     assert [path.name for path in victim.iterdir()] == ["kept"] and (victim / "kept").read_text() == "kept"
 
 
-@pytest.mark.parametrize("situation", [wide, open_above, foreign, foreign_links])
+@pytest.mark.parametrize("situation", [wide, open_above, open_higher, made_above, foreign, foreign_links])
 @pytest.mark.parametrize("directory", [directories.cache_dir, directories.data_dir, directories.state_dir])
 def test_a_directory_of_another_users_making(
     home: Path, tmp_path: Path, situation: Situation, directory: Callable[[], Path],

@@ -80,9 +80,12 @@ def _fault(path: Path) -> str:
     for link in (path, *path.parents):
         if link.is_symlink() and link.lstat().st_uid not in trusted:
             return f"{link} is a link of another user's"
-    nearest = next(place for place in (path, *path.parents) if os.access(place, os.F_OK))
-    status = nearest.stat()
-    if nearest == path and status.st_uid not in trusted:
-        return f"{nearest} belongs to another user ({status.st_uid})"
-    sticky = status.st_mode & stat.S_ISVTX and nearest != path  # who makes it there owns it
-    return f"{nearest} can be written by every user" if status.st_mode & stat.S_IWOTH and not sticky else ""
+    real = Path(os.path.realpath(path))
+    for place in filter(lambda place: os.access(place, os.F_OK), (real, *real.parents)):
+        status, above = place.stat(), place.parent.stat()
+        if status.st_uid not in trusted and (place == real or above.st_mode & stat.S_IWOTH):
+            return f"{place} belongs to another user ({status.st_uid})"
+        sticky = status.st_mode & stat.S_ISVTX and place != real  # what is made in it stays its owner's
+        if status.st_mode & stat.S_IWOTH and not sticky:
+            return f"{place} can be written by every user"
+    return ""
