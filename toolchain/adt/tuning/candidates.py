@@ -13,7 +13,7 @@ from adt.tuning.records import Failure, MeasuredOn
 
 @dataclass(frozen=True)
 class Toolchain:
-    """How a candidate becomes a library; the same for all candidates of one tuning."""
+    """Way in which candidates become libraries; the same for all of one tuning."""
 
     target: dict[str, Any]
     """TVM's target dictionary, with its host."""
@@ -28,7 +28,7 @@ class Toolchain:
     """Program that links."""
     link_options: tuple[str, ...]
     cuda: CudaCode | None
-    """What kernels for CUDA become; None for other targets."""
+    """Form of kernels for CUDA; None for other targets."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BuildOutcome:
 
     id: int
     library: bytes
-    """mod.so; empty for a failure."""
+    """Content of mod.so; empty for a failure."""
     failure: Failure | None
     seconds: float
     disk: tuple[str, str, str] | None = None
@@ -60,7 +60,7 @@ LEAST_REPEATS = 3
 
 @dataclass(frozen=True)
 class Timing:
-    """How a kernel is timed: TVM's time evaluator."""
+    """Parameters of TVM's time evaluator."""
 
     number: int = 1
     """Calls in one repeat, at least."""
@@ -100,7 +100,7 @@ class MeasureOutcome:
 
     id: int
     seconds: tuple[float, ...]
-    """Of one call, for each repeat; empty for a failure."""
+    """Duration of one call in each repeat; empty for a failure."""
     failure: Failure | None
     """``run``, ``hang`` or ``crash``."""
     lost: bool
@@ -120,7 +120,7 @@ class Candidate:
     """One schedule of a kernel that was not measured yet."""
 
     trace: str
-    """How it came about: what a record keeps (:func:`adt.model.tuning.traces.trace_text`)."""
+    """Trace as a record keeps it (:func:`adt.model.tuning.traces.trace_text`)."""
     module: str
     """TVM's JSON of the scheduled IRModule ``{"main": PrimFunc}``: what is built."""
 
@@ -130,7 +130,7 @@ class Measurement:
     """A candidate ran."""
 
     seconds: tuple[float, ...]
-    """Of one call, for each repeat."""
+    """Duration of one call in each repeat."""
 
 
 CandidateResult: TypeAlias = Measurement | Failure | None

@@ -1,4 +1,4 @@
-"""Whether a candidate computes what the untuned schedule computes: from the same inputs, on the same device.
+"""Comparison of a candidate's results with those of the untuned schedule: same inputs, same device.
 
 Compilers err, and drivers do: TVM 0.25 takes some index calculations for smaller than
 they are and leaves out the checks that keep them inside a tensor. Such a kernel is
@@ -15,7 +15,7 @@ from adt.numerics import REORDERED, gaps
 
 
 def count_outputs(module: Any) -> int:
-    """How many of the last arguments of the workload *module* (``{"main": PrimFunc}``) it computes."""
+    """Count the last arguments of the workload *module* (``{"main": PrimFunc}``) that are outputs."""
     from tvm import tirx
 
     function = module["main"]
@@ -36,7 +36,7 @@ def count_outputs(module: Any) -> int:
 
 
 def difference(arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: Sequence[bytes]) -> str | None:
-    """What is wrong with the numbers of a candidate; None: nothing.
+    """Describe what is wrong with a candidate's numbers; None if nothing is.
 
     Args:
         arguments: of the kernel; its outputs are the last ones.

@@ -190,7 +190,7 @@ class _Engine:
         return now - self._alone_since
 
     def _identify(self) -> bool:
-        """Whether it is known what measures."""
+        """Return True once it is known which device measures."""
         assert self._fleet is not None
         identity = self._fleet.identity()
         if identity is not None:
@@ -295,7 +295,7 @@ class _Engine:
                 self._proposals.report(progress, results)
 
     def _built(self, outcome: BuildOutcome) -> list[Completion]:
-        """What a build completes: nothing if it succeeded."""
+        """Return the trials that a build completes: none if it succeeded."""
         completion = self._pipeline.built(outcome) if outcome.disk is None else None
         if completion is None:
             return []
@@ -318,7 +318,7 @@ class _Engine:
             self._observer.status(status)
 
     def _status(self, fleet: Fleet) -> Status:
-        """How it stands."""
+        """Return the state of the tuning."""
         activities = self._pipeline.activities()
         for progress in self._tasks:
             progress.activity = activities.get(progress, "searching" if progress.searching else "waiting")

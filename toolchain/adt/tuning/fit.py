@@ -43,7 +43,7 @@ class TimedTile:
     """A schedule of a convolution that was measured."""
 
     kernel: str
-    """Whose."""
+    """Name of the kernel."""
     sums: Sums
     tile: Tile
     seconds: float
@@ -100,13 +100,13 @@ def _ordered(times: Sequence[TimedTile], pairs: Any, gpu: Gpu) -> float:
 
 
 def _distance(row: Gpu, before: Gpu) -> float:
-    """How much *row* differs: the sum of the powers of two between their numbers."""
+    """Sum the powers of two between the numbers of *row* and *before*."""
     numbers = ((row.wave, before.wave), (row.sums, before.sums), (row.items, before.items))
     return sum(abs(math.log2(new / old)) for new, old in numbers)
 
 
 def _local_memory_slows(times: Sequence[TimedTile]) -> bool:
-    """Whether of all kernels that have both no fastest schedule shares its sums in local memory."""
+    """Return True if no fastest schedule of a kernel that has both forms keeps its sums in local memory."""
     fastest: dict[str, dict[bool, float]] = {}
     for each in times:
         forms = fastest.setdefault(each.kernel, {})

@@ -1,4 +1,4 @@
-"""What a tuning is to do, and what makes two tunings the same one."""
+"""Options of a tuning, and the digest that identifies it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ them: with more the same tuning goes on."""
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """What a tuning is to do."""
+    """Options of a tuning."""
 
     run: str
-    """Which tuning it is: records of the same one count towards its trials, in the context that measures."""
+    """Identifier of the tuning: its records count towards its trials, in the context that measures."""
     target: str
     """:attr:`adt.tuning.records.Context.target`."""
     tvm: str
@@ -39,7 +39,7 @@ class TuningOptions:
     trials: int
     """Candidates, those of earlier sessions too; untuned schedules do not count."""
     per_task: bool = False
-    """So many of each task; else of all together, more where more is to be gained."""
+    """Trials are a number for each task; else for all together, more where more is to be gained."""
     early_stopping: int = 0
     """A task ends after so many candidates without a gain of more than 1 %; 0: never."""
     batch: int = 0

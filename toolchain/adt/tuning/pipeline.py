@@ -28,11 +28,11 @@ LOSSES = 3
 BUILD_AHEAD = 2
 """Candidates that each builder has or waits for."""
 TAKE_SECONDS = 0.5
-"""That a device waits for a candidate at once."""
+"""Seconds for which a device waits for a candidate."""
 CONFIRM_ROUNDS = 2
 """Times that a candidate is measured again to confirm it; all wait in one queue, so that they take turns."""
 CONFIRM_REPEATS = 3
-"""Of such a measurement, at least."""
+"""Least number of repeats of such a measurement."""
 
 
 @dataclass
@@ -47,9 +47,9 @@ class CandidateJob:
     confirms: bool
     """It was measured before, and is confirmed …"""
     rounds: int
-    """… so many times from here on."""
+    """Number of further rounds."""
     compares: bool
-    """What it computes is brought back."""
+    """Results of the kernel are downloaded, for comparison."""
     losses: int = 0
 
     def next_round(self, number: int) -> CandidateJob:
@@ -68,7 +68,7 @@ class Completion:
 
 
 def confirmation_timing(timing: Timing) -> Timing:
-    """How candidates are timed that are confirmed."""
+    """Return how candidates are timed that are confirmed."""
     repeat = max(timing.repeat, CONFIRM_REPEATS)
     return dataclasses.replace(timing, repeat=repeat, timeout=timing.timeout * repeat / timing.repeat)
 
@@ -127,7 +127,7 @@ class MeasureQueue:
             return frozenset(self._taken)
 
     def may_work(self) -> bool:
-        """Whether searching and building may begin something; ends a phase in which all is measured."""
+        """Return True if searching and building may begin something; end a phase once all is measured."""
         with self._changed:
             if self._exclusive and not self._waiting and not self._taken:
                 self._measuring = False
@@ -241,7 +241,7 @@ class Pipeline:
         return not (self._backlog or self._building or self._built)
 
     def activities(self) -> dict[TaskProgress, str]:
-        """What happens to candidates of each task that has some: ``building`` or ``measuring``."""
+        """Return ``building`` or ``measuring`` for each task whose candidates are."""
         taken = self._queue.taken
         jobs = [*(job for job, _ in self._built.values()), *self._backlog, *self._building.values()]
         measuring = {job.progress: "measuring" for number, (job, _) in self._built.items() if number in taken}

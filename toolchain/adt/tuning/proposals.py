@@ -41,7 +41,7 @@ class ScheduledModule:
     module: str
     """TVM's JSON."""
     outputs: int
-    """How many of the last arguments it computes."""
+    """Number of the last arguments that are outputs."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was measured, as it is kept: a workload, where it ran, how it was scheduled, how long it took."""
+"""Records of measurements: a workload, the device, the schedule, and the durations."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BASELINE = ""
 
 @dataclass(frozen=True)
 class Context:
-    """What a result holds for: records of different contexts are never compared or applied for each other."""
+    """Conditions under which a result holds: different contexts are never compared, nor applied."""
 
     target: str
-    """What the code was generated for: :func:`adt.model.tuning.key.target_key`."""
+    """Target of the generated code: :func:`adt.model.tuning.key.target_key`."""
     tvm: str
     """TVM's version, three numbers: ``0.25.0``."""
     device: str
-    """What computed: the GPU's name, or for a CPU that of the system on chip or processor."""
+    """Name of the processor: of the GPU, or for a CPU of the system on chip."""
     driver: str
-    """Of the GPU; empty for a CPU."""
+    """Version of the GPU's driver; empty for a CPU."""
 
     @property
     def place(self) -> str:
@@ -36,7 +36,8 @@ class Workload:
     """One kernel before it is scheduled."""
 
     id: str
-    """sha256 of *module*'s text, 32 hex digits: for the files; equality is structural, see the database."""
+    """First 32 hex digits of the sha256 of *module*'s text, for files; equality is structural, see the
+    database."""
     structural_hash: str
     """TVM's, decimal, as TVM *tvm* computed it."""
     tvm: str
@@ -51,7 +52,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a candidate has no time."""
+    """Reason why a candidate has no time."""
 
     kind: str
     """``build``, ``build-timeout``, ``build-crash``; ``run`` (the device refused it), ``hang`` (it took
@@ -73,7 +74,7 @@ class MeasuredOn:
     name: str
     """The device's serial, or the server's address."""
     label: str
-    """What it is, for people: ``Pixel 7``."""
+    """Name of the device for people: ``Pixel 7``."""
     celsius: float | None
     """Its hottest thermal zone shortly before; None where it is not told."""
     emulated: bool = False
@@ -92,7 +93,7 @@ class Record:
     trace: str
     """TVM's trace as JSON (:mod:`adt.model.tuning.traces`); :data:`BASELINE` for the untuned schedule."""
     seconds: tuple[float, ...]
-    """Of one call, for each repeat; empty for a failure."""
+    """Duration of one call in each repeat; empty for a failure."""
     failure: Failure | None
     on: MeasuredOn | None
     """None: it was not measured (it could not be built), or came from MetaSchedule's files."""
@@ -101,7 +102,7 @@ class Record:
     at: float
     """Seconds since the epoch."""
     options: dict[str, Any] = field(default_factory=dict)
-    """How it was measured: number, repeat, min_repeat_ms."""
+    """Parameters of the measurement: number, repeat, min_repeat_ms."""
 
     @property
     def time(self) -> float:
@@ -126,7 +127,7 @@ CONFIRMED = "confirmed"
 
 
 def typical_record(records: Sequence[Record]) -> Record | None:
-    """Of one candidate's measurements the one in the middle, of two the faster.
+    """Return the record in the middle of one candidate's, of two the faster.
 
     Where it was measured again to confirm it, only these measurements count: the fastest of many
     first times is always one that luck helped.
@@ -148,7 +149,7 @@ def typical_record(records: Sequence[Record]) -> Record | None:
 
 
 def best_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Of one context by workload the fastest candidate, the untuned schedule left out."""
+    """Return the fastest candidate of each workload of one context, leaving out the untuned schedule."""
     fastest: dict[str, Record] = {}
     for (workload, trace), measured in by_candidate(records).items():
         record = typical_record(measured) if trace != BASELINE else None
@@ -158,7 +159,7 @@ def best_records(records: Iterable[Record]) -> dict[str, Record]:
 
 
 def baseline_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Of one context by workload the untuned schedule."""
+    """Return the untuned schedule of each workload of one context."""
     untuned = by_candidate(record for record in records if record.trace == BASELINE)
     return {
         workload: record
@@ -168,7 +169,7 @@ def baseline_records(records: Iterable[Record]) -> dict[str, Record]:
 
 
 def fastest_candidates(records: Iterable[Record], keep: int) -> set[CandidateKey]:
-    """Of one context the *keep* fastest candidates of each workload."""
+    """Return the *keep* fastest candidates of each workload of one context."""
     ran: dict[str, list[tuple[float, CandidateKey]]] = {}
     for key, measured in by_candidate(records).items():
         record = typical_record(measured) if key[1] != BASELINE else None
@@ -178,5 +179,5 @@ def fastest_candidates(records: Iterable[Record], keep: int) -> set[CandidateKey
 
 
 def quarantined_candidates(records: Iterable[Record]) -> set[CandidateKey]:
-    """Of one context the candidates that are not to run again."""
+    """Return the candidates of one context that are not to run again."""
     return {(r.workload, r.trace) for r in records if r.failure is not None and r.failure.quarantined}

@@ -1,4 +1,4 @@
-"""How a tuning stands while it runs, and its result."""
+"""State of a tuning while it runs, and its result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TaskStatus:
     trials: int
     """Candidates that are done, failed ones too, those of earlier sessions of the same tuning too …"""
     planned: int
-    """… of so many, as far as is known; 0: the tasks share a number."""
+    """Number of trials planned; 0: the tasks share a number."""
     failed: int
     current: float | None
     """Seconds of one call: the last candidate that ran."""
@@ -53,12 +53,12 @@ class DeviceStatus:
     failed: int
     """Candidates that hung or crashed its server …"""
     restarts: int
-    """… and how often that was started again."""
+    """Number of times that the worker was restarted."""
     celsius: float | None
     busy_seconds: float
     """In measurements."""
     note: str
-    """What last went wrong; empty for nothing."""
+    """Last fault; empty if there was none."""
     emulated: bool = False
 
 
@@ -71,7 +71,7 @@ class Status:
     done: int
     """Trials …"""
     total: int
-    """… of so many."""
+    """Number of trials in all."""
     kept: int
     """Records of this session that are safe on disk."""
     failures: Mapping[str, int]
@@ -110,11 +110,11 @@ class TunedTask:
     """``done``, ``stopped`` (early), ``exhausted``, ``failed`` (*reason*), or how far it had come when the
     tuning was interrupted: ``waiting``, ``searching``, ``building``, ``measuring``."""
     reason: str
-    """Why it could not be tuned; empty when it could."""
+    """Reason why it could not be tuned; empty when it could."""
     trials: int
     """Candidates that were built and measured, in earlier sessions of the same tuning, too …"""
     failed: int
-    """… of which so many failed."""
+    """Number of those that failed."""
     baseline_ms: float | None
     """One call, scheduled as `adt compile` does without records."""
     best_ms: float | None
@@ -154,22 +154,22 @@ class QuarantinedCandidate:
     """``hang``, ``crash`` or ``wrong``."""
     message: str
     device: str
-    """Where it happened last."""
+    """Name of the device on which it happened last."""
     label: str
 
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """What is going to be tuned, and where; told before it begins."""
+    """Plan of a tuning, shown before it begins: tasks and devices."""
 
     model: Path
     platform: str
     target: str
-    """adt's name of what computes."""
+    """Name of the target."""
     database: Path
     run: str
     where: str
-    """Which devices measure, in words."""
+    """Description of the devices that measure."""
     tasks: tuple[tuple[str, int, int | None], ...]
     """Name, calls in one run of the model, operations of one call (None: not known)."""
     untunable: tuple[UntunableKernel, ...]
@@ -178,12 +178,12 @@ class TuningPlan:
     logs: Path
     """Directory of the tasks' logs."""
     compile_command: str
-    """What compiles the model with the records."""
+    """Command that compiles the model with the records."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """How fast a package ran, milliseconds."""
+    """Durations of a package's runs, in milliseconds."""
 
     mean_ms: float
     median_ms: float
@@ -203,11 +203,11 @@ class Comparison:
     """None where times do not count, or were not taken."""
     unoptimised: Figures | None
     ratio: tuple[float, float, float] | None
-    """How many times as fast the optimised one is: value, low and high of the 95 % interval."""
+    """Speed-up of the optimised package: value, low and high end of the 95 % interval."""
     correct: bool | None
     """Both computed what the reference does; None: not compared."""
     reason: str
-    """Why there are no times; empty when there are."""
+    """Reason why there are no times; empty when there are."""
 
 
 @dataclass(frozen=True)
@@ -216,24 +216,24 @@ class GpuFit:
 
     gpu: Gpu
     before: Gpu
-    """What schedules were made for until then."""
+    """Row for which schedules were made until then."""
     kernels: int
     """Convolutions and products that were measured …"""
     schedules: int
-    """… with so many schedules."""
+    """Number of schedules."""
     ordered: float
     """Share of the pairs of schedules of one kernel that the model of costs orders as their times are …"""
     ordered_before: float
-    """… and had with the row before."""
+    """Same share with the row before."""
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What :func:`adt.tune` did."""
+    """Result of :func:`adt.tune`."""
 
     plan: TuningPlan
     context: Context | None
-    """What the records hold for; None: no device was reached."""
+    """Conditions under which the records hold; None: no device was reached."""
     tasks: tuple[TunedTask, ...]
     devices: tuple[DeviceStatus, ...]
     quarantined: tuple[QuarantinedCandidate, ...]
@@ -242,7 +242,7 @@ class TuneResult:
     done: int
     """Trials, those of earlier sessions of the same tuning, too …"""
     total: int
-    """… of so many."""
+    """Number of trials in all."""
     kept: int
     """Records of this session that are safe on disk."""
     seconds: float
@@ -270,7 +270,7 @@ class TuneResult:
 
     @property
     def tuned_ms(self) -> float | None:
-        """The same, each kernel as fast as compiling with the records makes it."""
+        """Return the duration of the model with each kernel as fast as its best record, in milliseconds."""
         return self._sum([task.tuned_ms for task in self.tasks])
 
     def _sum(self, times: list[float | None]) -> float | None:

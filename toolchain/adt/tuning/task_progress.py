@@ -1,4 +1,4 @@
-"""How far one task is: its records, its batches, when it ends."""
+"""Progress of one task: its records, its batches, when it ends."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class TaskResult:
     state: str
     """:attr:`adt.tuning.results.TaskStatus.state`."""
     trials: int
-    """Of this tuning, those of earlier sessions too."""
+    """Number of trials of this tuning, those of earlier sessions included."""
     failed: int
     baseline: Record | None
     """The untuned schedule, failed or not; None: it was not measured."""
     best: Record | None
     """The fastest candidate, of earlier tunings too; None: none ran."""
     reason: str
-    """Why there is no more; empty where that needs no explanation."""
+    """Reason why it ended; empty where that needs no explanation."""
 
 
 class TaskProgress:
@@ -73,7 +73,7 @@ class TaskProgress:
         """Candidates that are being searched."""
         self.batches: deque[Batch] = deque()
         self._records: dict[str, list[Record]] = {}
-        """Of each trace, in this context."""
+        """Records of each trace, in this context."""
         self._typical: dict[str, Record | None] = {}
         """The one of each trace that counts."""
         self.baseline_pending = False
@@ -86,9 +86,9 @@ class TaskProgress:
         self.reason = ""
         self.activity = "waiting"
         self.output_count = 0
-        """How many of the last arguments it computes; known once that matters."""
+        """Number of the last arguments that are outputs; known once that matters."""
         self.expected_outputs: tuple[bytes, ...] | None = None
-        """What the untuned schedule computes; empty: that cannot be known, None: it is not known yet."""
+        """Results of the untuned schedule; empty: they cannot be known, None: they are not known yet."""
         self.confirmed_leaders = 0
         """Candidates that were measured again in this session."""
         self.confirming: set[str] = set()
@@ -109,7 +109,7 @@ class TaskProgress:
         return min(ran, key=lambda record: record.time, default=None)
 
     def record_of(self, trace: str) -> Record | None:
-        """What is known of a candidate; None: it is new."""
+        """Return the record of a candidate; None: it is new."""
         records = self._records.get(trace)
         return (self._typical[trace] or records[-1]) if records else None
 

@@ -29,7 +29,7 @@ class Task:
     module: Any
     """The workload: ``tvm.IRModule {"main": PrimFunc}``, see :mod:`adt.model.tuning.workload`."""
     weight: int
-    """How often one run of the model calls it."""
+    """Number of calls in one run of the model."""
     flops: int | None
     """Operations of one call; None where they are not known."""
     baseline: str
@@ -65,7 +65,7 @@ def extract(compilation: Compilation) -> Extraction:
 
 
 def toolchain_of(compilation: Compilation) -> Toolchain:
-    """How candidates become libraries, so that they are as in a package.
+    """Return how candidates become libraries, so that they are as in a package.
 
     Raises:
         ToolNotFound, SourceError, DownloadError: see :func:`adt.model.cuda_code.cuda_code`.
@@ -147,7 +147,7 @@ def _join(task: Task, name: str, weight: int) -> Task:
 
 
 def _count_calls(lowered: Any) -> Counter[str]:
-    """How often the Relax functions of *lowered* call each function, in the order of the first calls."""
+    """Count the calls of each function in the Relax functions of *lowered*, in order of first calls."""
     from tvm import ir, relax
 
     calls: Counter[str] = Counter()
@@ -169,7 +169,7 @@ def _count_calls(lowered: Any) -> Counter[str]:
 
 
 def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple[str, str]]:
-    """What *calls* names that has no mark, and why: TVM scheduled it, or it is no kernel of TVM's.
+    """Yield what *calls* names without a mark, and why: TVM scheduled it, or it is no kernel of TVM's.
 
     Args:
         library: what computes the latter.
@@ -189,7 +189,7 @@ def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple
 
 
 def untunable_reason(function: Any) -> str:
-    """Why the PrimFunc *function* cannot be tuned; empty: nothing is known against it."""
+    """Return the reason why the PrimFunc *function* cannot be tuned; empty: none is known."""
     from tvm.tirx import IntImm, stmt_functor
 
     if is_scheduled(function):
@@ -214,6 +214,6 @@ def untunable_reason(function: Any) -> str:
 
 
 RUNTIME = ("vm.", "runtime.")
-"""How functions of TVM's virtual machine are called, which compute nothing."""
+"""Prefixes of functions of TVM's virtual machine, which compute nothing."""
 CALLS = ("tvm_call_packed", "tvm_call_cpacked", "call_extern")
 """TVM's operators in TIR for calls of functions elsewhere; math functions of C are pure and have others."""

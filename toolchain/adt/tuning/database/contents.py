@@ -1,4 +1,4 @@
-"""What a tuning database or a published file holds, read into memory; nothing of TVM is needed for it."""
+"""Content of a tuning database or a published file, read into memory without TVM."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Contents:
     orphans: list[tuple[int, Record]] = field(default_factory=list)
     """Records, with their numbers, whose workload is not there: they cannot be used."""
     others: list[Entry] = field(default_factory=list)
-    """Of other kinds."""
+    """Entries of other kinds."""
     damages: list[Damage] = field(default_factory=list)
     contexts: dict[Context, Context] = field(default_factory=dict)
 
     @property
     def unit(self) -> str:
-        """What the numbers count."""
+        """Return the unit of the numbers."""
         return "line" if self.path.name == LINES else "row"
 
     @property

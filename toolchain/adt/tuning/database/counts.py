@@ -1,4 +1,4 @@
-"""What a tuning database holds, in figures."""
+"""Figures about a tuning database."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ContextCounts:
 
     context: Context
     workloads: int
-    """Of which there are records."""
+    """Number of workloads with records."""
     records: int
     measured: int
-    """That have times."""
+    """Number of records with times."""
     failures: dict[str, int]
     """By kind."""
     quarantined: int
@@ -48,7 +48,7 @@ class ContextCounts:
     first: float | None
     """Seconds since the epoch: when the oldest record was made, None where that is not known …"""
     last: float | None
-    """… and the newest."""
+    """Time of the newest record."""
 
     @property
     def emulated(self) -> bool:
@@ -65,13 +65,13 @@ class Counts:
     workloads: int
     records: int
     contexts: tuple[ContextCounts, ...]
-    """That with the newest record first."""
+    """Counts of each context, that with the newest record first."""
     damaged: int
     """Rows that cannot be used, and are in none of the other figures."""
     backups: int
     """Files in ``backup/`` …"""
     backup_bytes: int
-    """… and their bytes."""
+    """Bytes of the backups."""
 
 
 def count(directory: Path) -> Counts:

@@ -18,7 +18,7 @@ log = logging.getLogger("adt.tune")
 
 FILE = "gpus.json"
 NUMBERS = ("wave", "work_group", "items", "sums")
-"""What is above 0 in each row."""
+"""Columns that are above 0 in each row."""
 
 
 def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:

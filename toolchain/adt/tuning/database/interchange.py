@@ -32,7 +32,7 @@ class Entry:
     """A kernel or a result that is whole, or what a later adt has."""
 
     number: int
-    """Of its line, from 1, or of its row."""
+    """Number of its line, from 1, or of its row."""
     kind: str
     data: Mapping[str, Any]
 
@@ -48,10 +48,10 @@ Row = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Damage:
-    """What is no whole entry."""
+    """Fault of an entry that is not whole."""
 
     number: int
-    """Of its line or row; 0: it is the file's."""
+    """Number of its line or row; 0: the fault is the file's."""
     reason: str
     unfinished: bool = False
     """The file of lines ends in it: the process that wrote it was ended, or is still writing."""

@@ -16,7 +16,7 @@ from adt.tuning.records import Record, Workload
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What was added."""
+    """Result of a merge: numbers of what was added."""
 
     into: Path
     workloads: int
@@ -58,12 +58,12 @@ def merge_contents(sources: Sequence[Contents], into: Path) -> MergeResult:
 
 
 def identity(record: Record) -> Hashable:
-    """What tells a measurement from every other; where it is kept, and by whose tuning, do not."""
+    """Return the key of a measurement; its database and tuning are no part of it."""
     return record.workload, record.context, record.trace, record.at, record.seconds, record.failure is None
 
 
 class _Addition:
-    """What is new to a database."""
+    """Records and workloads that are new to a database."""
 
     def __init__(self, target: Contents) -> None:
         self.workloads: list[Workload] = []
@@ -105,7 +105,7 @@ class _Addition:
 
 
 def _is_same(workload: Workload, other: Workload) -> bool:
-    """Whether two workloads of equal hash are the same; only this needs TVM."""
+    """Return True if two workloads of equal hash are the same; only this needs TVM."""
     from adt.model.tuning.workload import same
     from adt.tuning.database.store import modules_of
 

@@ -35,7 +35,7 @@ FAILED_SECONDS = 1e10
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What was written."""
+    """Result of an export."""
 
     out: Path
     context: Context
@@ -45,7 +45,7 @@ class ExportResult:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What was added."""
+    """Result of an import."""
 
     into: Path
     contexts: tuple[Context, ...]
@@ -55,7 +55,7 @@ class ImportResult:
     duplicates: int
     """Records that were there already."""
     refused: tuple[str, ...]
-    """Why lines were passed over, each with its number."""
+    """Reasons why lines were passed over, each with its number."""
 
 
 def export(directory: Path, out: Path, selection: Selection, *, failures: bool = False) -> ExportResult:
@@ -103,7 +103,7 @@ class _WorkloadLine:
     id: str
     text: str
     arguments: list[Any]
-    """What the function takes, as each record's line describes it."""
+    """Arguments of the function, as each record's line describes them."""
 
 
 def _workload_lines(workloads: Iterable[Workload]) -> Iterator[_WorkloadLine]:
@@ -140,7 +140,7 @@ def _tvm_target(key: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Origin:
-    """What MetaSchedule's files do not say of their records."""
+    """Origin of records, which MetaSchedule's files do not tell."""
 
     target: str
     """Its key; empty: each record's own target tells."""

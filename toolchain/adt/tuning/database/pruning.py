@@ -22,7 +22,7 @@ from adt.tuning.records import (
 
 @dataclass(frozen=True)
 class PruneResult:
-    """What was taken out, or would be."""
+    """Result of a pruning, or of its rehearsal."""
 
     path: Path
     applied: bool
@@ -30,9 +30,9 @@ class PruneResult:
     """Records."""
     kept: int
     workloads_removed: int
-    """Those of which no record is left."""
+    """Number of workloads of which no record is left."""
     contexts: tuple[Context, ...]
-    """Those that were looked at."""
+    """Contexts that were looked at."""
     backup: Path | None
     """The state before; None when nothing was changed."""
 
@@ -92,7 +92,7 @@ def _choose(
 
 
 def _slow_candidates(records: Sequence[Record], keep: int) -> set[CandidateKey]:
-    """Of one context the candidates that ran and may run, but are none of their workload's *keep* fastest."""
+    """Return the candidates of one context that may run, and are none of their workload's *keep* fastest."""
     spared = fastest_candidates(records, keep) | quarantined_candidates(records)
     return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - spared
 

@@ -29,12 +29,12 @@ from adt.tuning.records import BASELINE, CandidateKey, Context, Record, fastest_
 MAX_PACKED_BYTES = 1 << 30
 """Bytes of a published file."""
 COMPRESSION_LEVEL = 6
-"""Of the compression: with another one the same records would be other bytes."""
+"""Level of the compression: with another one the same records would be other bytes."""
 
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What was written."""
+    """Result of a publication."""
 
     path: Path
     sha256: str
@@ -47,7 +47,7 @@ class PublishResult:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """What was added."""
+    """Result of a fetch."""
 
     sha256: str
     merged: MergeResult
@@ -104,7 +104,8 @@ def _public_records(contents: Contents, contexts: Iterable[Context], keep: int |
 
 
 def _is_public(record: Record, fastest: Container[CandidateKey]) -> bool:
-    """Whether others get *record* when they get only the fastest; what must not run they get to know, too."""
+    """Return True if others get *record* when they get only the fastest; they are told what must not run,
+    too."""
     if record.failure:
         return record.failure.quarantined
     return record.trace == BASELINE or (record.workload, record.trace) in fastest

@@ -1,4 +1,4 @@
-"""Which contexts of a database are meant."""
+"""Selection of contexts of a database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Selection:
 
 
 def select(contexts: Iterable[Context], selection: Selection) -> tuple[Context, ...]:
-    """Those of *contexts* that are meant."""
+    """Return the contexts that *selection* matches."""
     from adt.model.tuning.key import key_words
 
     return tuple(

@@ -50,7 +50,7 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0,
 }
 ERRORS = sqlite3.Error, UnicodeDecodeError
-"""Of SQLite; its messages may have the bytes of a damaged name in them."""
+"""Exceptions of SQLite, whose messages may have the bytes of a damaged name in them."""
 NO_ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR}
 DISK = NO_ACCESS | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_AUTH}
 """Codes of errors that are not the file's."""
@@ -164,7 +164,7 @@ def entries(path: Path) -> Iterator[Entry | Damage]:
 
 
 def _faults(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong with how the pages hang together."""
+    """Return the faults in the structure of the pages."""
     text = "\n".join(row.decode(errors="replace") for (row,) in connection.execute("PRAGMA quick_check"))
     return [line for line in text.splitlines() if line != "ok" and not line.startswith("***")]
 
@@ -214,7 +214,7 @@ def _replace_first_page(path: Path) -> None:
 
 @cache
 def _first_page() -> bytes:
-    """Of a new database, where the schema is; it does not say how many pages follow."""
+    """Return the first page of a new database, with the schema; it does not tell the number of pages."""
     with scratch_directory("database") as scratch:
         create(scratch / FILE)
         page = bytearray((scratch / FILE).read_bytes()[:PAGE])

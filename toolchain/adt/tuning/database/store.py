@@ -322,7 +322,7 @@ def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
 
 
 def _workload_fault(module: Any) -> str:
-    """What of *module*, which TVM could read, is not as in a workload; empty for nothing."""
+    """Return what of *module*, which TVM could read, is not as in a workload; empty if nothing is."""
     import tvm
 
     if not isinstance(module, tvm.IRModule):

@@ -1,4 +1,4 @@
-"""Which records of a database a compile gets its schedules from: those of one device, for its target."""
+"""Records of a database that a compile takes schedules from: those of one device, for its target."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What builds and measures candidates: processes and clusters that compile, devices that may come and go."""
+"""Builders and measurers of candidates: processes and clusters that compile, devices that come and go."""

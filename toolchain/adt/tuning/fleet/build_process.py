@@ -110,7 +110,7 @@ class BuildProcess:
 
 
 NICENESS = 10
-"""What measures on this machine, and the search, come first."""
+"""Priority of builds: measuring on this machine, and the search, come first."""
 IDLE_SECONDS = 600.0
 """Seconds without a candidate after which it ends; it is started again when there is one."""
 

@@ -22,7 +22,7 @@ class Builders(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many at once, at present."""
+        """Return the number of builds that can run at once."""
         ...
 
     def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:

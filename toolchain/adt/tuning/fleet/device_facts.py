@@ -1,4 +1,4 @@
-"""What a device is, for the records: its name and driver, and how warm it is."""
+"""Facts of a device for the records: its name and driver, and its temperature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ SURVEY_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Identity:
-    """What computes: records are kept by it, and devices that differ in it are not measured together."""
+    """Identity of a processor: records are kept by it, and devices that differ in it are not measured
+    together."""
 
     device: str
     """As in :attr:`adt.tuning.records.Context.device`; empty where it is not known."""

@@ -28,7 +28,7 @@ from adt.tuning.results import DeviceStatus
 log = logging.getLogger("adt.tune")
 
 LOOK_SECONDS = 1.0
-"""How often the source is asked who is there."""
+"""Interval at which the source is asked for devices, in seconds."""
 IDLE_SECONDS = 0.05
 """Between questions for a candidate, when the answer comes at once."""
 JOIN_SECONDS = 120.0
@@ -135,7 +135,8 @@ class Fleet:
         self.close()
 
     def accept(self, name: str, identity: Identity) -> str:
-        """Why the device *name* may not measure; empty: it may. The first that answers decides the kind."""
+        """Return why the device *name* may not measure; empty: it may. The first that answers decides the
+        kind."""
         with self._lock:
             if self._identity is None or (
                 self._identity == Identity(identity.device, "") and not self._answered.is_set()

@@ -35,7 +35,7 @@ from adt.tuning.fleet.measure_protocol import (
 )
 
 CACHED_BYTES = 256 << 20
-"""Of arguments that are not used just now, on the device."""
+"""Limit of arguments that the device keeps while they are not in use."""
 
 Slot = tuple[Argument, int]
 """An argument, and how many equal ones come before it in the call."""
@@ -136,7 +136,7 @@ class Session:
                 self._remote.remove(name)
 
     def alive(self) -> bool:
-        """Whether the server still answers."""
+        """Return True if the server answers."""
         try:
             self._remote.get_function("runtime.RPCTimeEvaluator")
             return True

@@ -1,4 +1,4 @@
-"""What a worker and its measuring process (:mod:`adt.tuning.fleet.measure_child`) say to each other."""
+"""Messages between a worker and its measuring process (:mod:`adt.tuning.fleet.measure_child`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Connect:
     host: str
     port: int
     match_key: str
-    """What the server expects its client to say."""
+    """Match key that the server expects of its client."""
     seconds: int
     """After which the server ends the session, whatever runs in it."""
     device: str
@@ -40,7 +40,7 @@ class Measure:
     """Time a library's function ``main``. Answer: :class:`Timed`, :class:`Refused` or :class:`Broken`."""
 
     name: str
-    """Of the file on the server; no other may have had it, for dlopen knows a library by its name."""
+    """File name on the server; no other may have had it, for dlopen knows a library by its name."""
     library: bytes
     arguments: tuple[Argument, ...]
     timing: Timing
@@ -55,7 +55,7 @@ class Compute:
     library: bytes
     arguments: tuple[Argument, ...]
     outputs: int
-    """How many of the last arguments it computes."""
+    """Number of the last arguments that are outputs."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Timed:
-    """How long one call took, in seconds, for each repeat."""
+    """Duration of one call in seconds, for each repeat."""
 
     seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Computed:
-    """What the outputs hold, as it lies in memory: from the same inputs everywhere."""
+    """Contents of the outputs as they lie in memory, computed from the same inputs everywhere."""
 
     outputs: tuple[bytes, ...]
 

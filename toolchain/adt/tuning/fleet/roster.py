@@ -13,7 +13,7 @@ from adt.tuning.results import DeviceStatus
 MAX_FAILURES = 3
 """After so many failures in a row a device is out of service, if others measure …"""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 960.0
-"""… for so many seconds, twice as long each time."""
+"""Seconds of the first pause and of the longest; each is twice as long as the one before."""
 AT_WORK = ("idle", "measuring")
 
 
@@ -28,17 +28,17 @@ class _Device:
     restarts: int = 0
     celsius: float | None = None
     celsius_at: float = float("-inf")
-    """When *celsius* was asked for."""
+    """Time at which *celsius* was read."""
     busy: float = 0.0
     note: str = ""
     failures_in_a_row: int = 0
     """Failures since it last succeeded."""
     since: float = 0.0
-    """Of the first of them."""
+    """Time of the first failure."""
     pause: float = FIRST_PAUSE
     out_until: float = 0.0
     refused: str = ""
-    """Why it is not the kind of device that this tuning is for."""
+    """Reason why it is not the kind of device that this tuning is for."""
 
 
 class Roster:
@@ -71,7 +71,7 @@ class Roster:
                     device.state = gone
 
     def refuses(self, lease: Lease) -> str:
-        """Why a worker that has *lease* may not use it; empty: it may."""
+        """Return why a worker that has *lease* may not use it; empty: it may."""
         with self._lock:
             device = self._of(lease.name)
             device.label, device.emulated = lease.label or device.label, lease.emulated

@@ -1,4 +1,4 @@
-"""Where devices to measure on come from, and what a worker is given of one.
+"""Sources of devices to measure on, and the lease of a device that a worker gets.
 
 A worker gets a *lease*: a server that answers, for as long as it is wanted or for some seconds. A
 server that a tracker gave out goes back after a while, for others wait for it, too.
@@ -28,7 +28,7 @@ from adt.tuning.fleet import device_facts
 from adt.tuning.fleet.device_facts import Identity
 
 GRANT_SECONDS = 2.0
-"""How long one question for a free server waits for an answer."""
+"""Time limit of one request for a free server, in seconds."""
 SHARED_SECONDS = 15.0
 """After which a server goes back to its tracker, once the candidate that is measured is done."""
 SETTLE_SECONDS = 0.5
@@ -42,10 +42,10 @@ class Sighting:
     name: str
     """Its serial, or its server's address."""
     label: str
-    """What it is, for people; empty when only its server will tell."""
+    """Name of the device for people; empty when only its server will tell."""
     there: bool
     note: str = ""
-    """What is wrong with one that is not there."""
+    """Fault of a device that is not there."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,21 @@ class Lease:
     """A server that a worker may use."""
 
     name: str
-    """Of its device: see :class:`Sighting`."""
+    """Name of its device: see :class:`Sighting`."""
     label: str
     emulated: bool
     identity: Identity | None
-    """What of it is empty, or None at all, its runtime tells over RPC; for a CPU, *key* says it."""
+    """Identity of the processor. What is empty of it, or all, its runtime tells over RPC; for a CPU, *key*
+    does."""
     key: str
     host: str
     port: int
     match_key: str
-    """What the server expects its client to say."""
+    """Match key that the server expects of its client."""
     seconds: float | None
     """It goes back after so long; None: it is kept as long as it is wanted, for session after session."""
     alive: Callable[[], bool]
-    """Whether the device is still there, asked after a session broke."""
+    """Tells whether the device is still there, after a session broke."""
     celsius: Callable[[], float | None]
     """Its hottest thermal zone, now."""
 
@@ -151,7 +152,7 @@ class TrackerSource:
         )
 
     def _phone(self, serial: str, computes: str) -> Phone | None:
-        """What adb says of a device whose server adt started; None while it says nothing."""
+        """Return what adb tells of a device whose server adt started; None while it does not answer."""
         with self._lock:
             if serial not in self._phones:
                 with contextlib.suppress(AdtError):
@@ -169,7 +170,7 @@ class TrackerSource:
 
 @dataclass(frozen=True)
 class Phone:
-    """What adb tells of a device."""
+    """Facts that adb tells of a device."""
 
     label: str
     emulated: bool

@@ -27,7 +27,7 @@ class _Suspect:
 
 
 class Suspects:
-    """Those that are not decided yet; for any thread."""
+    """Candidates that are not decided yet; for any thread."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock, self._clock = threading.Lock(), clock

@@ -46,13 +46,13 @@ CONNECT_SECONDS = 30.0
 PREPARE_SECONDS = 20.0
 """In which the arguments of a kernel must be on the device, when they are small …"""
 SLOWEST = 4e6
-"""… and bytes per second of those that are not."""
+"""Least rate of other transfers, in bytes per second."""
 SLACK_SECONDS = 5.0
 """For the way to and fro, on top of what a measurement may take."""
 KILL_SECONDS = 0.5
-"""That a process has to end when its measurements do not count any more."""
+"""Seconds that a process has to end once its measurements do not count any more."""
 LAST_SECONDS = 50.0
-"""That a session has for its last candidate, unless one needs more."""
+"""Seconds that a session has for its last candidate, unless one needs more."""
 RENEW_SECONDS = 600.0
 """After which a session with a server that is ours is opened anew: what leaked is gone then."""
 CELSIUS_SECONDS = 10.0
@@ -62,7 +62,7 @@ PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class _SessionEnd(enum.Enum):
-    """How a session ended."""
+    """End of a session."""
 
     OVER = "over"
     """Its time was over, or there is nothing to do."""
@@ -73,7 +73,7 @@ class _SessionEnd(enum.Enum):
 
 
 class Dispatcher(Protocol):
-    """What gives workers their jobs and takes the outcomes: see :class:`adt.tuning.fleet.fleet.Fleet`."""
+    """Source of workers' jobs, which takes their outcomes: see :class:`adt.tuning.fleet.fleet.Fleet`."""
 
     source: Source
     computes: str
@@ -84,10 +84,10 @@ class Dispatcher(Protocol):
     """No device is to be waited for any more."""
 
     def accept(self, name: str, identity: Identity) -> str:
-        """Why the device *name* may not measure; empty: it may."""
+        """Return why the device *name* may not measure; empty: it may."""
 
     def has_work(self) -> bool:
-        """Whether a server is to be leased."""
+        """Return True if a server is to be leased."""
 
     def next(self, name: str) -> MeasureJob | None:
         """Something for the device *name* to measure."""
@@ -243,7 +243,7 @@ class Worker(threading.Thread):
         return session_end
 
     def _update_roster(self, name: str, failure: Failure | None, lost: bool, took: float) -> None:
-        """How the device did."""
+        """Record how the device did."""
         if lost:
             self._roster.set_state(name, "away", "it was lost while it measured")
         elif failure is not None and failure.quarantined:
@@ -263,7 +263,7 @@ class Worker(threading.Thread):
         return self._ask(request, job.timing.timeout + SLACK_SECONDS)
 
     def _compute(self, job: MeasureJob) -> Answer | str:
-        """What it computes, once; a text where the process gave no answer."""
+        """Return the outputs of one call; a text where the process gave no answer."""
         request = Compute(_file_name(job), job.library, job.arguments, job.outputs)
         return self._ask(request, job.timing.timeout + _sending_seconds(job))
 
@@ -312,5 +312,5 @@ def _seconds_for(job: MeasureJob, *, once: bool = False) -> float:
 
 
 def _file_name(job: MeasureJob) -> str:
-    """Of its library on the server: never one that was there before."""
+    """Return the name of the job's library on the server: one that was never there before."""
     return f"adt-tune-{job.id}-{secrets.token_hex(4)}.so"

@@ -1,1 +1,1 @@
-"""What to measure next: the search of each kernel, and which kernel gets the next candidates."""
+"""Choice of the next candidates: the search of each kernel, and the share of each kernel."""

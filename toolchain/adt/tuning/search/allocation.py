@@ -1,4 +1,4 @@
-"""Which task gets the next batch: the one where most is to be gained for the model, as Ansor decides it."""
+"""Allocation of batches to tasks: the task from which the model gains most is next, as in Ansor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 BATCH = 16
 """Candidates of a batch, where little depends on it: the cost model learns after each."""
 PER_DEVICE = 4
-"""… at least so many for each device."""
+"""Least number of trials for each device."""
 MIN_BATCH = 4
 """A batch of fewer candidates tells a search nothing."""
 MAX_BATCHES = 2
@@ -24,7 +24,7 @@ MINOR = 0.005
 
 @dataclass(frozen=True)
 class Standing:
-    """How a task stands."""
+    """State of a task."""
 
     weight: int
     """Calls in one run of the model."""
@@ -36,9 +36,9 @@ class Standing:
     trials: int
     """Candidates that are done …"""
     outstanding: int
-    """… that are proposed and not done …"""
+    """Number of trials that are proposed and not done …"""
     batches: int
-    """… and in how many batches, the one that is being searched too."""
+    """Number of their batches, the one that is being searched included."""
     limit: int | None
     """Candidates it may have; None: all share a number."""
     ended: bool
@@ -98,7 +98,7 @@ def _time(task: Standing) -> float:
 
 
 def is_scarce(tasks: Sequence[Standing], batch: int, left: int) -> bool:
-    """Whether *left* candidates give no full batch to every task that had none."""
+    """Return True if *left* candidates give no full batch to every task that had none."""
     return left < batch * sum(task.room > 0 and task.fresh for task in tasks)
 
 

@@ -1,4 +1,4 @@
-"""What a search expects of a schedule before it is measured: gradient boosted trees, learned as it goes.
+"""Prediction of a schedule's time before it is measured: gradient boosted trees, trained meanwhile.
 
 One model serves all kernels of a tuning: what it learned of one convolution helps with
 the next one. The trees are TVM's, with three things mended around them: what is said
@@ -89,7 +89,7 @@ class TreeModel:
         self._random_model = random
         self._learned = 0
         self._only_failed: dict[Any, tuple[list[Any], list[Any]]] = {}
-        """Of the workloads of which nothing ran yet: what was tried. None, once something ran."""
+        """Candidates tried of workloads of which nothing has run yet; None, once something ran."""
         self._ran: set[Any] = set()
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:

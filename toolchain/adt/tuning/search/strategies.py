@@ -1,4 +1,4 @@
-"""Where candidates come from: TVM's search strategies, and lists of traces.
+"""Sources of candidates: TVM's search strategies, and lists of traces.
 
 TVM's own scheduler of tasks asks a strategy for a batch and waits for its results. Here
 a batch is requested at any time: TVM's strategies keep nothing of a batch
@@ -35,7 +35,7 @@ TRIES = 8
 
 @dataclass(frozen=True)
 class Evolution:
-    """How much an evolutionary search tries for a batch.
+    """Effort of an evolutionary search for a batch.
 
     TVM's own numbers (512 schedules in 4 generations, whatever the batch) take 10 to 25 s for a
     convolution on two cores; a rack of phones would wait. Here the effort goes with the batch.

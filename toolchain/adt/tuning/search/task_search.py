@@ -48,14 +48,15 @@ MAX_FRUITLESS = 3
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How schedules are searched."""
+    """Options of the search for schedules."""
 
     strategy: str = EVOLUTIONARY
     """One of :data:`adt.tuning.search.strategies.STRATEGIES`."""
     cost_model: str = "auto"
     """One of :data:`adt.tuning.search.cost_models.MODELS`."""
     seed: int = 0
-    """The same seed, records and results give the same candidates, with one thread."""
+    """Seed of the search: the same one, with the same records and results, gives the same candidates, with
+    one thread."""
     threads: int = 1
     """On which TVM tries schedules; with more, the order in which they run decides, too."""
 
@@ -184,7 +185,7 @@ class TaskSearch:
         return self._strategy.propose(count)
 
     def _guide(self) -> Neighbourhood | None:
-        """What an evolutionary search begins with where the space's own decisions are good ones."""
+        """Return the start of an evolutionary search where the space's own decisions are good ones."""
         if not self._space.guided or self._options.strategy != EVOLUTIONARY:
             return None
         return Neighbourhood(self._module, self._space.schedules, self._space.postprocs, self._seed("leads"))

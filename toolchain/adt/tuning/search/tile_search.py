@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from adt.tuning.tasks import Task
 
 LATER = 0.003
-"""What a way promises less than the one before it: logarithm of a time."""
+"""Expected loss of an alternative over the one before it: logarithm of a time."""
 FAILED = 1.0
 """Logarithm of what a change is said to cost with which nothing ran."""
 STARTS = 3
-"""Of the fastest schedules so far one thing is changed."""
+"""Number of fastest schedules of which one thing is changed."""
 FRUITLESS = 200
 """Schedules in a row that cannot be, or are known, after which a space counts as exhausted."""
 
 Change = tuple[str, str]
-"""What is done in which way."""
+"""Decision, and its alternative."""
 Places = tuple[tuple[str, int], ...]
-"""What is not done in the first way, and the place of the way."""
+"""Decisions that differ from the first alternative, and the index of the one taken."""
 
 
 class Effects:
-    """What changes brought, of all kernels of a tuning: logarithms of the factors of their times."""
+    """Effects of changes in all kernels of a tuning: logarithms of the factors of their times."""
 
     def __init__(self) -> None:
         self._sums: dict[Change, tuple[float, int]] = {}
@@ -51,8 +51,8 @@ class Effects:
         self._sums[change] = total + effect, count + 1
 
     def expect(self, change: Change, place: int) -> float:
-        """What *change*, to the way of *place*, may bring, where one more kernel would find what the rules
-        say."""
+        """Return the expected effect of *change*, to the alternative *place*, where one more kernel would
+        find what the rules say."""
         total, count = self._sums.get(change, (0.0, 0))
         return (total + LATER * place) / (count + 1)
 
@@ -65,7 +65,7 @@ class Trial:
     ways: Mapping[str, Sequence[object]] = field(default_factory=dict)
     parent: Trial | None = None
     change: Change | None = None
-    """What is done otherwise than in *parent*."""
+    """Decision in which it differs from *parent*."""
     seconds: float | None = None
     """Infinite: it failed; None: not known."""
 
@@ -187,7 +187,7 @@ class TileSearch:
         return Trial(tuple((what, place) for what, place in places if place)) if ways else None
 
     def _borrow(self, room: int) -> Iterator[Candidate]:
-        """What was fast on other devices, at most *room* of it."""
+        """Yield candidates that were fast on other devices, at most *room* of them."""
         from tvm import ir
 
         from adt.model.tuning.schedules import schedule_by_record

@@ -40,7 +40,7 @@ into memory."""
 
 @dataclass(frozen=True)
 class DesignSpace:
-    """What may be chosen for one workload."""
+    """Schedules that may be chosen for one workload."""
 
     generator: Any
     """TVM's SpaceGenerator: its postprocessors finish and check a schedule, its mutators vary one."""

@@ -38,9 +38,9 @@ ITEMS = (32, 64, 128, 256)
 
 
 def uses_texels(function: Any, target: Any) -> bool:
-    """Whether :func:`texture_space` is the space of the TIR *function* for TVM's *target*: an argument is an
-    image, or it is a convolution on blocked tensors for a GPU, or writes a blocked tensor of one without
-    textures."""
+    """Return True if :func:`texture_space` is the space of the TIR *function* for TVM's *target*: an argument
+    is an image, or it is a convolution on blocked tensors for a GPU, or writes a blocked tensor of one
+    without textures."""
     if target.kind.name == "llvm":
         return False
     if "texture" not in target.keys and moves_texels(function):
@@ -115,7 +115,8 @@ def limits_of(target: Any) -> dict[str, int]:
 def _is_usable(
     function: Any, target: Any, space: Callable[[Any], None], errors: list[NotSchedulable]
 ) -> bool:
-    """Whether the first member of *space* uses images rightly; if not, the reason is added to *errors*."""
+    """Return True if the first member of *space* uses images rightly; if not, the reason is added to
+    *errors*."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(function)
@@ -197,12 +198,12 @@ class Sampled:
         return tile
 
     def unroll(self, schedule: Any, _loop: Any, wanted: int) -> None:
-        """Of the whole kernel, by TVM's postprocessor."""
+        """Unroll the whole kernel, by TVM's postprocessor."""
         sample_unrolling(schedule, wanted)
 
 
 def sample_unrolling(schedule: Any, wanted: int) -> None:
-    """How far TVM's postprocessor unrolls what accumulates; *wanted* of :data:`UNROLL` first."""
+    """Sample how far TVM's postprocessor unrolls what accumulates, *wanted* of :data:`UNROLL` first."""
     steps = schedule.sample_categorical(
         UNROLL, [1 / len(UNROLL)] * len(UNROLL), decision=UNROLL.index(wanted)
     )

@@ -1,4 +1,4 @@
-"""How the texels of a kernel's output are dealt out: to work-groups, work-items, and registers."""
+"""Distribution of the texels of a kernel's output over work-groups, work-items and registers."""
 
 from __future__ import annotations
 
