@@ -1,4 +1,4 @@
-"""How long, deep and large what is read from a file may be, and readers that raise ValueError beyond that.
+"""Limits of length, depth and size of what is read from files, and readers that raise ValueError beyond them.
 
 Files come from strangers, and what they say of themselves is no reason to take memory.
 """
@@ -98,6 +98,6 @@ def read_json(path: Path) -> Any:
 
 
 def is_long(path: str) -> bool:
-    """Whether *path*, relative, has a name or more names than file systems have room for."""
+    """Return True if *path*, relative, has a name or more names than file systems have room for."""
     data = os.fsencode(path)
     return len(data) > MOST_PATH or any(len(name) > MOST_NAME for name in data.split(b"/"))

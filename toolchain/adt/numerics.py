@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What passes in one precision; relative figures are shares of the reference's largest magnitude."""
+    """Tolerances in one precision; relative ones are shares of the reference's largest magnitude."""
 
     max_abs: float
-    """Of a model's output, absolute; …"""
+    """Absolute tolerance of a model's output."""
     max_rel: float
-    """… or relative."""
+    """Relative tolerance of a model's output."""
     kernel: float
     """Relative, of one kernel, or of the same kernels on two kinds of device."""
 
@@ -45,16 +45,16 @@ FILLER = 1e4
 TINY = 1e-12
 """Magnitudes below this make no relative error and no angle."""
 MOST_AXES_OF_CLASSES = 3
-"""Of an array with more axes the last one is a width or a texel, and no row of scores."""
+"""Largest number of axes of an array of scores; with more, the last one is a width or a texel."""
 
 
 def steps_allowed(dtype: str, given: int = -1) -> int:
-    """How far off a whole number of *dtype* may be; a negative *given* is by type."""
+    """Return the number of steps by which an integer of *dtype* may be off; a negative *given* is by type."""
     return given if given >= 0 else int(dtype in QUANTIZED)
 
 
 def within(gap: float, quantum: float) -> bool:
-    """Whether *gap* is one *quantum* at most, but for rounding; False without a quantum."""
+    """Return True if *gap* is one *quantum* at most, but for rounding; False without a quantum."""
     return quantum > 0 and gap <= quantum * (1 + REORDERED["float32"])
 
 
@@ -95,9 +95,9 @@ class Metrics:
     nan: int
     """NaNs in the array …"""
     infinite: int
-    """… and infinities …"""
+    """Number of infinities."""
     reference_nan: int
-    """… and in the reference."""
+    """Number of NaN in the reference."""
     reference_infinite: int
     differing: int
     """Elements that are not equal; NaN equals NaN."""
@@ -128,7 +128,7 @@ class Metrics:
 NO_METRICS = Metrics(
     math.inf, math.inf, math.inf, math.inf, 0.0, -math.inf, -math.inf, None, 0, 0, 0, 0, 0, 0, None, 0.0, 0
 )
-"""Of arrays that cannot be compared."""
+"""Gaps of arrays that cannot be compared."""
 
 
 @dataclass(frozen=True)

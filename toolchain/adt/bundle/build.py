@@ -38,7 +38,7 @@ ELSEWHERE = "nothing: the bundle is up to date; what was built here last had oth
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What a build gave."""
+    """Result of a build."""
 
     bundle: TargetBundle
     source: TvmSource
@@ -157,7 +157,7 @@ def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]
 
 
 def _stale(plan: BuildPlan, settings: dict[str, object]) -> str:
-    """Why CMake must configure (again); empty when it need not."""
+    """Return why CMake must configure (again); empty when it need not."""
     stamp = plan.build_dir / CONFIGURED
     if not all((plan.build_dir / name).is_file() for name in (CONFIGURED, "build.ninja", "CMakeCache.txt")):
         return _difference_to_last(plan)
@@ -177,7 +177,7 @@ def _lost_compiler_cache(plan: BuildPlan) -> str:
 
 
 def _difference_to_last(plan: BuildPlan) -> str:
-    """What distinguishes this build from the last one of the same platform."""
+    """Describe what distinguishes this build from the last one of the same platform."""
     stamps = plan.build_dir.parent.glob(f"{plan.platform.name}-*/{CONFIGURED}")
     newest = max(stamps, key=lambda stamp: stamp.stat().st_mtime_ns, default=None)
     if newest is None:
@@ -195,7 +195,7 @@ def _difference_to_last(plan: BuildPlan) -> str:
 
 
 def explain_build(plan: BuildPlan) -> tuple[str, ...]:
-    """What :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
+    """Explain what :func:`build_bundle` would do now, and why, a sentence each; compiles nothing."""
     if not plan.build_dir.is_dir():
         bundle = _present(plan)
         if bundle is not None and bundle.manifest.sources == _digest(_sources()):
@@ -295,7 +295,7 @@ def _present(plan: BuildPlan) -> TargetBundle | None:
 
 
 def _current(plan: BuildPlan, bundle: TargetBundle) -> bool:
-    """Whether *bundle* was packed after each of its files was last built."""
+    """Return True if *bundle* was packed after each of its files was last built."""
     packed = (bundle.path / MANIFEST).stat().st_mtime_ns
     built = [file for name in bundle.manifest.all_files if (file := plan.build_dir / name).is_file()]
     return all(file.stat().st_mtime_ns <= packed for file in built)

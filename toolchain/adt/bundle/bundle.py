@@ -23,16 +23,16 @@ ACTIVITY = "lib/libadt_activity.so"
 
 @dataclass(frozen=True)
 class BundleTvm:
-    """Which TVM the bundle was built from."""
+    """TVM that the bundle was built from."""
 
     version: str
     """Version of the source tree, e.g. ``0.25.0.post1``."""
     ffi_version: str
     """Version of the tvm-ffi in that tree."""
     source_digest: str
-    """sha256 that names the source tree's contents."""
+    """Digest (sha256) that names the source tree's contents."""
     source_provider: str
-    """Where the tree came from: ``path``, ``cache``, ``git`` or ``registry``."""
+    """Provider of the tree: ``path``, ``cache``, ``git`` or ``registry``."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class BundleOptions:
     clml_sdk: str | None = None
     """Major version of the CLML SDK's operators; None without CLML."""
     opencl_linked: bool = False
-    """libOpenCL.so is linked: nothing of the bundle starts on a device that has none."""
+    """True if libOpenCL.so is linked: nothing of the bundle starts on a device that has none."""
     xnnpack: bool = False
     """The runtime for XNNPACK is inside."""
     cuda: bool = False
     """The CUDA runtime is inside (the driver's libcuda.so.1 is opened at run time), …"""
     cudnn: bool = False
-    """… the runtime for cuDNN …"""
+    """True if the runtime for cuDNN is built in …"""
     cublas: bool = False
     """… and that for cuBLAS (NVIDIA's libraries are opened at run time, too)."""
     one_library: bool = False
@@ -66,11 +66,12 @@ class BundleOptions:
 
     @property
     def libraries(self) -> tuple[Library, ...]:
-        """Those whose runtimes are inside."""
+        """Return the libraries whose runtimes are inside."""
         return tuple(library for library in LIBRARIES.values() if getattr(self, library.name))
 
     def missing_runtime(self, device: str) -> str:
-        """What *device* (``cpu``, ``opencl``, ``cuda``) needs and is not inside; empty: nothing."""
+        """Return the runtime that *device* (``cpu``, ``opencl``, ``cuda``) needs and is not inside; empty:
+        none."""
         title = GPU_RUNTIMES.get(device, "")
         return title if title and not getattr(self, device) else ""
 
@@ -120,21 +121,21 @@ class BundleManifest:
     symbols: dict[str, BundleFile] = field(default_factory=dict)
     """Debug information that was stripped from the files, by path; stays on this machine."""
     headers: dict[str, BundleFile] = field(default_factory=dict)
-    """What a program of one's own is compiled with, by path; stays on this machine."""
+    """Headers that a program of one's own is compiled with, by path; they stay on this machine."""
     build_files: dict[str, BundleFile] = field(default_factory=dict)
-    """What CMake and pkg-config find the bundle by, by path; stays on this machine."""
+    """Files by which CMake and pkg-config find the bundle, by path; they stay on this machine."""
     app_files: dict[str, BundleFile] = field(default_factory=dict)
-    """What an application without Java consists of besides, by path; only ``adt apk`` packs it."""
+    """Further files of an application without Java, by path; only ``adt apk`` packs them."""
     licenses: dict[str, BundleFile] = field(default_factory=dict)
     """Licences and notices that whoever passes the libraries on must pass on with them, by path."""
     sources: str = ""
-    """sha256 of adt's own sources that were built: ``cmake_presets/`` and ``cpp_runner/``."""
+    """Digest (sha256) of adt's own sources that were built: ``cmake_presets/`` and ``cpp_runner/``."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
     @property
     def summary(self) -> str:
-        """What distinguishes it from other bundles of its platform, for people."""
+        """Describe what distinguishes it from other bundles of its platform."""
         options = self.options
         parts = [
             ("OpenCL (linked)" if options.opencl_linked else "OpenCL") if options.opencl else "no OpenCL",
@@ -169,12 +170,12 @@ class TargetBundle:
 
     @property
     def digest(self) -> str:
-        """sha256 of bundle.json, which has those of its other files."""
+        """Return the sha256 of bundle.json, which has those of its other files."""
         return file_sha256(self.path / MANIFEST)
 
     @property
     def built(self) -> float:
-        """When it was built, or a build last found it up to date; seconds since the epoch."""
+        """Return when it was built, or a build last found it up to date; seconds since the epoch."""
         return (self.path / MANIFEST).stat().st_mtime
 
     @property

@@ -50,5 +50,5 @@ def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
 
 
 def _ours(out: Path) -> bool:
-    """Whether *out* has the manifest of a bundle where :func:`export` puts them."""
+    """Return True if *out* has the manifest of a bundle where :func:`export` puts it."""
     return any(next(out.glob(pattern), None) for pattern in (MANIFEST, f"*/{MANIFEST}", f"*.{MANIFEST}"))

@@ -28,15 +28,16 @@ class Library:
     device: str
     """Device of the targets that it goes with: ``cpu``, ``opencl`` or ``cuda``."""
     targets: str
-    """Those targets, for people."""
+    """Names of these targets for people."""
     variable: str
     """CMake's, which builds its runtime in."""
     build_option: str
-    """What `adt build-target` takes to build it in."""
+    """Option of `adt build-target` that builds it in."""
     setting: str
-    """Of a build, which that sets."""
+    """Setting of a build that the option sets."""
     plugin: str = "json"
-    """That TVM's wheel needs for its code generator: one of TVM's own, or what keeps adt's graphs."""
+    """Plugin that TVM's wheel needs for its code generator: one of TVM's own, or the one that keeps adt's
+    graphs."""
 
 
 XNNPACK_VARIABLE = "ADT_XNNPACK"
@@ -81,7 +82,7 @@ def parse_libraries(text: str) -> tuple[Library, ...]:
 
 
 def join_libraries(libraries: tuple[Library, ...]) -> str:
-    """What :func:`parse_libraries` reads."""
+    """Join libraries to a text that :func:`parse_libraries` reads."""
     return ",".join(library.name for library in libraries) or NONE
 
 

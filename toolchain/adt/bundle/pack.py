@@ -26,7 +26,7 @@ from adt.host.process import run
 from adt.host.tools import cmake
 
 BUILD_INFO = "adt_build_info.json"
-"""What the superbuild says of itself, so that nothing cross-built must run to be described."""
+"""Description that the superbuild writes, so that nothing cross-built must run to be described."""
 SYMBOLS = "symbols"
 """Directory of what was stripped, one ``<file>.debug`` for each file."""
 HEADERS = "include"

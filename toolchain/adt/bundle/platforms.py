@@ -18,11 +18,11 @@ class Platform:
     """One kind of machine that a bundle and a package are made for."""
 
     name: str
-    """adt's name, also the name of the CMake preset."""
+    """Name of the platform in adt, also that of the CMake preset."""
     abi: str
     """Android's ABI name, or the Linux machine name."""
     triple: str
-    """What the code generator is told; ``{api}`` stands for Android's API level."""
+    """Target triple of the code generator; ``{api}`` stands for Android's API level."""
     machine: str
     """ELF machine, as readelf names it without ``EM_``."""
     compiler: str
@@ -34,20 +34,20 @@ class Platform:
     page_alignment: int
     """Bytes; the smallest p_align that a LOAD segment may have."""
     variants: tuple[str, ...] = ("cpu", "opencl")
-    """What can follow the name in a preset's name."""
+    """Variants that can follow the name in a preset's name."""
     cpu_features: tuple[str, ...] = ()
     """LLVM features that every such machine has and that the triple leaves out."""
     float_abi: str = ""
-    """How LLVM passes floating-point arguments (``hard``, ``soft``); empty: as it does for the triple."""
+    """ABI of floating-point arguments for LLVM (``hard``, ``soft``); empty: that of the triple."""
 
     @property
     def cuda(self) -> bool:
-        """Whether there are machines of it with NVIDIA's GPUs."""
+        """Return True if there are machines of it with NVIDIA's GPUs."""
         return not self.android and self.machine in ("X86_64", "AARCH64")
 
     @property
     def android(self) -> bool:
-        """Whether this is Android: bionic, NDK, API levels."""
+        """Return True if this is Android: bionic, NDK, API levels."""
         return self.name.startswith("android-")
 
     @property

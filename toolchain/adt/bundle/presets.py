@@ -28,7 +28,7 @@ class Choice:
     opencl: bool
     """The OpenCL runtime is built in."""
     libraries: tuple[Library, ...]
-    """Those whose runtimes are built in; CLML's implies OpenCL."""
+    """Libraries whose runtimes are built in; CLML's implies OpenCL."""
 
     @property
     def clml(self) -> bool:
@@ -83,7 +83,7 @@ class Preset:
     opencl: bool
     clml: bool
     rpc: bool
-    """tvm_rpc is built."""
+    """True if tvm_rpc is built."""
     alignment: int
     """Bytes; tensor alignment of the runtime."""
     variables: Mapping[str, str]
@@ -93,7 +93,7 @@ class Preset:
     reason: str
     """The compiler that it would take, or what is missing."""
     remedy: str
-    """How to get what is missing; empty when nothing is."""
+    """Way to get what is missing; empty when nothing is."""
 
 
 @cache

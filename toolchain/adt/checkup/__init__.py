@@ -1,4 +1,4 @@
-"""What `adt doctor` looks at: this machine, its NDK, its devices; what is wrong, and what mends it.
+"""Checks of `adt doctor`: this machine, its NDK, its devices; faults, and their remedies.
 
 (A package named `doctor` would hide the verb `adt.doctor(...)`.)
 """

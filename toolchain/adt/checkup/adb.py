@@ -1,4 +1,4 @@
-"""adb: which program, which server, and whether they get on. Starts no server."""
+"""Checks of adb: the program, its server, and whether they get on. Starts no server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVER_SECONDS = 5.0
 """Budget for one question to the adb server."""
 PROGRAM_SECONDS = 10.0
 VARIABLES = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT", "ANDROID_ADB_SERVER_ADDRESS")
-"""What decides where the server is, strongest first."""
+"""Variables that decide where the server is, strongest first."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Server:
     """Its number; clients of another number end the server when they meet it."""
     devices: tuple[DeviceInfo, ...] = ()
     problem: str = ""
-    """Why it cannot be asked; empty when it can."""
+    """Reason why it cannot be asked; empty when it can."""
     remedy: str = ""
     holder: str = ""
     """The process that listens, when it can be seen."""
@@ -161,5 +161,5 @@ def check_server(server: Server, clients: Mapping[Path, int | None], origin: str
 
 
 def address_origin(scope: Scope) -> str:
-    """What decides the server's address."""
+    """Return the variable or default that decides the server's address."""
     return next((name for name in VARIABLES if scope.environ.get(name)), "adb's default port")

@@ -14,7 +14,7 @@ log = logging.getLogger("adt.doctor")
 
 
 class Area(enum.StrEnum):
-    """What can be looked at by itself."""
+    """Area that can be looked at by itself."""
 
     HOST = "host"
     NDK = "ndk"
@@ -24,7 +24,7 @@ class Area(enum.StrEnum):
 
 
 class Status(enum.StrEnum):
-    """How a check came out."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -34,7 +34,7 @@ class Status(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What ``--fix`` can do; each is safe, and what it removes is made again when needed."""
+    """Action of ``--fix``; each is safe, and what it removes is made again when needed."""
 
     START_SERVER = "start-adb-server"
     RECONNECT_OFFLINE = "reconnect-offline-devices"
@@ -64,13 +64,13 @@ class Check:
     name: str
     status: Status
     found: str
-    """What is there, or what is wrong."""
+    """Fact, or fault."""
     origin: str = ""
-    """Where that comes from: a path, a variable, a setting."""
+    """Source of the fact: a path, a variable, a setting."""
     remedy: str = ""
-    """What mends it, ideally a command; empty when nothing is to be mended."""
+    """Remedy of the fault, ideally a command; empty when nothing is to be mended."""
     fix: Fix | None = None
-    """What ``--fix`` would do about it."""
+    """Action of ``--fix`` for it."""
 
 
 def ok(name: str, found: str, origin: str = "") -> Check:

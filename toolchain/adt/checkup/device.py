@@ -115,7 +115,7 @@ def check_facts(serial: str, facts: DeviceFacts, api_level: int) -> Iterator[Che
 
 
 def _opencl(device: Device, hardware: Survey) -> tuple[OpenclReport | None, str]:
-    """What OpenCL answers on the device, or why it was not asked."""
+    """Return the device's report about OpenCL, or why it was not asked."""
     try:
         result = probe(device, newest_with(PROGRAM, device.facts.platforms), hardware=hardware)
         return result.opencl, result.missing.get("opencl", "")
@@ -238,7 +238,7 @@ def _opencl_by_name(serial: str, paths_of: dict[str, list[str]], reason: str) ->
 
 
 def _opencl_tried(serial: str, facts: DeviceFacts, report: OpenclReport) -> Iterator[Check]:
-    """What the libraries answered: the one that TVM's runtime takes first, then those that fail."""
+    """Yield the answers of the libraries: that of the one that TVM's runtime takes first, then failures."""
     chosen, device, platform = report.chosen, report.device, report.platform
     if chosen and device and platform:
         width, height = device.image2d_max_width, device.image2d_max_height
@@ -288,7 +288,8 @@ def ready(look: Callable[[], Server], serial: str) -> list[str]:
 
 
 def questions(scope: Scope) -> Iterator[Question]:
-    """adb, its server, the devices, then each ready device (or the one that was named)."""
+    """Yield the questions about adb, its server, the devices, then each ready device (or the one that was
+    named)."""
     look = cache(adb.look)
 
     def server() -> Iterator[Check]:

@@ -134,7 +134,7 @@ VERSION_SECONDS = 20.0
 """Budget for a program to say its version."""
 
 DEMO_PLATFORM = "linux-aarch64"
-"""What `adt up` builds for when there is no phone: its compiler is worth installing unasked."""
+"""Platform that `adt up` builds for when there is no phone: its compiler is worth installing unasked."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Required:
     name: str
     minimum: Version
     reason: str
-    """What the minimum is for."""
+    """Reason for the minimum."""
     find: Callable[[], Tool]
 
 
@@ -250,7 +250,7 @@ def _program_questions(scope: Scope) -> Iterator[Question]:
 
 
 def _program(name: str) -> tuple[Path | None, str]:
-    """Where a program is on PATH, and the first line of its ``--version``; None: nowhere."""
+    """Return the path of a program on PATH, and the first line of its ``--version``; None: there is none."""
     path = process.which(name)
     return (Path(path), version_line(Path(path))) if path else (None, "")
 

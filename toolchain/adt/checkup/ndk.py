@@ -84,7 +84,7 @@ def check_parts(
 
 
 def libcxx_alignment(ndk: Ndk) -> int | None:
-    """p_align in bytes of the NDK's arm64 libc++_shared.so; None when it has none."""
+    """Return p_align of the NDK's arm64 libc++_shared.so in bytes; None when it has none."""
     library = ndk.bin.parent / "sysroot/usr/lib/aarch64-linux-android/libc++_shared.so"
     return read_elf(library).page_alignment if library.is_file() else None
 

@@ -53,7 +53,7 @@ def newest_bundle(package: ModelPackage) -> Path | None:
 
 
 def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
-    """Whether the package runs on the bundle's runtime."""
+    """Check that the package runs on the bundle's runtime."""
     try:
         check_pair(bundle.manifest, package.manifest)
     except MismatchError as error:
@@ -64,7 +64,7 @@ def check_fit(package: ModelPackage, bundle: TargetBundle) -> Check:
 
 
 def check_on(serial: str, bundle: TargetBundle, *, needed: bool) -> Check:
-    """Whether the bundle runs on a device; it must when the device was named or is the only one."""
+    """Check that the bundle runs on a device; it must when the device was named or is the only one."""
     name = f"bundle on {serial}"
     try:
         facts = Device(serial).facts

@@ -1,4 +1,4 @@
-"""What ``adt doctor --fix`` does: safe steps, each of which is reported."""
+"""Steps of ``adt doctor --fix``: they are safe, and each is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from adt.host.contained import contained_name
 from adt.virtual import emulator
 
 SETTLE_SECONDS = 5.0
-"""How long reconnected devices may take to come back."""
+"""Seconds that reconnected devices may take to come back."""
 INSTALL_SECONDS = 900.0
 
 
@@ -30,7 +30,7 @@ class Repair:
     fix: Fix
     done: bool
     said: str
-    """What was done, or why not and what to do instead."""
+    """Report of the step, or the reason why it was not taken and what to do instead."""
 
 
 def planned_repairs(checks: Iterable[Check]) -> list[Fix]:

@@ -21,11 +21,12 @@ from adt.rpc.tracker import TrackerInfo
 from adt.rpc.wire import Summary
 
 PORTS = tracker.PORTS
-"""Where TVM's tracker and servers listen unless an option says otherwise."""
+"""Ports on which TVM's tracker and servers listen unless an option says otherwise."""
 SECONDS = 2.0
 """Budget for asking what listens on one port."""
 PACKAGES = ("psutil", "cloudpickle")
-"""What TVM's own programs and its tuner import and its wheel does not ask for; adt's tracker does not."""
+"""Packages that TVM's own programs and its tuner import, and its wheel does not ask for; adt's tracker
+does not."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class Port:
     holder: str
     """The process that listens there, when it can be seen."""
     address: str
-    """Where it listens; empty when that cannot be seen."""
+    """Address on which it listens; empty when that cannot be seen."""
     exposed: bool
     """Other machines can reach it."""
     tracker: Summary | None
-    """What a tracker says of itself; None when something else listens."""
+    """Summary that a tracker gives of itself; None when something else listens."""
 
 
 def taken(port: int) -> bool:
-    """Whether nothing more can listen on *port* of 127.0.0.1."""
+    """Return True if nothing more can listen on *port* of 127.0.0.1."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -57,7 +58,7 @@ def taken(port: int) -> bool:
 
 
 def ask(port: int) -> Summary | None:
-    """What the tracker on *port* says of its servers; None when it is no tracker or does not answer."""
+    """Return the tracker's summary of its servers; None when none on *port* answers."""
     try:
         return wire.summary(f"127.0.0.1:{port}", seconds=SECONDS)
     except AdtError:

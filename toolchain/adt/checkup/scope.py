@@ -1,4 +1,4 @@
-"""What the doctor is asked to look at."""
+"""Scope of the doctor's checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adt.options.sections import Settings
 
 @dataclass(frozen=True)
 class Scope:
-    """What to look at, and with which settings."""
+    """Areas to look at, and the settings."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -26,7 +26,7 @@ class Scope:
     package: Path | None = None
     bundle: Path | None = None
     settings_error: AdtError | None = None
-    """Why the settings are the defaults and not the user's."""
+    """Reason why the settings are the defaults and not the user's."""
 
     @property
     def serial(self) -> str:
@@ -34,17 +34,17 @@ class Scope:
         return self.settings.device.serial or self.environ.get("ANDROID_SERIAL", "")
 
     def named(self, area: Area) -> bool:
-        """Whether *area* was asked for by name: what it needs must then be there."""
+        """Return True if *area* was asked for by name: what it needs must then be there."""
         return area in self.areas
 
     @property
     def platform(self) -> Platform | None:
-        """What the settings build for; None when they name no platform."""
+        """Return the platform that the settings build for; None when they name none."""
         platform, _ = PRESETS.get(self.settings.build.platform, (None, ""))
         return platform
 
     def builds_for(self, platform: Platform) -> bool:
-        """Whether *platform* is the one that was chosen to build for."""
+        """Return True if *platform* is the one that was chosen to build for."""
         return self.platform_chosen and self.platform is platform
 
 

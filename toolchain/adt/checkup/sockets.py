@@ -1,4 +1,4 @@
-"""Who listens on a TCP port of this machine, as /proc tells it."""
+"""Listeners on the TCP ports of this machine, as /proc shows them."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _leftovers(root: Path) -> Iterator[Path]:
 
 
 def not_writable(directory: Path) -> str:
-    """Why no file can be made in *directory* (or in what would be its parent); empty when one can."""
+    """Return why no file can be made in *directory* (or in its parent to be); empty when one can."""
     place = next(path for path in (directory, *directory.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=place):
@@ -169,7 +169,7 @@ def not_writable(directory: Path) -> str:
 
 
 def questions() -> Iterator[Question]:
-    """Where the cache is, and what is in it."""
+    """Yield the questions about the cache: where it is, and what is in it."""
     root = cache.cache_dir()
 
     def place() -> Iterator[Check]:

@@ -33,7 +33,7 @@ MEDIA_FILES = "/sdcard/Android/media/{app}"
 """The first of an app's ``getExternalMediaDirs()``, of the device's first user."""
 
 STARTING_SECONDS = 5
-"""So long an app may not be seen running before it counts as ended."""
+"""Seconds for which an app may not be seen running before it counts as ended."""
 
 GONE, TOO_LONG = 3, 4
 """Exit codes of the script: the app does not run, and did not write a file."""
@@ -173,7 +173,7 @@ def _no_results(device: Device, app: str, done: Completed, timeout: float) -> Ru
 
 @dataclass(frozen=True)
 class _Refusal:
-    """What some of the codes mean."""
+    """Meaning of some of the codes."""
 
     codes: str
     """A pattern of what follows INSTALL_."""
@@ -274,7 +274,7 @@ def _refusal(done: Completed, apk: str, app: str) -> AdtError:
 
 
 PACKAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
-"""What Android takes for the name of an app."""
+"""Names that Android takes for an app."""
 
 COPY_SECONDS = 600.0
 

@@ -16,7 +16,7 @@ from adt.device.scripts import script
 from adt.device.survey import TEMP
 
 PARENT = f"{TEMP}/adt/.awake"
-"""Where everybody who holds the device has a mark, whoever they are, and the former value lies."""
+"""Directory where everybody who holds the device has a mark, whoever they are, and the former value lies."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Where OpenCL libraries lie on devices, and what adt_probe reports about them."""
+"""Paths of OpenCL libraries on devices, and adt_probe's report about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLACES = (
         for name in ("libOpenCL.so", "libOpenCL.so.1", "libpocl.so", "libmali.so")
     ),
 )
-"""Where OpenCL libraries lie on Android, by vendor (Adreno, Pixel, Mali, PowerVR), and on Linux boards.
+"""Paths of OpenCL libraries on Android, by vendor (Adreno, Pixel, Mali, PowerVR), and on Linux boards.
 
 Every path that TVM's runtime opens is among them; which names it opens, and in
 which order, adt_probe knows from the TVM tree that it was built with.
@@ -101,7 +101,7 @@ class OpenclDevice:
 
     @property
     def refused_by_tvm(self) -> str:
-        """Why TVM's runtime does not work with this device; empty when it does."""
+        """Return why TVM's runtime does not work with this device; empty when it does."""
         match = re.match(r"OpenCL (\d+)\.(\d+)", self.version or "")
         if not match or (int(match[1]), int(match[2])) < TVM_VERSION:
             return f"it has {self.version or 'no version'}, and TVM takes OpenCL 1.2 and later"
@@ -122,7 +122,7 @@ class OpenclPlatform:
     extensions: tuple[str, ...]
     devices: tuple[OpenclDevice, ...]
     error: str | None
-    """Why its devices could not be listed."""
+    """Reason why its devices could not be listed."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class OpenclCandidate:
     outcome: str
     """``answered``, ``not-loaded``, ``unusable``, ``crashed`` or ``timed-out``."""
     said: str
-    """Why it did not answer, in the dynamic linker's or the driver's words."""
+    """Reason why it did not answer, in the dynamic linker's or the driver's words."""
     path: str | None
     """The file that was loaded."""
     platforms: tuple[OpenclPlatform, ...]
@@ -156,7 +156,7 @@ class OpenclCandidate:
 
 @dataclass(frozen=True)
 class OpenclReport:
-    """What adt_probe found out about OpenCL."""
+    """Report of adt_probe about OpenCL."""
 
     candidates: tuple[OpenclCandidate, ...]
     """In the order in which they were tried; TVM's first."""

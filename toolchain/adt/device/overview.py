@@ -17,7 +17,7 @@ from adt.errors import AdtError
 log = logging.getLogger("adt.device")
 
 ASK_SECONDS = 5.0
-"""How long one device may take to say what it is; another is not kept waiting by it."""
+"""Seconds that one device may take to describe itself; another is not kept waiting by it."""
 AT_ONCE = 16
 
 
@@ -34,9 +34,9 @@ class DeviceOverview(DeviceInfo):
     abis: tuple[str, ...] = ()
     virtual: bool = False
     problem: str = ""
-    """Why it is not usable, or why it could not be asked; empty when all is well."""
+    """Reason why it is not usable, or could not be asked; empty when all is well."""
     remedy: str = ""
-    """What to do about the problem."""
+    """Remedy of the problem."""
 
 
 def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:

@@ -1,4 +1,4 @@
-"""The same work on several devices at once: one that fails does not stop the others.
+"""Work on several devices at once: one that fails does not stop the others.
 
 Each device has a thread. Ctrl-C sets an event that ends every operation under
 way on any of them (see :func:`adt.device.transport.deadline.cancel_on`); each thread then
@@ -43,7 +43,7 @@ class Event:
 
     serial: str
     text: str
-    """What it is doing, in a few words; how it ended when *done*."""
+    """Description of its work, in a few words; of its end when *done*."""
     done: bool = False
     failed: bool = False
     silent: float = 0.0
@@ -52,7 +52,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What came of the work on one device: a value or an error."""
+    """Outcome of the work on one device: a value or an error."""
 
     serial: str
     seconds: float
@@ -62,13 +62,13 @@ class Outcome(Generic[T]):
 
 @dataclass(frozen=True)
 class Outcomes(Generic[T]):
-    """What came of the work on all devices, in the order in which they were named."""
+    """Outcomes of the work on all devices, in the order in which they were named."""
 
     all: tuple[Outcome[T], ...]
 
     @property
     def failed(self) -> tuple[Outcome[T], ...]:
-        """Those that did not succeed."""
+        """Return the outcomes that are errors."""
         return tuple(outcome for outcome in self.all if outcome.error is not None)
 
     @property

@@ -1,4 +1,4 @@
-"""Where a package runs: on a device behind ADB, or natively on this machine."""
+"""Place where a package runs: a device behind ADB, or this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device is made of: CPU clusters, memory, temperatures, GPU and what its OpenCL offers.
+"""Probe of a device: CPU clusters, memory, temperatures, GPU and its OpenCL.
 
 The survey is taken each time; adt_probe asks for OpenCL once per boot, and this machine remembers the answer.
 """
@@ -50,7 +50,7 @@ _FEATURES = {
 
 @dataclass(frozen=True)
 class Android:
-    """What Android says of itself."""
+    """Facts that Android tells of itself."""
 
     release: str
     api_level: int | None
@@ -65,7 +65,7 @@ class Probe:
 
     serial: str
     label: str
-    """What it is, for people."""
+    """Name of the device for people."""
     virtual: bool
     """It is adt's virtual device: an emulator's numbers are no device's."""
     platforms: tuple[str, ...]
@@ -73,7 +73,7 @@ class Probe:
     boot: str
     """Names the device's present boot; empty when it does not say."""
     when: str
-    """Of the probe, UTC, ISO 8601."""
+    """Time of the probe, UTC, ISO 8601."""
     model: str
     soc: str
     """Model and system on chip; empty when the device does not say."""
@@ -92,9 +92,9 @@ class Probe:
     gpu: Gpu | None
     opencl: OpenclReport | None
     program: str
-    """sha256 of the adt_probe that asked for OpenCL; empty without that part."""
+    """Digest (sha256) of the adt_probe that asked for OpenCL; empty without that part."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why a part is None, by the part's name."""
+    """Reason why a part is None, by the part's name."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -203,7 +203,7 @@ def _model_of(name: str, version: str) -> str:
 def _opencl(
     device: Device, bundle: TargetBundle | None, boot: str, *, fresh: bool
 ) -> tuple[OpenclReport | None, str, str]:
-    """What OpenCL offers, the sha256 of the program that asked, or else why there is nothing."""
+    """Return the report about OpenCL, the sha256 of the program that asked, or why there is none."""
     before = None if fresh else last_probe(device.serial, boot)
     program = bundle.manifest.files[opencl.PROGRAM].sha256 if bundle else ""
     if before and before.opencl and program in ("", before.program):

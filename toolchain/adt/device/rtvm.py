@@ -33,15 +33,15 @@ INPUTS, OUTPUTS, TIMES, CALLS = "in.npz", "out.npz", "times.npz", "calls.npz"
 
 @dataclass(frozen=True)
 class RtvmOptions:
-    """What ``rtvm`` is to do; the defaults are its own."""
+    """Options of ``rtvm``; the defaults are its own."""
 
     entry: str = "main"
     device: str = "cpu"
     """``cpu``, ``opencl`` or ``cuda``."""
     seed: int = 0
-    """Of the inputs that it makes up when none are given …"""
+    """Seed of the inputs that it makes up when none are given …"""
     fill_mode: str = "random"
-    """… and what they hold."""
+    """Content of these inputs."""
     warmup_runs: int = 0
     """Runs before the first timed one."""
     warmup_ms: float = 0.0
@@ -122,7 +122,7 @@ def _option(name: str, value: float | str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class RtvmRun:
-    """What one run of the program gave."""
+    """Result of one run of the program."""
 
     outputs: dict[str, np.ndarray]
     """Every output of the entry, by name."""
@@ -138,7 +138,7 @@ class RtvmRun:
 
 @dataclass(frozen=True)
 class ProgramExit:
-    """How the program ended."""
+    """End of the program."""
 
     where: str
     """The serial of the device, or what else it ran on."""
@@ -147,7 +147,7 @@ class ProgramExit:
     out: str
     err: str
     log: str
-    """Where more may be found when it crashed, as the rest of a sentence."""
+    """Place where more may be found when it crashed, as the rest of a sentence."""
 
     def tail(self, lines: int = 30) -> str:
         """The last lines of both streams, stdout first."""
@@ -199,7 +199,7 @@ _MEANINGS = {
     "SIGILL": "; the package may use CPU features that this device lacks: compile it without --like, or "
     "like this device.",
 }
-"""What some signals mostly mean."""
+"""Usual meaning of some signals."""
 
 
 def explain(done: ProgramExit) -> AdtError:

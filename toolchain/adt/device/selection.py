@@ -1,4 +1,4 @@
-"""Which device: the listing, and one choice out of it."""
+"""Listing of devices, and the choice of one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from adt.host.columns import aligned
 log = logging.getLogger("adt.device")
 
 SETTLE_SECONDS = 5.0
-"""How long we wait for a device that is just connecting."""
+"""Seconds that we wait for a device that is just connecting."""
 
 RECONNECT_SECONDS = 5.0
 """Budget for connecting a virtual device again."""
 HANDSHAKE_SECONDS = 3.0
-"""How long a device that was just connected may be offline."""
+"""Seconds for which a device that was just connected may be offline."""
 RECONNECT_PAUSES = (0.0, 0.3, 1.0)
 """Seconds before each attempt to connect a local device again."""
 
@@ -57,7 +57,7 @@ class DeviceInfo:
 
 
 def is_address(serial: str) -> bool:
-    """Whether *serial* is a HOST:PORT that adb reaches over the network."""
+    """Return True if *serial* is a HOST:PORT that adb reaches over the network."""
     return _HOST_PORT.match(serial) is not None
 
 

@@ -30,7 +30,7 @@ BUILT_IN_KOTLIN = "2.2.10"
 
 @dataclass(frozen=True)
 class AndroidVersions:
-    """What a Gradle project is built with."""
+    """Versions that a Gradle project is built with."""
 
     agp: str
     """The Android Gradle plugin."""
@@ -41,19 +41,19 @@ class AndroidVersions:
     compile_sdk: str
     """API level that the sources are compiled against: the plugin's highest …"""
     target_sdk: str = "36"
-    """… and that the application says it knows: what Google Play asks for."""
+    """API level that the application targets: the one that Google Play asks for."""
     coroutines: str = "1.10.2"
-    """kotlinx.coroutines."""
+    """Version of kotlinx.coroutines."""
     activity: str = "1.13.0"
-    """androidx.activity, of the application …"""
+    """Version of androidx.activity, of the application …"""
     camera: str = "1.6.1"
-    """… as CameraX …"""
+    """Version of CameraX …"""
     lifecycle: str = "2.10.0"
-    """… and androidx.lifecycle."""
+    """Version of androidx.lifecycle."""
     androidx_min_sdk: str = "23"
     """The lowest API level of these three."""
     annotation: str = "1.9.1"
-    """androidx.annotation, which the Java sources are compiled with."""
+    """Version of androidx.annotation, which the Java sources are compiled with."""
     ndk: str = "28.2.13676358"
     """Compiles the JNI layer; the bundle's libraries have their own."""
     cmake: str = "3.22.1"
@@ -63,7 +63,7 @@ class AndroidVersions:
     foojay: str = "1.0.0"
     """Gradle's plugin that knows where JDKs are."""
     test_runner: str = "1.7.0"
-    """androidx.test:runner, for tests on a device."""
+    """Version of androidx.test:runner, for tests on a device."""
     junit: str = "4.13.2"
 
     @property
@@ -73,12 +73,13 @@ class AndroidVersions:
 
     @property
     def built_in_kotlin(self) -> bool:
-        """Whether the Android plugin compiles Kotlin itself; beside it ``kotlin-android`` is an error."""
+        """Return True if the Android plugin compiles Kotlin itself; beside it ``kotlin-android`` is an
+        error."""
         return int(self.agp.split(".")[0]) >= 9
 
     @property
     def newer_kotlin(self) -> bool:
-        """Whether the buildscript's classpath has a Kotlin newer than the Android plugin's own."""
+        """Return True if the buildscript's classpath has a Kotlin newer than the Android plugin's own."""
         return self.built_in_kotlin and self.kotlin != BUILT_IN_KOTLIN
 
 

@@ -34,14 +34,14 @@ class PlannedModel:
     """One model that is measured."""
 
     stem: str
-    """Of its directory below assets/adt/, and of its result's file."""
+    """Name of its directory below assets/adt/, and of its result's file."""
     library: str
-    """mod.so as the app carries it: ``libdetector_model.so``."""
+    """Name of mod.so as the app carries it: ``libdetector_model.so``."""
     entry: str
     extents: tuple[PlannedExtent, ...] = ()
-    """Of all symbols in the shapes of the entry's inputs."""
+    """Extents of all symbols in the shapes of the entry's inputs."""
     shared_params: bool = False
-    """mod.params lies in the directory itself, not in each ABI's below it."""
+    """True if mod.params lies in the directory itself, not in each ABI's below it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BenchPlan:
     app: str
     """The application's id: ``com.example.vision``."""
     bundle_digests: dict[str, str]
-    """sha256 of each bundle's bundle.json, by ABI."""
+    """Digest of each bundle's bundle.json (sha256), by ABI."""
     models: tuple[PlannedModel, ...]
     """None: the application measures nothing, it is an RPC server."""
     device: str = ""
@@ -61,21 +61,21 @@ class BenchPlan:
     affinity: str = ""
     """``big``, ``little``, ``all`` or CPU numbers; empty for the runtime's choice."""
     seed: int = 0
-    """Of the made-up inputs."""
+    """Seed of the made-up inputs."""
     end_to_end: bool = False
     """A timed run copies the inputs in and the outputs out, too."""
     warmup_runs: int = 3
     """Untimed runs, at least …"""
     warmup_ms: int = 500
-    """… and for at least so long, milliseconds."""
+    """Least duration of the warm-up, in milliseconds."""
     runs: int = 50
     """Timed runs, at least …"""
     min_ms: int = 3000
-    """… and for at least so long, milliseconds."""
+    """Least duration of the measurement, in milliseconds."""
     sample_ms: int = 1000
     """Temperatures and clocks between the runs, at most so often; 0 for never."""
     adt_version: str = __version__
-    """adt that made the application."""
+    """Version of adt that made the application."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 

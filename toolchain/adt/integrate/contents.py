@@ -1,4 +1,4 @@
-"""What a generated project or an application has of bundles and packages, and where each file lies."""
+"""Files of bundles and packages in a generated project or an application, and their paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ public libraries has it, too."""
 
 
 def opencl_libraries(project: Project) -> tuple[str, ...]:
-    """Those that the manifest of an app of *project* names; none when no bundle has OpenCL."""
+    """Return the OpenCL libraries that the manifest of an app of *project* names; none when no bundle has
+    OpenCL."""
     opencl = any(bundle.manifest.options.opencl for bundle in project.bundles)
     return OPENCL_LIBRARIES if opencl else ()
 
@@ -67,7 +68,8 @@ def app_libraries(files: Mapping[str, Path]) -> tuple[Binary | Unreadable, ...]:
 
 
 def benchmark_files(project: Project) -> dict[str, Path]:
-    """What an app that measures has besides: libadt_activity.so for each ABI, by its path in the APK.
+    """Return the further files of an app that measures: libadt_activity.so for each ABI, by its path in the
+    APK.
 
     Raises:
         MismatchError: a bundle is not for Android, or was built without it.
@@ -93,7 +95,7 @@ def benchmark_files(project: Project) -> dict[str, Path]:
 
 
 def _library_path(abi: str, name: str) -> str:
-    """Where the library *name*, of a bundle (``lib/libx.so``) or by itself, lies in an APK."""
+    """Return the path in an APK of the library *name*, of a bundle (``lib/libx.so``) or by itself."""
     return f"{LIBRARIES}{abi}/{name.removeprefix('lib/')}"
 
 

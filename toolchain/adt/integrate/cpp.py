@@ -22,7 +22,7 @@ from adt.integrate.templates import WIDTH, comment, cpp_string, filled, render
 
 @dataclass(frozen=True)
 class CMakePreset:
-    """How a bundle's machine is built for."""
+    """Preset that builds for a bundle's machine."""
 
     platform: str
     title: str
@@ -131,7 +131,7 @@ def _preset(bundle: TargetBundle) -> CMakePreset:
 
 
 def _toolchains(presets: Sequence[CMakePreset]) -> tuple[CopiedFile, ...]:
-    """adt's own toolchain files, which are plain CMake."""
+    """Return adt's own toolchain files, which are plain CMake."""
     names = {preset.toolchain for preset in presets if preset.toolchain}
     if any(name.startswith("linux-") for name in names):
         names.add("gnu-cross.cmake")  # the others include it
@@ -152,7 +152,7 @@ def signature(head: str, parameters: Sequence[str], indent: str = "") -> str:
 
 
 def _example(project: Project, model: ModelApi) -> tuple[str, ...]:
-    """How the class is used, for people."""
+    """Return an example that uses the class."""
     entry = model.entries[0]
     cls = f"{project.name}::{model.cls}"
     lines = [f'{cls} {model.stem}("models/{model.stem}");']
@@ -186,7 +186,7 @@ def _symbols(tensor: TensorApi) -> str:
 
 
 def _ones(tensor: TensorApi) -> str:
-    """What constructs a tensor with symbolic extents, each of them 1; empty without any."""
+    """Return an expression for a tensor whose symbolic extents are all 1; empty without any."""
     if tensor.static:
         return ""
     return f"({{{', '.join('1' if isinstance(extent, str) else str(extent) for extent in tensor.shape)}}})"
@@ -235,7 +235,7 @@ def _call(function: str, arguments: Sequence[str], before: str = "    ") -> str:
 
 
 def _describe(tensor: TensorApi) -> list[str]:
-    """What a user must know of the tensor, a paragraph each."""
+    """Describe the tensor for its user, a paragraph each."""
     extents = ", ".join(comment(str(extent)) for extent in tensor.shape)
     lines = [f"{comment(tensor.name)}: {tensor.element.dtype} [{extents}]."]
     if tensor.element.dtype == "float16":
@@ -249,7 +249,7 @@ def _describe(tensor: TensorApi) -> list[str]:
 
 
 def _normalisation(image: ImageInput) -> str:
-    """What happens to each byte, for people."""
+    """Describe the normalisation of each byte."""
     value = "byte" if image.scale == 1 else f"byte / {1 / image.scale:g}"
     if image.mean is None and image.std is None:
         return f"each element {value} (a mean and std of its own: adt generate --mean … --std …)"

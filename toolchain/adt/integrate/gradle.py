@@ -33,7 +33,7 @@ ADAPTIVE_ICONS, IMAGE_DECODER = 26, 28
 
 
 def aar_files(project: Project) -> tuple[OutputFile, ...]:
-    """Of a Gradle project whose only module is the library.
+    """Return the files of a Gradle project whose only module is the library.
 
     Raises:
         ConfigError: a bundle is not for Android.
@@ -49,7 +49,7 @@ def aar_files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def android_app_files(project: Project) -> tuple[OutputFile, ...]:
-    """Of a Gradle project with the library and an application that uses it.
+    """Return the files of a Gradle project with the library and an application that uses it.
 
     The application is the user's from the start, but for its benchmark.
 
@@ -60,7 +60,7 @@ def android_app_files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
-    """What stands around the modules; all of it the user's.
+    """Return the files around the modules; all of them are the user's.
 
     Args:
         app: there is a module ``app``, too.
@@ -173,12 +173,12 @@ def _in_module(project: Project, file: OutputFile) -> OutputFile:
 
 
 def _in_gradle(path: str) -> str:
-    """Where Gradle looks for what is to be at *path* in the APK."""
+    """Return where Gradle looks for the file that is to be at *path* in the APK."""
     return f"jniLibs/{path.removeprefix(LIBRARIES)}" if path.startswith(LIBRARIES) else path
 
 
 def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
-    """What prefab says of the library for one ABI that C++ links."""
+    """Return the metadata of prefab for the library of one ABI that C++ links."""
     manifest = bundle.manifest
     facts = render(
         "aar/prefab/abi.json.j2",
@@ -206,7 +206,7 @@ class _Count:
 
     symbol: str
     bytes: int
-    """Of each."""
+    """Bytes of each."""
     others: bool
     """The entry has further symbols."""
 
@@ -295,7 +295,7 @@ def _picture(entry: EntryApi) -> TensorApi | None:
 
 
 def _imports(cls: str, entry: EntryApi, picture: TensorApi | None) -> list[str]:
-    """What the view model has of the library's package."""
+    """Return what the view model imports from the library's package."""
     names = ["AdtException", cls, "RunnerInfo", "RunnerOptions", f"load{cls}", f"{entry.java}Suspending"]
     return sorted([*names, *(("PictureFit", "YuvFrame") if picture else ())])
 
@@ -321,7 +321,7 @@ def _labels(project: Project, entry: EntryApi) -> tuple[str, ...]:
 
 
 def _ranked(tensor: TensorApi, labels: int) -> bool:
-    """Whether the output looks like scores of classes: its highest are shown, not its first."""
+    """Return True if the output looks like scores of classes: its highest are shown, not its first."""
     if tensor.element.dtype not in ("float16", "float32") or tensor.elements is None or tensor.elements < 2:
         return False
     if labels:

@@ -36,7 +36,7 @@ class TensorClass:
     value: str
     """Element type of the Java arrays that it copies from and to."""
     buffer: str
-    """Of ``java.nio``: the array where it lies."""
+    """Class of ``java.nio`` whose objects hold the array."""
     size: int
     """Bytes of one element."""
     summary: str
@@ -221,7 +221,7 @@ def alignment(project: Project) -> int:
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    """What the templates call."""
+    """Return the functions that the templates call."""
     return {
         "array_doc": array_doc,
         "channels": _channels,
@@ -259,12 +259,12 @@ def _tensor_classes(project: Project) -> list[TensorClass]:
 
 
 def takes_pictures(model: ModelApi) -> bool:
-    """Whether any of its inputs does."""
+    """Return True if any of its inputs takes pictures."""
     return any(tensor.image for entry in model.entries for tensor in entry.inputs)
 
 
 def _single(entry: EntryApi) -> bool:
-    """Whether it takes one array and gives one, of known sizes."""
+    """Return True if it takes one array and gives one, of known sizes."""
     return len(entry.inputs) == len(entry.outputs) == 1 and entry.inputs[0].static and entry.outputs[0].static
 
 
@@ -274,7 +274,7 @@ def tensor_doc(tensor: TensorApi) -> str:
 
 
 def array_doc(tensor: TensorApi) -> str:
-    """The same without its name."""
+    """Describe the tensor as :func:`tensor_doc` does, without its name."""
     text = tensor.kind
     if tensor.image:
         text += f", {tensor.image.layout}, {_channels(tensor.image)}, {_normalisation(tensor.image)}"
@@ -311,7 +311,7 @@ def _by_channel(numbers: tuple[float, ...]) -> str:
 
 
 def _picture_doc(tensor: TensorApi, what: str) -> str:
-    """What filling the input from a picture does, for Javadoc."""
+    """Describe for Javadoc how the input is filled from a picture."""
     assert tensor.image is not None
     return (
         f"Fill {tensor.java} from {what}, resized to {tensor.image.width} by {tensor.image.height} with a "

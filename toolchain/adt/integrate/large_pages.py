@@ -1,4 +1,4 @@
-"""Whether an app's libraries load on devices with pages of 16 KB: Google Play refuses one whose do not."""
+"""Check that an app's libraries load on devices with pages of 16 KB: Google Play refuses others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the generated code of a model offers: classes, methods and fields, by their names in each language.
+"""API of a model's generated code: classes, methods and fields, by their names in each language.
 
 Everything that a template writes as code comes from here, as an identifier that
 :mod:`adt.integrate.names` has made; what a user wrote (names in mod.json, file names)
@@ -19,7 +19,7 @@ from adt.model.package.package import ModelPackage
 
 @dataclass(frozen=True)
 class ElementType:
-    """How the elements of an array are called."""
+    """Names of an element type of arrays."""
 
     dtype: str
     """As mod.json spells it: ``float32``."""
@@ -31,7 +31,7 @@ class ElementType:
 
 @dataclass(frozen=True)
 class ImageInput:
-    """How a picture becomes this input."""
+    """Conversion of a picture to this input."""
 
     layout: str
     """``NCHW`` or ``NHWC``."""
@@ -42,9 +42,9 @@ class ImageInput:
     mean: tuple[float, ...] | None
     """Subtracted from each channel's 0 … 255 (or 0 … 1, see scale); None: the user has not said."""
     std: tuple[float, ...] | None
-    """What each channel is divided by then; None: the user has not said."""
+    """Divisor of each channel, applied last; None: the user has not said."""
     scale: float
-    """What the bytes are multiplied by before that: 1, or 1/255."""
+    """Factor of the bytes, applied first: 1, or 1/255."""
     color: str = "RGB"
     """Order of the channels: ``RGB``, ``BGR`` or ``GRAY``."""
 
@@ -72,7 +72,7 @@ class TensorApi:
     shape: tuple[int | str, ...]
     """Extents; a string is a symbolic dimension as mod.json calls it."""
     elements: int | None
-    """How many in all; None with a symbolic dimension."""
+    """Number of elements; None with a symbolic dimension."""
     image: ImageInput | None
     """None: an output, or nothing that looks like a picture."""
 
@@ -83,7 +83,7 @@ class TensorApi:
 
     @property
     def static(self) -> bool:
-        """Whether all extents are known."""
+        """Return True if all extents are known."""
         return self.elements is not None
 
     @property
@@ -120,7 +120,7 @@ class ModelApi:
     stem: str
     """Snake case, for file names, CMake targets and assets/adt/<stem>/: ``detector``."""
     library: str
-    """mod.so as an application carries it, without ``lib`` and ``.so``: ``detector_model``."""
+    """Name of mod.so in an application, without ``lib`` and ``.so``: ``detector_model``."""
     source: str
     """File name of the trained model: any text."""
     precision: str
@@ -142,14 +142,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class ReferenceOutput:
-    """What is right for an output."""
+    """Reference of an output."""
 
     data: bytes
     """The elements as float64, least significant byte first: one type for what reads them."""
     limit: float
     """An element is right when it is off by no more …"""
     others: int
-    """… and so many of them may be off by more."""
+    """Number of elements that may be off by more."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ class ReferenceRun:
     """Inputs of the entry ``main``, and what is right on them."""
 
     filled: str
-    """How the inputs are made up: ``seed 0``."""
+    """Name of the made-up inputs: ``seed 0``."""
     by: str
-    """What gave the outputs, as ``adt verify --reference`` calls it: ``onnxruntime``."""
+    """Name of the reference, as ``adt verify --reference`` calls it: ``onnxruntime``."""
     inputs: tuple[bytes, ...]
     """In the entry's order."""
     outputs: tuple[ReferenceOutput, ...]
@@ -186,26 +186,27 @@ class ProjectModel:
 
     @property
     def shares_params(self) -> bool:
-        """Whether several ABIs have the same mod.params, which an application then carries once."""
+        """Return True if several ABIs have the same mod.params, which an application then carries once."""
         digests = [variant.package.manifest.files[PARAMS].sha256 for variant in self.variants]
         return len(digests) > 1 and len(set(digests)) == 1
 
 
 @dataclass(frozen=True)
 class Project:
-    """What is generated from."""
+    """Models, bundles and names from which code is generated."""
 
     name: str
-    """Of the project, its library and its C++ namespace: the last part of the Java package, ``vision``."""
+    """Name of the project, its library and its C++ namespace: the last part of the Java package,
+    ``vision``."""
     java_package: str
     """``com.example.vision``; its last part is the C++ namespace."""
     models: tuple[ProjectModel, ...]
     bundles: tuple[TargetBundle, ...]
     """One per ABI."""
     labels: tuple[str, ...] = ()
-    """Of a classifier's scores, for the sample screen; any text."""
+    """Labels of a classifier's scores, for the sample screen; any text."""
     android: AndroidVersions = NEWEST
-    """What a Gradle project of it pins."""
+    """Versions that a Gradle project of it pins."""
 
     @property
     def packaged(self) -> tuple[ProjectModel, ...]:
@@ -214,7 +215,7 @@ class Project:
 
     @property
     def bundle_digests(self) -> dict[str, str]:
-        """sha256 of each bundle's bundle.json, by ABI."""
+        """Return the sha256 of each bundle's bundle.json, by ABI."""
         return {bundle.manifest.abi: bundle.digest for bundle in self.bundles}
 
     @property

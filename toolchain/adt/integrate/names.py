@@ -50,9 +50,9 @@ MACROS = _words(
     isnormal offsetof setjmp va_start va_end va_arg va_copy eof null infinity nan
     """
 )
-"""What C and C++ headers, and compilers by themselves, may define as macros."""
+"""Names that C and C++ headers, and compilers by themselves, may define as macros."""
 LANGUAGES = CPP | JAVA | KOTLIN | MACROS
-"""What no identifier can be called."""
+"""Words that no identifier may be."""
 QUALIFIERS = _words("adt android androidx com java javax kotlin kotlinx org std tvm")
 """First parts of qualified names: a variable of that name would hide them."""
 OBJECT = _words(
@@ -122,9 +122,9 @@ DIRECTORIES = _words(
     runner test tests install package all clean help adt_runner tvm_runtime tvm_ffi main
     """
 )
-"""What a project cannot be called: directories that stand beside its module, CMake's targets, libraries."""
+"""Names that no project may have: directories beside its module, CMake's targets, libraries."""
 PACKAGE_PARTS = JAVA | _words("aux con nul prn")
-"""What no part of a Java package can be; the last are no directories on Windows."""
+"""Words that no part of a Java package may be; the last are no directories on Windows."""
 PACKAGE_ROOTS = _words("android androidx dalvik java javax kotlin kotlinx sun")
 """First parts of packages that belong to the platform: its class loaders refuse others in them."""
 
@@ -168,7 +168,7 @@ class Name:
 
     @property
     def key(self) -> str:
-        """What two names must not share: without underscores and case, all forms differ."""
+        """Return the form in which two names must differ: without underscores and case, all forms do."""
         return "".join(self.words)
 
 
@@ -212,7 +212,7 @@ class NamePool:
         self._taken.add(name.key)
 
     def has(self, name: Name) -> bool:
-        """Whether *name* is reserved or given already."""
+        """Return True if *name* is reserved or given already."""
         return name.key in self._taken or name.words[-1] in self._endings
 
 

@@ -166,9 +166,9 @@ IMAGE_METHODS = (
         "The same from a camera's frame.",
     ),
 )
-"""Of :data:`IMAGE_CLASS`."""
+"""Methods of :data:`IMAGE_CLASS`."""
 BITMAP_METHOD = _method(f"int fillBitmap({_INTO_INPUT}Bitmap bitmap)", "The same from a bitmap in ARGB_8888.")
-"""Of :data:`IMAGE_CLASS`, on Android."""
+"""Further method of :data:`IMAGE_CLASS` on Android."""
 
 
 def java_declarations(methods: Sequence[NativeMethod]) -> str:

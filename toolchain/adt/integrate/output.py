@@ -65,7 +65,7 @@ RECORD = ".adt-generated.json"
 IN_THE_WAY = "Move it away, or choose another directory: --out DIR."
 
 Digests = dict[str, tuple[str, ...]]
-"""sha256 of what adt wrote, by path."""
+"""Digests (sha256) of files that adt wrote, by path."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class FileRecord:
 
     adt_version: str
     kind: str
-    """What was generated: ``cpp``, ``jni``, ``android-app`` or ``aar``."""
+    """Kind of the output: ``cpp``, ``jni``, ``android-app`` or ``aar``."""
     files: Digests = field(default_factory=dict)
-    """sha256 by path; two of a file that was about to be replaced when the writing was interrupted."""
+    """Digests by path; two of a file that was about to be replaced when the writing was interrupted."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
 
 class FileStep(StrEnum):
-    """What is done with one path."""
+    """Step that is taken with one path."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -113,12 +113,12 @@ class FileAction:
     file: OutputFile | None
     """None: it is no longer generated."""
     sha256: str = ""
-    """What it will have; empty when it is not adt's."""
+    """Digest (sha256) of its new content; empty when it is not adt's."""
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What writing would do."""
+    """Steps that writing would take."""
 
     out: Path
     kind: str
@@ -130,12 +130,12 @@ class WritePlan:
 
     @property
     def changes(self) -> bool:
-        """Whether writing by force would change anything."""
+        """Return True if writing by force would change anything."""
         return bool(self.paths(*PLACED, FileStep.REMOVE))
 
 
 def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
-    """What is to be done to make the directory *out* hold *files*.
+    """Plan the steps that make the directory *out* hold *files*.
 
     Args:
         kind: what they are, for the record.
@@ -198,7 +198,7 @@ def write(plan: WritePlan, *, force: bool = False) -> None:
 
 
 def diff(plan: WritePlan) -> str:
-    """What would change, as a unified diff; of files that are no text, only that they differ."""
+    """Return the changes as a unified diff; of files that are no text, only that they differ."""
     return "".join(text for action in plan.actions for text in _diff(plan.out, action))
 
 
@@ -248,7 +248,7 @@ def _plain(path: str) -> bool:
 
 
 def _recorded(out: Path, kind: str) -> Digests:
-    """sha256 of what adt wrote to *out*, by path."""
+    """Return the sha256 of each file that adt wrote to *out*, by path."""
     if not (out / RECORD).exists():
         return {}
     remedy = f"Remove {out / RECORD}; files that differ are then overwritten only with --force."
@@ -334,7 +334,7 @@ def _diff(out: Path, action: FileAction) -> Iterator[str]:
 
 
 def _binary(path: Path) -> bool:
-    """Whether it is no text, as git finds it out: there is a zero at its beginning."""
+    """Return True if it is no text, as git finds it out: there is a zero at its beginning."""
     with path.open("rb") as file:
         return b"\0" in file.read(8192)
 

@@ -46,7 +46,7 @@ def project(
     labels: Sequence[str] = (),
     android: AndroidVersions = NEWEST,
 ) -> Project:
-    """What to generate from.
+    """Gather what is generated from packages and bundles.
 
     Args:
         packages: those of one name are one model for several ABIs.
@@ -103,7 +103,7 @@ def project(
 
 
 def server_project(bundles: Sequence[TargetBundle], *, java_package: str) -> Project:
-    """What an app without models is made of.
+    """Gather what an app without models is made of.
 
     Raises:
         ConfigError: the name cannot be used, or two bundles are for one ABI.
@@ -303,13 +303,13 @@ def _with_libraries(models: Sequence[ProjectModel]) -> tuple[ProjectModel, ...]:
 
 
 DTYPES = ("uint8", "float16", "float32")
-"""Of inputs that a camera's or a file's pixels go into."""
+"""Element types of inputs that take a camera's or a file's pixels."""
 SMALLEST = 8
 """Pixels: an input with a shorter side is some other array."""
 
 
 def image_input(spec: TensorSpec, options: PictureOptions) -> ImageInput | None:
-    """How one picture becomes the input *spec*; None: it takes none.
+    """Return the conversion of one picture to the input *spec*; None: it takes none.
 
     It does when it has 1 or 3 channels where one layout has them, a fixed height and width, and a batch of
     one or of any size. An input of uint8 takes the pixels as they are: its model normalises by itself.

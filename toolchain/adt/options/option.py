@@ -54,7 +54,7 @@ OF_FIELD = object()
 
 @dataclass(eq=False, slots=True)
 class Option:
-    """What is known of one option besides its name and type."""
+    """Properties of one option besides its name and type."""
 
     doc: str
     """For the documentation, of Python and of the settings."""
@@ -71,7 +71,7 @@ class Option:
     choices: Sequence[str] = ()
     """Shown as the metavar, and offered by shell completion."""
     offers: str = ""
-    """What shell completion offers (:mod:`adt.cli.completions`)."""
+    """Kind of words that shell completion offers (:mod:`adt.cli.completions`)."""
     executes: bool | None = None
     """True if adt, or a device, runs code from the place that a setting names; False if it only reads there.
     None: it names no place. What a project's file has executed is shown first."""
@@ -82,7 +82,7 @@ class Option:
     separator: str = ""
     """Between values that one word of the command line may hold."""
     name: str = ""
-    """Of the field."""
+    """Name of the field."""
 
     @property
     def short(self) -> str:
@@ -151,7 +151,7 @@ class Options:
         }
 
     def but(self, **changes: Any) -> Self:
-        """The same with *changes*."""
+        """Return a copy with *changes*."""
         return type(self)(**values_of(self) | changes)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -179,7 +179,7 @@ def values_of(instance: Options) -> dict[str, Any]:
 
 
 def signature_of(kind: type[Options]) -> inspect.Signature:
-    """How a class of options is called."""
+    """Return the signature with which a class of options is called."""
     if "_signature" not in vars(kind):
         annotations: dict[str, Any] = {}
         for base in reversed(kind.__mro__):

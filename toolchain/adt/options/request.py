@@ -1,4 +1,4 @@
-"""What a verb is asked for: a frozen record of its options, complete once it is made."""
+"""Request of a verb: a frozen record of its options, complete once it is made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class Request(Options):
-    """What was not given gets its value as every setting does, or its default.
+    """Options of a verb; one that is not given gets its value as every setting does, or its default.
 
     Raises:
         ConfigError: a setting cannot be, see :func:`adt.options.resolve.load_settings`.
@@ -79,7 +79,7 @@ class Request(Options):
         }
 
     def but(self, **changes: Any) -> Self:
-        """The same, asked with *changes*. No setting is looked up again; one that is None stays as it is."""
+        """Return a copy with *changes*. No setting is looked up again; one that is None stays as it is."""
         asked = copy.copy(self)
         values = super()._complete(values_of(self) | changes)
         if flags := self._flags(changes):

@@ -28,7 +28,7 @@ class TvmSource(Options, section="tvm"):
 
 
 class TvmSettings(TvmSource, section="tvm"):
-    """Where the TVM source tree comes from."""
+    """Origin of the TVM source tree."""
 
     provider: Text = option(
         "How the tree is obtained: ``auto`` (cache, then git, then the registry), ``git`` or ``registry``.",
@@ -96,7 +96,7 @@ class XnnpackTrees(Options, section="build"):
 
 
 class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, section="build"):
-    """How a TargetBundle is built."""
+    """Options of the build of a TargetBundle."""
 
     alignment: Number = option(
         "Alignment in bytes of every tensor the runtime allocates; 0: the platform's own (32 on devices).",
@@ -144,7 +144,7 @@ class Shapes(Options, section="compile"):
 
 
 class Target(Options, section="compile"):
-    """What computes."""
+    """Target that computes."""
 
     target: Text = option(
         "What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``, "
@@ -156,7 +156,7 @@ class Target(Options, section="compile"):
 
 
 class Processor(Target, section="compile"):
-    """What computes, and the processor."""
+    """Target that computes, and its processor."""
 
     cpu: Text = option(
         "The processor: a core (``cortex-a76``), a system on chip (``snapdragon-865``), ``native``, and "
@@ -169,13 +169,13 @@ class Processor(Target, section="compile"):
 
 
 class Computing(Processor, section="compile"):
-    """What computes, and how much TVM does about it."""
+    """Target, processor, and TVM's effort for them."""
 
     opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3)
 
 
 class Kernels(Shapes, Computing, section="compile"):
-    """What decides the kernels of a model."""
+    """Options that decide the kernels of a model."""
 
     precision: Text = option(
         "Computing in half precision: ``float16``, ``float16_acc32`` (but convolutions and matrix "
@@ -219,7 +219,7 @@ class Kernels(Shapes, Computing, section="compile"):
 
 
 class Records(Options, section="compile"):
-    """Whose schedules the kernels get."""
+    """Origin of the kernels' schedules."""
 
     db: Directory = option(
         "A tuning database (`adt tune`): kernels that it has records of, for this target, get their "
@@ -239,7 +239,7 @@ class Records(Options, section="compile"):
 
 
 class CompileSettings(Records, Kernels, section="compile"):
-    """How a model is compiled."""
+    """Options of the compilation of a model."""
 
     accuracy: Switch = option(
         "Compare half precision with float32 on this machine, and keep the figures in mod.json: ``on``, "
@@ -294,7 +294,7 @@ class DeviceSerial(Options, section="device"):
 
 
 class DeviceSettings(DeviceTimeout, DeviceSerial):
-    """Which device, and how long we wait for it."""
+    """Device, and the time that it may take."""
 
 
 class RpcSettings(Options, section="rpc"):
@@ -323,7 +323,7 @@ FILL_MODES = ("random", "zeros", "ones", "arange")
 
 
 class MadeUpInputs(Seed, section="verify"):
-    """What inputs hold when none are given."""
+    """Content of inputs when none are given."""
 
     fill_mode: Text = option(
         "What made-up inputs hold: ``random`` values of the seed, ``zeros``, ``ones``, ``arange``: 0, 1, ….",
@@ -333,7 +333,7 @@ class MadeUpInputs(Seed, section="verify"):
 
 
 class KernelTolerance(Options, section="verify"):
-    """What is right of a single kernel, too."""
+    """Tolerances of verification, with that of a single kernel."""
 
     max_rel: Real = option(
         "A larger one passes too if it is at most this times the reference's largest magnitude; negative: as "
@@ -351,7 +351,7 @@ class KernelTolerance(Options, section="verify"):
 
 
 class VerifySettings(KernelTolerance, MadeUpInputs, section="verify"):
-    """What counts as right."""
+    """Tolerances of verification."""
 
     max_abs: Real = option(
         "Largest absolute difference to the reference that passes; negative: as the package's precision "
@@ -395,7 +395,7 @@ class VerifySettings(KernelTolerance, MadeUpInputs, section="verify"):
 
 
 class TuneSettings(Options, section="tune"):
-    """How a model is tuned (`adt tune`)."""
+    """Options of `adt tune`."""
 
     trials: Number = option(
         "Candidates to build and measure, of all kernels together, or of each one (``per_task``).",

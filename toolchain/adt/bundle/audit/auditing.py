@@ -78,7 +78,7 @@ def _in_apk(binary: Binary) -> Iterator[Finding]:
 
 
 def _deploy(loadable: list[tuple[Binary, str]], providers: Providers) -> Iterator[Deploy]:
-    """What must be sent beside the files, each once for each machine."""
+    """Yield the files that must be sent beside the others, each once for each machine."""
     askers: dict[tuple[str, str], tuple[str, list[str]]] = {}
     for binary, system in loadable:
         for asker in providers.closure(binary, system).files:

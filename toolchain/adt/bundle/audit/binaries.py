@@ -24,7 +24,7 @@ class Binary:
     name: str
     """For people: below the directory or archive that was named."""
     place: str
-    """Where it lies, ``/``-separated; inside an archive, below the archive's own path."""
+    """Path of the file, ``/``-separated; inside an archive, below the archive's own path."""
     facts: ElfFacts
     stored_at: int | None = None
     """Byte at which it begins in its archive, when it is stored there uncompressed."""
@@ -33,7 +33,7 @@ class Binary:
 
     @property
     def filename(self) -> str:
-        """What DT_NEEDED calls it."""
+        """Return its name in DT_NEEDED."""
         return self.place.rpartition("/")[2]
 
     @property

@@ -1,4 +1,4 @@
-"""What one file says about itself, judged for the system that is to load it."""
+"""Checks of one file by itself, for the system that is to load it."""
 
 from __future__ import annotations
 

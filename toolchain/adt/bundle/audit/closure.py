@@ -1,4 +1,4 @@
-"""Who provides what a file needs, as its dynamic linker would find it."""
+"""Providers of what a file needs, as its dynamic linker would find them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Providers:
         return next((file for file in self.files if _key(file.facts, file.facts.soname) == key), None)
 
     def need(self, name: str, asker: Binary, system: str) -> tuple[Need, Binary | None]:
-        """Who provides *name* to *asker*, and the file where there is one."""
+        """Return the provider of *name* for *asker*, and its file where there is one."""
         if library := self.find(name, asker):
             return Need(name, library.kind, library.name), library
         facts = asker.facts
@@ -100,7 +100,7 @@ class Providers:
         return self._read[file]
 
     def closure(self, binary: Binary, system: str) -> Closure:
-        """What *binary* brings in when it is loaded on its own."""
+        """Return the libraries that *binary* brings in when it is loaded on its own."""
         level = self.destination.level_for(binary.facts)
         files, stubs = [binary], []
         blind: list[str] = []
@@ -133,14 +133,14 @@ def _key(facts: ElfFacts, name: str) -> tuple[str, int, str]:
 
 
 def _nearness(one: str, other: str) -> int:
-    """How much two directories have in common; more is nearer, the same directory nearest."""
+    """Count the common parts of two directories; the same directory is nearest."""
     return 1 << 20 if one == other else len(posixpath.commonpath([one or "/", other or "/"]))
 
 
 def may_be_in_system(
     symbol: Import, closure: Closure, destination: Destination, system: str, *, elsewhere: bool
 ) -> bool:
-    """Whether a library whose symbols are not known here can have the symbol.
+    """Return True if a library whose symbols are not known here can have the symbol.
 
     The symbols of glibc's libraries and of bionic's libc have versions. So they do not
     have one that is asked for without a version, if the file asks for any with one, or

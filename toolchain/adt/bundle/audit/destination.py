@@ -1,4 +1,4 @@
-"""What files are judged for: a machine, a system, an API level."""
+"""Destination that files are judged for: a machine, a system, an API level."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from adt.host.elf import ElfFacts
 from adt.host.ndk import Ndk
 
 ANDROID, GLIBC, KERNEL = "android", "glibc", "kernel"
-"""Whose dynamic linker loads a file; ``kernel``: none, it is a static program."""
+"""Systems by their dynamic linker; ``kernel``: none loads it, the file is a static program."""
 STAND_IN = "STAND-IN"
 """An NDK whose description says this builds for glibc; see tests/support/standins/ndk.py."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a file is to load. What is empty or None is taken from each file."""
+    """Machine and system that are to load a file. What is empty or None is taken from each file."""
 
     machine: str = ""
     system: str = ""
@@ -28,11 +28,11 @@ class Destination:
     ndk: Ndk | None = None
     """Has stubs of the public libraries, and libc++_shared.so; None: the system's symbols stay unchecked."""
     directories: tuple[Path, ...] = ()
-    """Where the system's own libraries lie, when the destination is this machine."""
+    """Directories of the system's own libraries, when the destination is this machine."""
 
     @property
     def stand_in(self) -> bool:
-        """Whether the system's libraries are glibc's because the NDK is a stand-in for one."""
+        """Return True if the system's libraries are glibc's because the NDK is a stand-in for one."""
         return self.ndk is not None and STAND_IN in self.ndk.description
 
     def level_for(self, facts: ElfFacts) -> int:
@@ -55,7 +55,7 @@ def destination(platform: Platform, *, api_level: int | None = None, ndk: Ndk | 
 
 
 def own_directories() -> tuple[Path, ...]:
-    """Where this machine's dynamic linker looks for libraries."""
+    """Return the directories in which this machine's dynamic linker looks for libraries."""
     triple = PLATFORMS["host"].triple
     places = (f"/lib/{triple}", f"/usr/lib/{triple}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
     return tuple(map(Path, ("/usr/local/lib", *places)))

@@ -15,7 +15,7 @@ from adt.bundle.audit.system_libraries import GLIBC, PRIVATE
 
 
 def check_needed(binary: Binary, providers: Providers, system: str) -> tuple[tuple[Need, ...], list[Finding]]:
-    """Who provides each DT_NEEDED entry, and what is wrong with that."""
+    """Return the provider of each DT_NEEDED entry, and the faults."""
     needs = tuple(providers.need(name, binary, system)[0] for name in binary.facts.needed)
     findings: list[Finding] = []
     for need in needs:
@@ -78,7 +78,7 @@ def _missing(names: list[str], binary: Binary, providers: Providers, system: str
 
 
 def check_reach(binary: Binary, providers: Providers) -> Iterator[Finding]:
-    """Whether RUNPATHs lead a started program to its libraries among the files.
+    """Yield the faults of RUNPATHs that do not lead a started program to its libraries among the files.
 
     Each library is looked for along the RUNPATH of the first file that needs it;
     a library that is loaded on its own is the business of what loads it.

@@ -8,7 +8,7 @@ from adt.host.elf_image import PF_W
 
 PAGE_SIZES = (4096, 16384, 65536)
 LARGE_PAGES = 16384
-"""What Android 15 and newer devices, and the Raspberry Pi 5, may have."""
+"""Bytes of a page on some devices with Android 15 and newer, and on the Raspberry Pi 5."""
 LARGE_PAGE_MACHINES = {ANDROID: ("AARCH64", "X86_64"), GLIBC: ("AARCH64",), KERNEL: ("AARCH64",)}
 """System to the machines of which there are kernels with pages of 16 KB."""
 

@@ -88,7 +88,7 @@ class Deploy:
     name: str
     machine: str
     source: str
-    """Where to take it from; empty: it was not found."""
+    """Path to take it from; empty: it was not found."""
     needed_by: tuple[str, ...]
 
 
@@ -99,7 +99,7 @@ class ElfReport:
     files: tuple[FileAudit, ...]
     deploy: tuple[Deploy, ...]
     system_symbols: str
-    """What the symbols of the system's own libraries were checked against, in words."""
+    """Description of what the symbols of the system's own libraries were checked against."""
 
     @property
     def verdict(self) -> str:

@@ -1,4 +1,4 @@
-"""What a user asks to be audited: paths, and what they are judged for when it is not said."""
+"""Request of an audit: paths, and the destination that they are judged for by default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("adt.elf")
 PACKAGE_MANIFEST = "mod.json"
 """Marks a ModelPackage; only its platform is read here."""
 ANDROID_ARCHIVES = (".aar", ".apk")
-"""What is in one of these is for Android, whatever it was built for."""
+"""Archives whose content is for Android, whatever it was built for."""
 
 
 def audit_paths(
@@ -67,7 +67,7 @@ def audit_paths(
 
 
 def _prefix(path: Path) -> str:
-    """What tells the files below *path* from those of the other paths."""
+    """Return the prefix that tells the files below *path* from those of the other paths."""
     return f"{path.name}/" if path.is_dir() else f"{path.name}!"
 
 

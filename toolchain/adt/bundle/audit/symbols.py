@@ -39,7 +39,7 @@ def check_symbols(binary: Binary, providers: Providers, system: str) -> tuple[Sy
 
 
 def _in_scope(symbol: Import, closure: Closure, owners: list[Binary]) -> bool:
-    """Whether the file's own closure has the symbol, or a program that could load the file."""
+    """Return True if the file's own closure has the symbol, or that of a program that could load the file."""
     return (
         any(file.facts.program for file in owners)
         or any(file.facts.supplies(symbol) for file in closure.files)

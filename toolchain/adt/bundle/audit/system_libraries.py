@@ -73,7 +73,7 @@ RELEASES = {
     "U": 34,
     "V": 35,
 }
-"""How the symbol versions of bionic end (``LIBC_Q``), with the API level of that release."""
+"""Suffixes of the symbol versions of bionic (``LIBC_Q``), with the API level of that release."""
 
 ARM_HELPERS = re.compile(r"__(aeabi_|gnu_Unwind_)")
 """32-bit ARM's run-time helpers: the only symbols of bionic's libc that come without a version."""

@@ -22,7 +22,7 @@ from adt.integrate.apk.keystore import KEY_PASSWORD, STORE_PASSWORD, Keystore
 from adt.integrate.apk.manifest import link_manifest
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The same time for every file: the same contents give the same archive."""
+"""Time of every file: the same contents give the same archive."""
 LOCAL_HEADER = 30
 """Bytes of a file's header, before its name and extra field."""
 ALIGNMENT_FIELD = 0xD935

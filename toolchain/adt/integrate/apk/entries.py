@@ -1,4 +1,4 @@
-"""What an APK consists of besides its manifest, and whether its libraries would load."""
+"""Files of an APK besides its manifest, and a check that its libraries would load."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ class Keystore:
 
     path: Path
     alias: str
-    """Of the key; empty: the only one."""
+    """Alias of the key; empty: the only one."""
     password: str = field(repr=False)
     key_password: str = field(default="", repr=False)
-    """Of the key; empty: the store's."""
+    """Password of the key; empty: the store's."""
     debug: bool = False
     """It is adt's own: fit for trying out, not for an app that is given away."""
 
@@ -63,7 +63,8 @@ def users_keystore(path: Path, alias: str, *, password: str, key_password: str) 
 
 
 def debug_keystore() -> Keystore:
-    """adt's own key, made on first use and kept, so that a newer APK can replace an older one on a device.
+    """Return adt's own key, made on first use and kept, so that a newer APK can replace an older one on a
+    device.
 
     Raises:
         ToolNotFound: there is no keytool.

@@ -27,7 +27,7 @@ MAPS_LIBRARIES_SINCE = 23
 TARGET_SDK = 36
 """The API level whose rules the app asks for."""
 NEWER_ELEMENTS = re.compile(r"unexpected element <uses-native-library>")
-"""What older aapt2 (Debian's) warns of: Android reads it all the same."""
+"""Warning of older versions of aapt2 (Debian's): Android reads it all the same."""
 
 
 def application_id(name: str) -> str:
@@ -96,14 +96,14 @@ LARGEST_PLAN = 1 << 20
 
 @dataclass(frozen=True)
 class ApkContents:
-    """What adt must know of an APK to install and to run it."""
+    """Facts of an APK that installing and running it need."""
 
     app: str
     """Application id; empty: `adt apk` did not make it."""
     stems: tuple[str, ...]
     """The models that it measures, by their directories; an app of `adt apk` with none is an RPC server."""
     abis: tuple[str, ...]
-    """That it has libraries for; none: it runs on every one."""
+    """ABIs that it has libraries for; none: it runs on every one."""
 
     @property
     def serves(self) -> bool:
