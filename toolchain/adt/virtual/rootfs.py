@@ -10,7 +10,6 @@ import logging
 import os
 import shlex
 import stat
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from adt.errors import EmulatorError, PackageError
@@ -167,11 +166,9 @@ def check_readable(tree: Path) -> None:
         log.warning(text, min(private), len(private) - 1, reason, command)
 
 
-def _all_in(entry: Path) -> Iterator[Path]:
+def _all_in(entry: Path) -> list[Path]:
     """List *entry* and what lies below it; links are not followed."""
-    yield entry
-    if not entry.is_symlink():
-        yield from entry.rglob("*")
+    return [entry] if entry.is_symlink() else [entry, *entry.rglob("*")]
 
 
 def _follow(entries: dict[str, Path], path: str, tree: Path) -> Path:
