@@ -335,8 +335,7 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
     """PID 1 is told `commit` only once it is on record; here its starter dies before."""
     machine = prerequisites.require()
     at = state.home("uncommitted")
-    for directory in (at.data, at.mount_point):
-        directory.mkdir(parents=True)
+    at.data.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         boot = init.Boot(
             name="uncommitted",
@@ -344,7 +343,6 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             abi="arm64-v8a",
             data=str(at.data),
             data_size="",
-            mount_point=str(at.mount_point),
             listening=listening.fileno(),
             log=str(at.log),
             user_namespace=machine.user_namespace,
@@ -366,6 +364,23 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             launcher.stdin.close()
             wait_for(lambda: identity.start_time(pid) is None)
     assert "the starter is gone" in at.log.read_text()
+
+
+def test_trial_that_is_killed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a kill of `adt doctor` does; the step inside the namespaces never ends here."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    code = "import time; from adt.virtual import trial; "
+    code += "trial.inside = lambda *_: (print(flush=True), time.sleep(600)); trial.main('userns', '-', '')"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, **python_path()},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as trial:
+        assert trial.stdout is not None
+        trial.stdout.read(1)
+        os.killpg(trial.pid, signal.SIGKILL)
+    assert trial.returncode == -signal.SIGKILL and list(tmp_path.iterdir()) == []
 
 
 def test_port_in_use(phone: Phone) -> None:

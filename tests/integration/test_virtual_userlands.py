@@ -159,11 +159,7 @@ def make_android_shape(debian: Path, tree: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "rooted",
-    [True, pytest.param(False, marks=pytest.mark.xfail(reason="its shell does not start as an unused user"))],
-    ids=["root", "system"],
-)
+@pytest.mark.parametrize("rooted", [True, False], ids=["root", "system"])
 def test_tree_of_androids_shape(
     connect: Callable[..., Phone], phone: Phone, tmp_path: Path, rooted: bool
 ) -> None:
@@ -218,12 +214,13 @@ def test_own_userland_is_readable_under_any_umask(tmp_path: Path, phone: Phone) 
 
 
 def test_userland_that_others_cannot_read_is_refused_to_root(
-    connect: Callable[..., Phone], phone: Phone, tmp_path: Path
+    connect: Callable[..., Phone], phone: Phone, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Others than root start its programs as they are themselves: for them it is no fault."""
     tree = tmp_path / "tree"
     shutil.copytree(phone.info.root, tree, symlinks=True)
-    for private in (tree, tree / "system", tree / "system/bin/sh"):
+    (library,) = tree.rglob("libc.so.6")
+    for private in (tree, tree / "system", tree / "system/bin/sh", library, library.parent):
         mode = private.stat().st_mode
         private.chmod(mode & 0o700)
         if os.geteuid() == 0 and prerequisites.require().user_namespace:
@@ -233,7 +230,32 @@ def test_userland_that_others_cannot_read_is_refused_to_root(
             assert command == f"chmod -R a+rX {tree}"
             subprocess.run(shlex.split(command), check=True)
             rootfs.check_readable(tree)
-    assert connect("private", rootfs=tree).shell("echo up") == "up\n"
+    (tree / "system/bin/run-as").write_text("")
+    for name in ("lost+found", "apex"):
+        (tree / name).mkdir(exist_ok=True)
+    (tree / "apex/com.android.wifi").mkdir()
+    for kept in ("system/bin/run-as", "lost+found", "apex"):
+        (tree / kept).chmod(0o700)
+    caplog.clear()
+    assert connect("private", rootfs=tree).shell("ls /system/bin/sh") == "/system/bin/sh\n"
+    if os.geteuid() == 0 and prerequisites.require().user_namespace:
+        assert f"{tree}/apex is not for every user to read (nor are 2 others)" in caplog.text
+        assert f"`chmod -R a+rX {tree}`" in caplog.text
+
+
+def test_userland_whose_shell_does_not_start_is_refused(phone: Phone, tmp_path: Path) -> None:
+    """Such as one that lacks a library, which is found when a program starts."""
+    shutil.copytree(phone.info.root, tmp_path / "tree", symlinks=True)
+    (library,) = (tmp_path / "tree").rglob("libcrypt.so.1")
+    library.unlink()
+    programs = tmp_path / "tree/system/bin"
+    shutil.copy(programs / "toybox", programs / "sh")
+    with pytest.raises(
+        EmulatorError, match="its shell, /system/bin/sh, does not start: it ends with 127"
+    ) as refused:
+        emulator.start("shell-less", rootfs=tmp_path / "tree")
+    assert "libcrypt.so.1: cannot open shared object file" in refused.value.details
+    assert "shell-less" not in {info.name for info in emulator.listing()}
 
 
 # other processors, OpenCL, many at once --------------------------------------------------------

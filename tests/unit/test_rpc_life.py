@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -197,7 +198,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> None:
     at = state.Home(state.rpc_directory() / "x", "server")
-    assert launch.launch(module, {"what": "ready"}, at, seconds=120, doing="starting it") == {"port": 4711}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        ready = launch.launch(module, {"what": "ready"}, at, seconds=120, doing="starting it")
+    assert ready == {"port": 4711} and [str(warning.message) for warning in warned] == []
     pid = int((at.directory / "pid").read_text())
     assert os.getpgid(pid) == pid, "of a session of its own: the terminal's end is not its end"
     time.sleep(0.2)
@@ -205,6 +209,7 @@ def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> 
     os.kill(pid, signal.SIGTERM)
     wait_for(lambda: (at.directory / "ended").exists())
     assert "chatter" in at.log.read_text()
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the process that launched it collects it")
 
 
 def test_what_a_launched_process_reports_is_raised(module: str) -> None:

@@ -1,7 +1,9 @@
 """Userlands that the user brings: where their parts lie, whether they can start, what they say about themselves."""
 
+import re
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,37 @@ def test_what_is_missing_is_named(image: Path, tmp_path: Path) -> None:
     (image / "system/bin/sh").symlink_to("/vendor/bin/sh")
     with pytest.raises(EmulatorError, match=r"/system/bin/sh \(a link to /vendor/bin/sh\) is not in it"):
         rootfs.check_rootfs(image, None)
+
+
+def test_top_level_names_of_the_device_itself_are_not_shown(image: Path) -> None:
+    for name in rootfs.OWN:
+        (image / name).mkdir()
+    assert rootfs.parts(image).keys() == {"apex", "system"}
+
+
+@pytest.mark.parametrize(
+    "private", [".", "apex", "apex/com.android.runtime/bin/linker64", "system/lib64", "system/lib64/libc.so"]
+)
+def test_a_library_that_others_cannot_read_is_named(image: Path, private: str) -> None:
+    """Where programs run as another user than the tree's owner."""
+    program(image / "system/lib64/libc.so")
+    subprocess.run(["chmod", "-R", "0755", image], check=True)
+    rootfs.check_readable(image)
+    (image / private).chmod(0o700)
+    with pytest.raises(EmulatorError, match=re.escape(f"{image / private} is not for every user")) as caught:
+        rootfs.check_readable(image)
+    assert caught.value.remedy == f"Run `chmod -R a+rX {image}`."
+    if private != ".":  # a system tree by itself
+        (image / "apex").rename(image / "system/apex")
+        with pytest.raises(EmulatorError, match="is not for every user"):
+            rootfs.check_readable(image / "system")
+
+
+def test_a_program_that_others_cannot_read_is_logged(image: Path, caplog: pytest.LogCaptureFixture) -> None:
+    subprocess.run(["chmod", "-R", "0755", image], check=True)
+    program(image / "system/bin/run-as").chmod(0o750)
+    rootfs.check_readable(image)
+    assert f"{image}/system/bin/run-as is not for every user to read" in caplog.text
 
 
 def test_another_processor_is_named(tmp_path: Path) -> None:

@@ -27,11 +27,12 @@ def start(
     port: int | None = None,
     data_size: str | None = None,
     abi: str | None = None,
+    rootfs: Path | None = None,
 ) -> EmulatorInfo:
     """Start the virtual device *name* with *faults* armed; see :func:`adt.virtual.emulator.start`."""
     parse(faults)  # before anything runs
     program = Path(__file__).with_name("faulty_init.py")
-    info = emulator.start(name, port=port, data_size=data_size, abi=abi, program=program)
+    info = emulator.start(name, port=port, data_size=data_size, abi=abi, rootfs=rootfs, program=program)
     set_faults(name, faults)
     return info
 

@@ -40,9 +40,10 @@ class Rack:
         data_size: str | None = None,
         faults: Sequence[str] | None = None,
         abi: str | None = None,
+        rootfs: Path | None = None,
     ) -> Device:
         """Start a virtual device (fresh unless it was started before) and connect it."""
-        info = self.boot(name, data_size=data_size, faults=faults, abi=abi)
+        info = self.boot(name, data_size=data_size, faults=faults, abi=abi, rootfs=rootfs)
         selection.connect(info.serial)
         return selection.select(info.serial)
 
@@ -54,6 +55,7 @@ class Rack:
         faults: Sequence[str] | None = None,
         port: int | None = None,
         abi: str | None = None,
+        rootfs: Path | None = None,
     ) -> emulator.EmulatorInfo:
         """Start a virtual device without connecting it.
 
@@ -63,11 +65,12 @@ class Rack:
             faults: those it has from the start, and it takes others later; None for the product's own device.
             port: None for a free one.
             abi: None for arm64.
+            rootfs: its userland; None for the default one of *abi*.
         """
         if faults is None:
-            info = emulator.start(name, port=port, data_size=data_size, abi=abi)
+            info = emulator.start(name, port=port, data_size=data_size, abi=abi, rootfs=rootfs)
         else:
-            info = faulty.start(name, faults, port=port, data_size=data_size, abi=abi)
+            info = faulty.start(name, faults, port=port, data_size=data_size, abi=abi, rootfs=rootfs)
         if name not in self._names:
             self._names.append(name)
         return info

@@ -93,7 +93,9 @@ def launch(
         for pipe in (child.stdin, child.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
-        if not committed:
+        if committed:  # should it end before us, its exit status is collected
+            threading.Thread(target=child.wait, daemon=True).start()
+        else:
             _wait(child)
 
 

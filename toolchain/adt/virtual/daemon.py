@@ -7,10 +7,11 @@ import contextlib
 import logging
 import signal
 import socket
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from adt.virtual import forwards, namespaces, properties, shell, sync, wire
+from adt.virtual import forwards, namespaces, properties, rootfs, shell, sync, wire
 from adt.virtual.peers import Peers
 from adt.virtual.transport import Service, Stream, Transport
 
@@ -28,8 +29,6 @@ FEATURES = (
 )
 """What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
 control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
-SHELL = "/system/bin/sh"
-
 NOT_OFFERED = ("remount", "reboot", "tcpip", "usb", "disable-verity", "enable-verity")
 """Requests that get an answer in words, because a refusal would tell nobody why."""
 
@@ -42,7 +41,7 @@ def environment(hostname: str) -> dict[str, str]:
         "TMPDIR": "/data/local/tmp",
         "USER": "root",
         "LOGNAME": "root",
-        "SHELL": SHELL,
+        "SHELL": rootfs.SHELL,
         "HOSTNAME": hostname,
         "ANDROID_ROOT": "/system",
         "ANDROID_DATA": "/data",
@@ -58,6 +57,14 @@ class Daemon:
 
     def __init__(self, name: str) -> None:
         self._environment = environment(name)
+
+    def shell_problem(self) -> str:
+        """Start the shell once, its output to the log; return why it does not start, else an empty text."""
+        try:
+            code = subprocess.run([rootfs.SHELL, "-c", ":"], env=self._environment, check=False).returncode
+        except OSError as error:
+            return f"its shell does not start: {error}"
+        return f"its shell, {rootfs.SHELL}, does not start: it ends with {code}" if code else ""
 
     def hello(self) -> bytes:
         """The payload of our CNXN."""
@@ -81,7 +88,7 @@ class Daemon:
         kind = name.partition(",")[0]
         if kind == "shell" or name == "exec":
             request = shell.parse(destination)
-            return lambda stream: shell.serve(stream, request, SHELL, self._environment)
+            return lambda stream: shell.serve(stream, request, rootfs.SHELL, self._environment)
         if name == "sync":
             return lambda stream: sync.Session(stream).run()
         if name in forwards.KINDS and rest:

@@ -133,8 +133,7 @@ def start(
         if support.user_namespace and os.geteuid() == 0:
             check_readable(tree)
         with disk_errors(f"preparing virtual device {name}", home.directory):
-            for directory in (home.data, home.mount_point):
-                directory.mkdir(parents=True, exist_ok=True)
+            home.data.mkdir(parents=True, exist_ok=True)
             home.directory.chmod(0o700)  # a program in data may carry the bit to run as its owner
         _check_executable(tree, "ADT_CACHE_DIR")
         if data_size is None:
@@ -146,7 +145,6 @@ def start(
                 abi=device_abi.name,
                 data=str(home.data),
                 data_size=data_size or "",
-                mount_point=str(home.mount_point),
                 listening=listening.fileno(),
                 log=str(home.log),
                 user_namespace=support.user_namespace,

@@ -22,8 +22,6 @@ from pathlib import Path
 from adt.virtual import namespaces, properties, rootfs
 from adt.virtual.abis import Abi
 
-OWN = ("adt", "data", "dev", "proc", "sys", "tmp")
-"""Top-level names that are the device's own even when the userland has them."""
 NODES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {
     "ptmx": "pts/ptmx",
@@ -46,11 +44,9 @@ class Layout:
     userland: Path
     """A tree with /system/bin/sh in it."""
     data: Path
-    """The host's directory that becomes /data."""
+    """The host's directory that becomes /data; the new root is mounted on the directory that it is in."""
     data_size: str
     """Instead of `data`: the size of a tmpfs, such as ``64m``; empty for none."""
-    mount_point: Path
-    """An empty directory of the host to mount the new root on."""
     abi: Abi
     """What its programs run on."""
 
@@ -72,14 +68,15 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
         Path(f"/proc/self/fd/{os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}")
         for place in (layout.userland, layout.data)
     )
-    layout = replace(layout, userland=userland, data=data)
-    namespaces.enter_new_root(layout.mount_point, "mode=0755,size=16m")
+    namespaces.enter_new_root(layout.data.parent, "mode=0755,size=16m")
     root = Path()
-    for directory in OWN:
+    for directory in rootfs.OWN:
         (root / directory).mkdir()
+    # a descriptor's name is a link, which would pass for one that the userland has
+    namespaces.bind(userland, root / "tmp")
+    layout = replace(layout, userland=root / "tmp", data=data)
     for shown, source in rootfs.parts(layout.userland).items():
-        if shown not in OWN:
-            show(source, root / shown)
+        show(source, root / shown)
     for link, target in STANDARD_LINKS.items():
         if not os.path.lexists(root / link):
             (root / link).symlink_to(target)
@@ -88,6 +85,7 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
         namespaces.register_interpreter(root / "proc/sys/fs/binfmt_misc", interpreter)
     make_dev(root / "dev", properties.of_device(name, layout.userland, layout.abi))
     show_boot_id(root)
+    namespaces.unmount(root / "tmp")
     namespaces.mount("tmp", root / "tmp", "tmpfs", 0, "mode=1777")
     make_data(root, layout)
     make_sys(root / "sys")
@@ -127,11 +125,8 @@ def show(source: Path, target: Path) -> None:
     """Put one top-level entry of the userland into the new root."""
     if source.is_symlink():
         target.symlink_to(source.readlink())
-    elif source.is_dir():
-        target.mkdir()
-        namespaces.bind(source, target, read_only=True)
-    elif source.is_file():
-        target.touch()
+    elif source.is_dir() or source.is_file():
+        target.mkdir() if source.is_dir() else target.touch()
         namespaces.bind(source, target, read_only=True)
 
 

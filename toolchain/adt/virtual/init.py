@@ -59,8 +59,6 @@ class Boot:
     """Directory that becomes /data."""
     data_size: str
     """Size of a tmpfs that becomes /data instead; empty for none."""
-    mount_point: str
-    """An empty directory to build the root on."""
     listening: int
     """Descriptor of the listening socket."""
     log: str
@@ -151,11 +149,10 @@ def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
 def run(boot: Boot, device: Callable[[str], Daemon], started: int, peers: Peers) -> int:
     """Be PID 1: build the root, start the daemon, collect orphans; return the exit code."""
     os.setsid()
-    log.info("virtual device %s: %s", boot.name, properties.notice(Path(boot.userland), abis.named(boot.abi)))
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-    layout = filesystem.Layout(
-        Path(boot.userland), Path(boot.data), boot.data_size, Path(boot.mount_point), abis.named(boot.abi)
-    )
+    abi = abis.named(boot.abi)
+    layout = filesystem.Layout(Path(boot.userland), Path(boot.data), boot.data_size, abi)
+    log.info("virtual device %s: %s", boot.name, properties.notice(layout.userland, abi))
     filesystem.build(layout, boot.name, Path(boot.interpreter) if boot.interpreter else None)
     os.umask(0o022)
     listening = socket.socket(fileno=boot.listening)
@@ -199,8 +196,11 @@ def be_daemon(
 
         daemon = device(boot.name)
         namespaces.keep_capabilities(daemon.capabilities)
-        serve(listening, daemon, ready, peers)
-        code = 0
+        if problem := daemon.shell_problem():
+            report(started, error=problem)
+        else:
+            serve(listening, daemon, ready, peers)
+            code = 0
     except BaseException:
         log.exception("the daemon failed")
     finally:

@@ -203,8 +203,16 @@ def make_read_only(target: Path) -> None:
     mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
 
 
+def unmount(target: Path) -> None:
+    """Take off what is mounted at *target*."""
+    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
+
+
 def enter_new_root(mount_point: Path, options: str) -> None:
-    """Mount an empty tmpfs on *mount_point*, make it the working directory, and become its owner, root."""
+    """Mount an empty tmpfs on *mount_point*, make it the working directory, and become its owner, root.
+
+    Only this mount namespace sees it, so any directory does that nothing is needed from any more.
+    """
     keep_mounts_private()
     # before the change of identity: the new one may not reach the mount point
     mount("adt-root", mount_point, "tmpfs", MS_NOSUID, f"{options},uid=0,gid=0")
@@ -216,7 +224,7 @@ def become_root_directory() -> None:
     """Make the working directory, a mount point, this mount namespace's ``/`` and let go of the old one."""
     # pivot_root(".", "."): the old root lands on top of the new one, and is taken off again
     _check(_libc.pivot_root(b".", b"."), "pivot_root")
-    _check(_libc.umount2(b".", MNT_DETACH), "umount of the old root")
+    unmount(Path())
     os.chdir("/")
 
 

@@ -6,6 +6,7 @@ the system image of an Android device unpacks). It is only ever mounted read-onl
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import stat
@@ -15,9 +16,13 @@ from adt.errors import EmulatorError, PackageError
 from adt.host.elf import read_elf
 from adt.virtual.abis import ABIS, Abi
 
+log = logging.getLogger("adt.virtual")
+
 SHELL = "/system/bin/sh"
 LINKS = 40
 """How many symbolic links a path may lead over, as in the kernel."""
+OWN = ("adt", "data", "dev", "proc", "sys", "tmp")
+"""Top-level names that are the device's own even when the userland has them."""
 MOUNT_POINTS = ("apex", "product", "vendor")
 """Top-level directories that an image holds empty, and whose contents may lie in ``system`` instead."""
 
@@ -29,13 +34,20 @@ def parts(tree: Path) -> dict[str, Path]:
     """
     rooted = (tree / "system").is_dir()
     entries = {entry.name: entry for entry in sorted(tree.iterdir())} if rooted else {"system": tree}
+    for name in OWN:
+        entries.pop(name, None)
     for name in MOUNT_POINTS:
         there = entries.get(name)
         inside = entries["system"] / name
-        empty = there is None or (not there.is_symlink() and there.is_dir() and not any(there.iterdir()))
+        empty = there is None or (not there.is_symlink() and there.is_dir() and _is_empty(there))
         if empty and inside.is_dir() and not inside.is_symlink():
             entries[name] = inside
     return entries
+
+
+def _is_empty(directory: Path) -> bool:
+    """True if nothing is in *directory*, as far as root of the device may know."""
+    return os.access(directory, os.R_OK) and not any(directory.iterdir())
 
 
 def locate(entries: dict[str, Path], path: str) -> Path | None:
@@ -124,20 +136,39 @@ def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
 def check_readable(tree: Path) -> None:
     """Check that others than its owner can start programs of *tree*, as root of a device that root starts.
 
+    Files that are no library may be kept from them, as some programs are on Android; the log names one.
+
     Raises:
-        EmulatorError: they cannot.
+        EmulatorError: the shell or a library is kept from them.
     """
-    entries, paths = parts(tree), [SHELL]
-    paths += filter(None, [read_elf(_follow(entries, SHELL, tree)).interpreter])
-    for place in (_follow(entries, path, tree) for path in paths):
-        for part in (place, *place.parents[: len(place.relative_to(tree).parts)]):
-            needed = stat.S_IXOTH if tree in part.parents and part.is_dir() else stat.S_IXOTH | stat.S_IROTH
-            if part.stat().st_mode & needed != needed:
-                raise EmulatorError(
-                    f"no program of {tree} can start: {part} is not for every user to read, and where root "
-                    "starts a virtual device its programs run as another user",
-                    remedy=f"Run `chmod -R a+rX {shlex.quote(str(tree))}`.",
-                )
+    entries = parts(tree)
+    shell = _follow(entries, SHELL, tree)
+    loader = read_elf(shell).interpreter
+    programs = {shell, _follow(entries, loader, tree)} if loader else {shell}
+    needed, private = {*programs, tree}, set[Path]()
+    for place in (tree, *(place for entry in entries.values() for place in _all_in(entry))):
+        mode = place.lstat().st_mode
+        bits = stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH if stat.S_ISREG(mode) else 0
+        bits |= stat.S_IXOTH if place in programs else stat.S_IROTH if place == tree else 0
+        if mode & bits != bits:
+            private.add(place)
+        if place in programs or ".so" in place.suffixes:
+            needed |= {place, *place.parents}
+    command = f"chmod -R a+rX {shlex.quote(str(tree))}"
+    reason = "where root starts a virtual device its programs run as another user"
+    if broken := private & needed:
+        raise EmulatorError(
+            f"programs of {tree} cannot start: {min(broken)} is not for every user to read, and {reason}",
+            remedy=f"Run `{command}`.",
+        )
+    if private:
+        text = "%s is not for every user to read (nor are %d others), and %s; `%s` changes that"
+        log.warning(text, min(private), len(private) - 1, reason, command)
+
+
+def _all_in(entry: Path) -> list[Path]:
+    """List *entry* and what lies below it; links are not followed."""
+    return [entry] if entry.is_symlink() else [entry, *entry.rglob("*")]
 
 
 def _follow(entries: dict[str, Path], path: str, tree: Path) -> Path:

@@ -5,7 +5,6 @@
 ``emulator.json``  the record, there while the device runs
 ``emulator.log``   what init and the daemon say; kept
 ``data/``          the device's /data; kept from one start to the next
-``root/``          an empty directory to mount the device's root on
 """
 
 from __future__ import annotations
@@ -71,11 +70,6 @@ class Home:
     def data(self) -> Path:
         """Its /data."""
         return self.directory / "data"
-
-    @property
-    def mount_point(self) -> Path:
-        """Where its root is mounted, in its own mount namespace."""
-        return self.directory / "root"
 
 
 def emulators_directory() -> Path:

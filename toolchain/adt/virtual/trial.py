@@ -10,11 +10,12 @@ modules and containers all have a say.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from adt.virtual import namespaces
@@ -31,59 +32,42 @@ BASE = 0x400000
 
 
 def program(machine: str) -> bytes:
-    """A complete Linux executable whose only act is to exit with 42."""
+    """Return a complete Linux executable whose only act is to exit with 42."""
     number, code = PROGRAMS[machine]
-    header = struct.pack(
-        "<16sHHIQQQIHHHHHH",
-        b"\x7fELF\x02\x01\x01",  # 64 bit, little endian
-        2,  # executable
-        number,
-        1,
-        BASE + 120,  # entry: behind this header (64) and the program header (56)
-        64,
-        0,
-        0,
-        64,
-        56,
-        1,
-        0,
-        0,
-        0,
-    )
-    size = 120 + len(code)
-    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, BASE, BASE, size, size, 0x1000)
-    return header + segment + code
+    size = 64 + 56 + len(code)  # the header, one program header, the code
+    kind = b"\x7fELF\x02\x01\x01"  # 64 bit, little endian
+    header = (kind, 2, number, 1, BASE + 64 + 56, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = (1, 5, 0, BASE, BASE, size, size, 0x1000)
+    return struct.pack("<16sHHIQQQIHHHHHH", *header) + struct.pack("<IIQQQQQQ", *segment) + code
 
 
-def note(result: dict[str, str | None], key: str, error: OSError | None) -> bool:
-    """Note how *key* went; True when it worked."""
-    result[key] = str(error) if error else None
-    return error is None
-
-
-def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
-    """What PID 1 of the new namespaces finds: mounts, own binfmt_misc, a program in the new root."""
-    result: dict[str, str | None] = {}
+@contextlib.contextmanager
+def noted(result: dict[str, str | None], step: str) -> Iterator[None]:
+    """Note how *step*, the block, went; an OSError is its reason and ends no more than the block."""
     try:
-        namespaces.enter_new_root(mount_point, "mode=0755")
-        mount_point = Path()
-        for directory in ("proc", "dev/pts"):
-            (mount_point / directory).mkdir(parents=True)
-        namespaces.mount("proc", mount_point / "proc", "proc")
-        options = "newinstance,ptmxmode=0666,mode=0620"
-        namespaces.mount("devpts", mount_point / "dev/pts", "devpts", 0, options)
+        yield
+        result[step] = None
     except OSError as error:
-        note(result, "mounts", error)
+        result[step] = str(error)
+
+
+def inside(qemu: str, machine: str) -> dict[str, str | None]:
+    """Try mounts, own binfmt_misc and a program in the new root, as PID 1 of the new namespaces."""
+    result: dict[str, str | None] = {}
+    with noted(result, "mounts"):
+        # on a directory of adt that is not needed here: no temporary one, which would stay after a SIGKILL
+        namespaces.enter_new_root(Path(__file__).with_name("scripts"), "mode=0755")
+        for directory in ("proc", "dev/pts"):
+            Path(directory).mkdir(parents=True)
+        namespaces.mount("proc", Path("proc"), "proc")
+        namespaces.mount("devpts", Path("dev/pts"), "devpts", 0, "newinstance,ptmxmode=0666,mode=0620")
+    if result["mounts"]:
         return result
-    note(result, "mounts", None)
     if qemu != "-":
-        try:
-            namespaces.register_interpreter(mount_point / "proc/sys/fs/binfmt_misc", Path(qemu))
-            note(result, "private_binfmt", None)
-        except OSError as error:
-            note(result, "private_binfmt", error)
-    try:
-        executable = mount_point / "trial"
+        with noted(result, "private_binfmt"):
+            namespaces.register_interpreter(Path("proc/sys/fs/binfmt_misc"), Path(qemu))
+    with noted(result, "program"):
+        executable = Path("trial")
         executable.write_bytes(program(machine))
         executable.chmod(0o755)
         namespaces.become_root_directory()
@@ -97,49 +81,28 @@ def inside(mount_point: Path, qemu: str, machine: str) -> dict[str, str | None]:
         if code != EXIT_CODE:
             reason = os.strerror(code) if code > 0 else f"signal {-code}"
             raise OSError(code, f"a program for {machine} does not start: {reason}")
-        note(result, "program", None)
-    except OSError as error:
-        note(result, "program", error)
     return result
 
 
 def main(mode: str, qemu: str, machine: str) -> dict[str, str | None]:
-    """Run the trial and give its result."""
+    """Run the trial in new namespaces, which this process stays in, and return its result."""
     result: dict[str, str | None] = {}
-    if mode != "userns":
-        qemu = "-"
-    try:
-        with tempfile.TemporaryDirectory(prefix="adt-trial-") as directory:
-            read, write = os.pipe()
-            launcher = os.fork()  # so that this process stays outside and can remove the directory
-            if launcher == 0:
-                _launch(mode, qemu, machine, Path(directory), write)
-            os.close(write)
-            with os.fdopen(read) as answers:
-                for line in answers:
-                    result |= json.loads(line)
-            os.waitpid(launcher, 0)
-    except OSError as error:
-        note(result, "namespaces", error)
-    return result
-
-
-def _launch(mode: str, qemu: str, machine: str, directory: Path, write: int) -> None:
-    result: dict[str, str | None] = {}
-    try:
+    answers, answer = os.pipe()
+    with noted(result, "namespaces"):
         namespaces.enter(user=mode == "userns", host_id=namespaces.spare_id())
-        note(result, "namespaces", None)
-        os.write(write, json.dumps(result).encode() + b"\n")
-        pid = os.fork()
-        if pid == 0:
-            os.write(write, json.dumps(inside(directory, qemu, machine)).encode() + b"\n")
-        else:
-            os.waitpid(pid, 0)
-    except OSError as error:
-        note(result, "namespaces", error)
-        os.write(write, json.dumps(result).encode() + b"\n")
-    finally:
-        os._exit(0)
+        pid = os.fork()  # only a child is in the new pid namespace
+    if result["namespaces"]:
+        return result
+    if pid == 0:
+        try:
+            os.write(answer, json.dumps(inside(qemu if mode == "userns" else "-", machine)).encode())
+        finally:
+            os._exit(0)
+    os.close(answer)
+    os.waitpid(pid, 0)
+    with os.fdopen(answers) as file:
+        result.update(json.loads(file.read() or "{}"))
+    return result
 
 
 if __name__ == "__main__":
