@@ -18,6 +18,7 @@ from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
 from adt.host.cpuinfo import own_features
+from adt.limits import natural
 from adt.model.host_run.opencl import opencl_device
 from adt.model.package.compatibility import check_tuned_cpu
 from adt.model.targets import ModelTarget
@@ -210,5 +211,4 @@ def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -
 
 
 def _cores(device: Device) -> int:
-    output = device.shell(["nproc"], check=False).out.strip()
-    return int(output) if output.isdecimal() else CORES
+    return natural(device.shell(["nproc"], check=False).out.strip()) or CORES

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from adt.errors import ConfigError, DownloadError
+from adt.errors import AdtError, ConfigError, DownloadError
 from adt.host import registry
 from adt.host.cache import downloaded, file_sha256
 from adt.host.disk import scratch_directory
@@ -40,12 +41,10 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
         DiskError: there is no room or no access.
     """
     digest = sha256.lower()
-    parts = urlsplit(url)
-    if parts.scheme not in SCHEMES or not parts.netloc:
-        raise ConfigError(f"{url} is no address to download from", remedy="Give https://… or a path.")
+    name = _file_name(url)
     check_digest(digest)
     return downloaded(
-        Path(parts.path).name or "file",
+        name,
         digest,
         lambda partial: registry.receive(url, partial, most_bytes),
         not_had=lambda reason: _not_had(url, reason),
@@ -54,6 +53,19 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
             remedy="It is not the file that was meant: do not use it; ask who published it.",
         ),
     )
+
+
+def _file_name(url: str) -> str:
+    """Return the name of the file at *url*, which names a server and a port that can be.
+
+    Raises:
+        ConfigError: it is no address.
+    """
+    with contextlib.suppress(ValueError):  # of brackets around no address, or of a port
+        parts = urlsplit(url)
+        if parts.scheme in SCHEMES and parts.hostname and parts.port != 0:
+            return Path(parts.path.replace("\0", "")).name or "file"
+    raise ConfigError(f"{url} is no address to download from", remedy="Give https://… or a path.")
 
 
 def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes: int) -> Path:
@@ -75,11 +87,14 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
             f"{url} could be anything: its sha256 is missing",
             remedy=f"Add #{DIGEST}… to the address; {NO_DIGEST} downloads it as it is, and says the digest.",
         )
+    name = _file_name(url)
     with scratch_directory("download") as scratch:
         copy = scratch / "copy"
         try:
             registry.receive(url, copy, most_bytes)
-        except OSError as error:  # of requests, too
+        except AdtError:
+            raise
+        except Exception as error:  # of requests and urllib3
             raise _not_had(url, error) from error
         digest = file_sha256(copy)
 
@@ -88,7 +103,7 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
 
         log.warning("%s was taken as it came; next time: '%s#%s%s'", url, url, DIGEST, digest)
         return downloaded(
-            Path(urlsplit(url).path).name or "file",
+            name,
             digest,
             move,
             not_had=lambda reason: _not_had(url, reason),
