@@ -26,6 +26,8 @@ PUT, REQUEST, SUMMARY = 3, 4, 6
 """Codes of the requests that adt makes (the tests also play a server, which PUTs itself)."""
 MAX_FRAME = 1 << 20
 """Bytes of one answer; TVM's tracker takes no longer question either."""
+PIECE = 1 << 20
+"""Bytes that are read at a time, whatever number is announced."""
 SECONDS = 5.0
 """Budget for one question that a tracker answers at once."""
 
@@ -132,12 +134,13 @@ def seconds_left(end: float) -> float:
     return left
 
 
-def read_exactly(sock: socket.socket, count: int, end: float) -> bytes:
-    """*count* bytes, before *end*; an OSError when they do not come."""
+def read_exactly(sock: socket.socket, count: int, end: float | None = None) -> bytes:
+    """Read *count* bytes, before *end* if that is given; an OSError when they do not come."""
     data = bytearray()
     while len(data) < count:
-        sock.settimeout(seconds_left(end))
-        more = sock.recv(count - len(data))
+        if end is not None:
+            sock.settimeout(seconds_left(end))
+        more = sock.recv(min(count - len(data), PIECE))
         if not more:
             raise ConnectionResetError("it hung up")
         data += more
