@@ -192,6 +192,7 @@ def _call(request: _Call) -> _Answer:
     try:
         os.chdir(request.directory)
         function = getattr(import_module(request.module), request.name)
+        gc.freeze()  # no later collection looks through what was imported
         kinds = typing.get_type_hints(function)
         arguments = {name: typed(value, kinds[name]) for name, value in request.arguments.items()}
         return _Answer(plain(function(**arguments), kinds["return"]))
@@ -217,6 +218,7 @@ def limit_memory(most: int) -> None:
 def _serve(memory: int, modules: list[str]) -> None:
     _Processes.inside = True
     limit_memory(memory)
+    gc.set_threshold(50_000)  # as in adt.cli.main
     logger = logging.getLogger("adt")
     logger.handlers[:], logger.propagate = [_Forward()], False
     logger.setLevel(logging.DEBUG)
@@ -233,6 +235,5 @@ def _give_memory_back() -> None:
 
 
 if __name__ == "__main__":
-    from adt.host import isolated as this  # functions ask that one whether they are inside
-
-    this._serve(int(sys.argv[1]), sys.argv[2:])
+    sys.modules["adt.host.isolated"] = sys.modules[__name__]  # functions ask that one whether they are inside
+    _serve(int(sys.argv[1]), sys.argv[2:])

@@ -21,7 +21,6 @@ from adt.model.importers.onnx.converters.blockwise import blockwise_converters
 from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
-from adt.model.importers.onnx.preparation import PreparedModel, prepare
 from adt.model.importers.onnx.support import (
     never_supported_ops,
     tell_tvm_operators,
@@ -35,6 +34,8 @@ from adt.model.passes.recurrence import RecurrentSteps
 
 if TYPE_CHECKING:
     import onnx
+
+    from adt.model.importers.onnx.preparation import PreparedModel
 
 SIMPLIFIER = "onnxslim"
 """Module that takes longest to import; it imports onnx and onnxruntime."""
@@ -133,6 +134,8 @@ def _prepare(
         DiskError: there is no room for it.
     """
     import onnx
+
+    from adt.model.importers.onnx.preparation import PreparedModel, prepare
 
     tell_tvm_operators(operators)
     model = read_onnx(path)
