@@ -78,7 +78,7 @@ def file_sha256(path: Path) -> str:
 def downloaded(
     name: str,
     sha256: str,
-    fetch: Callable[[Path], None],
+    fetch: Callable[[Path], object],
     *,
     not_had: Callable[[Exception], AdtError],
     differs: Callable[[str], AdtError],

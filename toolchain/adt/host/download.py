@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,13 +41,17 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
         DownloadError: it cannot be had, is too large, or its bytes differ.
         DiskError: there is no room or no access.
     """
-    digest = sha256.lower()
-    name = _file_name(url)
+    return _checked(url, sha256, lambda partial: registry.receive(url, partial, most_bytes))
+
+
+def _checked(url: str, sha256: str, fetch: Callable[[Path], object]) -> Path:
+    """Return the local copy of the file at *url*, which *fetch* writes where there is none; see above."""
+    name, digest = _file_name(url), sha256.lower()
     check_digest(digest)
     return downloaded(
         name,
         digest,
-        lambda partial: registry.receive(url, partial, most_bytes),
+        fetch,
         not_had=lambda reason: _not_had(url, reason),
         differs=lambda found: DownloadError(
             f"{url} has sha256 {found}, expected {digest}",
@@ -87,7 +92,7 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
             f"{url} could be anything: its sha256 is missing",
             remedy=f"Add #{DIGEST}… to the address; {NO_DIGEST} downloads it as it is, and says the digest.",
         )
-    name = _file_name(url)
+    _file_name(url)
     with scratch_directory("download") as scratch:
         copy = scratch / "copy"
         try:
@@ -97,18 +102,8 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
         except Exception as error:  # of requests and urllib3
             raise _not_had(url, error) from error
         digest = file_sha256(copy)
-
-        def move(partial: Path) -> None:
-            shutil.move(copy, partial)
-
         log.warning("%s was taken as it came; next time: '%s#%s%s'", url, url, DIGEST, digest)
-        return downloaded(
-            name,
-            digest,
-            move,
-            not_had=lambda reason: _not_had(url, reason),
-            differs=lambda found: _not_had(url, ValueError(f"its copy has changed to {found}")),
-        )
+        return _checked(url, digest, lambda partial: shutil.move(copy, partial))
 
 
 def _not_had(url: str, reason: Exception) -> DownloadError:
