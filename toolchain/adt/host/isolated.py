@@ -8,6 +8,7 @@ are, what libraries print does not.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -78,6 +79,13 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _end() -> None:
+    """End the processes; the reaper would wait a second for what this one does not take its leave of."""
+    for child in _Processes.children.values():
+        child.close()
 
 
 def begin(*modules: str, process: str = MODELS) -> Child:
@@ -224,7 +232,9 @@ def _serve(memory: int, modules: list[str]) -> None:
     logger.setLevel(logging.DEBUG)
     for name in modules:
         import_module(name)
-    serve(_call, speech=SPEECH, after=_give_memory_back)
+    with contextlib.suppress(SystemExit):
+        serve(_call, speech=SPEECH, after=_give_memory_back)
+    os._exit(0)  # Python would take long to take its modules apart
 
 
 def _give_memory_back() -> None:
