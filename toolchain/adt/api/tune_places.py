@@ -167,7 +167,8 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
         _check_devices(serials, job.platform.name, target)
         source = SerialSource(serials, bundle(served(request)), server_ports(settings.rpc))
         words = f"on {', '.join(serials)}"
-        yield Rack(source, words, _cores(first), serials, emulated=first.facts.emulated)
+        cores = natural(first.shell(["nproc"], check=False).out.strip()) or CORES
+        yield Rack(source, words, cores, serials, emulated=first.facts.emulated)
 
 
 def _own_gpu(computes: str) -> bool:
@@ -208,7 +209,3 @@ def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -
                 f"{serial} is {' or '.join(facts.platforms)}, and the kernels are for {platform}",
                 remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
             )
-
-
-def _cores(device: Device) -> int:
-    return natural(device.shell(["nproc"], check=False).out.strip()) or CORES

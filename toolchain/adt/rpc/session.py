@@ -96,7 +96,7 @@ def open_session(
     """
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     if address:
-        target = _direct(address, key)
+        target = Target(*wire.parse_address(address), key, key, "")
         remote, link = _connect(target, limit)
     else:
         target, remote, link = _open_by_tracker(tracker_address, key, wait, limit)
@@ -125,11 +125,6 @@ class StaleRegistration(RpcError):
 def lost(error: BaseException) -> bool:
     """Whether *error*, as TVM raised it, means that the server at the other end is gone."""
     return not isinstance(error, AdtError) and _LOST.search(str(error)) is not None
-
-
-def _direct(address: str, key: str) -> Target:
-    host, port = wire.parse_address(address)
-    return Target(host, port, key, key, "")
 
 
 def _open_by_tracker(
