@@ -116,11 +116,10 @@ def test_the_directory_of_temporary_files(site: Site, model: Path, free: str) ->
     assert done.returncode == 0, done.stderr
 
 
-def test_a_full_directory_of_temporary_files_is_named(site: Site, model: Path) -> None:
-    """The prepared model goes from one process to another through a file there."""
-    words = ("compile", model, "--for", "host", "-o", site.top / "pkg")
-    site.fails(*words, free="0", remedy="set TMPDIR to a directory", TMPDIR=site.place)
-    assert not (site.top / "pkg").exists()
+def test_no_object_file_needs_room(site: Site, model: Path) -> None:
+    """LLVM ends the process when it cannot write one: with a full TMPDIR, a package is compiled all the same."""
+    done = site.run("compile", model, "--for", "host", "-o", site.top / "pkg", free="0", TMPDIR=site.place)
+    assert done.returncode == 0, done.stderr
 
 
 @FREE

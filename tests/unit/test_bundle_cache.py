@@ -136,10 +136,11 @@ def test_tuning_takes_the_bundle_of_the_server_that_a_device_has(
     found = tune_places.served(asked)
     assert found is not None and found.path == used.path
     if asked.serials:
-        device = SimpleNamespace(serial="efgh", facts=SimpleNamespace(emulated=False))
+        eight = SimpleNamespace(out="8\n")
+        facts = SimpleNamespace(emulated=False)
+        device = SimpleNamespace(serial="efgh", facts=facts, shell=lambda *_words, **_options: eight)
         monkeypatch.setattr(tune_places, "_first", lambda _serials: device)
         monkeypatch.setattr(tune_places, "_check_devices", lambda *_about: None)
-        monkeypatch.setattr(tune_places, "_cores", lambda _device: 8)
         platform = SimpleNamespace(name="linux-aarch64")
         job: Any = SimpleNamespace(settings=asked.settings, platform=platform, bundle=None)
         target: Any = SimpleNamespace(device="cpu")

@@ -125,6 +125,19 @@ def test_it_ends_with_us_even_if_it_holds_pythons_lock(number: signal.Signals, t
     wait_for(lambda: not running(child), "the end of the process")
 
 
+def test_it_has_ended_before_the_reaper_would_wait_for_it() -> None:
+    """The reaper cannot tell a process that ended, and is still ours, from one that runs: it waits a second."""
+    program = (
+        "import atexit, os\n"
+        "import adt.host.reaper\n"
+        "atexit.register(lambda: print(os.path.exists(f'/proc/{number}')))\n"
+        "from adt.host import isolated\n"
+        "number = isolated.begin().pid\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
 def test_it_runs_where_libraries_find_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (functions.directory(MODEL), functions.elsewhere(MODEL)) == (str(tmp_path), "/")

@@ -229,7 +229,11 @@ def all_errors() -> Iterator[type[AdtError]]:
     yield from sorted(AdtError.__subclasses__(), key=lambda cls: cls.exit_code)
 
 
+def lines_of(error: BaseException) -> list[str]:
+    """Return the lines of an exception's message that say something; else the exception's type."""
+    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+
+
 def last_line(error: BaseException) -> str:
-    """The last line of an exception's message that says something; else the exception's type."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+    """Return the last of them: what TVM says, after a trace."""
+    return lines_of(error)[-1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +28,8 @@ MOST_PROTOBUF = (1 << 31) - (1 << 20)
 """Bytes of a message that protobuf writes: of an ONNX file without external data."""
 MOST_NAME = 255
 """Bytes of a file's name, as Linux has it."""
+MOST_PORT = 65535
+"""The last TCP port."""
 MOST_PATH = 1024
 """Bytes of a path below a package's directory."""
 
@@ -95,6 +98,12 @@ def read_json(path: Path) -> Any:
         ValueError: see :func:`read_text` and :func:`parse_json`.
     """
     return parse_json(read_text(path))
+
+
+def natural(text: str, most: int = 10**18 - 1) -> int | None:
+    """Return the number that the ASCII digits *text* are; None if they are none, or one above *most*."""
+    number = int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+    return number if number is not None and number <= most else None
 
 
 def is_long(path: str) -> bool:

@@ -18,6 +18,7 @@ from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
 from adt.host.cpuinfo import own_features
+from adt.limits import natural
 from adt.model.host_run.opencl import opencl_device
 from adt.model.package.compatibility import check_tuned_cpu
 from adt.model.targets import ModelTarget
@@ -166,7 +167,8 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
         _check_devices(serials, job.platform.name, target)
         source = SerialSource(serials, bundle(served(request)), server_ports(settings.rpc))
         words = f"on {', '.join(serials)}"
-        yield Rack(source, words, _cores(first), serials, emulated=first.facts.emulated)
+        cores = natural(first.shell(["nproc"], check=False).out.strip()) or CORES
+        yield Rack(source, words, cores, serials, emulated=first.facts.emulated)
 
 
 def _own_gpu(computes: str) -> bool:
@@ -207,8 +209,3 @@ def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -
                 f"{serial} is {' or '.join(facts.platforms)}, and the kernels are for {platform}",
                 remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
             )
-
-
-def _cores(device: Device) -> int:
-    output = device.shell(["nproc"], check=False).out.strip()
-    return int(output) if output.isdecimal() else CORES

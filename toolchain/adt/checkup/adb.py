@@ -51,7 +51,7 @@ class Server:
 
 def parse_protocol(text: str) -> int | None:
     """The server protocol's number in the output of ``adb version`` (1.0.41 is 41)."""
-    match = re.search(r"^Android Debug Bridge version \d+\.\d+\.(\d+)", text, re.MULTILINE)
+    match = re.search(r"^Android Debug Bridge version \d+\.\d+\.(\d{1,9})", text, re.MULTILINE)
     return int(match[1]) if match else None
 
 

@@ -22,6 +22,7 @@ from adt.device.survey import STORAGE, TEMP, DeviceFacts, Survey
 from adt.device.transport import adb as program
 from adt.errors import AdtError
 from adt.host.disk import size_text
+from adt.limits import natural
 from adt.virtual.state import EmulatorRecord, emulators_directory
 
 LITTLE = 100 << 20
@@ -147,7 +148,7 @@ def check_survey(
     yield from check_opencl(serial, facts, survey["libraries"], survey["public"], report, reason)
     names = [line.rpartition("/")[2].removesuffix(".json") for line in survey["deployments"].splitlines()]
     size = survey["store"].split()
-    used = f", {size_text(int(size[0]) * 1024)}" if size and size[0].isdigit() else ""
+    used = f", {size_text(kib * 1024)}" if size and (kib := natural(size[0])) is not None else ""
     listed = f"{len(names)}: {', '.join(names)}" if names else "none"
     yield ok(f"{serial}: deployments", listed + used, f"{TEMP}/adt")
 

@@ -102,7 +102,7 @@ class OpenclDevice:
     @property
     def refused_by_tvm(self) -> str:
         """Return why TVM's runtime does not work with this device; empty when it does."""
-        match = re.match(r"OpenCL (\d+)\.(\d+)", self.version or "")
+        match = re.match(r"OpenCL (\d{1,9})\.(\d{1,9})", self.version or "")
         if not match or (int(match[1]), int(match[2])) < TVM_VERSION:
             return f"it has {self.version or 'no version'}, and TVM takes OpenCL 1.2 and later"
         if self.image_pitch_alignment is None:

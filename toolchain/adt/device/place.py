@@ -77,6 +77,7 @@ class DevicePlace:
 
     device: Device
     deployment: Deployment
+    host = False
 
     @property
     def name(self) -> str:
@@ -92,11 +93,6 @@ class DevicePlace:
     def emulated(self) -> bool:
         """A virtual device, or an Android emulator."""
         return self.device.facts.emulated
-
-    @property
-    def host(self) -> bool:
-        """Never."""
-        return False
 
     def awake(self) -> AbstractContextManager[None]:
         """See :meth:`Place.awake`."""
@@ -143,25 +139,15 @@ class HostPlace:
     bundle: TargetBundle
     package: ModelPackage
 
-    @property
-    def name(self) -> str:
-        """:data:`THIS_MACHINE`."""
-        return THIS_MACHINE
+    name = THIS_MACHINE
+    emulated = False
+    """What runs here runs natively."""
+    host = True
 
     @property
     def label(self) -> str:
         """This machine's kind and number of processors."""
         return f"{THIS_MACHINE} ({os.uname().machine}, {os.cpu_count()} processors)"
-
-    @property
-    def emulated(self) -> bool:
-        """Never: what runs here runs natively."""
-        return False
-
-    @property
-    def host(self) -> bool:
-        """Always."""
-        return True
 
     def awake(self) -> AbstractContextManager[None]:
         """Nothing: that is its owner's affair."""

@@ -28,7 +28,7 @@ HANDSHAKE_SECONDS = 3.0
 RECONNECT_PAUSES = (0.0, 0.3, 1.0)
 """Seconds before each attempt to connect a local device again."""
 
-_HOST_PORT = re.compile(r"^(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]):(?P<port>\d{1,5})$")
+_HOST_PORT = re.compile(r"(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]):(?P<port>[0-9]{1,5})")
 _LINES = tuple(
     re.compile(rf"(?P<serial>.{{22,}}?|\S+)\s+(?P<state>{state})(?P<rest>\s.*)?$")
     for state in ("|".join(adb.STATES), r"\S+")
@@ -58,7 +58,7 @@ class DeviceInfo:
 
 def is_address(serial: str) -> bool:
     """Return True if *serial* is a HOST:PORT that adb reaches over the network."""
-    return _HOST_PORT.match(serial) is not None
+    return _HOST_PORT.fullmatch(serial) is not None
 
 
 def _transport(serial: str) -> str:

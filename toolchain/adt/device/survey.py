@@ -11,6 +11,7 @@ from adt.device.cores import core_name
 from adt.device.scripts import script
 from adt.host.cpuinfo import common_features
 from adt.host.process import run
+from adt.limits import natural
 
 TEMP = "/data/local/tmp"
 """Where the shell user may write and execute."""
@@ -65,8 +66,8 @@ class DeviceFacts:
     @property
     def api_level(self) -> int | None:
         """Android's API level; None on a device that is not Android."""
-        level = self.properties.get("ro.build.version.sdk", "")
-        return int(level) if level.isdigit() and self.platforms[0].startswith("android-") else None
+        level = natural(self.properties.get("ro.build.version.sdk", ""))
+        return level if self.platforms[0].startswith("android-") else None
 
     @property
     def virtual(self) -> bool:
@@ -172,11 +173,10 @@ class Survey:
         """What decides which bundles and packages the device takes."""
         # a value may have line breaks in it; it ends at a "]" that ends a line
         properties = re.findall(r"^\[([^\]\n]+)\]: \[(.*?)\]$", self["properties"], re.MULTILINE | re.DOTALL)
-        page = self["page"]
         return DeviceFacts(
             dict(properties),
             self["machine"],
-            int(page) if page.isdigit() else None,
+            natural(self["page"]),
             common_features(self["features"], self["machine"]),
         )
 
@@ -300,8 +300,8 @@ def survey_host(*parts: str, seconds: float) -> Survey:
 def parse_free(text: str) -> int | None:
     """Bytes available, from what ``df -k PATH`` prints; None when it cannot be read."""
     # a long file system name may push the numbers onto a line of their own
-    row = re.search(r"\s(\d+)\s+(\d+)\s+(\d+)\s+\d+%", " ".join(text.splitlines()[1:]))
-    return int(row[3]) * 1024 if row else None
+    row = re.search(r"\s\d+\s+\d+\s+(\d{1,18})\s+\d+%", " ".join(text.splitlines()[1:]))
+    return int(row[1]) * 1024 if row else None
 
 
 def _instead(text: str, source: str) -> str:
@@ -312,7 +312,7 @@ def _instead(text: str, source: str) -> str:
 
 def _memory(meminfo: str) -> Memory | None:
     """Read /proc/meminfo, which counts in KiB and calls them kB."""
-    sizes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", meminfo, re.MULTILINE))
+    sizes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d{1,18}) kB", meminfo, re.MULTILINE))
     if "MemTotal" not in sizes:
         return None
     available = sizes.get("MemAvailable")
@@ -324,7 +324,7 @@ def _thermal(rows: str) -> Thermal | None:
     zones, unreadable = [], 0
     for row in rows.splitlines():
         temperature, _, kind = row.strip().partition(" ")
-        celsius = int(temperature) / 1000 if re.fullmatch(r"-?\d+", temperature) else None
+        celsius = int(temperature) / 1000 if re.fullmatch(r"-?\d{1,9}", temperature) else None
         if celsius is None or not PLAUSIBLE[0] <= celsius <= PLAUSIBLE[1]:
             unreadable += 1
         else:
@@ -363,8 +363,8 @@ def _cpu(cpuinfo: str, rows: str) -> Cpu | None:
         rows: number, lowest, highest and present clock (kHz), governor and ID register of each CPU.
     """
     online = _cpuinfo(cpuinfo)
-    table = [words for row in rows.splitlines() if (words := row.split()) and words[0].isdigit()]
-    clocks = {int(words[0]): words[1:] for words in table}
+    table = [words for row in rows.splitlines() if (words := row.split())]
+    clocks = {number: rest for first, *rest in table if (number := natural(first)) is not None}
     numbers = sorted({*online, *clocks})
     cpus = [_row(number, online.get(number, {}), clocks.get(number, [])) for number in numbers]
     if not cpus:
@@ -382,9 +382,9 @@ def _cpuinfo(text: str) -> dict[int, dict[str, str]]:
     for block in re.split(r"\n\s*\n", text.strip()):
         pairs = [line.partition(":") for line in block.splitlines() if ":" in line]
         fields = {key.strip(): value.strip() for key, _, value in pairs}
-        number = fields.get("processor", "")
-        if number.isdigit():
-            online[int(number)] = fields
+        number = natural(fields.get("processor", ""))
+        if number is not None:
+            online[number] = fields
         else:
             shared.update(fields)
     return {number: {**shared, **fields} for number, fields in online.items()}
@@ -402,19 +402,15 @@ def _row(number: int, fields: Mapping[str, str], clock: list[str]) -> _Row:
         number,
         core=core,
         part=identity,
-        min_khz=_khz(lowest),
-        max_khz=_khz(highest),
-        current_khz=_khz(current),
+        min_khz=natural(lowest),
+        max_khz=natural(highest),
+        current_khz=natural(current),
         governor="" if governor == "-" else governor,
     )
 
 
 def _hex(text: str | None) -> int | None:
-    return int(text, 16) if text and re.fullmatch(r"0x[0-9a-fA-F]+", text) else None
-
-
-def _khz(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+    return int(text, 16) if text and re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else None
 
 
 def _clusters(cpus: list[_Row]) -> Iterator[CpuCluster]:

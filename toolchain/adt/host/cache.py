@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from adt.errors import AdtError, Busy, PackageError
+from adt.errors import AdtError, Busy, PackageError, SourceError
 from adt.host.contained import open_lock
 from adt.host.directories import cache_dir as cache_dir
 from adt.host.disk import disk_errors, temporary_name
@@ -78,7 +78,7 @@ def file_sha256(path: Path) -> str:
 def downloaded(
     name: str,
     sha256: str,
-    fetch: Callable[[Path], None],
+    fetch: Callable[[Path], object],
     *,
     not_had: Callable[[Exception], AdtError],
     differs: Callable[[str], AdtError],
@@ -116,6 +116,14 @@ def downloaded(
                     with contextlib.suppress(OSError):  # another file with these digits
                         target.parent.rmdir()
     return target
+
+
+def damaged(archive: Path, error: Exception) -> SourceError:
+    """Describe why a downloaded *archive* cannot be unpacked."""
+    return SourceError(
+        f"{archive} cannot be unpacked: {error}",
+        remedy=f"Delete {archive} and run the same command again.",
+    )
 
 
 def tree_digest(root: Path, only: tuple[str, ...] = ("",)) -> str:

@@ -88,5 +88,5 @@ def _validated(path: Path, origin: str, machine: str) -> ClmlSdk:
 def _version(header: Path) -> str:
     """The version that *header* defines; empty when it does not."""
     text = header.read_text(errors="replace")
-    match = re.search(rf"^\s*#\s*define\s+{VERSION}\s+(\d+)", text, re.MULTILINE)
+    match = re.search(rf"^\s*#\s*define\s+{VERSION}\s+(\d{{1,9}})", text, re.MULTILINE)
     return match[1] if match else ""

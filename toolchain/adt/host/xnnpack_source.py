@@ -213,7 +213,4 @@ def _unpack(tree: Tree, archive: Path, directory: Path) -> None:
                     raise tarfile.ReadError(f"more than {MAX_BYTES >> 20} MB")
                 write_file(tar, member, directory, name)
     except DAMAGED as error:
-        raise SourceError(
-            f"{archive} cannot be unpacked: {error}",
-            remedy=f"Delete {archive} and run the same command again.",
-        ) from error
+        raise cache.damaged(archive, error) from error

@@ -56,7 +56,7 @@ class CoolDown:
 
 def parse_cool_down(text: str) -> CoolDown:
     """Parse ``45C`` (or ``45°C``) or ``30s``."""
-    if match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(°?[cC]|s)\s*", text):
+    if match := re.fullmatch(r"\s*(\d{1,6}(?:\.\d+)?)\s*(°?[cC]|s)\s*", text):
         number = float(match[1])
         return CoolDown(seconds=number) if match[2] == "s" else CoolDown(celsius=number)
     raise ConfigError(

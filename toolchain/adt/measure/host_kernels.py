@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import RunError
+from adt.errors import RunError, last_line
 from adt.host.child import Child, ChildFailed, serve
 from adt.model.inspection.reference_kernels import read_kernels, reference_file
 from adt.model.package.package import ModelPackage
@@ -88,7 +88,7 @@ class HostKernels:
         try:
             function(*tensors)
         except Exception as error:  # TVM raises InternalError, TypeError, …
-            raise NotComputable(f"it fails on this machine: {_last(error)}") from error
+            raise NotComputable(f"it fails on this machine: {last_line(error):.160}") from error
         return tuple(tensors[position].numpy() for position in plain.outputs)
 
     def _known(self, name: str) -> str:
@@ -110,7 +110,9 @@ class HostKernels:
             except (
                 Exception
             ) as error:  # whatever TVM raises, and for good: kernels that are written for a GPU
-                raise NotComputable(f"TVM cannot compile it for this machine: {_last(error)}") from error
+                raise NotComputable(
+                    f"TVM cannot compile it for this machine: {last_line(error):.160}"
+                ) from error
         return self._compiled[name]
 
 
@@ -177,11 +179,6 @@ def _shape(buffer: Any) -> tuple[int, ...] | None:
         return tuple(int(extent) for extent in buffer.shape)
     except TypeError:
         return None
-
-
-def _last(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:160]
 
 
 class KernelProcess:

@@ -13,10 +13,11 @@ from typing import Any
 
 import adt
 from adt.bundle.libraries import NONE
-from adt.errors import AdtError, CompileError, last_line
+from adt.errors import AdtError, CompileError, last_line, lines_of
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
+from adt.host.interrupts import pass_through_tvm
 from adt.model.compilation import Compilation
 from adt.model.cuda_code import cuda_code, machine_code
 from adt.model.functions import called_functions
@@ -203,20 +204,16 @@ def _compiled_alone(compilation: Compilation, module: Any) -> None:
 @contextlib.contextmanager
 def tvm_errors(what: str) -> Iterator[None]:
     """Turn whatever TVM raises while it compiles *what* into a CompileError; ours pass unchanged."""
-    import tvm_ffi
-
-    # Ctrl-C and TERM in a pass of ours come back through TVM, which takes them for RuntimeErrors else.
-    tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
+    pass_through_tvm()
     try:
         yield
     except AdtError:
         raise
     except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
-        lines = [line for line in str(error).splitlines() if line.strip()]
         raise CompileError(
             f"TVM could not compile {what}: {type(error).__name__}: {last_line(error)}",
             remedy="TVM's last lines are below; another --opt-level may avoid the failing pass.",
-            details="\n".join(lines[-10:]),
+            details="\n".join(lines_of(error)[-10:]),
         ) from error
 
 

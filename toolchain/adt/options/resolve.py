@@ -223,11 +223,13 @@ def _typed(key: str, value: object, origin: str) -> object:
     """Check or convert one value; text from the environment is converted, TOML must have the type."""
     kind = known_options()[key][1]
     converted: object = None
-    with contextlib.suppress(ValueError):
+    shown = "a number of thousands of digits"
+    with contextlib.suppress(ValueError, OverflowError):
+        shown = repr(value)
         converted = _converted(value, kind)
     if converted is None:
         raise ConfigError(
-            f"{key} = {value!r} (from {origin}) is not of type {getattr(kind, '__name__', kind)}",
+            f"{key} = {shown} (from {origin}) is not of type {getattr(kind, '__name__', kind)}",
             remedy=f"Give {key} a value of that type.",
         )
     return converted
@@ -246,8 +248,8 @@ def _converted(value: object, kind: Any) -> object:
         return None
     if kind is float and isinstance(value, int | float | str):
         return float(value)
-    if kind is int and isinstance(value, str):
-        return int(value)
+    if kind is int and isinstance(value, int | str):
+        return int(value) if abs(int(value)) < 1 << 63 else None
     if kind is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     return value if isinstance(value, kind) else None

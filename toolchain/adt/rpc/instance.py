@@ -298,13 +298,13 @@ class Instance:
         self._partial[kind] = lines.pop()[-4096:]
         for raw in lines:
             line = raw.decode(errors="replace").rstrip()
-            if kind == STDOUT and (match := re.fullmatch(r"wrapper (\d+) (\d+) (/.*)", line)):
+            if kind == STDOUT and (match := re.fullmatch(r"wrapper (\d{1,9}) (\d{1,9}) (/.*)", line)):
                 there = dataclasses.replace(
                     self.record.now.there, pids=(int(match[1]), int(match[2])), directory=match[3]
                 )
                 self.record.update(there=there)
                 continue
-            if match := re.search(r"bind to \S+:(-?\d+)\s*$", line):
+            if match := re.search(r"bind to \S+:(-?\d{1,9})\s*$", line):
                 self._bound = int(match[1])
             if line:
                 self.last_lines.append(line)

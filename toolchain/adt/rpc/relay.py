@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from adt.host import process
 from adt.rpc.handshake import ACCEPTED, MAGIC, Answer, open_session
+from adt.rpc.wire import PIECE, read_exactly
 
 if TYPE_CHECKING:
     from tvm.rpc import RPCSession
@@ -44,8 +45,6 @@ MAX_ANSWER = 1 << 31
 MAX_TENSOR = 1 << 40
 """Bytes of a tensor that a function returns."""
 MAX_DIMENSIONS, MAX_LANES, SESSION_DEVICES = 32, 64, 128
-PIECE = 1 << 20
-"""Bytes that are passed on at a time."""
 CLIENT_SECONDS = 30.0
 """In which TVM's client connects to this process."""
 OVERTIME = 3
@@ -213,7 +212,7 @@ def serve(listening: socket.socket, server: socket.socket, key: str) -> None:
     Raises:
         Malformed: the server's last answer.
     """
-    with contextlib.suppress(OSError, EOFError):
+    with contextlib.suppress(OSError):
         with listening:
             listening.settimeout(CLIENT_SECONDS)
             client = _accept(listening, key)
@@ -231,9 +230,9 @@ def _accept(listening: socket.socket, key: str) -> socket.socket:
     greeting = struct.pack("<ii", MAGIC, len(expected)) + expected
     while True:
         client, _ = listening.accept()
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError):
             client.settimeout(CLIENT_SECONDS)
-            if secrets.compare_digest(_exactly(client, len(greeting)), greeting):
+            if secrets.compare_digest(read_exactly(client, len(greeting)), greeting):
                 client.sendall(struct.pack("<ii", ACCEPTED, len(b"server:")) + b"server:")
                 return client
         client.close()
@@ -241,10 +240,10 @@ def _accept(listening: socket.socket, key: str) -> socket.socket:
 
 def _pass_on(client: socket.socket, server: socket.socket) -> bool:
     """Pass one request on, and its answer; False when it is the last."""
-    header = _exactly(client, 12)
+    header = read_exactly(client, 12)
     length, request = struct.unpack("<Qi", header)
     short = request in (INIT_SERVER, COPY_FROM)
-    body = _exactly(client, length - 4) if short else b""
+    body = read_exactly(client, length - 4) if short else b""
     if request == INIT_SERVER:  # was answered before the client connected
         client.sendall(struct.pack("<Qiii", 12, RETURN, 1, NONE))
         return True
@@ -258,11 +257,11 @@ def _pass_on(client: socket.socket, server: socket.socket) -> bool:
 
 
 def _pass_answer(server: socket.socket, client: socket.socket, request: int, asked: bytes) -> None:
-    header = _exactly(server, 8)
+    header = read_exactly(server, 8)
     (length,) = struct.unpack("<Q", header)
     if length < 4:
         raise Malformed(f"a packet of {length} bytes")
-    header += _exactly(server, 4)
+    header += read_exactly(server, 4)
     (code,) = struct.unpack_from("<i", header, 8)
     if request == COPY_FROM and code == COPY_ACK:
         (size,) = struct.unpack("<Q", asked[-8:])
@@ -273,7 +272,7 @@ def _pass_answer(server: socket.socket, client: socket.socket, request: int, ask
         return
     if length > MAX_ANSWER:
         raise Malformed(f"a packet of {length} bytes")
-    body = _exactly(server, length - 4)
+    body = read_exactly(server, length - 4)
     check_answer(request, code, body)
     client.sendall(header + body)
 
@@ -305,21 +304,9 @@ def connect(host: str, port: int, key: str, *, limit: int, seconds: float) -> tu
         raise
 
 
-def _exactly(source: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = source.recv(min(count - len(data), PIECE))
-        if not more:
-            raise EOFError
-        data += more
-    return bytes(data)
-
-
 def _stream(source: socket.socket, target: socket.socket, count: int) -> None:
     while count:
-        more = source.recv(min(count, PIECE))
-        if not more:
-            raise EOFError
+        more = read_exactly(source, min(count, PIECE))
         target.sendall(more)
         count -= len(more)
 

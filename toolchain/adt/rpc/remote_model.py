@@ -13,11 +13,12 @@ import contextlib
 import logging
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import AdtError, MismatchError, RunError
+from adt.errors import AdtError, MismatchError, RunError, last_line
 from adt.model.inputs.validation import check_inputs
 from adt.model.package.files import LIBRARY, PARAMS
 from adt.model.package.manifest import Entry
@@ -197,45 +198,38 @@ def _require_device(package: ModelPackage, kind: str, device: Any) -> None:
 
 
 @contextlib.contextmanager
-def _loading(package: ModelPackage) -> Iterator[None]:
+def _tvm_errors(explain: Callable[[Exception], AdtError]) -> Iterator[None]:
+    """Raise what *explain* makes of what TVM raises in the block; the end of the session passes as it is."""
     try:
         yield
-    except AdtError:
-        raise
     except Exception as error:
-        if lost(error):
+        if isinstance(error, AdtError) or lost(error):
             raise
-        target, tvm = package.manifest.target, package.manifest.tvm
-        raise MismatchError(
-            f"the RPC server cannot load {package.manifest.name}: {last_words(error)}",
+        raise explain(error) from error
+
+
+def _loading(package: ModelPackage) -> AbstractContextManager[None]:
+    target, tvm = package.manifest.target, package.manifest.tvm
+    return _tvm_errors(
+        lambda error: MismatchError(
+            f"the RPC server cannot load {package.manifest.name}: {last_line(error)}",
             remedy=f"The package is for {target.platform} ({target.machine}) and TVM {tvm.version}: serve "
             "from the bundle it was compiled against, or compile it for that server's.",
             details=str(error),
-        ) from error
+        )
+    )
 
 
-@contextlib.contextmanager
-def explain_errors(package: ModelPackage, doing: str) -> Iterator[None]:
+def explain_errors(package: ModelPackage, doing: str) -> AbstractContextManager[None]:
     """Turn what TVM raises in the block into a RunError; the end of the session passes as it is.
 
     Args:
         doing: what the model could not do: "run".
     """
-    try:
-        yield
-    except AdtError:
-        raise
-    except Exception as error:
-        if lost(error):
-            raise
-        raise RunError(
-            f"{package.manifest.name} cannot {doing} over RPC: {last_words(error)}",
+    return _tvm_errors(
+        lambda error: RunError(
+            f"{package.manifest.name} cannot {doing} over RPC: {last_line(error)}",
             remedy="Run it without RPC (--via native), which says more; adt rpc status names the log.",
             details=str(error),
-        ) from error
-
-
-def last_words(error: BaseException) -> str:
-    """The last line of what TVM says; before it there is mostly a trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+        )
+    )

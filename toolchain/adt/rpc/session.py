@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from adt.errors import AdtError, RpcError, TrackerError
+from adt.errors import AdtError, RpcError, TrackerError, last_line
 from adt.rpc import relay, server, tracker, wire
 from adt.rpc.handshake import Answer
 
@@ -96,7 +96,7 @@ def open_session(
     """
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     if address:
-        target = _direct(address, key)
+        target = Target(*wire.parse_address(address), key, key, "")
         remote, link = _connect(target, limit)
     else:
         target, remote, link = _open_by_tracker(tracker_address, key, wait, limit)
@@ -114,7 +114,7 @@ def open_session(
         link.close()
         raise
     finally:
-        _close(remote)
+        close(remote)
         link.close()
 
 
@@ -125,11 +125,6 @@ class StaleRegistration(RpcError):
 def lost(error: BaseException) -> bool:
     """Whether *error*, as TVM raised it, means that the server at the other end is gone."""
     return not isinstance(error, AdtError) and _LOST.search(str(error)) is not None
-
-
-def _direct(address: str, key: str) -> Target:
-    host, port = wire.parse_address(address)
-    return Target(host, port, key, key, "")
 
 
 def _open_by_tracker(
@@ -265,14 +260,14 @@ def _ended(target: Target, lasted: float, limit: int, error: Exception) -> RpcEr
         return RpcError(
             f"the session was ended after its time limit of {limit} s (it lasted {lasted:.1f} s)",
             remedy="Allow more: adt.rpc_session(timeout=SECONDS).",
-            details=_last_line(error),
+            details=last_line(error),
         )
     reason = _reason(target)
     return RpcError(
         f"the server at {target.address} ended during the session" + (f": {reason}" if reason else ""),
         remedy="What ran last may have crashed it or used up the device's memory; `adt rpc status` and the "
         "server's log tell more. The watchdog starts it again: open a new session.",
-        details=_last_line(error),
+        details=last_line(error),
     )
 
 
@@ -290,12 +285,7 @@ def _reason(target: Target) -> str:
         time.sleep(0.2)
 
 
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-def _close(remote: RPCSession) -> None:
+def close(remote: RPCSession) -> None:
     """End the session now; else it would last as long as anybody holds a reference into it."""
     with contextlib.suppress(Exception):  # it may have ended already
         remote.get_function("CloseRPCConnection")()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.errors import ConfigError, TrackerError
+from adt.limits import MOST_PORT, natural
 
 MAGIC = 0x2F271
 """First word from each side."""
@@ -25,6 +26,8 @@ PUT, REQUEST, SUMMARY = 3, 4, 6
 """Codes of the requests that adt makes (the tests also play a server, which PUTs itself)."""
 MAX_FRAME = 1 << 20
 """Bytes of one answer; TVM's tracker takes no longer question either."""
+PIECE = 1 << 20
+"""Bytes that are read at a time, whatever number is announced."""
 SECONDS = 5.0
 """Budget for one question that a tracker answers at once."""
 
@@ -53,8 +56,7 @@ class Registered:
     @property
     def port(self) -> int:
         """Its port; 0 when it said none."""
-        tail = self.address.rpartition(":")[2]
-        return int(tail) if tail.isdecimal() else 0
+        return natural(self.address.rpartition(":")[2], MOST_PORT) or 0
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,10 @@ def parse_address(text: str) -> tuple[str, int]:
     Raises:
         ConfigError: it is none.
     """
-    host, _, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        host = ""  # an address without brackets, whose last group is no port
-    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+    parts = re.fullmatch(r"(?:\[([^][\s]+)\]|([^][\s:]+)):([0-9]{1,5})", text)
+    if not parts or not (port := natural(parts[3], MOST_PORT)):
         raise ConfigError(f"{text[:80]!r} is not HOST:PORT", remedy="Give an address such as 127.0.0.1:9190.")
-    return host, int(port)
+    return parts[1] or parts[2], port
 
 
 def parse_summary(raw: Any) -> Summary:
@@ -116,7 +114,10 @@ def parse_summary(raw: Any) -> Summary:
         if not isinstance(row, dict):
             raise ValueError("a queue that is none")
         total = sum(server.key == key for server in servers)
-        queue = Queue(str(key), total, int(row.get("free", 0)), int(row.get("pending", 0)))
+        free, pending = row.get("free", 0), row.get("pending", 0)
+        if not isinstance(free, int) or not isinstance(pending, int):
+            raise ValueError("a queue without counts")
+        queue = Queue(str(key), total, free, pending)
         if total or queue.free or queue.pending:
             queues.append(queue)
     return Summary(
@@ -133,12 +134,13 @@ def seconds_left(end: float) -> float:
     return left
 
 
-def read_exactly(sock: socket.socket, count: int, end: float) -> bytes:
-    """*count* bytes, before *end*; an OSError when they do not come."""
+def read_exactly(sock: socket.socket, count: int, end: float | None = None) -> bytes:
+    """Read *count* bytes, before *end* if that is given; an OSError when they do not come."""
     data = bytearray()
     while len(data) < count:
-        sock.settimeout(seconds_left(end))
-        more = sock.recv(count - len(data))
+        if end is not None:
+            sock.settimeout(seconds_left(end))
+        more = sock.recv(min(count - len(data), PIECE))
         if not more:
             raise ConnectionResetError("it hung up")
         data += more
@@ -264,8 +266,8 @@ def parse_grant(answer: object, address: str) -> Grant:
     """
     if isinstance(answer, list) and len(answer) == 2 and answer[0] == SUCCESS:
         given = answer[1]
-        if isinstance(given, list) and len(given) == 3 and str(given[1]).isdecimal():
-            return Grant(str(given[0]), int(given[1]), str(given[2]))
+        if isinstance(given, list) and len(given) == 3 and (port := natural(str(given[1]), MOST_PORT)):
+            return Grant(str(given[0]), port, str(given[2]))
     raise not_a_tracker(address, "its answer to a request is none")
 
 

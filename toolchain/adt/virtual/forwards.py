@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 
+from adt.limits import MOST_PORT, natural
 from adt.virtual.transport import Closed, Listener, Stream, Transport
 
 log = logging.getLogger("adt.virtual.forwarding")
@@ -34,11 +35,11 @@ async def connect(address: str) -> Connection:
     """
     kind, _, rest = address.partition(":")
     if kind == "tcp":
-        port, _, host = rest.partition(":")
+        text, _, host = rest.partition(":")
         host = "127.0.0.1" if host in ("", "localhost") else host
-        if not port.isdigit() or int(port) > 65535:
+        if (port := natural(text, MOST_PORT)) is None:
             raise OSError(f"bad port in {address}")
-        return await asyncio.open_connection(host, int(port))
+        return await asyncio.open_connection(host, port)
     return await asyncio.open_unix_connection("\0" + rest if kind == "localabstract" else rest)
 
 
@@ -126,7 +127,7 @@ class Reverse:
         kind, _, address = local.partition(":")
         if kind not in ("tcp", "localabstract") or not remote:
             raise ValueError(f"cannot listen on '{local}'")
-        if kind == "tcp" and not address.isdigit():
+        if kind == "tcp" and (port := natural(address, MOST_PORT)) is None:
             raise ValueError(f"bad port in '{local}'")
         if local in self._transport.listeners:
             if keep:
@@ -146,11 +147,9 @@ class Reverse:
 
         try:
             if kind == "tcp":
-                server = await asyncio.start_server(on_connection, "127.0.0.1", int(address))
+                server = await asyncio.start_server(on_connection, "127.0.0.1", port)
             else:
                 server = await asyncio.start_unix_server(on_connection, "\0" + address)
-        except OverflowError as error:
-            raise ValueError(f"bad port in '{local}'") from error
         except OSError as error:
             raise ValueError(f"cannot bind listener: {os.strerror(error.errno or 0)}") from error
         port = server.sockets[0].getsockname()[1] if local == "tcp:0" else None

@@ -105,7 +105,11 @@ def parse_deb822(text: str) -> list[Source]:
 
 
 def is_distribution(source: Source, codename: str) -> bool:
-    """Whether *source* is the release's own archive and not a third party's."""
+    """True if *source* is the release's own archive and not a third party's."""
+    try:
+        path = urlsplit(source.uri).path
+    except ValueError:  # brackets around no address
+        return False
     suites = {codename, f"{codename}-updates", f"{codename}-security"}
     if source.suite.rstrip("/") not in suites or "main" not in source.components:
         return False
@@ -113,7 +117,7 @@ def is_distribution(source: Source, codename: str) -> bool:
         return True
     if source.uri.startswith("mirror+file:"):
         return True
-    parts = [part for part in urlsplit(source.uri).path.split("/") if part]
+    parts = [part for part in path.split("/") if part]
     while parts and re.fullmatch(r"\d{8}T\d{6}Z", parts[-1]):  # a dated snapshot of the archive
         parts.pop()
     return bool(parts) and parts[-1] in ARCHIVE_DIRECTORIES

@@ -18,6 +18,7 @@ import stat
 import struct
 from pathlib import Path
 
+from adt.limits import natural
 from adt.virtual.transport import Closed, Stream
 
 WORD = struct.Struct("<4sI")
@@ -181,7 +182,7 @@ class Session:
             await self.stream.write(listing(path, version=2 if identifier == b"LIS2" else 1))
         elif identifier == b"SEND":
             path, _, mode = path.rpartition(",")
-            await self._push(path, int(mode) if mode.isdigit() else 0o644, dry_run=False)
+            await self._push(path, natural(mode) or 0o644, dry_run=False)
         elif identifier == b"SND2":
             _, mode_v2, flags = SEND_V2.unpack(await self.stream.exactly(SEND_V2.size))
             if flags & ~DRY_RUN:

@@ -118,7 +118,7 @@ def parse_contents(text: str) -> Contents:
         # the time of the host that sent it tells those apart that have no number
         records.append((turns.get(record.digest, 0), int(seconds or 0), record))
     records.sort(key=lambda row: row[:2], reverse=True)
-    sizes = re.findall(r"^-\S+\s+\d+\s+\d+\s+\d+\s+(\d+)\s.*\s([0-9a-f]{64})\r?$", store, re.MULTILINE)
+    sizes = re.findall(r"^-\S+\s+\d+\s+\d+\s+\d+\s+(\d{1,18})\s.*\s([0-9a-f]{64})\r?$", store, re.MULTILINE)
     return Contents(
         records=tuple(record for *_, record in records),
         directories=frozenset(turns),

@@ -24,6 +24,7 @@ from adt.errors import AdtError, ConfigError, DeviceError, DeviceNotReady, NoDev
 from adt.host import process
 from adt.host.extras import install_command
 from adt.host.tools import Version, parse_version
+from adt.limits import MOST_PORT, natural
 
 log = logging.getLogger("adt.adb")
 
@@ -146,7 +147,7 @@ def server_port() -> int:
     Other addresses than the loopback's are refused.
     """
     host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS") or "127.0.0.1"
-    port, setting = os.environ.get("ANDROID_ADB_SERVER_PORT") or str(DEFAULT_PORT), "ANDROID_ADB_SERVER_PORT"
+    text, setting = os.environ.get("ANDROID_ADB_SERVER_PORT") or str(DEFAULT_PORT), "ANDROID_ADB_SERVER_PORT"
     if spec := os.environ.get("ADB_SERVER_SOCKET"):
         setting = "ADB_SERVER_SOCKET"
         kind, _, rest = spec.partition(":")
@@ -155,11 +156,11 @@ def server_port() -> int:
                 f"ADB_SERVER_SOCKET={spec} is not a TCP address",
                 remedy="Use tcp:PORT or tcp:localhost:PORT, or unset it.",
             )
-        named, _, port = rest.rpartition(":")
+        named, _, text = rest.rpartition(":")
         host = named or "127.0.0.1"
-    if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+    if not (port := natural(text, MOST_PORT)):
         raise ConfigError(
-            f"{setting} names port {port!r}", remedy="Give a number from 1 to 65535, or unset it."
+            f"{setting} names port {text!r}", remedy="Give a number from 1 to 65535, or unset it."
         )
     if host not in LOOPBACK:
         raise ConfigError(
@@ -167,7 +168,7 @@ def server_port() -> int:
             remedy="Unset ANDROID_ADB_SERVER_ADDRESS and ADB_SERVER_SOCKET, or bring the remote server's "
             "port to 127.0.0.1 (`ssh -L 5037:127.0.0.1:5037 HOST`).",
         )
-    return int(port)
+    return port
 
 
 def server_environment() -> dict[str, str]:

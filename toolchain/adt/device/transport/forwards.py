@@ -113,7 +113,7 @@ def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dic
         owner = [] if serial == adb.NO_SERIAL else [serial]
         rows = [row for row in rows if row[:-2] == owner]
     ends = [row[-2:] for row in rows if len(row) >= 2]
-    return {int(port[4:]): leads for port, leads in ends if re.fullmatch(r"tcp:\d+", port)}
+    return {int(port[4:]): leads for port, leads in ends if re.fullmatch(r"tcp:\d{1,5}", port)}
 
 
 @contextlib.contextmanager

@@ -217,7 +217,7 @@ class RemoteCommand:
         if not self._pid_pending:
             return data
         self._held += data
-        match = re.search(rb"^%s (\d+)\r?\n" % self._marker.encode(), self._held, re.MULTILINE)
+        match = re.search(rb"^%s (\d{1,18})\r?\n" % self._marker.encode(), self._held, re.MULTILINE)
         if match:
             self.pid = int(match[1])
         elif len(self._held) < PID_WITHIN:

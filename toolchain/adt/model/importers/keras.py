@@ -40,8 +40,7 @@ def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     """
     import dataclasses
 
-    from adt.model.importers.onnx.file import declared_inputs, read_onnx
-    from adt.model.importers.onnx.importer import import_onnx
+    from adt.model.importers.onnx.importer import import_onnx, onnx_inputs
 
     model = load_keras(path)
     declared: dict[str, DeclaredShape] = {
@@ -53,7 +52,7 @@ def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
         written = directory / f"{path.stem}.onnx"
         _export(model, fixed, written, path)
         imported = import_onnx(written, {}, source)
-        exported = declared_inputs(read_onnx(written))  # in the order of the signature, none left out
+        exported = onnx_inputs(written, {})  # in the order of the signature, none left out
     names = dict(zip(exported, declared, strict=True))
     inputs, unused = (
         tuple(dataclasses.replace(spec, name=names[spec.name]) for spec in specs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from adt.errors import last_line
 from adt.model.tuning.schedule_limits import fault
 from adt.model.tuning.trace_rules import refusal
 
@@ -61,8 +62,7 @@ def scheduled(module: Any, text: str) -> Any:
     try:
         s_tir.schedule.Trace.apply_json_to_schedule(steps, schedule)
     except Exception as error:  # ScheduleError, InternalError, ValueError, TypeError, KeyError, …
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise TraceError(lines[-1] if lines else type(error).__name__) from error
+        raise TraceError(last_line(error)) from error
     if reason := fault(module["main"], schedule.mod["main"]):
         raise TraceError(reason)
     return schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from adt.errors import AdtError, DiskError
+from adt.errors import AdtError, DiskError, last_line
 from adt.host.child import Child, ChildDied, ChildHung, Speech, serve
 from adt.host.disk import scratch_directory
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
@@ -33,9 +33,10 @@ def build(job: BuildJob) -> BuildOutcome:
     except DiskError as error:
         disk = error.what, error.remedy, error.details
     except AdtError as error:
-        failure = Failure("build", f"{error.what}: {_last_line(error.details)}".rstrip(": "))
+        details = error.details.strip().splitlines() or [""]
+        failure = Failure("build", f"{error.what}: {details[-1].strip()[:300]}".rstrip(": "))
     except Exception as error:  # TVM raises InternalError, RuntimeError, ValueError, TypeError, …
-        failure = Failure("build", f"{type(error).__name__}: {_last_line(str(error))}".rstrip(": "))
+        failure = Failure("build", f"{type(error).__name__}: {last_line(error):.300}")
     return BuildOutcome(job.id, library, failure, time.perf_counter() - began, disk)
 
 
@@ -66,11 +67,6 @@ def _compile(module: str, toolchain: Toolchain) -> bytes:
         path = scratch / LIBRARY
         linker.export(executable, path, scratch)
         return path.read_bytes()
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
 
 
 class BuildProcess:

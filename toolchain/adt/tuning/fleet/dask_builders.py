@@ -12,11 +12,9 @@ import ipaddress
 import logging
 import os
 import platform
-import re
 import shutil
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +22,7 @@ import adt
 from adt.errors import ConfigError, MismatchError, ToolNotFound
 from adt.host.extras import install_command
 from adt.model.cuda_code import find_compiler
+from adt.rpc.wire import parse_address
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import BuildProcess
 from adt.tuning.records import Failure
@@ -147,12 +146,14 @@ def _connect(address: str) -> Any:
             remedy=install_command(extra="dask"),
         ) from error
     scheme, _, place = address.partition("://")
-    if scheme not in ("dask", "tcp", "tls") or not re.fullmatch(r".+:\d{1,5}", place):
+    try:
+        host, _ = parse_address(place if scheme in ("dask", "tcp", "tls") else "")
+    except ConfigError as error:
         raise ConfigError(
             f"--builders {address} is no address of a Dask scheduler",
             remedy="Say --builders dask://HOST:PORT; `dask scheduler` prints its address when it starts.",
-        )
-    if scheme != "tls" and not _is_loopback(urllib.parse.urlsplit(f"//{place}").hostname or ""):
+        ) from error
+    if scheme != "tls" and not _is_loopback(host):
         log.warning(
             "%s is not on this machine: whoever answers there can run anything here, and whoever reaches it "
             "anything on its workers; use tls:// or a tunnel",

@@ -16,7 +16,7 @@ from adt.errors import last_line
 from adt.host.child import serve
 from adt.model.tuning.arguments import Argument, download, sample_data, unwritten_data, upload
 from adt.rpc import relay
-from adt.rpc.session import CONNECT_SECONDS, lost
+from adt.rpc.session import CONNECT_SECONDS, close, lost
 from adt.tuning.fleet.measure_protocol import (
     SPEECH,
     Answer,
@@ -89,9 +89,6 @@ class Session:
             self._tensors.popitem(last=False)
         return tensors
 
-    def _cached_bytes(self) -> int:
-        return sum(argument.size for argument, _ in self._tensors)
-
     def measure(self, request: Measure) -> tuple[float, ...]:
         """Seconds of one call, for each repeat."""
         tensors = self.prepare(request.arguments)
@@ -146,8 +143,7 @@ class Session:
     def close(self) -> None:
         """End the session now; references into it would keep it."""
         self._tensors.clear()
-        with contextlib.suppress(Exception):
-            self._remote.get_function("CloseRPCConnection")()
+        close(self._remote)
         self._relay.close()
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adt.errors import last_line
 from adt.model.passes.gpu.kernel_blocks import NotSchedulable
 from adt.model.tuning.schedules import load_intrinsics
 from adt.tuning.candidates import NoSpace
@@ -82,8 +83,7 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
             for schedule in context.generate_design_space():
                 schedules.setdefault(str(schedule.trace.simplified(remove_postproc=True)), schedule)
     except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise NoSpace(f"TVM's schedule rules fail on it: {lines[-1][:160] if lines else error!r}") from error
+        raise NoSpace(f"TVM's schedule rules fail on it: {last_line(error):.160}") from error
     if not any(schedule.trace.decisions for schedule in schedules.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
     return DesignSpace(generators[0], list(schedules.values()), guided=uses_texels(module["main"], target))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from adt.errors import lines_of
 from adt.model.importers.onnx.blockwise import IN_FLOATS
 from adt.numerics import REORDERED, gaps, steps_allowed
 
@@ -62,7 +63,7 @@ class Runner:
             try:
                 expected = self.run(self.model, inputs)
             except Exception as error:  # neither engine's exceptions have a public base
-                reason = _first_line(error)
+                reason = lines_of(error)[0]
                 if isinstance(error, TimeoutError):
                     break
                 continue
@@ -84,7 +85,7 @@ class Runner:
             expected = self.run(self.model, self.inputs, observed) if observed else self.expected
             outputs = self._run_any(changed, observed)
         except Exception as error:  # see above
-            return _first_line(error)
+            return lines_of(error)[0]
         for name, reference in expected.items():
             if name not in outputs:
                 return f"{name} is missing"
@@ -103,14 +104,10 @@ class Runner:
             try:
                 return engine(changed, self.inputs, observed)
             except Exception as error:  # see above
-                reasons.append(f"{name} cannot run it: {_first_line(error)}")
+                reasons.append(f"{name} cannot run it: {lines_of(error)[0]}")
                 if engine is run and self.run is run and "NOT_IMPLEMENTED" not in str(error):
                     break
         raise RuntimeError("; ".join(reasons))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def run(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adt.errors import ModelError, UnsupportedOp
-from adt.host.disk import disk_errors, scratch_directory
+from adt.host.disk import disk_errors, memory_file, scratch_directory
 from adt.host.isolated import begin, isolated
 from adt.limits import MOST_PROTOBUF
 from adt.model.functions import unrunnable
@@ -21,7 +21,6 @@ from adt.model.importers.onnx.converters.blockwise import blockwise_converters
 from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
-from adt.model.importers.onnx.preparation import PreparedModel, prepare
 from adt.model.importers.onnx.support import (
     never_supported_ops,
     tell_tvm_operators,
@@ -32,6 +31,11 @@ from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.package.manifest import SourceModel, TensorSpec
 from adt.model.passes.recurrence import RecurrentSteps
+
+if TYPE_CHECKING:
+    import onnx
+
+    from adt.model.importers.onnx.preparation import PreparedModel
 
 SIMPLIFIER = "onnxslim"
 """Module that takes longest to import; it imports onnx and onnxruntime."""
@@ -69,14 +73,9 @@ def import_onnx(
         UnsupportedOp: there is no converter for an operator.
         OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
     """
-    import onnx
-
     begin(SIMPLIFIER)
-    operators = sorted(tvm_operators())
-    with scratch_directory("import") as scratch:
-        out = scratch / "prepared.onnx"
-        file = _prepare(path.absolute(), dict(shapes), operators, out, steps is not None, blockwise)
-        model = onnx.load(out)
+    file, model = _prepared(path, shapes, loops=steps is not None, blockwise=blockwise)
+    assert model is not None
     whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
     module = to_relax(model, {op: whole[op] for op in file.kept})
     if any(node.op_type == "If" for node in model.graph.node):
@@ -92,20 +91,40 @@ def import_onnx(
     )
 
 
+def _prepared(
+    path: Path, shapes: RequestedShapes, **how: bool
+) -> tuple[PreparedFile, onnx.ModelProto | None]:
+    """Have :func:`_prepare` describe a file, and return also the model that it wrote, if it did.
+
+    Raises:
+        ModelError, UnsupportedOp, OutOfMemory: see :func:`import_onnx`.
+    """
+    import onnx
+
+    operators = sorted(tvm_operators())
+    with scratch_directory("import") as scratch, memory_file("prepared") as out:
+        large = scratch / "prepared.onnx"
+        file = _prepare(path.absolute(), dict(shapes), operators, out, large, **how)
+        written = out if out.stat().st_size else large
+        return file, onnx.load(written) if written.exists() else None
+
+
 @isolated("preparing {path.name}", PREPARATION_SECONDS)
 def _prepare(
     path: Path,
     shapes: dict[str, Any],
     operators: list[str],
     out: Path,
+    large: Path,
     loops: bool = False,
     blockwise: bool = False,
     explains: bool = False,
 ) -> PreparedFile:
-    """Write to *out* what TVM's importer is to convert.
+    """Write to *out*, which needs no disk, what TVM's importer is to convert.
 
     Args:
         operators: those that it converts.
+        large: written instead, with its weights beside it, where protobuf does not write the whole.
         loops, blockwise: see :func:`adt.model.importers.onnx.preparation.prepare`.
         explains: refuse no operator; without the shapes that it needs, write nothing, and describe the file's
             own graph.
@@ -115,6 +134,8 @@ def _prepare(
         DiskError: there is no room for it.
     """
     import onnx
+
+    from adt.model.importers.onnx.preparation import PreparedModel, prepare
 
     tell_tvm_operators(operators)
     model = read_onnx(path)
@@ -133,9 +154,11 @@ def _prepare(
     table = op_table(prepared)
     if refusal(table) and not explains:
         raise _unsupported(path, table)
-    large = prepared.model.ByteSize() > MOST_PROTOBUF
-    with disk_errors("writing temporary files", out, variable="TMPDIR"):
-        onnx.save(prepared.model, out, save_as_external_data=large, location="weights")
+    if prepared.model.ByteSize() <= MOST_PROTOBUF:
+        onnx.save(prepared.model, out)
+    else:
+        with disk_errors("writing temporary files", large, variable="TMPDIR"):
+            onnx.save(prepared.model, large, save_as_external_data=True, location="weights")
     inputs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items())
     outputs = tuple(value.name for value in prepared.model.graph.output)
     return PreparedFile(inputs, outputs, table, tuple(sorted(prepared.kept)))
@@ -164,15 +187,10 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     Raises:
         ModelError: the file cannot be read.
     """
-    import onnx
-
-    operators = sorted(tvm_operators())
-    with scratch_directory("import") as scratch:
-        out = scratch / "prepared.onnx"
-        file = _prepare(path.absolute(), dict(shapes), operators, out, explains=True)
-        if not out.exists():
-            return after_trial(file.table, {}, {row.op for row in file.table})
-        conversion = try_conversion(onnx.load(out))
+    file, model = _prepared(path, shapes, explains=True)
+    if model is None:
+        return after_trial(file.table, {}, {row.op for row in file.table})
+    conversion = try_conversion(model)
     unsupported = dict(conversion.failures)
     if conversion.module is not None and not unsupported:
         unsupported = unrunnable(conversion.module, file.table)

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import s_tir
 
+from adt.errors import lines_of
 from adt.model.passes.layout.signature import REDUCE, SPATIAL, reduces
 from adt.model.passes.reports import LANES
 
@@ -24,7 +25,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:
-        raise NotSchedulable(f"TVM's scheduling refuses it: {first_line(error)}") from error
+        raise NotSchedulable(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 
 @dataclass(frozen=True)
@@ -92,15 +93,3 @@ def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any
 
 def _same(schedule: Any, block: Any, other: Any) -> bool:
     return bool(schedule.get(block).same_as(schedule.get(other)))
-
-
-def first_line(error: BaseException) -> str:
-    return _lines(error)[0][:160]
-
-
-def last_line(error: BaseException) -> str:
-    return _lines(error)[-1][:160]
-
-
-def _lines(error: BaseException) -> list[str]:
-    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]

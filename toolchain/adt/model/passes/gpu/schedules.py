@@ -21,12 +21,11 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
+from adt.errors import last_line, lines_of
 from adt.model.passes.gpu.kernel_blocks import (
     KernelBlocks,
     NotSchedulable,
-    first_line,
     kernel_blocks,
-    last_line,
     reduction_loops,
     refusals,
     texel_loops,
@@ -86,7 +85,7 @@ def element_schedule(function: Any, target: Any) -> Any:
         with target:
             return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(module)["main"]
     except (tvm.error.InternalError, RuntimeError, ValueError) as error:
-        raise NotSchedulable(f"TVM's scheduling refuses it: {first_line(error)}") from error
+        raise NotSchedulable(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 
 def prove(function: Any, target: Any) -> None:
@@ -100,7 +99,7 @@ def prove(function: Any, target: Any) -> None:
             lowered = texture_lowering()(tvm.IRModule({"kernel": bound}))
         faults = image_faults(lowered)
     except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as error:
-        raise NotSchedulable(f"TVM cannot lower it: {last_line(error)}") from error
+        raise NotSchedulable(f"TVM cannot lower it: {last_line(error):.160}") from error
     if faults:
         raise NotSchedulable(faults[0])
 
