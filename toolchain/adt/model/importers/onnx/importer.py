@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,16 @@ from adt.host.isolated import begin, isolated
 from adt.limits import MOST_PROTOBUF
 from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
-from adt.model.importers.imported_model import ImportedModel, distinct_names, imported_model
+from adt.model.importers.imported_model import ImportedModel, detached, distinct_names, imported_model
+from adt.model.importers.layers import PROCESS, check_layers
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.blockwise import blockwise_converters
+from adt.model.importers.onnx.converters.node import Converter
 from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
+from adt.model.importers.onnx.layers import layers_of, run_alone
 from adt.model.importers.onnx.preparation import PreparedModel, prepare
 from adt.model.importers.onnx.support import (
     never_supported_ops,
@@ -58,11 +61,12 @@ def import_onnx(
     steps: RecurrentSteps | None = None,
     *,
     blockwise: bool = False,
+    check: bool = False,
 ) -> ImportedModel:
     """Import an ONNX model with static shapes.
 
     Args:
-        steps, blockwise: see :func:`adt.model.importers.importer.import_model`.
+        steps, blockwise, check: see :func:`adt.model.importers.importer.import_model`.
 
     Raises:
         ModelError: the file or a shape is wrong, or TVM's importer failed.
@@ -72,13 +76,18 @@ def import_onnx(
     import onnx
 
     begin(SIMPLIFIER)
+    if check:
+        begin("tvm", process=PROCESS)
     operators = sorted(tvm_operators())
     with scratch_directory("import") as scratch:
         out = scratch / "prepared.onnx"
         file = _prepare(path.absolute(), dict(shapes), operators, out, steps is not None, blockwise)
         model = onnx.load(out)
-    whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
-    module = to_relax(model, {op: whole[op] for op in file.kept})
+        whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
+        kept = {op: whole[op] for op in file.kept}
+        if check:
+            check_layers("onnxruntime", partial(layers_of, out), partial(_convert, kept), run_alone)
+    module = to_relax(model, kept)
     if any(node.op_type == "If" for node in model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
@@ -90,6 +99,12 @@ def import_onnx(
         ops=file.table,
         origin=partial(open_shape_origin, Graph(model, model.graph)),
     )
+
+
+def _convert(kept: Mapping[str, Converter], model: bytes) -> tuple[Any, Sequence[Any]]:
+    import onnx
+
+    return detached(to_relax(onnx.ModelProto.FromString(model), kept))
 
 
 @isolated("preparing {path.name}", PREPARATION_SECONDS)
