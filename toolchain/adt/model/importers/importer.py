@@ -82,7 +82,7 @@ def _import(
     if source.format == formats.KERAS:
         from adt.model.importers.keras import import_keras
 
-        return import_keras(path, shapes, source)
+        return import_keras(path, shapes, source, check=check)
     if source.format == formats.RELAX:
         from adt.model.importers.relax import import_relax
 

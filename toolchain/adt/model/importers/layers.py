@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("adt.import")
 
-PROCESS, SECONDS = "layers", 300.0
+PROCESS, SECONDS = "layers", 120.0
 """The process in which what TVM made of operators runs, and after how long it hangs."""
 BUDGET = 20.0
 """Seconds after which no further operator is run in its runtime."""
@@ -166,8 +166,8 @@ def check_layers(
             text = tvm.ir.save_json(module).encode()
             layers.append(replace(layer, module=text, params=[param.numpy() for param in params]))
             digest.update(hashlib.sha256(text).digest() + hashlib.sha256(layer.model).digest())
-    except AdtError as error:  # the runtime crashes, or is not installed
-        log.info("not compared with %s: %s", runtime, error.what)
+    except (AdtError, RuntimeError) as error:  # the runtime crashes, or is not installed
+        log.warning("not compared with %s: %s", runtime, last_line(error))
     _say(left, runtime)
     if layers:
         name = f"layers/{digest.hexdigest()[:24]}"
@@ -178,22 +178,22 @@ def _refuse(different: Sequence[str], runtime: str) -> None:
     if different:
         raise UnsupportedOp(
             f"{different[0]}, which {runtime} computes otherwise",
-            remedy="Export the model in another opset or without it, and report it; --no-check imports it all"
-            " the same.",
+            remedy="Export the model otherwise or without it, and report it; --no-check imports it as it is.",
             details="\n".join(different[1:]),
         )
 
 
 def _different(layers: list[Layer], runtime: str, run: Callable[..., list[list[Any]]]) -> Iterator[str]:
     """Describe each of *layers* that computes something else."""
-    place = f"{layers[0].operator} at node {layers[0].name}"
+    place, begun = f"{layers[0].operator} at node {layers[0].name}", time.monotonic()
     try:
         results = run_layers(layers)
     except (AdtError, RuntimeError) as error:  # of one of them: which?
-        if half := len(layers) // 2:
+        hangs = time.monotonic() - begun > SECONDS
+        if (half := len(layers) // 2) and not hangs:
             yield from _different(layers[:half], runtime, run)
             yield from _different(layers[half:], runtime, run)
-        elif isinstance(error, ModelError):  # it crashes
+        elif isinstance(error, ModelError) and not hangs:  # it crashes
             yield f"{place}: {error.what}"
         else:
             _say({place: last_line(error)}, runtime)
