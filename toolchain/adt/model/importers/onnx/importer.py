@@ -85,9 +85,9 @@ def import_onnx(
         model = onnx.load(out)
         whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
         kept = {op: whole[op] for op in file.kept}
+        module = to_relax(model, kept)
         if check:
             check_layers("onnxruntime", partial(layers_of, out), partial(_convert, kept), run_alone)
-    module = to_relax(model, kept)
     if any(node.op_type == "If" for node in model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
