@@ -176,3 +176,12 @@ def test_extents_become_shorter_and_stay_apart() -> None:
     assert [extent % 8 for extent in short.values()] == [extent % 8 for extent in short]
     assert len(set(short.values())) == len(short)
     assert shorter([(2, 64)], set()) == {}
+
+
+def test_tables_of_the_interpreter_are_not_taken_for_wrong(tmp_path: Path) -> None:
+    file = Model()
+    x, y = file.tensor((1, 64), ("int16", 2.0**-12, 0)), file.tensor((1, 64), ("int16", 2.0**-15, 0))
+    file.add("LOGISTIC", [x], [y])
+    path = tmp_path / "m.tflite"
+    file.write(path, [x], [y])
+    import_model(path, {}, check=True)
