@@ -40,6 +40,9 @@ QUANTIZED = ("int8", "uint8", "int16", "uint16")
 MAX_CHANGED = 0.01
 """Share of a whole-number output that may differ: of nearly equal scores, either may be the largest."""
 
+LAST_PLACE = 2.0**-20
+"""Of an input's elements, what changes them hardly: where outputs change much by that, other kernels may
+differ as much."""
 FILLER = 1e4
 """Numbers so large stand for "not this one" in scores, and are no scores."""
 TINY = 1e-12
@@ -56,6 +59,19 @@ def steps_allowed(dtype: str, given: int = -1) -> int:
 def within(gap: float, quantum: float) -> bool:
     """Return True if *gap* is one *quantum* at most, but for rounding; False without a quantum."""
     return quantum > 0 and gap <= quantum * (1 + REORDERED["float32"])
+
+
+def hardly_changed(inputs: Mapping[str, Array], seed: int) -> dict[str, Array]:
+    """Return *inputs* whose floats are a few last places larger, or smaller."""
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+
+    def changed(array: Array) -> Array:
+        places = 1 + LAST_PLACE * generator.choice((-1, 1), array.shape)
+        return (array.astype(float) * places).astype(array.dtype) if array.dtype.kind == "f" else array
+
+    return {name: changed(array) for name, array in inputs.items()}
 
 
 @dataclass(frozen=True)

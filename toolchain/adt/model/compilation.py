@@ -99,7 +99,9 @@ class CompileJob:
         own = not self.plain and options.offload == "none"
         steps = recurrent_steps(target) if own else None
         blockwise = own and target.device in ("cpu", "opencl") and options.precision == SINGLE
-        imported = import_model(self.model, parse_shapes(options.shapes), steps, blockwise=blockwise)
+        check = options.check != "off"
+        shapes = parse_shapes(options.shapes)
+        imported = import_model(self.model, shapes, steps, blockwise=blockwise, check=check)
         model_store.keep(imported.file, imported.source.sha256)
         imported = with_passes(imported, self.passes, target, options.opt_level)
         log.info("compiling for %s on %s", target.name, platform.name)

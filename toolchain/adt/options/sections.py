@@ -249,8 +249,9 @@ class CompileSettings(Records, Kernels, section="compile"):
         cli=bool,
     )
     check: Switch = option(
-        "Run OpenCL kernels on this machine at once and compare them with the CPU: ``auto`` (where it has an "
-        "OpenCL device that can), ``on`` (or it is an error; of CUDA's the same schedules) or ``off``.",
+        "Compare here each operator with the model's own runtime, and OpenCL kernels with the CPU: ``auto`` "
+        "(kernels where there is an OpenCL device that can), ``on`` (or it is an error; of CUDA's the "
+        "same schedules) or ``off``.",
         "--check/--no-check",
         default="auto",
         cli=bool,

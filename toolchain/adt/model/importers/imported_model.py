@@ -39,6 +39,14 @@ class ImportedModel:
     """Float outputs that are dequantized integers → one step of the integers."""
 
 
+def detached(module: Any) -> tuple[Any, Sequence[Any]]:
+    """Give *module*, as an importer leaves it, its last form, and the values of its parameters apart."""
+    from tvm.relax.frontend import detach_params
+
+    module, params = detach_params(with_kernels_of_their_types(fold_shape_values(module)))
+    return module, params.get("main", [])
+
+
 def imported_model(
     module: Any,
     *,
@@ -58,9 +66,7 @@ def imported_model(
     Raises:
         ModelError: two parameters have one name, or the shape of an output depends on the data.
     """
-    from tvm.relax.frontend import detach_params
-
-    module, detached = detach_params(with_kernels_of_their_types(fold_shape_values(module)))
+    module, values = detached(module)
     main = module["main"]
     names = [str(parameter.name_hint) for parameter in main.params]
     first = int(main.attrs["num_input"])
@@ -69,7 +75,7 @@ def imported_model(
             f"several inputs or weights of {file.name} are called {', '.join(twice)}",
             remedy="Export the model again, with a name for each.",
         )
-    params = dict(zip(names[first:], detached.get("main", []), strict=True))
+    params = dict(zip(names[first:], values, strict=True))
     unused = tuple(spec for name, spec in inputs.items() if name not in names[:first])
     for spec in unused:
         log.warning("no output of %s depends on %s: the package does not take it", file.name, spec.name)

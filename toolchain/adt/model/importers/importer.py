@@ -44,6 +44,7 @@ def import_model(
     steps: RecurrentSteps | None = None,
     *,
     blockwise: bool = False,
+    check: bool = False,
 ) -> ImportedModel:
     """Import a model file, or what the Python callable ``module:function`` returns.
 
@@ -51,13 +52,14 @@ def import_model(
         steps: how the target computes all steps of a recurrent layer of ONNX in one function, where they
             can be; None: they are unrolled.
         blockwise: weights of 4 or 8 bits with scales for blocks stay so; else they become floats.
+        check: compare each operator with the format's own runtime.
 
     Raises:
         ModelError: the file, the callable or a shape is wrong, or TVM's importer failed.
-        UnsupportedOp: there is no converter for an operator.
+        UnsupportedOp: there is no converter for an operator, or it computes something else.
         ToolNotFound: the format needs an extra that is not installed.
     """
-    return _import(*_open(model), shapes, steps, blockwise=blockwise)
+    return _import(*_open(model), shapes, steps, blockwise=blockwise, check=check)
 
 
 def _import(
@@ -67,11 +69,12 @@ def _import(
     steps: RecurrentSteps | None = None,
     *,
     blockwise: bool = False,
+    check: bool = False,
 ) -> ImportedModel:
     if source.format == formats.TFLITE:
         from adt.model.importers.tflite.importer import import_tflite
 
-        return import_tflite(path, shapes, source)
+        return import_tflite(path, shapes, source, check=check)
     if source.format == formats.TORCH:
         from adt.model.importers.torch import import_torch
 
@@ -79,14 +82,14 @@ def _import(
     if source.format == formats.KERAS:
         from adt.model.importers.keras import import_keras
 
-        return import_keras(path, shapes, source)
+        return import_keras(path, shapes, source, check=check)
     if source.format == formats.RELAX:
         from adt.model.importers.relax import import_relax
 
         return import_relax(path, shapes, source)
     from adt.model.importers.onnx.importer import import_onnx
 
-    return import_onnx(path, shapes, source, steps, blockwise=blockwise)
+    return import_onnx(path, shapes, source, steps, blockwise=blockwise, check=check)
 
 
 def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 
-def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
-    """Import a Keras model through ONNX.
+def import_keras(
+    path: Path, shapes: RequestedShapes, source: SourceModel, *, check: bool = False
+) -> ImportedModel:
+    """Import a Keras model through ONNX, whose operators are compared with onnxruntime if *check*.
 
     Raises:
         ModelError: the file is damaged, Keras cannot export it, or its ONNX form cannot be imported.
@@ -51,7 +53,7 @@ def import_keras(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     with scratch_directory("keras") as directory:
         written = directory / f"{path.stem}.onnx"
         _export(model, fixed, written, path)
-        imported = import_onnx(written, {}, source)
+        imported = import_onnx(written, {}, source, check=check)
         exported = onnx_inputs(written, {})  # in the order of the signature, none left out
     names = dict(zip(exported, declared, strict=True))
     inputs, unused = (

@@ -33,7 +33,7 @@ from adt.model.passes.integers.rules import in_integers
 from adt.model.passes.layout.rewriter import bind_params
 from adt.model.passes.precision.policy import multiplications
 from adt.model.targets import ModelTarget
-from adt.numerics import MAX_CHANGED, TOLERANCES, gaps, steps_allowed, within
+from adt.numerics import MAX_CHANGED, TOLERANCES, gaps, hardly_changed, steps_allowed, within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,9 +46,6 @@ log = logging.getLogger("adt.compile")
 STEPS_WITHIN = 8 / 255
 """Of an output's magnitude, what passes where a model rounds to 8 bits within: what is on the edge of two
 steps falls to either side, which makes some steps at the end. A wrong index is off by far more."""
-LAST_PLACE = 2.0**-20
-"""Of an input's elements, what changes them hardly: where the outputs of the CPU change more than
-:data:`STEPS_WITHIN` by that, other kernels may differ twice as much."""
 MOST = 0.5
 """Of an output's magnitude, what no kernel may differ by."""
 LEAST_MAGNITUDE = 0.01
@@ -109,7 +106,7 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
             return _not_run(error, device, mode)
         limit = TOLERANCES[package.manifest.precision].kernel
         if rounds_within(compilation.imported.module["main"]):
-            changed = partial(run_package, cpu, _hardly_changed(inputs), timeout=TIMEOUT)
+            changed = partial(run_package, cpu, hardly_changed(inputs, SEED), timeout=TIMEOUT)
             limit = limit_of_steps(limit, computed, expected, changed)
     return _compared(computed, expected, package, str(device), mode, limit)
 
@@ -119,8 +116,8 @@ def limit_of_steps(limit: float, computed: Arrays, expected: Arrays, changed: Ca
 
     Args:
         limit: of other models.
-        changed: gives what is expected for inputs that are :func:`_hardly_changed`; asked where outputs
-            differ by more than usual, for some models make much of one step.
+        changed: gives what is expected for inputs that are hardly changed; asked where outputs differ by more
+            than usual, for some models make much of one step.
     """
     limit = max(limit, STEPS_WITHIN)
     if _spread(computed, expected) <= limit:
@@ -132,19 +129,6 @@ def _spread(computed: Arrays, expected: Arrays) -> float:
     """The greatest difference of an output of floats."""
     rows = (compare(name, computed[name], expected[name], 0.0) for name in expected)
     return max((row.difference for row in rows if row.floating), default=0.0)
-
-
-def _hardly_changed(inputs: Arrays) -> Arrays:
-    """*inputs* whose floats are a few last places larger, or smaller."""
-    import numpy as np
-
-    generator = np.random.default_rng(SEED)
-
-    def changed(array: NDArray[Any]) -> NDArray[Any]:
-        signs = generator.choice((-1, 1), array.shape)
-        return (array * (1 + LAST_PLACE * signs)).astype(array.dtype) if array.dtype.kind == "f" else array
-
-    return {name: changed(array) for name, array in inputs.items()}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,13 +15,16 @@ from adt.host.isolated import begin, isolated
 from adt.limits import MOST_PROTOBUF
 from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
-from adt.model.importers.imported_model import ImportedModel, distinct_names, imported_model
+from adt.model.importers.imported_model import ImportedModel, detached, distinct_names, imported_model
+from adt.model.importers.layers import PROCESS, check_layers
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.blockwise import blockwise_converters
+from adt.model.importers.onnx.converters.node import Converter
 from adt.model.importers.onnx.converters.recurrent import recurrent_converters
 from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.model.importers.onnx.graph import Graph, all_nodes, op_name, open_shape_origin
+from adt.model.importers.onnx.layers import layers_of, run_alone
 from adt.model.importers.onnx.support import (
     never_supported_ops,
     tell_tvm_operators,
@@ -62,22 +66,31 @@ def import_onnx(
     steps: RecurrentSteps | None = None,
     *,
     blockwise: bool = False,
+    check: bool = False,
 ) -> ImportedModel:
     """Import an ONNX model with static shapes.
 
     Args:
-        steps, blockwise: see :func:`adt.model.importers.importer.import_model`.
+        steps, blockwise, check: see :func:`adt.model.importers.importer.import_model`.
 
     Raises:
         ModelError: the file or a shape is wrong, or TVM's importer failed.
         UnsupportedOp: there is no converter for an operator.
         OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
     """
+    import onnx
+
     begin(SIMPLIFIER)
-    file, model = _prepared(path, shapes, loops=steps is not None, blockwise=blockwise)
-    assert model is not None
-    whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
-    module = to_relax(model, {op: whole[op] for op in file.kept})
+    if check:
+        begin("tvm", process=PROCESS)
+    with _prepared(path, shapes, loops=steps is not None, blockwise=blockwise) as (file, written):
+        assert written is not None
+        model = onnx.load(written)
+        whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
+        kept = {op: whole[op] for op in file.kept}
+        module = to_relax(model, kept)
+        if check:
+            check_layers("onnxruntime", partial(layers_of, written), partial(_convert, kept), run_alone)
     if any(node.op_type == "If" for node in model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
@@ -91,22 +104,25 @@ def import_onnx(
     )
 
 
-def _prepared(
-    path: Path, shapes: RequestedShapes, **how: bool
-) -> tuple[PreparedFile, onnx.ModelProto | None]:
-    """Have :func:`_prepare` describe a file, and return also the model that it wrote, if it did.
+@contextlib.contextmanager
+def _prepared(path: Path, shapes: RequestedShapes, **how: bool) -> Iterator[tuple[PreparedFile, Path | None]]:
+    """Have :func:`_prepare` describe a file; yield also the model that it wrote, if it did.
 
     Raises:
         ModelError, UnsupportedOp, OutOfMemory: see :func:`import_onnx`.
     """
-    import onnx
-
     operators = sorted(tvm_operators())
     with scratch_directory("import") as scratch, memory_file("prepared") as out:
         large = scratch / "prepared.onnx"
         file = _prepare(path.absolute(), dict(shapes), operators, out, large, **how)
         written = out if out.stat().st_size else large
-        return file, onnx.load(written) if written.exists() else None
+        yield file, written if written.exists() else None
+
+
+def _convert(kept: Mapping[str, Converter], model: bytes) -> tuple[Any, Sequence[Any]]:
+    import onnx
+
+    return detached(to_relax(onnx.ModelProto.FromString(model), kept))
 
 
 @isolated("preparing {path.name}", PREPARATION_SECONDS)
@@ -187,10 +203,12 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
     Raises:
         ModelError: the file cannot be read.
     """
-    file, model = _prepared(path, shapes, explains=True)
-    if model is None:
-        return after_trial(file.table, {}, {row.op for row in file.table})
-    conversion = try_conversion(model)
+    import onnx
+
+    with _prepared(path, shapes, explains=True) as (file, written):
+        if written is None:
+            return after_trial(file.table, {}, {row.op for row in file.table})
+        conversion = try_conversion(onnx.load(written))
     unsupported = dict(conversion.failures)
     if conversion.module is not None and not unsupported:
         unsupported = unrunnable(conversion.module, file.table)

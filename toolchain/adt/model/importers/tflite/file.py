@@ -187,7 +187,7 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
     import numpy as np
 
     litert = load("ai_edge_litert.interpreter", "tflite", "giving a .tflite file other shapes")
-    interpreter = litert.Interpreter(model_content=data, experimental_op_resolver_type=_plain(litert))
+    interpreter = litert.Interpreter(model_content=data, experimental_op_resolver_type=plain_kernels(litert))
     try:
         for tensor in inputs:
             interpreter.resize_tensor_input(tensor.index, list(fixed[tensor.name]), strict=True)
@@ -221,6 +221,6 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
     return bytes(result)
 
 
-def _plain(litert: Any) -> Any:
+def plain_kernels(litert: Any) -> Any:
     """The interpreter's own kernels: delegates refuse some shapes and hide tensors."""
     return litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES

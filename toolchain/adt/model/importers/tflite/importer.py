@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.model.importers.constants import lift_weights
-from adt.model.importers.imported_model import ImportedModel, imported_model
+from adt.model.importers.imported_model import ImportedModel, detached, imported_model
+from adt.model.importers.layers import check_layers
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.model.importers.shapes import RequestedShapes, Shape
 from adt.model.importers.tflite.converters import MENDED, Refusal, converter_class, notes
@@ -23,11 +24,17 @@ from adt.model.importers.tflite.file import (
     tensors,
     with_shapes,
 )
+from adt.model.importers.tflite.layers import layers_of, run_alone
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 
-def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
+def import_tflite(
+    path: Path, shapes: RequestedShapes, source: SourceModel, *, check: bool = False
+) -> ImportedModel:
     """Import a .tflite file; its NHWC layout stays.
+
+    Args:
+        check: see :func:`adt.model.importers.importer.import_model`.
 
     Raises:
         ModelError: the file is damaged, a shape is wrong, or TVM's importer failed.
@@ -41,8 +48,12 @@ def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> I
     fixed = fixed_inputs(data, path, shapes)
     if any(tensor.shape != fixed[tensor.name] for tensor in tensors(data, path)):
         data = with_shapes(data, path, fixed)
+    module = lift_weights(_to_relax(data, path, fixed, rows))
+    if check:
+        give = partial(layers_of, data, path.name)
+        check_layers("the TFLite interpreter", give, _convert, run_alone)
     return imported_model(
-        lift_weights(_to_relax(data, path, fixed, rows)),
+        module,
         inputs={
             parameter_name(tensor.index): TensorSpec(tensor.name, fixed[tensor.name], tensor.dtype)
             for tensor in tensors(data, path)
@@ -52,6 +63,14 @@ def import_tflite(path: Path, shapes: RequestedShapes, source: SourceModel) -> I
         file=path,
         ops=rows,
     )
+
+
+def _convert(layer: bytes) -> tuple[Any, Sequence[Any]]:
+    refused: list[Refusal] = []
+    module = _from_tflite(layer, refused)
+    if refused:
+        raise ValueError(next(iter(notes(refused).values())))
+    return detached(lift_weights(module))
 
 
 def explain_tflite(path: Path) -> tuple[OpRow, ...]:
@@ -83,7 +102,7 @@ def _unsupported(path: Path, data: bytes, rows: tuple[OpRow, ...]) -> Unsupporte
 def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
     from tvm.relax.frontend.tflite import from_tflite
 
-    return from_tflite(model_of(data), op_converter=functools.partial(converter_class(), refused=refused))
+    return from_tflite(model_of(data), op_converter=partial(converter_class(), refused=refused))
 
 
 def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[OpRow, ...]) -> Any:

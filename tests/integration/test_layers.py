@@ -1,0 +1,187 @@
+"""Every operator of an import beside its format's own runtime; the wrong converters are injected faults."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tvm import relax
+
+from adt.bundle.platforms import PLATFORMS
+from adt.errors import UnsupportedOp
+from adt.model.compilation import CompileJob
+from adt.model.importers.importer import import_model
+from adt.model.importers.onnx.converters import CONVERTERS
+from adt.model.importers.onnx.layers import shorter
+from adt.model.importers.tflite import importer as tflite_importer
+from adt.model.importers.tflite.converters import converter_class
+from adt.options.resolve import load_settings
+from support.models.quantized_tflite import Model
+
+
+@pytest.fixture(autouse=True)
+def no_results_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def write(path: Path, nodes: list[Any], shape: tuple[int, ...] = (1, 4, 40, 40), **constants: Any) -> Path:
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    tensors = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    return path
+
+
+def elu_model(path: Path) -> Path:
+    nodes = [
+        helper.make_node("Softsign", ["x"], ["a"], name="first"),
+        helper.make_node("Elu", ["a"], ["b"], name="my elu", alpha=0.5),
+        helper.make_node("Sigmoid", ["b"], ["y"], name="last"),
+    ]
+    return write(path, nodes)
+
+
+def test_a_wrong_converter_of_onnx_is_named_with_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = elu_model(tmp_path / "m.onnx")
+    import_model(model, {}, check=True)
+    monkeypatch.setitem(CONVERTERS, "Elu", lambda node: relax.op.nn.relu(node.inputs[0]))
+    with pytest.raises(
+        UnsupportedOp, match=r"Elu at node my elu .*: differs by 0.4.* onnxruntime"
+    ) as refusal:
+        import_model(model, {}, check=True)
+    assert "--no-check" in refusal.value.remedy
+    import_model(model, {})  # the remedy: nothing is compared
+
+
+def two_sums(node: Any) -> Any:
+    """Compute the variance as the mean of squares less the square of the mean."""
+    x, scale, bias = node.inputs
+    mean = relax.op.mean(x, [2, 3], keepdims=True)
+    variance = relax.op.mean(x * x, [2, 3], keepdims=True) - mean * mean
+    normal = (x - mean) / relax.op.sqrt(variance + relax.const(1e-5))
+    return normal * relax.op.reshape(scale, [1, -1, 1, 1]) + relax.op.reshape(bias, [1, -1, 1, 1])
+
+
+def first_of_ties_last(node: Any) -> Any:
+    """Give the last of the greatest elements."""
+    flipped = relax.op.flip(node.inputs[0], 1)
+    greatest = relax.op.argmax(flipped, 1, keepdims=True)
+    return relax.op.astype(relax.const(3, "int64") - greatest, "int64")
+
+
+def unsigned_gather(node: Any) -> Any:
+    """Read the first element by each negative index."""
+    data, indices = node.inputs
+    return relax.op.take(data, relax.op.maximum(indices, relax.const(0, "int64")), axis=1)
+
+
+@pytest.mark.parametrize(
+    ("op", "converter", "operands", "constants"),
+    [
+        (
+            "InstanceNormalization",
+            two_sums,
+            ["scale", "bias"],
+            {"scale": np.full(4, 1.5, "float32"), "bias": np.full(4, 0.5, "float32")},
+        ),
+        ("ArgMax", first_of_ties_last, [], {}),
+        ("Gather", unsigned_gather, ["indices"], {}),
+    ],
+)
+def test_inputs_find_what_is_wrong_far_from_zero_at_ties_and_at_the_ends(
+    op: str,
+    converter: Callable[[Any], Any],
+    operands: list[str],
+    constants: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attributes: dict[str, int] = {"axis": 1} if op != "InstanceNormalization" else {}
+    nodes = [helper.make_node(op, ["x", *operands], ["r"], name="n", **attributes)]
+    if op == "Gather":
+        indices = helper.make_node("Cast", ["x"], ["indices"], to=TensorProto.INT64)
+        nodes = [indices, *nodes]
+    nodes.append(helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT))
+    model = write(tmp_path / "m.onnx", nodes, (1, 4, 6, 6), **constants)
+    import_model(model, {}, check=True)
+    monkeypatch.setitem(CONVERTERS, op, converter)
+    with pytest.raises(UnsupportedOp, match=f"{op} at node n would compute something else"):
+        import_model(model, {}, check=True)
+
+
+def test_a_wrong_converter_of_tflite_is_named_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Model()
+    x, y, z = (file.tensor((1, 30, 30, 8), "float32") for _ in range(3))
+    file.add("EXP", [x], [y])
+    file.add("TANH", [y], [z])
+    path = tmp_path / "m.tflite"
+    file.write(path, [x], [z])
+    import_model(path, {}, check=True)
+
+    class Wrong(converter_class()):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.convert_map["TANH"] = self.convert_map["EXP"]
+
+    monkeypatch.setattr(tflite_importer, "converter_class", lambda: Wrong)
+    with pytest.raises(UnsupportedOp, match=r"TANH at node 1 .*differs by .*TFLite interpreter"):
+        import_model(path, {}, check=True)
+
+
+@pytest.mark.parametrize("check", ["auto", "off"])
+def test_compiling_compares_unless_told_not_to(
+    check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONVERTERS, "Elu", lambda node: relax.op.nn.relu(node.inputs[0]))
+    settings = load_settings({}).settings
+    settings = replace(settings, compile=settings.compile.but(check=check))
+    job = CompileJob(elu_model(tmp_path / "m.onnx"), PLATFORMS["host"], settings)
+    if check == "off":
+        job.load()
+    else:
+        with pytest.raises(UnsupportedOp, match="my elu"):
+            job.load()
+
+
+def test_what_is_not_compared_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def whole_model_only(node: Any) -> Any:
+        if getattr(node.inputs[0], "name_hint", "").startswith("operand_"):
+            raise ValueError("it is alone")
+
+    monkeypatch.setitem(CONVERTERS, "Elu", whole_model_only)
+    with caplog.at_level(logging.INFO, "adt.import"):
+        import_model(elu_model(tmp_path / "m.onnx"), {}, check=True)
+    assert "not compared with onnxruntime: node Elu my elu: " in caplog.text
+
+
+def test_extents_become_shorter_and_stay_apart() -> None:
+    short = shorter([(1, 64, 57, 57), (256, 64, 3, 3), (1, 256, 57, 57)], {256})
+    assert short.keys() == {64, 57}
+    assert [extent % 8 for extent in short.values()] == [extent % 8 for extent in short]
+    assert len(set(short.values())) == len(short)
+    assert shorter([(2, 64)], set()) == {}
+
+
+def test_tables_of_the_interpreter_are_not_taken_for_wrong(tmp_path: Path) -> None:
+    file = Model()
+    x, y = file.tensor((1, 64), ("int16", 2.0**-12, 0)), file.tensor((1, 64), ("int16", 2.0**-15, 0))
+    file.add("LOGISTIC", [x], [y])
+    path = tmp_path / "m.tflite"
+    file.write(path, [x], [y])
+    import_model(path, {}, check=True)
