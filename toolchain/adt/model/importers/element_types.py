@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -65,13 +64,12 @@ def _with_zero(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     """
     from tvm import relax
 
-    def as_tensor(arg: Any) -> Any:
-        scalar = isinstance(arg, relax.Constant) and not arg.data.shape and not arg.data.numpy()
-        return relax.const(arg.data.numpy().reshape(1), dtype) if scalar else arg
+    def is_zero(arg: Any) -> bool:
+        return isinstance(arg, relax.Constant) and not arg.data.shape and not arg.data.numpy()
 
-    args = [as_tensor(arg) for arg in call.args]
-    if not dtype.startswith("float") or all(map(operator.is_, args, call.args)):
+    if not dtype.startswith("float") or not any(map(is_zero, call.args)):
         return None
+    args = [relax.const(arg.data.numpy().reshape(1), dtype) if is_zero(arg) else arg for arg in call.args]
     result = relax.Call(call.op, args, call.attrs)
     return result if call.struct_info.ndim else relax.op.reshape(emit(result), ())
 
