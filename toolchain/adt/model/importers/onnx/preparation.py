@@ -17,7 +17,7 @@ from adt.model.importers.onnx.known_values import fold_known
 from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.recurrent import is_loop
 from adt.model.importers.onnx.support import convertible, unsupported_ops
-from adt.model.importers.onnx.upgrade import correct_extents, upgraded
+from adt.model.importers.onnx.upgrade import POOLS, correct_extents, correct_windows, upgraded
 from adt.model.importers.op_table import named_nodes
 from adt.model.passes.recurrence import GATES
 
@@ -79,7 +79,10 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
     runner = Runner(model)
     if runner.reason:
         log.warning("nothing here can run %s to confirm what is rewritten in it: %s", name, runner.reason)
-    model = _with_extents(_upgraded(model, runner, name))
+    model = _upgraded(model, runner, name)
+    corrected = _with_extents(model)
+    if corrected is not model:
+        model, runner = corrected, Runner(corrected)  # onnxruntime folds the extents that ONNX infers
     simplified = _simplified(model, runner, name)
     if simplified is not model:
         runner = Runner(simplified)
@@ -93,6 +96,7 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
             runner = Runner(model)
         model, rewritten = _rewritten(model, runner, kept)
         if any("::" in op for op in rewritten):  # no shapes were known behind other domains' operators
+            model = _with_extents(model)
             model = _simplified(model, Runner(model), name)
         notes = expanded | rewritten | notes
         if not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan")):
@@ -150,17 +154,23 @@ def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelPr
 
 
 def _with_extents(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return *model* with the extents of its Resizes that onnxruntime has, and shapes after them."""
-    if not any(node.op_type == "Resize" for node in model.graph.node):
+    """Return *model* with onnxruntime's extents of its Resizes and pools, and shapes after them."""
+    if not any(node.op_type in ("Resize", *POOLS) for node in model.graph.node):
         return model
     typed = _typed(model)
-    if not correct_extents(Graph(typed, typed.graph)):
+    if not _corrected(typed):
         return model
     for _ in range(len(typed.graph.node)):
         typed = _typed(_with_inferred_shapes(typed))
-        if not correct_extents(Graph(typed, typed.graph)):
+        if not _corrected(typed):
             break
     return typed
+
+
+def _corrected(typed: onnx.ModelProto) -> bool:
+    """Correct the first node of *typed* whose extents ONNX infers wrongly; false if there is none."""
+    graph = Graph(typed, typed.graph)
+    return correct_extents(graph) or correct_windows(graph)
 
 
 def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:

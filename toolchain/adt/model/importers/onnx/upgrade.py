@@ -1,4 +1,4 @@
-"""Models of old opsets in newer operators."""
+"""Models of old opsets in newer operators, and nodes whose extents ONNX infers wrongly in other forms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
     from numpy.typing import NDArray
+
+POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
 def upgraded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
@@ -41,6 +43,55 @@ def _shrink_upwards(model: onnx.ModelProto) -> None:
         if scales is not None and attribute(node, "mode", "nearest") == "nearest" and (scales < 1).any():
             second = _split(graph, node, scales >= 1)
             next(each for each in second.attribute if each.name == "nearest_mode").s = b"ceil"
+
+
+def correct_windows(graph: Graph) -> bool:
+    """Write out the padding of the first pool in which ONNX's inference counts a window that begins behind
+    the data, which onnxruntime and PyTorch leave out; false if there is none."""
+    for node in graph.graph.node:
+        shape = graph.shape(operand(node, 0)) if attribute(node, "ceil_mode", 0) else None
+        if node.op_type not in POOLS or shape is None:
+            continue
+        rank = len(shape) - 2
+        kernel, ones = attribute(node, "kernel_shape"), [1] * rank
+        strides, dilations = attribute(node, "strides", ones), attribute(node, "dilations", ones)
+        pads, behind = attribute(node, "pads", [0] * (2 * rank)), list[int]()
+        drops = False
+        for axis, extent in enumerate(shape[2:]):
+            reach, padded = (kernel[axis] - 1) * dilations[axis] + 1, extent + pads[axis]
+            last = -(-(padded + pads[axis + rank] - reach) // strides[axis]) * strides[axis]
+            drops |= last >= padded
+            needed = last + reach - padded if last < padded else 0
+            behind.append(max(pads[axis + rank], needed))
+        if drops and attribute(node, "auto_pad", "NOTSET") == "NOTSET":
+            _pad_explicitly(graph, node, pads, behind)
+            return True
+    return False
+
+
+def _pad_explicitly(graph: Graph, node: onnx.NodeProto, pads: list[int], behind: list[int]) -> None:
+    """Give the pool *node* the padding *behind* instead of ``ceil_mode``.
+
+    What that adds to its *pads* counts in no mean; where these do, they become part of the data.
+    """
+    import numpy as np
+    from onnx import helper
+
+    before, after = pads[: len(behind)], pads[len(behind) :]
+    changes: dict[str, Any] = {"ceil_mode": 0, "pads": [*before, *behind]}
+    pad = None
+    if attribute(node, "count_include_pad", 0) and behind != after:
+        widths = graph.add_constant("pads", np.array([0, 0, *before, 0, 0, *after]))
+        padded = graph.fresh(f"{node.output[0]}_padded")
+        pad = helper.make_node("Pad", [node.input[0], widths], [padded], name=padded)
+        wider = [wide - given for wide, given in zip(behind, after, strict=True)]
+        changes |= {"pads": [0] * len(before) + wider, "count_include_pad": 0}
+        node.input[0] = padded
+    stay = [each for each in node.attribute if each.name not in changes]
+    node.ClearField("attribute")
+    node.attribute.extend([*stay, *(helper.make_attribute(*change) for change in changes.items())])
+    if pad is not None:
+        graph.graph.node.insert(list(graph.graph.node).index(node), pad)
 
 
 def correct_extents(graph: Graph) -> bool:
