@@ -104,7 +104,10 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
         if not (expanded or rewritten):
             break
         runner = Runner(model)
-    return PreparedModel(_typed(model), simplified, notes, kept)
+    typed = _typed(model)
+    if fold_known(typed, uncomputed=True):
+        typed = _typed(typed)
+    return PreparedModel(typed, simplified, notes, kept)
 
 
 def _loops(model: onnx.ModelProto) -> frozenset[str]:
@@ -392,7 +395,7 @@ def _apply(
     """A copy of *model* with the rewrites of *allowed* operators, and the nodes that were rewritten."""
     copy = _typed(model)
     done: dict[str, list[onnx.NodeProto]] = {}
-    for _ in range(MOST_PASSES):
+    for _ in range(MOST_PASSES + len(copy.graph.node)):
         count = sum(map(len, done.values()))
         _apply_to(Graph(copy, copy.graph), allowed, done)
         if sum(map(len, done.values())) == count:
