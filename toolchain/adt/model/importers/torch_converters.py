@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from functools import reduce
 from typing import Any
 
 from adt.errors import ModelError
@@ -27,19 +27,17 @@ def put(emit: Emit, data: Any, indices: Sequence[Any], values: Any, *, adds: boo
         return _put_by_mask(emit, data, named, values, adds=adds)
     extents, axes = list(data.struct_info.shape), list(named)
     rest = [axis for axis in range(len(extents)) if axis not in named]
-    counts = _joined([list(index.struct_info.shape) for index in named.values()])
+    places = [_counted_from_first(emit, index, extents[axis]) for axis, index in named.items()]
+    counts = list(reduce(lambda a, b: emit(relax.op.add(a, b)), places).struct_info.shape)
     # axes of indices side by side stay in their place, others come first
     lead = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     shape = [*(extents[axis] for axis in rest[:lead]), *counts, *(extents[axis] for axis in rest[lead:])]
     behind = lead + len(counts)
     order = [*range(lead, behind), *range(lead), *range(behind, len(shape))]
-    places = [
-        emit(relax.op.broadcast_to(_counted_from_first(emit, index, extents[axis]), counts))
-        for axis, index in named.items()
-    ]
     updates = emit(relax.op.permute_dims(emit(relax.op.broadcast_to(values, shape)), order))
     moved = emit(relax.op.permute_dims(data, [*axes, *rest]))
-    stacked = emit(relax.op.stack(places, axis=len(counts)))
+    spread = [emit(relax.op.broadcast_to(place, counts)) for place in places]
+    stacked = emit(relax.op.stack(spread, axis=len(counts)))
     result = emit(relax.op.scatter_nd(moved, stacked, updates, "add" if adds else "update"))
     return emit(relax.op.permute_dims(result, [[*axes, *rest].index(axis) for axis in range(len(extents))]))
 
@@ -53,23 +51,12 @@ def _counted_from_first(emit: Emit, index: Any, extent: Any) -> Any:
     return emit(relax.op.where(emit(relax.op.less(wide, zero)), emit(relax.op.add(wide, length)), wide))
 
 
-def _joined(shapes: Sequence[Sequence[Any]]) -> list[Any]:
-    """The shape to which *shapes* broadcast."""
-    columns = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
-    return [next((extent for extent in column if _is_long(extent)), 1) for column in columns][::-1]
-
-
-def _is_long(extent: Any) -> bool:
-    """True if *extent* is other than 1, or open."""
-    return int(getattr(extent, "value", extent if isinstance(extent, int) else 0)) != 1
-
-
 def _put_by_mask(emit: Emit, data: Any, named: dict[int, Any], values: Any, *, adds: bool) -> Any:
     """Put one value, or add it, where a mask is true."""
     from tvm import relax
 
     (axis, mask), *others = named.items()
-    if others or any(map(_is_long, values.struct_info.shape)):
+    if others or any(getattr(extent, "value", 0) != 1 for extent in values.struct_info.shape):
         raise ModelError(
             "a mask selects the elements that get values: their number depends on the input's values",
             remedy="Write torch.where(mask, values, x) with values of x's shape instead of x[mask] = values.",

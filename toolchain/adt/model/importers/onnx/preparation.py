@@ -160,20 +160,13 @@ def _with_extents(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return *model* with onnxruntime's extents of its Resizes and pools, and shapes after them."""
     if not any(node.op_type in ("Resize", *POOLS) for node in model.graph.node):
         return model
-    typed = _typed(model)
-    if not _corrected(typed):
-        return model
+    typed, changed = _typed(model), False
     for _ in range(len(typed.graph.node)):
-        typed = _typed(_with_inferred_shapes(typed))
-        if not _corrected(typed):
+        graph = Graph(typed, typed.graph)
+        if not correct_extents(graph) and not correct_windows(graph):
             break
-    return typed
-
-
-def _corrected(typed: onnx.ModelProto) -> bool:
-    """Correct the first node of *typed* whose extents ONNX infers wrongly; false if there is none."""
-    graph = Graph(typed, typed.graph)
-    return correct_extents(graph) or correct_windows(graph)
+        typed, changed = _typed(_with_inferred_shapes(typed)), True
+    return typed if changed else model
 
 
 def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:

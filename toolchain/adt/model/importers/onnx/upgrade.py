@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from adt.model.importers.onnx.graph import Graph, all_nodes, attribute, node_name, operand
+from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, attribute, node_name, operand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,20 +50,18 @@ def correct_windows(graph: Graph) -> bool:
     the data, which onnxruntime and PyTorch leave out; false if there is none."""
     for node in graph.graph.node:
         shape = graph.shape(operand(node, 0)) if attribute(node, "ceil_mode", 0) else None
-        if node.op_type not in POOLS or shape is None:
+        if node.op_type not in POOLS or shape is None or attribute(node, "auto_pad", "NOTSET") != "NOTSET":
             continue
-        rank = len(shape) - 2
-        kernel, ones = attribute(node, "kernel_shape"), [1] * rank
-        strides, dilations = attribute(node, "strides", ones), attribute(node, "dilations", ones)
+        rank, kernel = len(shape) - 2, attribute(node, "kernel_shape")
+        strides, dilations = (attribute(node, name, [1] * rank) for name in ("strides", "dilations"))
         pads, behind = attribute(node, "pads", [0] * (2 * rank)), list[int]()
         drops = False
         for axis, extent in enumerate(shape[2:]):
             reach, padded = (kernel[axis] - 1) * dilations[axis] + 1, extent + pads[axis]
             last = -(-(padded + pads[axis + rank] - reach) // strides[axis]) * strides[axis]
             drops |= last >= padded
-            needed = last + reach - padded if last < padded else 0
-            behind.append(max(pads[axis + rank], needed))
-        if drops and attribute(node, "auto_pad", "NOTSET") == "NOTSET":
+            behind.append(max(pads[axis + rank], last + reach - padded if last < padded else 0))
+        if drops:
             _pad_explicitly(graph, node, pads, behind)
             return True
     return False
@@ -74,24 +72,18 @@ def _pad_explicitly(graph: Graph, node: onnx.NodeProto, pads: list[int], behind:
 
     What that adds to its *pads* counts in no mean; where these do, they become part of the data.
     """
-    import numpy as np
-    from onnx import helper
-
-    before, after = pads[: len(behind)], pads[len(behind) :]
-    changes: dict[str, Any] = {"ceil_mode": 0, "pads": [*before, *behind]}
-    pad = None
-    if attribute(node, "count_include_pad", 0) and behind != after:
-        widths = graph.add_constant("pads", np.array([0, 0, *before, 0, 0, *after]))
-        padded = graph.fresh(f"{node.output[0]}_padded")
-        pad = helper.make_node("Pad", [node.input[0], widths], [padded], name=padded)
-        wider = [wide - given for wide, given in zip(behind, after, strict=True)]
-        changes |= {"pads": [0] * len(before) + wider, "count_include_pad": 0}
-        node.input[0] = padded
-    stay = [each for each in node.attribute if each.name not in changes]
-    node.ClearField("attribute")
-    node.attribute.extend([*stay, *(helper.make_attribute(*change) for change in changes.items())])
-    if pad is not None:
-        graph.graph.node.insert(list(graph.graph.node).index(node), pad)
+    build, nodes = Builder(graph, node), list(graph.graph.node)
+    data, before, after = build.operand(0), pads[: len(behind)], pads[len(behind) :]
+    options = build.attributes(without=("ceil_mode", "pads"))
+    if options.pop("count_include_pad", 0):
+        data = build.add("Pad", data, build.integers([0, 0, *before, 0, 0, *after]))
+        before, behind = [0] * len(before), [wide - given for wide, given in zip(behind, after, strict=True)]
+    options["pads"] = [*before, *behind]
+    results = build.add_many(node.op_type, data, outputs=["pooled"] * len(node.output), **options)
+    nodes[nodes.index(node) : nodes.index(node) + 1] = build.finish(results)
+    nodes = [deepcopy(each) for each in nodes]  # clearing the field empties those that are in it
+    graph.graph.ClearField("node")
+    graph.graph.node.extend(nodes)
 
 
 def correct_extents(graph: Graph) -> bool:
