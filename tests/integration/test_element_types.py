@@ -213,3 +213,17 @@ def test_chains_of_com_microsoft_are_rewritten_to_their_end(wraps: str) -> None:
     prepared = prepare(pairs("uint16", (), DEPTH, wraps), "deep.onnx")
     assert {each.domain for each in prepared.model.graph.node} == {""}
     assert set(prepared.rewritten) >= {f"{MICROSOFT}::{op}Linear" for op in ("Quantize", "Dequantize")}
+
+
+def test_weights_in_blocks_of_4_bits_become_no_floats() -> None:
+    """They stay for MatMulNBits; what unpacked them is left out, not folded."""
+    scale = onnx.numpy_helper.from_array(np.ones((2, 8), np.float32), "s")
+    weights = helper.make_tensor("w", TensorProto.INT4, [64, 8], [1, -2] * 256)
+    nodes = [
+        node("DequantizeLinear", ["w", "s"], ["f"], axis=0, block_size=32),
+        node("MatMul", ["x", "f"], ["y"]),
+    ]
+    proto = model(nodes, {"x": f32(3, 64)}, {"y": 1}, [weights, scale], 21)
+    prepared = prepare(proto, "blocks.onnx", blockwise=True)
+    assert [each.op_type for each in prepared.model.graph.node] == ["MatMulNBits"]
+    assert 64 * 8 not in [np.prod(tensor.dims) for tensor in prepared.model.graph.initializer]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from adt.host.disk import library_files, scratch_directory
 from adt.model.importers.onnx.blockwise import MATMUL_N_BITS, inferred_products, is_blockwise
 from adt.model.importers.onnx.comparison import Runner
+from adt.model.importers.onnx.conversion import drop_unused
 from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, op_name, opset, subgraphs, type_number
 from adt.model.importers.onnx.known_values import fold_known
 from adt.model.importers.onnx.rewrites import REWRITES
@@ -105,6 +106,7 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
             break
         runner = Runner(model)
     typed = _typed(model)
+    drop_unused(typed)  # weights that stay in blocks of 4 bits become no floats
     if fold_known(typed, uncomputed=True):
         typed = _typed(typed)
     return PreparedModel(typed, simplified, notes, kept)
