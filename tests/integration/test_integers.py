@@ -382,6 +382,7 @@ def test_on_opencl_what_is_quantized_at_run_time(tmp_path: Path) -> None:
     assert all(terms < LEAST_SHARED for terms in alone)
     calls = (package.path / "inspect" / "relax.py").read_text()
     assert len(re.findall(r"^ +extremes\d*\(", calls, re.MULTILINE)) > 3
+    assert not re.search(r"alloc_tensor\(.*R\.shape\(\[\]\)", calls)
 
 
 def parts(path: Path, extent: int) -> Path:

@@ -49,6 +49,20 @@ def test_symbols_and_whole_inputs_together() -> None:
     assert fixed(CACHED, "ids:1,3", "past=5")["mask"] == (1, 8)
 
 
+@pytest.mark.parametrize("dim", ["2*h", "h * 2", "h + h", "3*h - 8"])
+def test_a_shape_tells_the_symbol_of_a_derived_dimension(dim: str) -> None:
+    declared = {"x": (1, dim), "y": ("h", 3), "z": (1, "h//3")}
+    assert fixed(declared, "x:1,16") == {"x": (1, 16), "y": (8, 3), "z": (1, 2)}
+    with pytest.raises(ModelError, match=r"makes h 8.* makes it 9"):
+        fixed(declared, "y:9,3", "x:1,16")
+
+
+def test_a_shape_that_no_symbol_gives_tells_none() -> None:
+    """An ONNX file's dimensions are labels: that one of an extent is odd is no fault."""
+    assert fixed({"x": (1, "2*h")}, "x:1,15") == {"x": (1, 15)}
+    assert fixed({"x": (1, "h//2"), "y": (1, "h")}, "x:1,15", "h=31")["y"] == (1, 31)
+
+
 def test_all_that_is_open_is_asked_for_at_once_and_the_answer_works() -> None:
     declared = {**CACHED, "picture": (1, "", "", 3), "size": ("",)}
     with pytest.raises(ModelError) as caught:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,10 @@ from adt.model.passes.workarounds import replaced_calls
 
 COMPARES = tuple(
     f"relax.{name}" for name in ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
+)
+
+ARITHMETIC = tuple(
+    f"relax.{name}" for name in ("add", "divide", "maximum", "minimum", "multiply", "subtract", "where")
 )
 
 
@@ -32,7 +35,7 @@ def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     from tvm import relax
 
     if dtype != "bool":
-        return None
+        return _with_tensors(call, dtype, emit)
     return relax.Call(call.op, [emit(relax.op.astype(arg, "int8")) for arg in call.args], call.attrs)
 
 
@@ -58,27 +61,47 @@ def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     return relax.op.astype(emit(relax.op.divide(emit(total), relax.const(count, "int64"))), dtype)
 
 
-def _with_zero(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """Multiplies and divides floats by 0 in a tensor, and 0 by floats, which may give infinities and NaN.
+def _scanned(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Running sums and products of booleans, of int64 where no other type is given, as PyTorch has them."""
+    from tvm import relax
 
-    TVM's simplifier fails on a division by a scalar 0, and takes products and quotients of one for 0.
+    if dtype != "bool":
+        return None
+    attributes, given = call.attrs, call.attrs.dtype
+    wide = "int64" if str(given) in ("", "void", "bool") else str(given)
+    scan = getattr(relax.op, operator_name(call).removeprefix("relax."))
+    operand = emit(relax.op.astype(call.args[0], wide))
+    result = scan(operand, attributes.axis, wide, exclusive=attributes.exclusive)
+    return relax.op.astype(emit(result), "bool") if str(given) == "bool" else result
+
+
+def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Computes with tensors instead of scalar constants that TVM's expressions cannot have.
+
+    Its simplifier fails on a division by a scalar 0, and takes products and quotients of one for 0, where
+    infinities and NaN may come of it; its integers have 63 bits and a sign.
     """
     from tvm import relax
 
-    def as_tensor(arg: Any) -> Any:
-        scalar = isinstance(arg, relax.Constant) and not arg.data.shape and not arg.data.numpy()
-        return relax.const(arg.data.numpy().reshape(1), dtype) if scalar else arg
+    scaling = operator_name(call) in ("relax.divide", "relax.multiply")
 
-    args = [as_tensor(arg) for arg in call.args]
-    if not dtype.startswith("float") or all(map(operator.is_, args, call.args)):
+    def is_unfit(arg: Any) -> bool:
+        if not isinstance(arg, relax.Constant) or arg.data.shape:
+            return False
+        value = arg.data.numpy()
+        return bool(value >= 2**63 if dtype == "uint64" else scaling and not value)
+
+    if not dtype.startswith(("float", "uint64")) or not any(map(is_unfit, call.args)):
         return None
+    args = [relax.const(arg.data.numpy().reshape(1), dtype) if is_unfit(arg) else arg for arg in call.args]
     result = relax.Call(call.op, args, call.attrs)
     return result if call.struct_info.ndim else relax.op.reshape(emit(result), ())
 
 
 REPLACED: dict[str, Callable[[Any, str, Callable[[Any], Any]], Any]] = {
     **dict.fromkeys(COMPARES, _compared),
-    **dict.fromkeys(("relax.divide", "relax.multiply"), _with_zero),
+    **dict.fromkeys(ARITHMETIC, _with_tensors),
+    **dict.fromkeys(("relax.cumprod", "relax.cumsum"), _scanned),
     "relax.mean": _mean,
     "relax.sign": _sign,
 }

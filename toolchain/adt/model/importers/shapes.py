@@ -175,6 +175,8 @@ def fixed_symbols(declared: Mapping[str, DeclaredShape], given: RequestedShapes)
         for dim, extent in zip(declared[name], value, strict=False):
             if dim in known:
                 fix(str(dim), extent, option(name, value))
+            elif isinstance(dim, str) and (solution := _solved(dim, extent)):
+                fix(*solution, option(name, value))
     later = {dim for dims in declared.values() for dim in dims[1:]}
     for dims in declared.values():
         if dims and dims[0] in known and (len(dims) > 1 or dims[0] not in later):
@@ -238,6 +240,17 @@ def _evaluate(node: ast.AST, symbols: Mapping[str, int]) -> int:
             return 0
         return int(_OPERATORS[type(node.op)](left, right))
     return symbols[node.id] if isinstance(node, ast.Name) else int(getattr(node, "value", 0))
+
+
+def _solved(text: str, extent: int) -> tuple[str, int] | None:
+    """The only symbol of the linear expression *text*, and its value that makes it *extent*; else None."""
+    names, tree = set(_names(text)), _expression(text)
+    if len(names) != 1 or tree is None:
+        return None
+    (name,) = names
+    first, second = (_evaluate(tree, {name: value}) for value in (0, 1))
+    value = (extent - first) // (second - first) if second != first else 0
+    return (name, value) if value > 0 and _evaluate(tree, {name: value}) == extent else None
 
 
 def _no_symbol(name: str, known: Sequence[str], declared: Mapping[str, DeclaredShape]) -> ModelError:

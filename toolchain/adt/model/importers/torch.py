@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from adt.host.extras import load
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, distinct_names, imported_model
 from adt.model.importers.op_table import OpRow, named_nodes, op_rows, refusal
-from adt.model.importers.shapes import DeclaredShape, RequestedShapes, fixed_shapes, fixed_symbols
+from adt.model.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
+from adt.model.importers.torch_converters import CONVERTERS
 from adt.model.package.manifest import SourceModel, TensorSpec
 
 CONTRACT = (
@@ -54,9 +55,8 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     declared: dict[str, DeclaredShape] = {spec.name: spec.shape for spec in specs}
     fixed = fixed_shapes(declared, shapes)
     module = _to_relax(program, source.file)
-    symbols = fixed_symbols(declared, shapes)
     return imported_model(
-        lift_weights(_specialised(module, symbols, source.file)),
+        lift_weights(specialised(module, [fixed[spec.name] for spec in specs])),
         inputs={
             name: TensorSpec(spec.name, fixed[spec.name], spec.dtype)
             for name, spec in zip(names, specs, strict=True)
@@ -186,7 +186,7 @@ def _call(text: str) -> Any:
 def _op_table(program: Any) -> tuple[OpRow, ...]:
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    known = ExportedProgramImporter().create_convert_map()
+    known = ExportedProgramImporter().create_convert_map().keys() | CONVERTERS.keys()
     names: dict[str, list[str]] = {}
     for node in program.graph.nodes:
         if node.op == "call_function" and node.target.__name__ != "getitem":
@@ -209,7 +209,10 @@ def _to_relax(program: Any, name: str) -> Any:
                 keep_params_as_input=True,
                 unwrap_unit_return_tuple=True,
                 run_ep_decomposition=False,
+                custom_convert_map=dict(CONVERTERS),
             )
+    except AdtError:
+        raise
     except Exception as error:  # the importer asserts and raises plain Python errors
         raise ModelError(
             f"TVM's PyTorch importer failed on {name}: {type(error).__name__}: {last_line(error)}",
@@ -217,19 +220,20 @@ def _to_relax(program: Any, name: str) -> Any:
         ) from error
 
 
-def _specialised(module: Any, symbols: Mapping[str, int], name: str) -> Any:
-    """*module* with its open dimensions fixed."""
-    if not symbols:
-        return module
-    from tvm import relax
+def specialised(module: Any, shapes: Sequence[Shape]) -> Any:
+    """*module* with the open dimensions of its inputs fixed to *shapes*.
 
-    try:
-        return relax.transform.BindSymbolicVars(dict(symbols), "main")(module)
-    except Exception as error:  # TVM's check of the names
-        raise ModelError(
-            f"the open dimensions of {name} cannot be fixed: {last_line(error)}",
-            remedy="Export the program without dynamic_shapes.",
-        ) from error
+    They go by their places: TVM gives a derived dimension (``2*h``) a symbol of its own.
+    """
+    from tvm import relax, tirx
+
+    extents = {
+        extent: fixed
+        for parameter, shape in zip(module["main"].params, shapes, strict=False)
+        for extent, fixed in zip(parameter.struct_info.shape, shape, strict=True)
+        if isinstance(extent, tirx.Var)
+    }
+    return relax.transform.BindSymbolicVars(extents, "main")(module) if extents else module
 
 
 @contextlib.contextmanager

@@ -102,7 +102,7 @@ def try_conversion(model: onnx.ModelProto) -> Conversion:
 
 
 def _make_importable(model: onnx.ModelProto, layers: Collection[str]) -> None:
-    _drop_unused(model)
+    drop_unused(model)
     _inline_arguments(
         model, {name for node in model.graph.node if op_name(node) in layers for name in node.input}
     )
@@ -236,7 +236,7 @@ def _quiet() -> Iterator[None]:
                     log.debug("TVM's importer: %s", text.strip())
 
 
-def _drop_unused(model: onnx.ModelProto) -> None:
+def drop_unused(model: onnx.ModelProto) -> None:
     """Remove nodes and initializers that nothing uses, in place: rewrites leave some, and each would be
     computed, or become a parameter."""
     read = {value.name for value in model.graph.output}

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.generic]
 
+_INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+COMPUTED = frozenset(("bool", *_INTEGERS, "float16", "float32", "float64"))
+"""Element types that kernels have on every target."""
+
 
 class Graph:
     """A model, or a branch of an If in it, with what shape inference and constants tell of its tensors."""

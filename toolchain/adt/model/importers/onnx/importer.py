@@ -29,6 +29,7 @@ from adt.model.importers.onnx.support import (
     never_supported_ops,
     tell_tvm_operators,
     tvm_operators,
+    uncomputed_types,
     unsupported_ops,
 )
 from adt.model.importers.op_table import OpRow, after_trial, op_rows, refusal
@@ -233,9 +234,8 @@ def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) 
     """
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
     if missing is None:
-        missing = {
-            op: note for op, note in unsupported_ops(prepared.model).items() if op not in prepared.kept
-        }
+        notes = unsupported_ops(prepared.model) | uncomputed_types(prepared.model)
+        missing = {op: note for op, note in notes.items() if op not in prepared.kept}
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
     return op_rows(
         [*ops, *hidden],

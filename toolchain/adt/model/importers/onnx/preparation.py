@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from adt.host.disk import library_files, scratch_directory
 from adt.model.importers.onnx.blockwise import MATMUL_N_BITS, inferred_products, is_blockwise
 from adt.model.importers.onnx.comparison import Runner
+from adt.model.importers.onnx.conversion import drop_unused
 from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, op_name, opset, subgraphs, type_number
 from adt.model.importers.onnx.known_values import fold_known
 from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.recurrent import is_loop
 from adt.model.importers.onnx.support import convertible, unsupported_ops
-from adt.model.importers.onnx.upgrade import correct_extents, upgraded
+from adt.model.importers.onnx.upgrade import POOLS, correct_extents, correct_windows, upgraded
 from adt.model.importers.op_table import named_nodes
 from adt.model.passes.recurrence import GATES
 
@@ -79,7 +80,10 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
     runner = Runner(model)
     if runner.reason:
         log.warning("nothing here can run %s to confirm what is rewritten in it: %s", name, runner.reason)
-    model = _with_extents(_upgraded(model, runner, name))
+    model = _upgraded(model, runner, name)
+    corrected = _with_extents(model)
+    if corrected is not model:
+        model, runner = corrected, Runner(corrected)  # onnxruntime folds the extents that ONNX infers
     simplified = _simplified(model, runner, name)
     if simplified is not model:
         runner = Runner(simplified)
@@ -93,6 +97,7 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
             runner = Runner(model)
         model, rewritten = _rewritten(model, runner, kept)
         if any("::" in op for op in rewritten):  # no shapes were known behind other domains' operators
+            model = _with_extents(model)
             model = _simplified(model, Runner(model), name)
         notes = expanded | rewritten | notes
         if not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan")):
@@ -100,7 +105,11 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
         if not (expanded or rewritten):
             break
         runner = Runner(model)
-    return PreparedModel(_typed(model), simplified, notes, kept)
+    typed = _typed(model)
+    drop_unused(typed)  # weights that stay in blocks of 4 bits become no floats
+    if fold_known(typed, uncomputed=True):
+        typed = _typed(typed)
+    return PreparedModel(typed, simplified, notes, kept)
 
 
 def _loops(model: onnx.ModelProto) -> frozenset[str]:
@@ -150,17 +159,16 @@ def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelPr
 
 
 def _with_extents(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return *model* with the extents of its Resizes that onnxruntime has, and shapes after them."""
-    if not any(node.op_type == "Resize" for node in model.graph.node):
+    """Return *model* with onnxruntime's extents of its Resizes and pools, and shapes after them."""
+    if not any(node.op_type in ("Resize", *POOLS) for node in model.graph.node):
         return model
-    typed = _typed(model)
-    if not correct_extents(Graph(typed, typed.graph)):
-        return model
+    typed, changed = _typed(model), False
     for _ in range(len(typed.graph.node)):
-        typed = _typed(_with_inferred_shapes(typed))
-        if not correct_extents(Graph(typed, typed.graph)):
+        graph = Graph(typed, typed.graph)
+        if not correct_extents(graph) and not correct_windows(graph):
             break
-    return typed
+        typed, changed = _typed(_with_inferred_shapes(typed)), True
+    return typed if changed else model
 
 
 def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
@@ -382,7 +390,7 @@ def _apply(
     """A copy of *model* with the rewrites of *allowed* operators, and the nodes that were rewritten."""
     copy = _typed(model)
     done: dict[str, list[onnx.NodeProto]] = {}
-    for _ in range(MOST_PASSES):
+    for _ in range(MOST_PASSES + len(copy.graph.node)):
         count = sum(map(len, done.values()))
         _apply_to(Graph(copy, copy.graph), allowed, done)
         if sum(map(len, done.values())) == count:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from adt.model.importers.onnx.blockwise import MATMUL_N_BITS
 from adt.model.importers.onnx.converters import CONVERTERS
-from adt.model.importers.onnx.graph import all_nodes, node_name, op_name
+from adt.model.importers.onnx.graph import COMPUTED, Graph, all_nodes, node_name, op_name
 from adt.model.importers.onnx.rewrites import REWRITES
 from adt.model.importers.onnx.rewrites.recurrent import MOST_STEPS
 from adt.model.importers.op_table import named_nodes
@@ -81,6 +81,20 @@ def _is_function(domain: str, op: str) -> bool:
 def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:
     """Operators of a prepared *model* that cannot be converted, with the reason and their nodes."""
     return _notes(node for node in all_nodes(model.graph) if not convertible(node.domain, node.op_type))
+
+
+def uncomputed_types(model: onnx.ModelProto) -> dict[str, str]:
+    """Operators of a prepared *model* that read or give elements of types without kernels, as above."""
+    graph, nodes = Graph(model, model.graph), dict[str, tuple[str, list[str]]]()
+    for node in model.graph.node:
+        types = [graph.dtype(name) for name in (*node.input, *node.output) if name]
+        if others := [dtype for dtype in types if dtype and dtype not in COMPUTED]:
+            nodes.setdefault(op_name(node), (others[0], []))[1].append(node_name(node))
+    return {
+        op: f"nothing computes in {'string' if dtype == 'object' else dtype}: export or quantize the model"
+        f" with float32, float16, int8 or uint8 there; {named_nodes(names)}"
+        for op, (dtype, names) in nodes.items()
+    }
 
 
 def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:

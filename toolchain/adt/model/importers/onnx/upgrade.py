@@ -1,16 +1,18 @@
-"""Models of old opsets in newer operators."""
+"""Models of old opsets in newer operators, and nodes whose extents ONNX infers wrongly in other forms."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from adt.model.importers.onnx.graph import Graph, all_nodes, attribute, node_name, operand
+from adt.model.importers.onnx.graph import Builder, Graph, all_nodes, attribute, node_name, operand
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
     from numpy.typing import NDArray
+
+POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
 def upgraded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
@@ -41,6 +43,47 @@ def _shrink_upwards(model: onnx.ModelProto) -> None:
         if scales is not None and attribute(node, "mode", "nearest") == "nearest" and (scales < 1).any():
             second = _split(graph, node, scales >= 1)
             next(each for each in second.attribute if each.name == "nearest_mode").s = b"ceil"
+
+
+def correct_windows(graph: Graph) -> bool:
+    """Write out the padding of the first pool in which ONNX's inference counts a window that begins behind
+    the data, which onnxruntime and PyTorch leave out; false if there is none."""
+    for node in graph.graph.node:
+        shape = graph.shape(operand(node, 0)) if attribute(node, "ceil_mode", 0) else None
+        if node.op_type not in POOLS or shape is None or attribute(node, "auto_pad", "NOTSET") != "NOTSET":
+            continue
+        rank, kernel = len(shape) - 2, attribute(node, "kernel_shape")
+        strides, dilations = (attribute(node, name, [1] * rank) for name in ("strides", "dilations"))
+        pads, behind = attribute(node, "pads", [0] * (2 * rank)), list[int]()
+        drops = False
+        for axis, extent in enumerate(shape[2:]):
+            reach, padded = (kernel[axis] - 1) * dilations[axis] + 1, extent + pads[axis]
+            last = -(-(padded + pads[axis + rank] - reach) // strides[axis]) * strides[axis]
+            drops |= last >= padded
+            behind.append(max(pads[axis + rank], last + reach - padded if last < padded else 0))
+        if drops:
+            _pad_explicitly(graph, node, pads, behind)
+            return True
+    return False
+
+
+def _pad_explicitly(graph: Graph, node: onnx.NodeProto, pads: list[int], behind: list[int]) -> None:
+    """Give the pool *node* the padding *behind* instead of ``ceil_mode``.
+
+    What that adds to its *pads* counts in no mean; where these do, they become part of the data.
+    """
+    build, nodes = Builder(graph, node), list(graph.graph.node)
+    data, before, after = build.operand(0), pads[: len(behind)], pads[len(behind) :]
+    options = build.attributes(without=("ceil_mode", "pads"))
+    if options.pop("count_include_pad", 0):
+        data = build.add("Pad", data, build.integers([0, 0, *before, 0, 0, *after]))
+        before, behind = [0] * len(before), [wide - given for wide, given in zip(behind, after, strict=True)]
+    options["pads"] = [*before, *behind]
+    results = build.add_many(node.op_type, data, outputs=["pooled"] * len(node.output), **options)
+    nodes[nodes.index(node) : nodes.index(node) + 1] = build.finish(results)
+    nodes = [deepcopy(each) for each in nodes]  # clearing the field empties those that are in it
+    graph.graph.ClearField("node")
+    graph.graph.node.extend(nodes)
 
 
 def correct_extents(graph: Graph) -> bool:

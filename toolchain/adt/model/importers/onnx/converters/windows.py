@@ -20,8 +20,8 @@ class Windows:
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    """Padding in front of each axis."""
+    pads: tuple[int, ...]
+    """Padding in front of each axis, then behind each."""
     count: tuple[int, ...]
     """Windows along each axis."""
 
@@ -35,7 +35,7 @@ class Windows:
 
         places, inside = [], []
         for axis, extent in enumerate(self.shape[2:]):
-            at = out[axis] * self.strides[axis] - self.before[axis] + tap[axis] * self.dilations[axis]
+            at = out[axis] * self.strides[axis] - self.pads[axis] + tap[axis] * self.dilations[axis]
             places.append(at)
             inside += [at >= 0, at < extent]
         return places, tirx.all(*inside)
@@ -56,6 +56,7 @@ def windows(node: Node) -> Windows:
             number = -(-extent // strides[axis])
             total = max(0, (number - 1) * strides[axis] + reach - extent)
             pads[axis] = total // 2 if auto == "SAME_UPPER" else total - total // 2
+            pads[axis + rank] = total - pads[axis]
         else:
             if auto == "VALID":
                 pads[axis] = pads[axis + rank] = 0
@@ -66,7 +67,7 @@ def windows(node: Node) -> Windows:
                 if (number - 1) * strides[axis] >= extent + pads[axis]:
                     number -= 1  # no window starts in the padding behind
         count.append(number)
-    return Windows(shape, kernel, strides, dilations, tuple(pads[:rank]), tuple(count))
+    return Windows(shape, kernel, strides, dilations, tuple(pads), tuple(count))
 
 
 def _lp_pool(node: Node) -> Any:
@@ -100,13 +101,20 @@ def _lp_pool(node: Node) -> Any:
     return node.te(compute, node.inputs[0])
 
 
+def _padded_pool(node: Node) -> Any:
+    """TVM's own pads of SAME are those of another count of windows, or of no dilations."""
+    if node.attribute("auto_pad", "NOTSET") not in ("SAME_UPPER", "SAME_LOWER"):
+        return None
+    return node.by_tvm(node.inputs, auto_pad=b"NOTSET", pads=list(windows(node).pads), ceil_mode=0)
+
+
 def _max_pool(node: Node) -> Any:
     """With indices: the flat place of each largest value in the whole tensor."""
     import numpy as np
     from tvm import relax, te, tirx
 
     if len(node.proto.output) < 2 or not node.proto.output[1]:
-        return None
+        return _padded_pool(node)
     moving = windows(node)
     spatial = moving.shape[2:]
     taps = list(itertools.product(*map(range, moving.kernel)))
@@ -238,6 +246,7 @@ def _conv_transpose(node: Node) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {
+    "AveragePool": _padded_pool,
     "Col2Im": _col2im,
     "ConvTranspose": _conv_transpose,
     "LpPool": _lp_pool,

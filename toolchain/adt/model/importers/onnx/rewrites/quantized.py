@@ -188,19 +188,24 @@ def _linear(build: Builder) -> str | None:
     """The same with a scalar instead of ``[1]``, or by arithmetic, where TVM's converter needs that."""
     name, scale, zero = build.operands(3)
     shape, extents = build.graph.shape(name), build.graph.shape(scale)
-    if shape is None or extents is None:
+    if extents is None:
         return None
     if len(extents) <= 1 and shape != () and not build.node.domain:  # TVM takes it, or almost
-        if extents != (1,):
+        if shape is None or extents != (1,):
             return None
         return build.add(
             build.node.op_type, name, scalar(build, scale), scalar(build, zero), **build.attributes()
         )
-    axis, block = build.attribute("axis", 1), build.attribute("block_size", 0)
-    scale, zero = (
-        each if build.graph.shape(each) == () or not each else _spread(build, each, shape, axis, block)
-        for each in (scalar(build, scale), scalar(build, zero))
-    )
+    if math.prod(extents) == 1:  # whatever is known of the tensor
+        scale, zero = scalar(build, scale), scalar(build, zero)
+    elif shape is None:
+        return None
+    else:
+        axis, block = build.attribute("axis", 1), build.attribute("block_size", 0)
+        scale, zero = (
+            each if build.graph.shape(each) == () or not each else _spread(build, each, shape, axis, block)
+            for each in (scale, scalar(build, zero))
+        )
     return (_by_product if build.node.op_type == "DequantizeLinear" else _by_division)(build, scale, zero)
 
 
@@ -218,6 +223,7 @@ def _by_product(build: Builder, scale: str, zero: str) -> str | None:
 def _by_division(build: Builder, scale: str, zero: str) -> str | None:
     """round(x / scale) + zero, within the type."""
     kind = build.graph.dtype(build.operand(2)) if zero else type_name(build.attribute("output_dtype", 0) or 2)
+    build.dtype = build.graph.dtype(build.operand(1)) or ""  # of x, too, of which nothing may be known yet
     if not build.dtype or kind not in RANGES:
         return None
     value = build.add("Round", build.add("Div", build.operand(0), scale))

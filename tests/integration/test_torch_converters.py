@@ -1,0 +1,145 @@
+"""What stands for operators of PyTorch in Relax computes what they do, by numpy; torch itself runs nightly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adt.errors import ModelError
+from adt.measure.reference import run_reference
+from adt.model.importers.constants import fold_shape_values
+from adt.model.importers.importer import import_model
+from adt.model.importers.torch import specialised
+from adt.model.importers.torch_converters import put
+from adt.model.importers.value_ranges import with_ranges
+from adt.model.inputs.random import random_inputs
+from adt.model.package.manifest import TensorSpec
+from support.models.imported import run_imported
+from support.models.onnx_graphs import f32
+
+ROWS, COLUMNS = np.array([0, 2, 1, 2, -1]), np.array([1, 1, -1], np.int32)
+MASK = np.array([[True, False, True, True], [False] * 4, [False, True, False, False]])
+PUTS: dict[str, tuple[tuple[int, ...], Sequence[Any], tuple[int, ...]]] = {
+    "rows": ((3, 4), [ROWS], (5, 4)),
+    "columns": ((3, 4, 5), [None, COLUMNS], (3, 3, 5)),
+    "one value": ((3, 4), [ROWS], ()),
+    "all of the last axis": ((3, 4), [ROWS, None], (5, 4)),
+    "elements": ((3, 4), [ROWS[:3], COLUMNS], (3,)),
+    "table": ((3, 4, 5), [None, ROWS[:2, None], COLUMNS], (3, 2, 3)),
+    "apart": ((3, 4, 5), [ROWS[:3], None, COLUMNS], (3, 4)),
+    "mask": ((3, 4, 5), [MASK], ()),
+    "mask of columns": ((3, 4), [None, MASK[0]], (1,)),
+}
+"""Shape, an index for each axis (None: all of it), shape of the values."""
+
+
+def put_module(shape: Sequence[Any], indices: Sequence[Any], values: tuple[int, ...], *, adds: bool) -> Any:
+    """``main(x, values, indices…)``, which puts the values."""
+    from tvm import relax
+
+    def variable(name: str, shape: Sequence[Any], dtype: Any = "float32") -> Any:
+        return relax.Var(name, relax.TensorStructInfo(shape, str(dtype)))
+
+    x, v, builder = variable("x", shape), variable("v", values), relax.BlockBuilder()
+    given = [
+        None if index is None else variable(f"i{axis}", index.shape, index.dtype)
+        for axis, index in enumerate(indices)
+    ]
+    with builder.function("main", [x, v, *(index for index in given if index is not None)]):
+        with builder.dataflow():
+            out = builder.emit_output(put(builder.emit, x, given, v, adds=adds))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@pytest.mark.parametrize("form", PUTS)
+@pytest.mark.parametrize("adds", [False, True])
+def test_values_put_at_indices(form: str, adds: bool) -> None:
+    """Rows that come twice get both values, if these are added, whatever thread is first."""
+    import tvm
+
+    shape, indices, count = PUTS[form]
+    x, values = f32(*shape), np.asarray(f32(*count))
+    if not adds:
+        values = np.broadcast_to(values.ravel()[:1].reshape([1] * len(count)), count).copy()
+    module = put_module(shape, indices, count, adds=adds)
+    machine = tvm.relax.VirtualMachine(tvm.compile(module, tvm.target.Target({"kind": "llvm"})), tvm.cpu())
+    given = [x, values, *(index for index in indices if index is not None)]
+    wanted, where = x.copy(), tuple(slice(None) if index is None else index for index in indices)
+    if adds:
+        np.add.at(wanted, where, values)
+    else:
+        wanted[where] = values
+    got = machine["main"](*map(tvm.runtime.tensor, given)).numpy()
+    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_values_for_what_a_mask_leaves_are_refused() -> None:
+    with pytest.raises(ModelError, match="depends on the input's values") as raised:
+        put_module((3, 4), [MASK], (5,), adds=False)
+    assert "torch.where" in raised.value.remedy
+
+
+def test_derived_dimensions_are_fixed_by_their_places() -> None:
+    """``h`` and ``2*h``, which TVM calls ``h_2``; the rows that indices may name are known then."""
+    from tvm import tirx
+
+    rows = tirx.SizeVar("h_2", "int64")
+    module = fold_shape_values(specialised(put_module((rows, 4), [ROWS], (5, 4), adds=True), [(10, 4)]))
+    assert [int(extent) for extent in module["main"].ret_struct_info.shape] == [10, 4]
+    module["main"] = module["main"].with_attr("num_input", 3)
+    shapes = {"x": (10, 4), "v": (5, 4), "i0": (5,)}
+    specs = [
+        TensorSpec(name, shape, "int64" if name == "i0" else "float32") for name, shape in shapes.items()
+    ]
+    indices = with_ranges(specs, module)[2].values
+    assert indices is not None and (indices.least, indices.most) == (-10, 9)
+
+
+NETS = """
+import torch
+
+class Graph(torch.nn.Module):
+    def forward(self, x, i):
+        added = torch.zeros_like(x).index_add(0, i, x).index_add(1, i % 4, x)
+        return added, torch.zeros_like(x).scatter_add(0, i[:, None].expand(6, 4), x)
+
+def graph():
+    return Graph(), (torch.randn(6, 4), torch.tensor([0, 1, 1, 2, 3, 0]))
+
+class Counts(torch.nn.Module):
+    def forward(self, x):
+        y = x.clone()
+        y[x < 0] = 7.0
+        return (x > 0).cumsum(1), (x > 0).to(torch.int32).cumsum(0), (x > 0).cumsum(1, dtype=torch.int32), (x > 0).prod(1), y
+
+def counts():
+    return Counts(), (torch.randn(6, 4),)
+
+class Halves(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.max_pool2d(x, 2)
+
+def halves():
+    shape = ({2: 2 * torch.export.Dim("h", min=4, max=128)},)
+    return torch.export.export(Halves(), (torch.randn(1, 3, 64, 64),), dynamic_shapes=shape)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("function", ["graph", "counts", "halves"])
+def test_programs_of_torch(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "converted.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    shapes = {"x": (1, 3, 32, 64)} if function == "halves" else {}
+    imported = import_model(f"converted:{function}", shapes)
+    inputs = random_inputs(imported.inputs, 1)
+    wanted, got = run_reference(imported.file, inputs), run_imported(imported, inputs)
+    assert wanted.keys() == got.keys()
+    for name, value in wanted.items():
+        assert got[name].dtype == value.dtype
+        np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-5)
