@@ -38,8 +38,6 @@ from adt.model.package.manifest import SourceModel, TensorSpec
 from adt.model.passes.recurrence import RecurrentSteps
 
 if TYPE_CHECKING:
-    import onnx
-
     from adt.model.importers.onnx.preparation import PreparedModel
 
 SIMPLIFIER = "onnxslim"
