@@ -18,6 +18,7 @@ from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
 from support.devices.emulated import outputs_of
 from support.models.onnx_graphs import graph_of, write
+from support.models.sequences import recurrent
 from support.models.vision import mixed_blocks, mobilenet_v2, residual_blocks, resnet18
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
@@ -89,6 +90,21 @@ def test_sums_of_whole_numbers_stay_in_registers(layer: str, cpu: str, moves: st
     assert loop.multiply_adds >= 12
     assert not loop.spills, loop.text
     assert moves in loop.text and 12 * loop.text.count("ld1r") < loop.multiply_adds
+
+
+@pytest.mark.parametrize("hidden", [48, 80, 96])
+def test_sums_of_a_recurrent_step_stay_in_registers(hidden: int, tmp_path: Path) -> None:
+    """Panels of 48 columns are twelve vectors of four."""
+    from cpu_asm import innermost_loops, split_functions
+
+    model = recurrent(tmp_path / "model.onnx", "GRU", 1, hidden=hidden, linear=False)
+    package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", cpu="cortex-a76")
+
+    functions = dict(split_functions(adt.inspect(package.path).assembly()))
+    loops = innermost_loops(functions["gru_compute_"])
+    products = [loop for loop in loops if loop.multiply_adds == 12]
+    assert products, "one loop for each product of the state"
+    assert not any(loop.spills for loop in products), products[0].text
 
 
 def test_armv7_calls_the_abis_functions(tmp_path: Path) -> None:
