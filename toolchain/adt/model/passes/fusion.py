@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adt.model.inspection.flops import count_flops
+from adt.model.passes.extrema import extrema
 from adt.model.passes.inlining import bounded_expressions
 from adt.model.passes.layout.blocks import LOOKUP
 from adt.model.passes.layout.rewriter import is_flat, lift_constants, returned_views
@@ -33,10 +34,10 @@ def gpu_dispatch(target: Any) -> tuple[Any, ...]:
 
 
 def cpu_dispatch() -> tuple[Any, ...]:
-    """What a CPU computes otherwise than by TVM's tensor expressions."""
+    """Return the passes for what a CPU computes otherwise than by TVM's tensor expressions."""
     from tvm import relax
 
-    return (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
+    return (extrema(), relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
 
 
 def _lookups() -> Any:
