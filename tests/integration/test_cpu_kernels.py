@@ -17,8 +17,9 @@ from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
 from adt.model.passes.cpu.recurrence import CpuSteps, is_recurrence
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
+from adt.model.passes.fusion import folded_by_numpy
 from adt.model.passes.gpu.choice import BY_MODEL
-from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.nodes import relax_nodes, tir_nodes
 from adt.model.passes.pipeline import prepare_module
 from adt.model.targets.target import model_target
 from adt.model.tuning.schedules import Untuned
@@ -516,3 +517,29 @@ def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: A
     finite = np.isfinite(want)
     off = np.abs(have - want)[finite] / np.spacing(np.abs(want[finite]).astype(np.float32))
     assert off.max() <= units, f"{off.max()} at {x[finite][off.argmax()]}"
+
+
+def test_constants_of_batch_norms_are_folded_without_a_compiler() -> None:
+    """To the bit as TVM folds them, by a kernel for each operator and shape."""
+    x = relax.Var("x", relax.TensorStructInfo((1, 12, 5, 5), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            gamma, beta, mean = (weight(12) for _ in range(3))
+            norm = relax.op.nn.batch_norm(x, gamma, beta, mean, relax.const(np.float32([0.5, 0, 2] * 4)), 1)
+            y = builder.emit(relax.op.nn.relu(builder.emit(relax.TupleGetItem(builder.emit(norm), 0))))
+            output = builder.emit_output(y)
+        builder.emit_func_output(output)
+    decomposed = relax.transform.DecomposeOpsForInference()(builder.get())
+    fold = relax.transform.FoldConstant()
+
+    folded = folded_by_numpy()(decomposed)
+
+    bound = {binding.var: binding.value for block in folded["main"].body.blocks for binding in block.bindings}
+    calls = [call for call in bound.values() if isinstance(call, relax.Call)]
+    assert len(calls) < len(relax_nodes(decomposed["main"], relax.Call))
+    for call in calls:
+        args = [bound.get(arg, arg) for arg in call.args]
+        assert not all(isinstance(arg, relax.Constant) for arg in args), f"{call.op} is left to compile"
+    with _target("nehalem"):
+        tvm.ir.assert_structural_equal(fold(folded), fold(decomposed))
