@@ -18,10 +18,12 @@ from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
 from support.devices.emulated import outputs_of
 from support.models.onnx_graphs import graph_of, write
+from support.models.sequences import recurrent
 from support.models.vision import mixed_blocks, mobilenet_v2, residual_blocks, resnet18
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 NETWORKS = (resnet18, mobilenet_v2, mixed_blocks)
+AXES = ([3], [-1], [2, 3], [0], [1, -2])
 SUM_OF_HALVES = re.compile(r"fmla\tv\d+\.8h, v\d+\.8h, v\d+\.h\[")
 """Eight output channels times one value of the input."""
 
@@ -89,6 +91,43 @@ def test_sums_of_whole_numbers_stay_in_registers(layer: str, cpu: str, moves: st
     assert loop.multiply_adds >= 12
     assert not loop.spills, loop.text
     assert moves in loop.text and 12 * loop.text.count("ld1r") < loop.multiply_adds
+
+
+@pytest.mark.parametrize("cpu", ["cortex-a76", ""])
+def test_extrema_and_sums_on_arm64(cpu: str, tmp_path: Path) -> None:
+    """With NaN, as numpy has it; rows and columns that are whole vectors and that are not."""
+    nodes = [
+        helper.make_node(f"Reduce{op}", ["x"], [f"{op}{number}"], axes=axes, keepdims=number % 2)
+        for op in ("Max", "Min", "Mean")
+        for number, axes in enumerate(AXES)
+    ]
+    names = [name for node in nodes for name in node.output]
+    model = write(graph_of(nodes, {"x": (5, 7, 48, 19)}, names, opset=13), tmp_path / "model.onnx")
+    package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", cpu=cpu).path
+    x = np.random.default_rng(3).normal(size=(5, 7, 48, 19)).astype(np.float32)
+    x[0, 0, 0, [0, 7, 18]], x[1, 2, 3, 4], x[4, 6] = np.nan, np.inf, -np.inf
+
+    have = outputs_of(package, {"x": x})
+
+    for name, reduce in (("Max", np.max), ("Min", np.min), ("Mean", np.mean)):
+        for number, axes in enumerate(AXES):
+            want = reduce(x, tuple(axes), keepdims=bool(number % 2))
+            np.testing.assert_allclose(have[f"{name}{number}"], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("hidden", [48, 80, 96])
+def test_sums_of_a_recurrent_step_stay_in_registers(hidden: int, tmp_path: Path) -> None:
+    """Panels of 48 columns are twelve vectors of four."""
+    from cpu_asm import innermost_loops, split_functions
+
+    model = recurrent(tmp_path / "model.onnx", "GRU", 1, hidden=hidden, linear=False)
+    package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", cpu="cortex-a76")
+
+    functions = dict(split_functions(adt.inspect(package.path).assembly()))
+    loops = innermost_loops(functions["gru_compute_"])
+    products = [loop for loop in loops if loop.multiply_adds == 12]
+    assert products, "one loop for each product of the state"
+    assert not any(loop.spills for loop in products), products[0].text
 
 
 def test_armv7_calls_the_abis_functions(tmp_path: Path) -> None:

@@ -9,21 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 
 from adt.bundle.platforms import platform_named
 from adt.model.importers.importer import import_model
-from adt.model.inspection.flops import SCHEDULED
+from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
 from adt.model.passes.cpu.recurrence import CpuSteps, is_recurrence
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
+from adt.model.passes.fusion import folded_by_numpy
 from adt.model.passes.gpu.choice import BY_MODEL
+from adt.model.passes.nodes import relax_nodes, tir_nodes
 from adt.model.passes.pipeline import prepare_module
 from adt.model.targets.target import model_target
 from adt.model.tuning.schedules import Untuned
 from support.models import sequences, transformers, vision
 from support.models.blocked import RANDOM, conv, model, weight
-from support.models.onnx_graphs import recurrent, write
+from support.models.onnx_graphs import graph_of, node, recurrent, write
 
 HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
 PROCESSORS = {"nehalem": (4, "sse4_2"), "haswell": (8, "avx2"), "skylake-avx512": (16, "avx512f")}
@@ -310,6 +312,22 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
     "gelu": ((7, 96), _chain(lambda x: relax.op.nn.gelu(x))),
     "sum of all": ((8, 4096), _chain(lambda x: relax.op.sum(x, [1]))),
     "sum of an odd number": ((8, 33), _chain(lambda x: relax.op.sum(x, [1]))),
+    "sums of rows": ((48, 100), _chain(lambda x: relax.op.sum(x, [1]))),
+    "sums of odd rows": ((48, 199), _chain(lambda x: relax.op.sum(x, [-1], keepdims=True))),
+    "sums of 9 and of 19": (
+        (5, 9, 19),
+        _chain(lambda x: relax.op.sum(x, [2]), lambda x: relax.op.sum(x, [1])),
+    ),
+    "sums over axes apart": ((9, 20, 37), _chain(lambda x: relax.op.sum(x, [0, -1]))),
+    "means of maps": ((2, 20, 7, 11), _chain(lambda x: relax.op.mean(x, [2, 3]))),
+    "maxima of maps": ((2, 20, 13, 11), _chain(lambda x: relax.op.max(x, [2, 3]))),
+    "maximum of an odd number": ((3, 41, 189), _chain(lambda x: relax.op.max(x))),
+    "variance of rows": (
+        (20, 77),
+        _chain(lambda x: relax.op.mean(relax.op.multiply(x, relax.op.exp(x)), [1])),
+    ),
+    "sums of 48 columns": ((33, 48), _chain(lambda x: relax.op.sum(x, [0]))),
+    "sums of 200 columns": ((3, 20, 200), _chain(lambda x: relax.op.sum(x, [1]))),
     "maximum across": ((64, 48), _chain(lambda x: relax.op.max(x, [0]))),
     "transposition": ((3, 20, 24), _chain(lambda x: relax.op.permute_dims(x, [2, 0, 1]))),
     "scalar": ((4,), _chain(lambda x: relax.op.sum(x))),
@@ -357,6 +375,9 @@ NETWORKS: dict[str, Callable[[Path], Path]] = {
     "lstm, both ways": lambda path: sequences.recurrent(path, "LSTM", 1, hidden=100, directions=2),
     "gru": lambda path: sequences.recurrent(path, "GRU", hidden=128),
     "gru of 200": lambda path: sequences.recurrent(path, "GRU", 1, hidden=200),
+    "gru of 96": lambda path: sequences.recurrent(path, "GRU", hidden=96),
+    "gru of 48, reset first": lambda path: sequences.recurrent(path, "GRU", 1, hidden=48, linear=False),
+    "lstm of 80 for three": lambda path: sequences.recurrent(path, "LSTM", 1, hidden=80, batch=3),
     "gru, reset first": lambda path: sequences.recurrent(path, "GRU", directions=2, linear=False),
     "lstm, state": lambda path: write(recurrent("LSTM", 4, direction="bidirectional"), path),
     "gru, state": lambda path: write(recurrent("GRU", 3, direction="reverse"), path),
@@ -390,6 +411,72 @@ def test_networks_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: P
     results = [result] if hasattr(result, "numpy") else list(result)
     for have, want in zip(results, session.run(None, feeds), strict=True):
         np.testing.assert_allclose(have.numpy(), want, rtol=1e-4, atol=5e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "words", "lanes"),
+    [
+        ((48, 199), [1], "the terms of a sum in lanes", {16, 4}),
+        ((2, 32, 7, 7), [2, 3], "the terms of a sum in lanes", {16, 4}),
+        ((64, 1000), [1], "the terms of a sum in lanes", {64, 16, 4}),
+        ((33, 48), [0], "48 sums in lanes", {16}),
+        ((3, 20, 200), [1], "40 sums in lanes", {8}),
+    ],
+)
+def test_sums_go_by_vectors_that_registers_hold(
+    shape: tuple[int, ...], axes: list[int], words: str, lanes: set[int]
+) -> None:
+    """Terms that lie together are not gathered, and LLVM keeps vectors of 48 on the stack."""
+    x = te.placeholder(shape, "float32")
+
+    kernel = scheduled(te.create_prim_func([x, topi.sum(x, axes)]), Vectors(16, 32))
+
+    loops = [loop for loop in tir_nodes(kernel.body, tirx.For) if loop.kind == tirx.ForKind.VECTORIZED]
+    assert kernel.attrs[CPU_SCHEDULE] == words
+    assert {int(loop.extent) for loop in loops} >= lanes
+    assert all(int(loop.extent).bit_count() == 1 for loop in loops)
+
+
+EXTREMA: dict[str, tuple[tuple[int, ...], list[int] | None]] = {
+    "rows": ((6, 256), [1]),
+    "odd rows": ((5, 199), [-1]),
+    "columns": ((40, 6), [0]),
+    "axis between": ((2, 20, 37), [1]),
+    "48 columns": ((9, 48), [0]),
+    "maps": ((3, 5, 7, 11), [2, 3]),
+    "axes apart": ((3, 5, 7, 11), [0, -1]),
+    "all": ((41, 33), None),
+    "one element": ((5, 1), [1]),
+    "few": ((7,), [0]),
+}
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("name", EXTREMA)
+def test_extrema_keep_nan_in_one_pass(name: str, keepdims: int, cpu: str, tmp_path: Path) -> None:
+    """As numpy has it, wherever NaN stands; onnxruntime keeps it in the first place only."""
+    shape, axes = EXTREMA[name]
+    more = {} if axes is None else {"axes": axes}
+    nodes = [node(f"Reduce{op}", ["x"], [op], keepdims=keepdims, **more) for op in ("Max", "Min")]
+    imported = import_model(
+        write(graph_of(nodes, {"x": shape}, ["Max", "Min"], opset=13), tmp_path / "m.onnx"), {}
+    )
+    target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
+    with _target(cpu):
+        prepared = prepare_module(imported.module, imported.params, target, 64, Untuned(), BY_MODEL)
+    pipelines = {"relax_pipeline": prepared.relax_pipeline, "tir_pipeline": prepared.tir_pipeline}
+    main = relax.VirtualMachine(tvm.compile(prepared.module, _target(cpu), **pipelines), tvm.cpu())["main"]
+
+    assert not [kernel for kernel in prepared.plain if "isnan" in kernel or "sum" in kernel]
+    for special in (np.nan, -np.nan, np.inf, -np.inf):
+        for spread in (1, 9, 1 << 20):
+            x = RANDOM.normal(size=shape).astype(np.float32)
+            x.flat[RANDOM.integers(0, x.size, -(-x.size // spread))] = special
+            have = [part.numpy() for part in main(tvm.runtime.tensor(x), *prepared.params.values())]
+            along = None if axes is None else tuple(axes)
+            want = [reduce(x, along, keepdims=bool(keepdims)) for reduce in (np.max, np.min)]
+            for mine, right in zip(have, want, strict=True):
+                np.testing.assert_array_equal(mine, right)
 
 
 @pytest.mark.parametrize(
@@ -430,3 +517,29 @@ def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: A
     finite = np.isfinite(want)
     off = np.abs(have - want)[finite] / np.spacing(np.abs(want[finite]).astype(np.float32))
     assert off.max() <= units, f"{off.max()} at {x[finite][off.argmax()]}"
+
+
+def test_constants_of_batch_norms_are_folded_without_a_compiler() -> None:
+    """To the bit as TVM folds them, by a kernel for each operator and shape."""
+    x = relax.Var("x", relax.TensorStructInfo((1, 12, 5, 5), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            gamma, beta, mean = (weight(12) for _ in range(3))
+            norm = relax.op.nn.batch_norm(x, gamma, beta, mean, relax.const(np.float32([0.5, 0, 2] * 4)), 1)
+            y = builder.emit(relax.op.nn.relu(builder.emit(relax.TupleGetItem(builder.emit(norm), 0))))
+            output = builder.emit_output(y)
+        builder.emit_func_output(output)
+    decomposed = relax.transform.DecomposeOpsForInference()(builder.get())
+    fold = relax.transform.FoldConstant()
+
+    folded = folded_by_numpy()(decomposed)
+
+    bound = {binding.var: binding.value for block in folded["main"].body.blocks for binding in block.bindings}
+    calls = [call for call in bound.values() if isinstance(call, relax.Call)]
+    assert len(calls) < len(relax_nodes(decomposed["main"], relax.Call))
+    for call in calls:
+        args = [bound.get(arg, arg) for arg in call.args]
+        assert not all(isinstance(arg, relax.Constant) for arg in args), f"{call.op} is left to compile"
+    with _target("nehalem"):
+        tvm.ir.assert_structural_equal(fold(folded), fold(decomposed))

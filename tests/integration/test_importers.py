@@ -21,6 +21,7 @@ from adt.model.importers.onnx.conversion import to_relax
 from adt.model.inputs.random import random_inputs
 from adt.model.package import model_store
 from adt.model.package.package import load_package
+from adt.model.passes.extrema import EXTREMUM
 from adt.model.passes.lowering import tir_pipeline
 from adt.options.resolve import load_settings
 from support.devices.emulated import outputs_of
@@ -178,8 +179,10 @@ def test_limits_that_keep_nan_are_one_instruction_of_aarch64() -> None:
     x = te.placeholder((4096,), "float32")
     low, high = (tirx.const(limit, "float32") for limit in (0, 6))
     y = te.compute(x.shape, lambda i: tirx.min(tirx.max(x[i], low), high))
+    k = te.reduce_axis((0, 4096))
+    z = te.compute((), lambda: te.max(y[k], axis=k), name=EXTREMUM)
     target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-android"})
-    kernel = tvm.tirx.build(te.create_prim_func([x, y]), target=target, pipeline=tir_pipeline(64))
+    kernel = tvm.tirx.build(te.create_prim_func([x, y, z]), target=target, pipeline=tir_pipeline(64))
     text = kernel.inspect_source("asm")
     assert "\tfmax\t" in text and "\tfmin\t" in text and "\tfcm" not in text
 

@@ -6,23 +6,53 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adt.model.inspection.flops import count_flops
+from adt.model.passes.extrema import extrema
 from adt.model.passes.inlining import bounded_expressions
 from adt.model.passes.layout.blocks import LOOKUP
 from adt.model.passes.layout.rewriter import is_flat, lift_constants, returned_views
+from adt.model.passes.nodes import operator_name
 from adt.model.passes.scatters import parallel_scatters
-from adt.model.passes.workarounds import scans_as_reductions, shorten_kernel_names
+from adt.model.passes.workarounds import replaced_calls, scans_as_reductions, shorten_kernel_names
 
 ELEMENT_BY_ELEMENT = 0
 """TVM's ``relax::OpPatternKind`` of such."""
 
 
 def bound_operators(module: Any) -> Any:
-    """The imported *module*, whose parameters are constants, which the layout walk can pack."""
+    """Decompose the imported *module*, whose parameters are constants, which the layout walk can pack."""
     import tvm
     from tvm import relax
 
-    passes = [relax.transform.DecomposeOpsForInference(), relax.transform.FoldConstant()]
-    return tvm.transform.Sequential(passes)(module)
+    decompose, fold = relax.transform.DecomposeOpsForInference(), relax.transform.FoldConstant()
+    return tvm.transform.Sequential([decompose, folded_by_numpy(), fold])(module)
+
+
+def folded_by_numpy() -> Any:
+    """Return a pass that computes operators of constants, to the bit as TVM does, which compiles a kernel for
+    each shape: several for each batch norm that no convolution takes."""
+    import numpy as np
+    from tvm import relax
+
+    names = ("add", "subtract", "multiply", "divide", "sqrt")
+    functions = {f"relax.{name}": getattr(np, name) for name in names}
+
+    def value(builder: Any, arg: Any) -> Any:
+        bound = builder.lookup_binding(arg) if isinstance(arg, relax.Var) else arg
+        return bound.data.numpy() if isinstance(bound, relax.Constant) else None
+
+    def replaced(builder: Any, call: Any) -> Any:
+        values = [value(builder, arg) for arg in call.args]
+        if any(array is None or array.dtype != np.float32 for array in values):
+            return call
+        name = operator_name(call)
+        if name == "relax.expand_dims":
+            result = np.expand_dims(values[0], tuple(map(int, call.attrs.axis)))
+        else:
+            with np.errstate(all="ignore"):
+                result = functions[name](*values)
+        return relax.const(result, "float32")
+
+    return replaced_calls("adt.FoldedByNumpy", (*functions, "relax.expand_dims"), replaced)
 
 
 def gpu_dispatch(target: Any) -> tuple[Any, ...]:
@@ -33,10 +63,10 @@ def gpu_dispatch(target: Any) -> tuple[Any, ...]:
 
 
 def cpu_dispatch() -> tuple[Any, ...]:
-    """What a CPU computes otherwise than by TVM's tensor expressions."""
+    """Return the passes for what a CPU computes otherwise than by TVM's tensor expressions."""
     from tvm import relax
 
-    return (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
+    return (extrema(), relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
 
 
 def _lookups() -> Any:

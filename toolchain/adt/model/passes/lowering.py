@@ -32,11 +32,13 @@ from typing import Any
 import numpy as np
 import tvm
 import tvm.s_tir.pipeline
+import tvm_ffi
 from tvm import tirx
 from tvm.s_tir.backend.adreno.transform import TextureFlatten
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 
-from adt.model.passes.nodes import tir_nodes
+from adt.model.passes.extrema import extrema_keep_nan
+from adt.model.passes.nodes import is_call, tir_nodes
 from adt.model.passes.opencl_source import finish_sources
 from adt.model.passes.reports import LANES
 from adt.model.passes.words import combine_words
@@ -87,7 +89,7 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
             lowering = without_common_expressions(tvm.transform.Sequential(passes))
             passes, vectors = [combine_words(), prepare, lowering], [*vectors, common_expressions()]
         else:
-            passes = [prepare, *passes, limits_keep_nan()]
+            passes = [extrema_keep_nan(), prepare, *passes, limits_keep_nan()]
 
         def finalize() -> Any:
             return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
@@ -220,7 +222,7 @@ def exact_numbers() -> Any:
 
 def limits_keep_nan() -> Any:
     """Return a pass for a CPU's kernels by which NaN passes a maximum or minimum of floats with a constant
-    (Relu, Clip), in one instruction still.
+    (Relu, Clip), or of all terms (:mod:`adt.model.passes.extrema`), in one instruction still.
 
     TVM's code for LLVM chooses the second operand where one is NaN. x86 has an instruction for just that, so
     that the constant comes first; AArch64 has one for each intrinsic. Elsewhere nothing changes.
@@ -232,16 +234,32 @@ def limits_keep_nan() -> Any:
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.LimitsKeepNan")  # type: ignore[untyped-decorator]
     def rewrite(function: Any, _module: Any, _context: Any) -> Any:
         triple = str(function.attrs["target"].attrs.get("mtriple", ""))
+        by_intrinsic = triple.startswith(("aarch64", "arm64"))
+
+        def extremum(node: Any) -> Any:
+            chosen = isinstance(node, tirx.Select)
+            if not chosen and not is_call(node, "tirx.if_then_else"):
+                return node
+            order, pair, term = (node.condition, node.true_value, node.false_value) if chosen else node.args
+            if not isinstance(order, tirx.LE) or not isinstance(pair, tirx.Max | tirx.Min):
+                return node
+            if not all(tvm_ffi.structural_equal(term, other) for other in (order.a, order.b, pair.a)):
+                return node
+            if by_intrinsic:
+                return tirx.call_llvm_pure_intrin(pair.dtype, intrinsics[type(pair)], pair.a, pair.b)
+            return tirx.Select(order, pair, term)  # TVM makes branches of those that read buffers
 
         def kept(node: Any) -> Any:
+            if isinstance(node, tirx.Select | tirx.Call):
+                return extremum(node)
             bound = node.b.value if isinstance(node.b, tirx.Broadcast) else node.b
             if not isinstance(bound, tirx.FloatImm):
                 return node
-            if triple.startswith(("aarch64", "arm64")):
+            if by_intrinsic:
                 return tirx.call_llvm_pure_intrin(node.dtype, intrinsics[type(node)], node.a, node.b)
             return type(node)(node.b, node.a) if triple.startswith(("x86_64", "i686")) else node
 
-        kinds = ["tirx.Max", "tirx.Min"]
+        kinds = ["tirx.Max", "tirx.Min", "tirx.Select", "tirx.Call"]
         return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, kept, kinds))
 
     return rewrite

@@ -20,7 +20,8 @@ from adt.model.passes.cpu.pipeline import can_block, with_blocks
 from adt.model.passes.cpu.recurrence import CpuSteps
 from adt.model.passes.cpu.schedules import schedule_kernels
 from adt.model.passes.cpu.vectors import Vectors, vectors_of
-from adt.model.passes.fusion import gpu_dispatch
+from adt.model.passes.extrema import without_counts_of_nan
+from adt.model.passes.fusion import cpu_dispatch, gpu_dispatch
 from adt.model.passes.gpu.choice import TextureChooser
 from adt.model.passes.gpu.pipeline import for_gpu
 from adt.model.passes.gpu.placement import image_limits
@@ -90,6 +91,7 @@ def prepare_module(
         module = StaticShapes(module).run() if is_flat(module) else module
     else:
         _refuse_threads(module)
+        module = without_counts_of_nan()(module)
     import tvm
 
     tvm_target = tvm.target.Target(target.spec)
@@ -175,8 +177,7 @@ def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, vectors: Ve
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: Any, _context: Any) -> Any:
         passes = [
-            relax.backend.DispatchSampling(),
-            relax.backend.DispatchSortScan(),
+            *cpu_dispatch(),
             relax.get_pipeline("zero"),
             shorten_kernel_names(),
             count_flops(),

@@ -9,7 +9,8 @@ What the steps share, the product of the inputs with their weights, is a product
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -195,8 +196,8 @@ def _products(
     begin: Callable[[Any, Any], Any],
     state: Callable[[Any, Any], Any] | None = None,
 ) -> None:
-    """The sums of the gates with these *numbers*: *begin* of batch and column, and *state* of batch and unit
-    (h, unless it is given) times the weights."""
+    """Compute the sums of the gates with these *numbers*: *begin* of batch and column, and *state* of batch
+    and unit (h, unless it is given) times the weights."""
     sizes, d, gates = direction.sizes, direction.number, direction.gates
     layer, width, size = sizes.layer, sizes.panel, sizes.rows
     whole = layer.batch // size
@@ -204,16 +205,23 @@ def _products(
     panels = [number * sizes.width // width for number in (numbers.start, numbers.stop)]
     work = layer.batch * len(numbers) * sizes.width * layer.hidden
 
+    @contextmanager
+    def sums_of(count: int) -> Iterator[tuple[Any, Any]]:
+        """Loop over *count* sequences and the columns of a panel."""
+        lanes = width & -width  # LLVM keeps no vectors of 48 in registers
+        with T.unroll(count) as b, T.unroll(width // lanes) as part, T.vectorized(lanes) as lane:
+            yield b, part * lanes + lane
+
     def tile(panel: Any, at: Any, count: int) -> None:
-        """The sums of *count* sequences from *at* on."""
+        """Compute the sums of *count* sequences from *at* on."""
         sums = T.decl_buffer((count, width), "float32", scope="global", layout=None)
-        with T.unroll(count) as b, T.vectorized(width) as lane:
-            T.buffer_store(sums, begin(at + b, panel * width + lane), [b, lane])
-        with T.serial(layer.hidden) as k, T.unroll(count) as b, T.vectorized(width) as lane:
-            term = state(at + b, k) * direction.weights[d, panel, k, lane]
-            T.buffer_store(sums, sums[b, lane] + term, [b, lane])
-        with T.unroll(count) as b, T.vectorized(width) as lane:
-            T.buffer_store(gates, sums[b, lane], [at + b, panel * width + lane])
+        with sums_of(count) as (b, column):
+            T.buffer_store(sums, begin(at + b, panel * width + column), [b, column])
+        with T.serial(layer.hidden) as k, sums_of(count) as (b, column):
+            term = state(at + b, k) * direction.weights[d, panel, k, column]
+            T.buffer_store(sums, sums[b, column] + term, [b, column])
+        with sums_of(count) as (b, column):
+            T.buffer_store(gates, sums[b, column], [at + b, panel * width + column])
 
     with (T.parallel if work >= WORTH_THREADS else T.serial)(*panels) as panel:
         with T.serial(whole) as part:

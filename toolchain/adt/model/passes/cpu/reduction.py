@@ -58,13 +58,17 @@ def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
         _sum_along_lanes(schedule, store, sums, vectors, work)
         return "the terms of a sum in lanes"
     tiled = _row_to_share(schedule, sums) if outer else None
-    part, vector = schedule.split(last, [None, width])
+    if extent_of(schedule, last) % width == 0 and width <= vectors.lanes:
+        width *= max(divisors(extent_of(schedule, last) // width, MOST_SHARED))
+    size = width & -width  # LLVM keeps no vectors of 48 in registers
+    part, several, vector = schedule.split(last, [None, width // size, size])
+    schedule.unroll(several)
     if tiled is not None and tiled < len(outer):
         shared = max(1, MOST_SHARED * vectors.lanes // max(width, vectors.lanes))
         size = max(divisors(extent_of(schedule, outer[tiled]), shared))
         tiles, within = schedule.split(outer[tiled], [None, size])
         outer = [*outer[:tiled], tiles, *outer[tiled + 1 :], part]
-        schedule.reorder(*outer, within, vector)
+        schedule.reorder(*outer, within, several, vector)
         schedule.unroll(within)
     else:
         outer = [*outer, part]
@@ -76,9 +80,10 @@ def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     if math.prod(extent_of(schedule, loop) for loop in reduce) <= UNROLLED_TAPS:
         for loop in reduce:
             schedule.unroll(loop)
-    for loop in inner[:-1]:
+    *inner, last = inner
+    for loop in [*inner, *schedule.split(last, [None, size])][:-1]:
         schedule.unroll(loop)
-    schedule.vectorize(inner[-1])
+    schedule.vectorize(spatial_loops(schedule, sums)[-1])
     parallel(schedule, outer, work)
     schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
     return f"{width} sums in lanes"
@@ -95,12 +100,12 @@ def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, wor
 
 
 def _terms_lie_together(schedule: Any, sums: Any) -> bool:
-    """Whether one term after the other is read, and not one place after the other."""
+    """True if one term after the other is read of whatever differs by term."""
     block = schedule.get(sums)
     loads = tir_nodes(block.body, tirx.BufferLoad)
-    last = [load.indices[-1] for load in loads if not load.buffer.same_as(block.writes[0].buffer)]
     terms = {axis.var for axis in block.iter_vars if int(axis.iter_type) != SPATIAL}
-    return len(last) > 1 and all(index in terms for index in last)
+    last = [variables_of(load.indices[-1:]) for load in loads if terms & variables_of(load.indices)]
+    return bool(last) and all(used and used <= terms for used in last)
 
 
 def _lane_sums(schedule: Any, sums: Any, vectors: Vectors) -> list[Any]:

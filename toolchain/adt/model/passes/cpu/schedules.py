@@ -25,6 +25,7 @@ from adt.model.passes.cpu.products import product
 from adt.model.passes.cpu.reads import reads_differ
 from adt.model.passes.cpu.recurrence import is_recurrence
 from adt.model.passes.cpu.reduction import reduction, rows
+from adt.model.passes.cpu.terms import whole_vectors
 from adt.model.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.indices import narrow_indices, simple_indices
@@ -66,7 +67,7 @@ def schedule_of(
     """TVM's Schedule of the TIR *function* by the first of *rules* that takes it with these *decisions*, in
     which an annotation says how; None: none does."""
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
-    for rule, start in _attempts(narrow_indices(function), rules):
+    for rule, start in _attempts(narrow_indices(function), vectors, rules):
         schedule = s_tir.Schedule(start)
         try:
             words = rule(schedule, vectors, decisions)
@@ -85,9 +86,9 @@ def schedule_of(
     return None
 
 
-def _attempts(function: Any, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:
-    """The *rules*, each with what it is to schedule."""
-    yield from ((rule, function) for rule in rules)
+def _attempts(function: Any, vectors: Vectors, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:
+    """Pair each of the *rules* with the function that it schedules."""
+    yield from ((rule, whole_vectors(function, vectors) if rule is reduction else function) for rule in rules)
     if elements in rules:
         yield elements, simple_indices(function)
 

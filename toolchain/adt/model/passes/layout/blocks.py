@@ -430,7 +430,7 @@ def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
 
 
 def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
-    """The *kind* (``max`` or ``avg``) of the values in each window, blocked."""
+    """Compute the *kind* (``max``, ``avg`` or EXTREMUM) of the values in each window, blocked."""
     batch, blocks, *axes, lanes = x.shape
     spatial = [int(extent) for extent in axes]
     shape = (batch, blocks, *window.extents(spatial), lanes)
@@ -440,12 +440,12 @@ def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
         read = lambda *place: x(n, c, *place, at[-1])  # noqa: E731
         return padded(read, at[:-1], taps, window, spatial, x.dtype, outside)
 
-    if kind == "max":
+    if kind != "avg":
         lowest = te.min_value(x.dtype)
         return te.compute(
             shape,
             lambda n, c, *at: te.max(value(n, c, at, lowest), axis=taps),
-            name="max_blocks",
+            name=f"{kind}_blocks",
         )
     accumulated = "float32"
     total = te.compute(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from adt.model.passes.extrema import EXTREMUM
 from adt.model.passes.layout import blocks, movement
 from adt.model.passes.layout.blocks import BYTES, FLOATS, TEXELS, Blocking, Window
 from adt.model.passes.layout.convolutions import (
@@ -312,7 +313,7 @@ def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: boo
     return walk.emit(
         lambda x: blocks.pool(source.expression(x), window, kind, count_padding),
         *source.tensors,
-        name=f"global_{kind}_pool_blocks" if whole else f"{kind}_pool_blocks",
+        name=f"global_{'avg' if kind == 'avg' else 'max'}_pool_blocks" if whole else f"{kind}_pool_blocks",
     )
 
 
@@ -347,7 +348,7 @@ RULES: Mapping[str, Rule] = {
     "relax.concat": movement.concat,
     "relax.image.resize2d": movement.resize,
     "relax.matmul": product,
-    "relax.max": global_pool("max"),
+    "relax.max": global_pool(EXTREMUM),
     "relax.mean": global_pool("avg"),
     "relax.min": of_all,
     "relax.nn.adaptive_avg_pool2d": adaptive_pool,
