@@ -162,6 +162,15 @@ def _elu(node: Node) -> Any:
     return relax.op.multiply(relax.const(gamma, dtype), result) if selu else result
 
 
+def _thresholded_relu(node: Node) -> Any:
+    """TVM's multiplies by the comparison, which makes NaN of infinity."""
+    from tvm import relax
+
+    x, dtype = node.inputs[0], node.dtype()
+    above = relax.op.greater(x, relax.const(node.attribute("alpha", 1.0), dtype))
+    return relax.op.where(above, x, relax.const(0, dtype))
+
+
 def _prelu(node: Node) -> Any:
     """Other than pictures; a slope of one axis that does not fit the last is one for each channel."""
     from tvm import relax
@@ -267,7 +276,7 @@ def _compared(op: str) -> Converter:
 
 
 def _by_floats(node: Node) -> Any:
-    """Reductions with roots and logarithms, of integers: rounded towards zero from float64."""
+    """Operators with roots, logarithms or fractions, of integers: rounded towards zero from float64."""
     from tvm import relax
 
     dtype = node.dtype()
@@ -340,5 +349,7 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceMax": _reduced_bool("max"),
     "ReduceMin": _reduced_bool("min"),
     "Selu": _elu,
+    "Shrink": _by_floats,
     "Sum": _chain("add"),
+    "ThresholdedRelu": _thresholded_relu,
 }
