@@ -301,6 +301,12 @@ def _reduced_bool(op: str) -> Converter:
     return convert
 
 
+def _batch_normalization(node: Node) -> None:
+    """Refuse what TVM's converter takes for inference."""
+    if node.attribute("training_mode", 0):
+        raise node.refusal("training_mode is 1: it is for training")
+
+
 def _det(node: Node) -> Any:
     """By Laplace's rule: for the small matrices that models have."""
     *batch, rows, _ = node.shape()
@@ -321,6 +327,7 @@ def _det(node: Node) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {
+    "BatchNormalization": _batch_normalization,
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
     "Cast": _cast,
