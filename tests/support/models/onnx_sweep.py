@@ -32,8 +32,6 @@ from onnx import helper, numpy_helper
 import adt
 from adt.errors import AdtError
 from adt.model.importers.onnx.comparison import run, run_reference
-from adt.model.importers.onnx.graph import op_name
-from adt.model.importers.onnx.rewrites import REWRITES
 from support.models.onnx_cases import CANNOT_RUN, FAILED, RAW, REFUSED, RIGHT, WRONG, Outcome, Worker, preload
 from support.models.onnx_recipes import RECIPES, Recipe
 
@@ -362,10 +360,8 @@ def _tried(cells: dict[str, Built], group: tuple[str, int], rtvm: Path) -> dict[
     rest = {name: each for name, each in cells.items() if name not in answer}
     if len(cells) > 1:
         for name, (status, reason) in list(answer.items()):
-            # A rewriting that is not confirmed at one node is used at none.
-            if status not in (RIGHT, REFUSED) or (
-                "uses operators" in reason and op_name(cells[name].node) in REWRITES
-            ):
+            # What is not confirmed at one node is rewritten or written out at none.
+            if status not in (RIGHT, REFUSED) or re.search("uses operators|used in a way", reason):
                 answer |= _tried({name: cells[name]}, group, rtvm)
     items = list(rest.items())  # in halves: others may be refused, too
     for half in (items[: len(items) // 2], items[len(items) // 2 :]):

@@ -301,10 +301,18 @@ def _reduced_bool(op: str) -> Converter:
     return convert
 
 
-def _batch_normalization(node: Node) -> None:
-    """Refuse what TVM's converter takes for inference."""
+def _batch_normalization(node: Node) -> Any:
+    """TVM's takes training for inference, and parameters of the input's type only."""
+    from tvm import relax
+
     if node.attribute("training_mode", 0):
         raise node.refusal("training_mode is 1: it is for training")
+    dtype, *others = (node.dtype(index) for index in range(5))
+    if all(other == dtype for other in others):
+        return None
+    emit, wider = node.builder.normalize, "float64" if "float64" in (dtype, *others) else "float32"
+    wide = [emit(relax.op.astype(value, wider)) for value in node.inputs]
+    return relax.op.astype(emit(relax.TupleGetItem(emit(node.by_tvm(wide)), 0)), dtype)
 
 
 def _det(node: Node) -> Any:
