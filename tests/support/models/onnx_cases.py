@@ -28,7 +28,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -181,11 +181,12 @@ def outcome(case: Case, rtvm: Path) -> Outcome:
     """Return the outcome of *case*, computed in a process that it may crash or hang."""
     if reason := left_out(case):
         return Outcome(LEFT_OUT, reason)
-    return _worker().outcome(case, rtvm)
+    result: Outcome = _worker().call(_run, case, rtvm)
+    return result
 
 
 class Worker:
-    """A fork that runs one case after another, so that adt's own process for native libraries is started once."""
+    """A fork that calls one function after another, so that adt's own process for native libraries is started once."""
 
     def __init__(self) -> None:
         self.pipe, theirs = multiprocessing.Pipe()
@@ -203,12 +204,12 @@ class Worker:
                 os._exit(0)
         theirs.close()
 
-    def outcome(self, case: Case, rtvm: Path) -> Outcome:
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what *function* returns, or the outcome of its failure; the process may have ended then."""
         try:
-            self.pipe.send((case, rtvm))
+            self.pipe.send((function, arguments))
             if self.pipe.poll(SECONDS):
-                result: Outcome = self.pipe.recv()
-                return result
+                return self.pipe.recv()
             reason = f"no end in {SECONDS} seconds"
         except (EOFError, OSError):
             reason = "the compiler crashed"
@@ -232,12 +233,12 @@ def _worker() -> Worker:
 
 def _work(pipe: Connection) -> None:
     while True:
-        case, rtvm = pipe.recv()
+        function, arguments = pipe.recv()
         try:
-            result = _run(case, rtvm)
+            result = function(*arguments)
         except BaseException:
             result = Outcome(FAILED, traceback.format_exc(limit=-3)[:4000])
-        pipe.send(Outcome(result.status, result.reason[:20000]))
+        pipe.send(result)
 
 
 def _run(case: Case, rtvm: Path) -> Outcome:

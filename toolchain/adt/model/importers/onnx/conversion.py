@@ -58,14 +58,36 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
         details = f"{type(error).__name__}: {last_line(error)}"
         op, name = importer.at
         if op:
+            argument = _unknown_argument(model, name)
+            reason = f"cannot be imported: its input {argument} is not constant"
             raise UnsupportedOp(
-                f"{op} at node {name} is used in a way that cannot be imported",
+                f"{op} at node {name} {reason if argument else 'is used in a way that cannot be imported'}",
                 remedy=REMEDY,
                 details=details,
             ) from error
         raise ModelError(
             "TVM's ONNX importer failed", remedy="Export the model in another opset.", details=details
         ) from error
+
+
+def _unknown_argument(model: onnx.ModelProto, name: str) -> str:
+    """Name the first input of node *name* that ONNX defines as int64 (axes, a shape) and is not constant;
+    empty if there is none, or the node is in a branch."""
+    from onnx import defs
+
+    graph = Graph(model, model.graph)
+    node = next((node for node in model.graph.node if node.name == name), None)
+    if node is None or not defs.has(node.op_type, opset(model), node.domain):
+        return ""
+    parameters = zip(
+        defs.get_schema(node.op_type, opset(model), node.domain).inputs, node.input, strict=False
+    )
+    unknown = [
+        parameter.name
+        for parameter, given in parameters
+        if parameter.type_str == "tensor(int64)" and given and graph.constant(given) is None
+    ]
+    return unknown[0] if unknown else ""
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,15 @@ def _elu(node: Node) -> Any:
     return relax.op.multiply(relax.const(gamma, dtype), result) if selu else result
 
 
+def _thresholded_relu(node: Node) -> Any:
+    """TVM's multiplies by the comparison, which makes NaN of infinity."""
+    from tvm import relax
+
+    x, dtype = node.inputs[0], node.dtype()
+    above = relax.op.greater(x, relax.const(node.attribute("alpha", 1.0), dtype))
+    return relax.op.where(above, x, relax.const(0, dtype))
+
+
 def _prelu(node: Node) -> Any:
     """Other than pictures; a slope of one axis that does not fit the last is one for each channel."""
     from tvm import relax
@@ -267,7 +276,7 @@ def _compared(op: str) -> Converter:
 
 
 def _by_floats(node: Node) -> Any:
-    """Reductions with roots and logarithms, of integers: rounded towards zero from float64."""
+    """Operators with roots, logarithms or fractions, of integers: rounded towards zero from float64."""
     from tvm import relax
 
     dtype = node.dtype()
@@ -292,6 +301,20 @@ def _reduced_bool(op: str) -> Converter:
     return convert
 
 
+def _batch_normalization(node: Node) -> Any:
+    """TVM's takes training for inference, and parameters of the input's type only."""
+    from tvm import relax
+
+    if node.attribute("training_mode", 0):
+        raise node.refusal("training_mode is 1: it is for training")
+    dtype, *others = (node.dtype(index) for index in range(5))
+    if all(other == dtype for other in others):
+        return None
+    emit, wider = node.builder.normalize, "float64" if "float64" in (dtype, *others) else "float32"
+    wide = [emit(relax.op.astype(value, wider)) for value in node.inputs]
+    return relax.op.astype(emit(relax.TupleGetItem(emit(node.by_tvm(wide)), 0)), dtype)
+
+
 def _det(node: Node) -> Any:
     """By Laplace's rule: for the small matrices that models have."""
     *batch, rows, _ = node.shape()
@@ -312,6 +335,7 @@ def _det(node: Node) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {
+    "BatchNormalization": _batch_normalization,
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
     "Cast": _cast,
@@ -340,5 +364,7 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceMax": _reduced_bool("max"),
     "ReduceMin": _reduced_bool("min"),
     "Selu": _elu,
+    "Shrink": _by_floats,
     "Sum": _chain("add"),
+    "ThresholdedRelu": _thresholded_relu,
 }

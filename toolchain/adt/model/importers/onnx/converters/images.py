@@ -366,10 +366,10 @@ def _roi_align(node: Node) -> Any:
     mode = node.attribute("mode", "avg")
     rows, columns = node.attribute("output_height", 1), node.attribute("output_width", 1)
     samples = node.attribute("sampling_ratio", 0)
+    if not samples:
+        raise node.refusal("its number of samples depends on the regions (sampling_ratio is 0)")
     if mode == "avg":
         return node.by_tvm((x, regions, inside))
-    if not samples:
-        raise node.refusal("its number of samples depends on the regions")
     scale = node.attribute("spatial_scale", 1.0)
     half = node.opset >= 16 and node.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
 

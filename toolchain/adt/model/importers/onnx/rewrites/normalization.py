@@ -44,13 +44,17 @@ def normalized(
 def _layer_norm(build: Builder) -> list[str] | None:
     """X, scale[, bias] to Y[, mean, inverse deviation]; onnxruntime writes it before opset 17, too."""
     converted = build.node.op_type == "LayerNormalization" and build.graph.opset >= 17
-    return None if converted and not any(build.node.output[1:]) else _by_parts(build)
+    return (
+        None
+        if converted and build.dtype != "float64" and not any(build.node.output[1:])
+        else _by_parts(build)
+    )
 
 
 def _rms_norm(build: Builder) -> list[str] | None:
     """X, scale to Y."""
     shape = build.graph.shape(build.operand(0))
-    last = shape is not None and build.attribute("axis", -1) in (-1, len(shape) - 1)
+    last = shape is not None and len(shape) > 1 and build.attribute("axis", -1) in (-1, len(shape) - 1)
     return None if last else _by_parts(build)
 
 
@@ -104,9 +108,14 @@ REWRITES = (
     Rewrite(
         "LayerNormalization",
         "Sub, Mul, ReduceMean, Sqrt, …",
-        "TVM takes opset 17 and later, and computes the first output only",
+        "TVM takes opset 17 and later, no float64, and computes the first output only",
         _layer_norm,
     ),
     Rewrite("SimplifiedLayerNormalization", "Mul, ReduceMean, Sqrt, …", NO_CONVERTER, _layer_norm),
-    Rewrite("RMSNormalization", "Mul, ReduceMean, Sqrt, …", "TVM goes over the last axis only", _rms_norm),
+    Rewrite(
+        "RMSNormalization",
+        "Mul, ReduceMean, Sqrt, …",
+        "TVM goes over the last axis only, of several",
+        _rms_norm,
+    ),
 )

@@ -1,0 +1,92 @@
+"""Operators of ONNX and onnxruntime by option and element type: right, or refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adt
+from support.models import onnx_cases, onnx_sweep
+from support.models.onnx_recipes import RECIPES
+
+LATER = {
+    r"MatMulNBits.*accuracy_level=4": "onnxruntime rounds the activations, too",
+    r"Hardmax.*nan": "no place is the largest where there is NaN",
+    r"ceil_mode=1 strides=\[3, 2\]": "windows that begin in the padding: ONNX's inference is believed",
+    r"(MaxPool|LpPool|AveragePool).*SAME_LOWER": "refused or wrong where padding is odd",
+    r"MaxUnpool.*5, 5": "onnxruntime reads the indices otherwise than ONNX's own case",
+    r"(TopK.*sorted=0|Random|Bernoulli)": "several results are right",
+    r"CastLike.*T2=uint": "negative numbers have no unsigned ones",
+    r"GridSample.*T1=u?int": "ONNX's reference rounds its weights",
+    r"QuantizeLinear-.*u?int16": "more than 256 levels",
+}
+"""Cells that are not right for a reason that is known: take the line out with the reason."""
+UNSWEPT = {
+    # of other types than tensors, or with graphs or texts: tests of their own
+    "ConcatFromSequence", "If", "ImageDecoder", "Loop", "Optional", "OptionalGetElement", "OptionalHasElement",
+    "RegexFullMatch", "Scan", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+    "SequenceLength", "SequenceMap", "SplitToSequence", "StringConcat", "StringNormalizer", "StringSplit",
+    # of later opsets
+    "CausalConvWithState", "LinearAttention", "SwiGLU",
+}  # fmt: skip
+SAME_EVERYWHERE = {
+    # of opsets before 7, of floats of 8 bits, of texts, or of what is random
+    "axis", "broadcast", "consumed_inputs", "is_test", "output_sequence", "paddings", "height_scale", "width_scale", "shape",
+    "saturate", "round_mode", "pool_strings", "value_string", "value_strings", "sparse_value", "mean", "scale", "high", "low", "seed", "dtype",
+    # of quantization in blocks: tests of their own
+    "block_size", "output_dtype", "precision",
+}  # fmt: skip
+"""Attributes that no cell varies."""
+
+
+def batches(*, often: bool) -> list[Any]:
+    names = [name for name in onnx_sweep.all_cells() if onnx_sweep.often(name) == often]
+    names = [name for name in names if not any(re.search(pattern, name) for pattern in LATER)]
+    return [pytest.param(batch, id=f"{batch[0]}…") for batch in onnx_sweep.batches(names)]
+
+
+@pytest.fixture(scope="module")
+def rtvm() -> Path:
+    onnx_cases.preload()
+    return adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
+
+
+def check(batch: Sequence[str], rtvm: Path) -> None:
+    found = onnx_sweep.outcomes(batch, rtvm)
+    wrong = {name: pair for name, pair in found.items() if pair[0] not in onnx_cases.ACCEPTED}
+    assert not wrong, f"PYTHONPATH=tests python -m support.models.onnx_sweep {next(iter(wrong))!r}"
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("batch", batches(often=True))
+def test_cells(batch: Sequence[str], rtvm: Path) -> None:
+    check(batch, rtvm)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("batch", batches(often=False))
+def test_all_cells(batch: Sequence[str], rtvm: Path) -> None:
+    check(batch, rtvm)
+
+
+def test_every_operator_and_attribute_of_the_schemas_is_swept() -> None:
+    swept: dict[str, set[str]] = {op: set() for op in RECIPES}
+    for cell in onnx_sweep.all_cells().values():
+        swept[f"{cell.domain}.{cell.op}" if cell.domain else cell.op].update(cell.attributes)
+    schemas = onnx_sweep.schemas()
+    assert {op for op in schemas if "." not in op} - RECIPES.keys() == UNSWEPT
+    latest = onnx_sweep.OPSETS[-1]
+    missing = {
+        (op, name)
+        for op in RECIPES
+        if "." not in op
+        for schema in schemas[op]
+        if schema.since_version <= latest and not schema.deprecated
+        for name in schema.attributes.keys() - swept[op] - SAME_EVERYWHERE
+    }
+    assert missing == set()
