@@ -27,6 +27,12 @@ if [ "$mode" = -- ]; then
   exec python -m pytest "$@"
 fi
 
+if [ "$mode" != --fast ]; then # for the integration tests: compiling takes all cores, the checks until then one
+  ADT_TVM_PROVIDER=registry adt build-target --for host >/dev/null 2>&1 &
+  early=$!
+  trap 'kill "$early" 2>/dev/null || true' EXIT
+fi
+
 say "style and types"
 ruff check toolchain tests docs examples bench
 ruff format --check toolchain tests docs examples bench
@@ -38,6 +44,7 @@ site=$(mktemp -d)
 NO_MKDOCS_2_WARNING=1 mkdocs build --strict --site-dir "$site" # every link leads somewhere
 rm -r "$site"
 
+[ "$mode" = --fast ] || wait "$early" || true # the tests say what is wrong
 say "unit tests"
 longest_first=(--dist loadfile --no-loadscope-reorder) # see tests/conftest.py
 python -m pytest -q -n 2 "${longest_first[@]}" tests/unit
