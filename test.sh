@@ -27,6 +27,12 @@ if [ "$mode" = -- ]; then
   exec python -m pytest "$@"
 fi
 
+if [ "$mode" != --fast ]; then # for the integration tests: compiling takes all cores, the checks until then one
+  ADT_TVM_PROVIDER=registry adt build-target --for host >/dev/null 2>&1 &
+  early=$!
+  trap 'kill "$early" 2>/dev/null || true' EXIT
+fi
+
 say "style and types"
 ruff check toolchain tests docs examples bench
 ruff format --check toolchain tests docs examples bench
@@ -38,8 +44,10 @@ site=$(mktemp -d)
 NO_MKDOCS_2_WARNING=1 mkdocs build --strict --site-dir "$site" # every link leads somewhere
 rm -r "$site"
 
+[ "$mode" = --fast ] || wait "$early" || true # the tests say what is wrong
 say "unit tests"
-python -m pytest -q -n 2 --dist loadfile tests/unit
+longest_first=(--dist loadfile --no-loadscope-reorder) # see tests/conftest.py
+python -m pytest -q -n 2 "${longest_first[@]}" tests/unit
 if [ "$mode" = --all ]; then
   for version in 3.12 3.13; do
     if "python$version" -c '' 2>/dev/null; then
@@ -47,7 +55,7 @@ if [ "$mode" = --all ]; then
         venv=$venv-$version
         install_adt "[dev,demo,tune,dask,tflite]" "python$version"
         say "unit tests with $("$venv/bin/python" --version)"
-        PATH="$venv/bin:$PATH" python -m pytest -q -n 2 --dist loadfile tests/unit
+        PATH="$venv/bin:$PATH" python -m pytest -q -n 2 "${longest_first[@]}" tests/unit
       )
     else
       say "no python$version on PATH: the unit tests did not run with it"
@@ -57,11 +65,20 @@ fi
 if [ "$mode" != --fast ]; then
   say "integration tests"
   # What fails has failed, but for tests that are marked with the reason why they are tried once more (flaky); the
-  # summary shows how those failed at first. The tests mostly wait for devices and servers: two files at a time take
-  # half as long.
+  # summary shows how those failed at first.
   # Builds come first, by themselves: others use what they make, and one of them damages a bundle and has it mended.
+  # Then two processes compute, and beside them four mostly wait, for devices, servers and time limits.
   builds=tests/integration/test_build_target.py
+  waiting=(tests/integration/test_{activity,adb,apk,awake,clean,container,deploy,device,doctor,kills,listeners,rack,rpc,stalled,tune_builders,tune_fleet,virtual}*.py)
   common=(-q -raR --durations 20 "${marked[@]}")
   python -m pytest "${common[@]}" "$builds"
-  python -m pytest "${common[@]}" -n 2 --dist loadfile --ignore "$builds" tests/integration
+  beside=$(mktemp)
+  python -m pytest "${common[@]}" -n 4 "${longest_first[@]}" "${waiting[@]}" >"$beside" 2>&1 &
+  status=0
+  python -m pytest "${common[@]}" -n 2 "${longest_first[@]}" --ignore "$builds" "${waiting[@]/#/--ignore=}" tests/integration || status=$?
+  say "integration tests that mostly wait"
+  wait $! || status=$?
+  cat "$beside"
+  rm "$beside"
+  exit "$status"
 fi

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections import Counter
 
 import pytest
+
+SECONDS = "adt/seconds"
+"""Where pytest's cache has how long each test took at last."""
+LONG = (
+    "test_xnnpack", "test_sanitizers", "test_executor", "test_kills", "test_tune", "test_examples",
+    "test_cpp_runner", "test_cuda", "test_generate_jni", "test_bench", "test_rpc", "test_textures",
+)  # fmt: skip
+"""Files that a first run begins with, which knows no times yet."""
 
 # Whoever runs the tests in the background of a script has them ignore ctrl-C, and nohup the end of the terminal;
 # several tests send both, to programs that inherit what we ignore.
@@ -25,8 +34,17 @@ SECOND_TRY = "second try"
 """The property of a test that has the reason of its mark ``flaky``, for the summary."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a second try without a reason: what passes at the second one may be a fault all the same."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a second try without a reason: what passes at the second one may be a fault all the same.
+
+    Bring the files that take longest to the front: one of them at the end would leave the other processes idle.
+    """
+    seconds = config.cache.get(SECONDS, {}) if config.cache else {}
+    files: Counter[str] = Counter()
+    for item in items:
+        unknown = 100.0 if item.path.stem in LONG and not seconds else 1.0
+        files[str(item.path)] += seconds.get(item.nodeid, unknown)
+    items.sort(key=lambda item: (-files[str(item.path)], str(item.path)))
     for item in items:
         for mark in item.iter_markers("flaky"):
             if set(mark.kwargs) != {"reruns", "reason"}:
@@ -42,6 +60,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, reason in report.user_properties:
             if name == SECOND_TRY:
                 terminalreporter.write_line(f"tried once more, since {reason}")
+
+
+class Stopwatch:
+    """Keeps how long each test takes, for the order of the next run."""
+
+    def __init__(self) -> None:
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if cache := session.config.cache:
+            rounded = {test: round(seconds, 2) for test, seconds in self._seconds.items()}
+            cache.set(SECONDS, cache.get(SECONDS, {}) | rounded)
 
 
 class Lost:
@@ -75,3 +108,4 @@ def pytest_configure(config: pytest.Config) -> None:
     """Watch the processes of xdist, in the one that they report to."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Lost())
+        config.pluginmanager.register(Stopwatch())

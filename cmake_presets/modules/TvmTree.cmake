@@ -153,18 +153,30 @@ function(adt_extend_opencl)
   endforeach()
 endfunction()
 
-# TVM 0.25's CLML runtime logs, and takes a maximum, without the headers for it. Takes the tree's targets, after it was
-# added.
+# TVM 0.25's CLML runtime logs, and takes a maximum, without the headers for it; it was not tried with its sources joined.
+# Takes the tree's targets, after it was added.
 function(adt_mend_clml)
-  foreach(name IN ITEMS clml_memory_planner.cc clml_utils.cc)
-    file(GLOB_RECURSE source "${ADT_TVM_SOURCE}/src/runtime/${name}")
-    if(source)
-      set_property(
-        SOURCE ${source}
-        TARGET_DIRECTORY tvm_runtime_objs
-        APPEND
-        PROPERTY COMPILE_OPTIONS -include climits -include cmath -include tvm/runtime/logging.h
-      )
-    endif()
-  endforeach()
+  file(GLOB_RECURSE sources "${ADT_TVM_SOURCE}/src/runtime/clml_*.cc")
+  set_property(SOURCE ${sources} TARGET_DIRECTORY tvm_runtime_objs PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+  list(FILTER sources INCLUDE REGEX "/clml_(memory_planner|utils)\\.cc$")
+  set_property(
+    SOURCE ${sources}
+    TARGET_DIRECTORY tvm_runtime_objs
+    APPEND
+    PROPERTY COMPILE_OPTIONS -include climits -include cmath -include tvm/runtime/logging.h
+  )
+endfunction()
+
+# Compile less of TVM's runtime, in less time, where that was tried. Takes the tree's targets, after it was added.
+#
+# Left out is what runs on several machines at once (disco) and what keeps state between the calls of a language model:
+# nothing that adt compiles calls it. Several sources make one object: half of the time was spent on headers.
+function(adt_shorten_tvm)
+  if(NOT ADT_TVM_VERSION MATCHES "^0\\.25\\.")
+    return()
+  endif()
+  get_target_property(sources tvm_runtime_objs SOURCES)
+  list(FILTER sources EXCLUDE REGEX "/disco/|/vm/(attn_backend|kv_state|paged_kv_cache|rnn_state|tensor_cache_support)\\.cc$")
+  set_property(TARGET tvm_runtime_objs PROPERTY SOURCES ${sources})
+  set_target_properties(tvm_runtime_objs tvm_ffi_objs PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
 endfunction()

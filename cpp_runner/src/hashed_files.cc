@@ -14,10 +14,10 @@
 namespace adt {
 namespace {
 
-constexpr std::uint64_t kLargestFile = 1 << 16;
-constexpr std::size_t kMostFiles = 128;
+constexpr std::uint64_t kLargestHashesFile = 1 << 16;
+constexpr std::size_t kMostHashedFiles = 128;
 constexpr std::size_t kDigestSize = 64;
-constexpr std::size_t kSmall = std::size_t{1} << 20;  // hashed sooner than looked up
+constexpr std::size_t kSoonHashed = std::size_t{1} << 20;  // hashed sooner than looked up
 
 // Empty where the system does not say.
 std::string BootId() {
@@ -50,7 +50,7 @@ struct Record {
 
 Record Read(const std::string& path, const std::string& boot) {
   Record record{boot, {}};
-  const PrivateFile file = ReadPrivateFile(path, kLargestFile);
+  const PrivateFile file = ReadPrivateFile(path, kLargestHashesFile);
   std::istringstream lines(file.problem.empty() ? file.bytes : "");
   std::string version;
   std::string digest;
@@ -73,8 +73,8 @@ void Write(const std::string& path, const Record& record) {
 }  // namespace
 
 std::string Sha256Once(const Blob& bytes, const std::string& directory) {
-  const bool recorded = !directory.empty() && !bytes.version().empty() && bytes.size() > kSmall &&
-                        MakePrivateDirectory(directory).empty();
+  const bool recorded = !directory.empty() && !bytes.version().empty() &&
+                        bytes.size() > kSoonHashed && MakePrivateDirectory(directory).empty();
   const std::string boot = recorded ? BootId() : "";
   if (boot.empty()) return Hash(bytes);
   const std::string path = directory + "/" + kHashesName;
@@ -84,7 +84,7 @@ std::string Sha256Once(const Blob& bytes, const std::string& directory) {
   const std::string digest = Hash(bytes);
   Record record = Read(path, boot);  // others may have written while this one hashed
   record.digests.emplace_back(bytes.version(), digest);
-  if (record.digests.size() > kMostFiles) record.digests.erase(record.digests.begin());
+  if (record.digests.size() > kMostHashedFiles) record.digests.erase(record.digests.begin());
   Write(path, record);
   return digest;
 }

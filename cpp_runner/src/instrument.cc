@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kBuiltin = "vm.builtin.";
 // The VM's own, but what it calls is a compiled function of the model.
 constexpr std::string_view kDynamicCall = "vm.builtin.call_tir_dyn";
-constexpr const char* kRemedy =
+constexpr const char* kCallsRemedy =
     "Run the model without looking at its calls; if that fails too, report the message with the "
     "model.";
 
@@ -357,7 +357,7 @@ void DropDeviceTimes(std::vector<Call>* calls) {
 }  // namespace
 
 CallProfile ProfileCalls(const ffi::Module& vm, const std::string& entry, std::int64_t runs) {
-  return WithTvmErrors(ErrorKind::kRun, "the calls cannot be timed", kRemedy, [&] {
+  return WithTvmErrors(ErrorKind::kRun, "the calls cannot be timed", kCallsRemedy, [&] {
     Recorder recorder;
     {
       const Hook hook(vm, std::ref(recorder));
@@ -384,7 +384,7 @@ CallProfile ProfileCalls(const ffi::Module& vm, const std::string& entry, std::i
 
 CallDump DumpCalls(const ffi::Module& vm, const std::string& entry, std::int64_t first,
                    std::int64_t end) {
-  return WithTvmErrors(ErrorKind::kRun, "the calls' tensors cannot be kept", kRemedy, [&] {
+  return WithTvmErrors(ErrorKind::kRun, "the calls' tensors cannot be kept", kCallsRemedy, [&] {
     Dumper dumper(first, end);
     const Hook hook(vm, std::ref(dumper));
     Invoke(vm, entry);

@@ -13,7 +13,7 @@ namespace ffi = tvm::ffi;
 
 constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // far above any real mod.json
 constexpr int kMaxDepth = 64;  // TVM's parser calls itself for each level
-constexpr const char* kRemedy =
+constexpr const char* kJsonRemedy =
     "Compile the model again (adt compile) and deploy the package again.";
 
 // No more than kMaxDepth arrays and objects in one another. Text that is no JSON passes as well.
@@ -40,23 +40,24 @@ bool IsShallow(std::string_view text) {
 
 JsonReader JsonReader::Parse(const std::string& text, const std::string& name) {
   if (text.size() > kMaxBytes) {
-    throw Error(ErrorKind::kPackage, name + " is too large to be a package's description", kRemedy);
+    throw Error(ErrorKind::kPackage, name + " is too large to be a package's description",
+                kJsonRemedy);
   }
   if (!IsShallow(text)) {
-    throw Error(ErrorKind::kPackage, name + " is nested too deeply for a description", kRemedy);
+    throw Error(ErrorKind::kPackage, name + " is nested too deeply for a description", kJsonRemedy);
   }
   ffi::String problem;
   const Value value = ffi::json::Parse(ffi::String(text), &problem);
   if (!problem.empty()) {
-    throw Error(ErrorKind::kPackage, name + " is not JSON: " + std::string(problem), kRemedy);
+    throw Error(ErrorKind::kPackage, name + " is not JSON: " + std::string(problem), kJsonRemedy);
   }
   const auto object = value.try_cast<ffi::json::Object>();
-  if (!object) throw Error(ErrorKind::kPackage, name + " is not a JSON object", kRemedy);
+  if (!object) throw Error(ErrorKind::kPackage, name + " is not a JSON object", kJsonRemedy);
   return JsonReader(*object, name + ": ");
 }
 
 void JsonReader::Fail(const std::string& key, const std::string& problem) const {
-  throw Error(ErrorKind::kPackage, path_ + key + " " + problem, kRemedy);
+  throw Error(ErrorKind::kPackage, path_ + key + " " + problem, kJsonRemedy);
 }
 
 bool JsonReader::Has(const std::string& key) const { return object_.count(ffi::String(key)) != 0; }

@@ -11,8 +11,8 @@
 namespace adt {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kMaxRank = 64;  // numpy's own limit
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+constexpr std::size_t kMaxNpyRank = 64;  // numpy's own limit
 
 [[noreturn]] void Fail(const std::string& name, const std::string& problem) {
   throw Error(ErrorKind::kInput, "array " + name + ": " + problem,
@@ -91,7 +91,7 @@ class HeaderParser {
     std::vector<std::int64_t> extents;
     Expect('(');
     while (!Accept(')')) {
-      if (extents.size() == kMaxRank) Fail(name_, "has too many dimensions");
+      if (extents.size() == kMaxNpyRank) Fail(name_, "has too many dimensions");
       extents.push_back(Extent());
       if (!Accept(',') && Peek() != ')') Fail(name_, "has a damaged header");
     }
@@ -155,7 +155,7 @@ std::vector<std::byte> FromFortranOrder(const std::vector<std::byte>& data,
 
 Array ParseNpy(const std::byte* bytes, std::size_t size, const std::string& name) {
   const auto byte_at = [bytes](std::size_t i) { return std::to_integer<std::size_t>(bytes[i]); };
-  if (size < 10 || std::memcmp(bytes, kMagic.data(), kMagic.size()) != 0) {
+  if (size < 10 || std::memcmp(bytes, kNpyMagic.data(), kNpyMagic.size()) != 0) {
     Fail(name, "is not in the npy format");
   }
   const std::size_t major = byte_at(6);
@@ -204,11 +204,11 @@ std::string NpyHeader(const Array& array) {
   header += std::to_string(dtype->size) + "', 'fortran_order': False, 'shape': (";
   for (std::int64_t extent : array.shape) header += std::to_string(extent) + ", ";
   header += "), }";
-  const std::size_t prefix = kMagic.size() + 4;
+  const std::size_t prefix = kNpyMagic.size() + 4;
   header.append(63 - (prefix + header.size()) % 64, ' ');
   header += '\n';
 
-  std::string out(kMagic);
+  std::string out(kNpyMagic);
   out += '\x01';
   out += '\x00';
   out += static_cast<char>(header.size() & 0xFF);

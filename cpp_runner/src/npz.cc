@@ -11,7 +11,7 @@
 namespace adt {
 namespace {
 
-constexpr std::string_view kSuffix = ".npy";
+constexpr std::string_view kNpySuffix = ".npy";
 
 }  // namespace
 
@@ -25,12 +25,13 @@ NamedArrays ReadNpz(const std::string& path) {
 NamedArrays ParseNpz(const Blob& file, const std::string& path) {
   NamedArrays arrays;
   for (const ZipMember& member : ReadZip(file.data(), file.size(), path)) {
-    if (member.name.size() <= kSuffix.size() ||
-        member.name.compare(member.name.size() - kSuffix.size(), kSuffix.size(), kSuffix) != 0) {
+    if (member.name.size() <= kNpySuffix.size() ||
+        member.name.compare(member.name.size() - kNpySuffix.size(), kNpySuffix.size(),
+                            kNpySuffix) != 0) {
       throw Error(ErrorKind::kInput, path + " holds " + member.name + ", which is no array",
                   "Write the file with numpy.savez.");
     }
-    const std::string name = member.name.substr(0, member.name.size() - kSuffix.size());
+    const std::string name = member.name.substr(0, member.name.size() - kNpySuffix.size());
     arrays.push_back({name, ParseNpy(member.data, member.size, name)});
     file.Forget(member.data, member.size);  // else it would be there twice
   }
@@ -41,7 +42,7 @@ void WriteNpz(const std::string& path, const NamedArrays& arrays) {
   NewFile file(path, 0666);
   ZipWriter zip([&](const void* data, std::size_t size) { file.Write(data, size); });
   for (const NamedArray& named : arrays) {
-    zip.Add(named.name + std::string(kSuffix), NpyHeader(named.array), named.array.data.data(),
+    zip.Add(named.name + std::string(kNpySuffix), NpyHeader(named.array), named.array.data.data(),
             named.array.data.size());
   }
   zip.Finish();

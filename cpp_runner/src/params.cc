@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::uint64_t kListMagic = 0xF7E58D4F05049CB7;
 constexpr std::uint64_t kTensorMagic = 0xDD5E40F096B4A13F;
-constexpr std::int32_t kMaxRank = 64;
+constexpr std::int32_t kMaxParamRank = 64;
 
 // The file from a place on; every read is checked against its end.
-class Reader {
+class ParamReader {
  public:
-  Reader(const std::byte* data, std::size_t size, const std::string& path)
+  ParamReader(const std::byte* data, std::size_t size, const std::string& path)
       : data_(data), left_(size), path_(path) {}
 
   [[noreturn]] void Fail(const std::string& problem) const {
@@ -75,13 +75,14 @@ bool Known(DLDataType dtype) {
   return whole && dtype.lanes == 1;
 }
 
-void ReadTensor(Reader* file, Param* param) {
+void ReadTensor(ParamReader* file, Param* param) {
   const auto damaged = [&] { return "is damaged: parameter " + param->name + " "; };
   if (!file->Magic(kTensorMagic)) file->Fail(damaged() + "is not where it should be");
   if (file->Number<std::int32_t>() != kDLCPU) file->Fail(damaged() + "is not for a CPU");
   file->Number<std::int32_t>();  // the CPU's number
   const auto rank = file->Number<std::int32_t>();
-  if (rank < 0 || rank > kMaxRank) file->Fail(damaged() + "has an impossible number of dimensions");
+  if (rank < 0 || rank > kMaxParamRank)
+    file->Fail(damaged() + "has an impossible number of dimensions");
   param->dtype.code = file->Number<std::uint8_t>();
   param->dtype.bits = file->Number<std::uint8_t>();
   param->dtype.lanes = file->Number<std::uint16_t>();
@@ -99,7 +100,7 @@ void ReadTensor(Reader* file, Param* param) {
 }  // namespace
 
 std::vector<Param> ParseParams(const std::byte* bytes, std::size_t size, const std::string& path) {
-  Reader file(bytes, size, path);
+  ParamReader file(bytes, size, path);
   if (!file.Magic(kListMagic)) file.Fail("is not a file of parameters");
   const auto count = file.Number<std::uint64_t>();
   std::vector<Param> params;

@@ -29,8 +29,8 @@ ProgramBuildReport BuildPrograms(const ffi::Module& library, DLDevice device,
       options.progress(static_cast<std::int32_t>(done), static_cast<std::int32_t>(total));
     });
   }
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  using Steady = std::chrono::steady_clock;
+  const auto start = Steady::now();
   const auto counts = WithTvmErrors(
       ErrorKind::kMismatch, "cannot build the OpenCL programs",
       "Check the device's driver (adt probe).", [&] {
@@ -39,7 +39,7 @@ ProgramBuildReport BuildPrograms(const ffi::Module& library, DLDevice device,
             .cast<ffi::Array<std::int64_t>>();
       });
   return {counts[0], counts[1],
-          std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
+          std::chrono::duration<double, std::milli>(Steady::now() - start).count()};
 }
 
 }  // namespace adt

@@ -31,12 +31,12 @@ namespace {
 namespace ffi = tvm::ffi;
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic("ADTPROG\0", 8);
+constexpr std::string_view kProgramsMagic("ADTPROG\0", 8);
 constexpr std::uint32_t kVersion = 2;
-constexpr std::size_t kDigestSize = 64;
-constexpr std::size_t kHeaderSize = 8 + 4 + 4 + 8 + kDigestSize;
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
-constexpr const char* kSuffix = ".programs";
+constexpr std::size_t kProgramsDigestSize = 64;
+constexpr std::size_t kHeaderSize = 8 + 4 + 4 + 8 + kProgramsDigestSize;
+constexpr std::uint64_t kLargestProgramsFile = std::uint64_t{1} << 30;
+constexpr const char* kProgramsSuffix = ".programs";
 
 double MillisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
@@ -46,7 +46,7 @@ double MillisecondsSince(std::chrono::steady_clock::time_point start) {
 // Whether the name is one of this cache's files, and not a person's.
 bool IsCached(const fs::path& path) {
   constexpr std::size_t kNameSize = 64;
-  return path.extension() == kSuffix && path.stem().string().size() == kNameSize;
+  return path.extension() == kProgramsSuffix && path.stem().string().size() == kNameSize;
 }
 
 // What a process left behind that was killed while it wrote.
@@ -56,7 +56,7 @@ bool IsLeftover(const fs::path& path, fs::file_time_type used) {
   const auto contains = [&](std::string whose) {
     return name.find(whose += NewFile::kInfix) != std::string::npos;
   };
-  return (contains(kSuffix) || contains(kHashesName)) &&
+  return (contains(kProgramsSuffix) || contains(kHashesName)) &&
          fs::file_time_type::clock::now() - used > kLongestWrite;
 }
 
@@ -84,7 +84,7 @@ void MarkUsed(const std::string& path) {
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
 }
 
-void PutNumber(std::string* out, std::uint64_t value, std::size_t bytes) {
+void AppendNumber(std::string* out, std::uint64_t value, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) {
     *out += static_cast<char>(static_cast<unsigned char>((value >> (8 * i)) & 0xFF));
   }
@@ -138,7 +138,7 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 std::string Pack(const std::vector<std::string>& parts) {
   std::string out;
   for (const std::string& part : parts) {
-    PutNumber(&out, part.size(), 8);
+    AppendNumber(&out, part.size(), 8);
     out += part;
   }
   return out;
@@ -206,7 +206,7 @@ std::optional<ProgramKey> KeyOf(const OpenClModules& modules, DLDevice device,
 
 std::string NameOf(const ProgramKey& key) {
   const std::string text = key.Text();
-  return Sha256(text.data(), text.size()) + kSuffix;
+  return Sha256(text.data(), text.size()) + kProgramsSuffix;
 }
 
 // Empty, with the reason in *report*, where nothing can be kept.
@@ -268,10 +268,10 @@ std::string ProgramKey::Text() const {
 
 std::string FormatPrograms(const ProgramKey& key, std::string_view programs) {
   const std::string text = key.Text();
-  std::string out(kMagic);
-  PutNumber(&out, kVersion, 4);
-  PutNumber(&out, text.size(), 4);
-  PutNumber(&out, programs.size(), 8);
+  std::string out(kProgramsMagic);
+  AppendNumber(&out, kVersion, 4);
+  AppendNumber(&out, text.size(), 4);
+  AppendNumber(&out, programs.size(), 8);
   out += Sha256(programs.data(), programs.size());
   out += text;
   out += programs;
@@ -285,13 +285,13 @@ ParsedPrograms ParsePrograms(std::string_view bytes, const ProgramKey& key) {
     return found;
   };
   // An empty file was begun and not written, by us or by mktemp.
-  found.ours = bytes.empty() || bytes.substr(0, kMagic.size()) == kMagic;
+  found.ours = bytes.empty() || bytes.substr(0, kProgramsMagic.size()) == kProgramsMagic;
   if (!found.ours) return useless("is no file of compiled OpenCL programs");
   if (bytes.size() < kHeaderSize) return useless("is truncated");
   if (GetNumber(bytes.substr(8, 4)) != kVersion) return useless("is of another version of adt");
   const std::uint64_t key_size = GetNumber(bytes.substr(12, 4));
   const std::uint64_t size = GetNumber(bytes.substr(16, 8));
-  const std::string_view digest = bytes.substr(24, kDigestSize);
+  const std::string_view digest = bytes.substr(24, kProgramsDigestSize);
   bytes.remove_prefix(kHeaderSize);
   if (key_size > bytes.size() || size != bytes.size() - key_size) {
     return useless("is truncated or damaged");
@@ -324,7 +324,7 @@ ffi::Module LoadWithPrograms(const std::function<ffi::Module()>& load, const Pro
   const bool named = store.kind == ProgramStore::Kind::kFile;
 
   const auto start = std::chrono::steady_clock::now();
-  const PrivateFile file = ReadPrivateFile(report->file, kLargestFile);
+  const PrivateFile file = ReadPrivateFile(report->file, kLargestProgramsFile);
   ParsedPrograms parsed{{}, file.problem, file.problem.empty()};
   if (file.exists && parsed.problem.empty()) parsed = ParsePrograms(file.bytes, *key);
   if (file.exists && parsed.problem.empty()) {

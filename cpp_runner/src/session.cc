@@ -55,7 +55,7 @@ bool SameShape(const Tensor& tensor, Extents shape) {
 
 ffi::Shape TvmShape(Extents shape) { return ffi::Shape(shape.data, shape.data + shape.rank); }
 
-std::size_t ByteSize(const Tensor& tensor) { return ffi::GetDataSize(*tensor.operator->()); }
+std::size_t TensorBytes(const Tensor& tensor) { return ffi::GetDataSize(*tensor.operator->()); }
 
 // No output of the last run is the tensor, or a part of it.
 bool IsOurs(const Tensor& tensor, const Tensor& argument) {
@@ -253,11 +253,11 @@ void Session::Use(EntryState* state, Input* input, const Tensor& tensor) {
 
 // On OpenCL the copy is in the queue when this returns, behind the runs that were started.
 void Session::CopyIn(const void* data, const Tensor& tensor) {
-  constexpr std::size_t kMostPending = std::size_t{32} << 20;
-  const std::size_t size = ByteSize(tensor);
+  constexpr std::size_t kMostStaged = std::size_t{32} << 20;
+  const std::size_t size = TensorBytes(tensor);
   if (size == 0) return;  // TVM takes no null pointer, even for no bytes
-  const bool deferred = device_.device_type == kDLOpenCL && size <= kMostPending;
-  if (deferred && staging_.pending_bytes() + size > kMostPending) Wait();
+  const bool deferred = device_.device_type == kDLOpenCL && size <= kMostStaged;
+  if (deferred && staging_.pending_bytes() + size > kMostStaged) Wait();
   const DLTensor from =
       HostArray(deferred ? staging_.Keep(data, size) : data, *tensor.operator->());
   const auto copy = [&] { Tensor::CopyFromTo(&from, const_cast<DLTensor*>(tensor.operator->())); };
@@ -309,7 +309,7 @@ void Session::SetInputTensor(std::size_t entry, std::size_t input, const Tensor&
   const bool here = tensor->device.device_type == device_.device_type &&
                     tensor->device.device_id == device_.device_id;
   const bool on_cpu = tensor->device.device_type == kDLCPU;
-  if (!here && on_cpu) return SetInput(entry, input, DataOf(tensor), ByteSize(tensor), shape);
+  if (!here && on_cpu) return SetInput(entry, input, DataOf(tensor), TensorBytes(tensor), shape);
   if (!here) {
     throw Error(ErrorKind::kInput,
                 "input " + to.port.spec->name + " lies on another device (" +
@@ -321,7 +321,7 @@ void Session::SetInputTensor(std::size_t entry, std::size_t input, const Tensor&
     Tensor copy;
     WithTvmErrors(ErrorKind::kRun, "cannot copy the tensor on the device", kRunRemedy, [&] {
       copy = Tensor::Empty(TvmShape(shape), to.port.dtype, device_);
-      if (ByteSize(tensor) != 0) {
+      if (TensorBytes(tensor) != 0) {
         Tensor::CopyFromTo(tensor.operator->(), const_cast<DLTensor*>(copy.operator->()));
       }
     });
@@ -384,7 +384,8 @@ void Session::RequireIndices(const EntryState& state) const {
   for (const Input& input : state.inputs) {
     if (input.argument.same_as(input.owned)) continue;
     const auto* data = static_cast<const std::byte*>(input.argument->data);
-    RequireValues(*input.port.spec, data + input.argument->byte_offset, ByteSize(input.argument));
+    RequireValues(*input.port.spec, data + input.argument->byte_offset,
+                  TensorBytes(input.argument));
   }
 }
 
@@ -485,7 +486,7 @@ const Tensor& Session::Output(std::size_t entry, std::size_t output) const {
 }
 
 std::size_t Session::OutputSize(std::size_t entry, std::size_t output) const {
-  return ByteSize(Output(entry, output));
+  return TensorBytes(Output(entry, output));
 }
 
 void Session::GetOutput(std::size_t entry, std::size_t output, void* data, std::size_t size) const {
@@ -558,7 +559,7 @@ NamedArrays Session::Outputs(const std::string& entry) const {
     Array array;
     array.dtype = spec.dtype;
     array.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
-    array.data.resize(ByteSize(tensor));
+    array.data.resize(TensorBytes(tensor));
     GetOutput(index, i, array.data.data(), array.data.size());
     outputs.push_back({spec.name, std::move(array)});
   }

@@ -20,7 +20,7 @@ namespace {
 namespace ffi = tvm::ffi;
 
 constexpr int kShareAllCores = -3;  // of TVM's ThreadGroup::AffinityMode
-constexpr const char* kRemedy = "Affinity is big, little, all, or cores such as 0,4-7.";
+constexpr const char* kAffinityRemedy = "Affinity is big, little, all, or cores such as 0,4-7.";
 
 std::optional<int> Number(std::string_view text) {
   int value = 0;
@@ -104,7 +104,8 @@ std::vector<int> CoresOf(const std::string& affinity) {
     return cores;
   }
   const auto cores = ParseList(affinity);
-  if (!cores) throw Error(ErrorKind::kUsage, "no cores are called '" + affinity + "'", kRemedy);
+  if (!cores)
+    throw Error(ErrorKind::kUsage, "no cores are called '" + affinity + "'", kAffinityRemedy);
   if (!std::includes(online.begin(), online.end(), cores->begin(), cores->end())) {
     throw Error(ErrorKind::kUsage, "there are no cores " + affinity,
                 "This machine has the cores " + Text(online) + ".");

@@ -10,7 +10,7 @@
 namespace adt {
 namespace {
 
-constexpr const char* kMemoryRemedy =
+constexpr const char* kSmallerRemedy =
     "Free memory (other handles, adt_trim), or use a smaller model or smaller inputs.";
 constexpr const char* kLostRemedy =
     "Free all handles of the device and load the package again; if that fails, too, the device is "
@@ -85,7 +85,7 @@ void ThrowTvmError(ErrorKind kind, const std::string& doing, std::string message
   Clean(&message);
   if (const auto device = KindOf(message)) {
     kind = *device;
-    remedy = kind == ErrorKind::kDeviceLost ? kLostRemedy : kMemoryRemedy;
+    remedy = kind == ErrorKind::kDeviceLost ? kLostRemedy : kSmallerRemedy;
   }
   throw Error(kind, doing + ": " + message, remedy);
 }

@@ -47,9 +47,9 @@ std::uint32_t Crc32(const std::byte* data, std::size_t size, std::uint32_t befor
 }
 
 // A part of the archive; every read is checked against its end.
-class Reader {
+class ZipReader {
  public:
-  Reader(const std::byte* data, std::size_t size, const std::string& path)
+  ZipReader(const std::byte* data, std::size_t size, const std::string& path)
       : data_(data), size_(size), path_(path) {}
 
   std::size_t size() const { return size_; }
@@ -59,13 +59,13 @@ class Reader {
                 "Write it again, with numpy.savez (not savez_compressed).");
   }
 
-  Reader Part(std::uint64_t at, std::uint64_t size) const {
+  ZipReader Part(std::uint64_t at, std::uint64_t size) const {
     if (at > size_ || size > size_ - at) Fail("is truncated or damaged");
-    return Reader(data_ + at, static_cast<std::size_t>(size), path_);
+    return ZipReader(data_ + at, static_cast<std::size_t>(size), path_);
   }
 
   std::uint64_t Number(std::uint64_t at, std::size_t bytes) const {
-    const Reader part = Part(at, bytes);
+    const ZipReader part = Part(at, bytes);
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < bytes; ++i) {
       value |= std::to_integer<std::uint64_t>(part.data_[i]) << (8 * i);
@@ -92,7 +92,7 @@ struct Directory {
 };
 
 // The end record is the last thing in the file, but for a comment of up to 64 KiB.
-Directory FindDirectory(const Reader& file) {
+Directory FindDirectory(const ZipReader& file) {
   if (file.size() < kEndSize) file.Fail("is no .npz file");
   const std::size_t last = file.size() - kEndSize;
   const std::size_t first = last > 0xFFFF ? last - 0xFFFF : 0;
@@ -101,7 +101,7 @@ Directory FindDirectory(const Reader& file) {
     Directory directory{file.U32(at + 16), file.U16(at + 10)};
     const bool zip64 = directory.offset == kMax32 || directory.count == 0xFFFF;
     if (zip64 && at >= kEnd64LocatorSize && file.U32(at - kEnd64LocatorSize) == kEnd64Locator) {
-      const Reader end = file.Part(file.U64(at - kEnd64LocatorSize + 8), kEnd64Size);
+      const ZipReader end = file.Part(file.U64(at - kEnd64LocatorSize + 8), kEnd64Size);
       if (end.U32(0) != kEnd64) file.Fail("is damaged: its zip64 end record is missing");
       directory = {end.U64(48), end.U64(32)};
     }
@@ -117,12 +117,12 @@ struct Place {
   std::uint64_t offset;
 };
 
-Place FindPlace(const Reader& header, const Reader& extra) {
+Place FindPlace(const ZipReader& header, const ZipReader& extra) {
   Place place{header.U32(24), header.U32(20), header.U32(42)};
   for (std::uint64_t at = 0; at + 4 <= extra.size();) {
     const std::uint16_t size = extra.U16(at + 2);
     if (extra.U16(at) == kZip64Extra) {
-      const Reader field = extra.Part(at + 4, size);
+      const ZipReader field = extra.Part(at + 4, size);
       std::uint64_t next = 0;
       for (std::uint64_t* value : {&place.plain_size, &place.stored_size, &place.offset}) {
         if (*value == kMax32) {
@@ -136,18 +136,18 @@ Place FindPlace(const Reader& header, const Reader& extra) {
   return place;
 }
 
-ZipMember ReadMember(const Reader& file, const Reader& header, const Reader& extra,
+ZipMember ReadMember(const ZipReader& file, const ZipReader& header, const ZipReader& extra,
                      const std::string& name, std::uint64_t* left) {
   if ((header.U16(8) & 1) != 0) file.Fail("holds " + name + ", which is encrypted");
   if (header.U16(10) != 0) file.Fail("holds " + name + ", which is compressed");
   const Place place = FindPlace(header, extra);
   if (place.plain_size != place.stored_size) file.Fail("is damaged: sizes of " + name);
 
-  const Reader local = file.Part(place.offset, kLocalHeaderSize);
+  const ZipReader local = file.Part(place.offset, kLocalHeaderSize);
   if (local.U32(0) != kLocalHeader) file.Fail("is damaged: no header for " + name);
   const std::uint64_t data_at =
       place.offset + kLocalHeaderSize + local.U16(26) + local.U16(28);  // name, extra field
-  const Reader data = file.Part(data_at, place.stored_size);
+  const ZipReader data = file.Part(data_at, place.stored_size);
   if (data.size() > *left) file.Fail("is damaged: its members overlap");
   *left -= data.size();
   if (data.Crc() != header.U32(16)) file.Fail("is damaged: the checksum of " + name + " differs");
@@ -190,20 +190,20 @@ std::string Zip64Field(std::initializer_list<std::uint64_t> numbers) {
 }  // namespace
 
 std::vector<ZipMember> ReadZip(const std::byte* bytes, std::size_t size, const std::string& path) {
-  const Reader file(bytes, size, path);
+  const ZipReader file(bytes, size, path);
   const Directory directory = FindDirectory(file);
   std::vector<ZipMember> members;
   std::set<std::string> names;
   std::uint64_t at = directory.offset;
   std::uint64_t left = size;  // members share no bytes: all of them fit into the file
   for (std::uint64_t i = 0; i < directory.count; ++i) {  // ends at the file's end at the latest
-    const Reader header = file.Part(at, kCentralHeaderSize);
+    const ZipReader header = file.Part(at, kCentralHeaderSize);
     if (header.U32(0) != kCentralHeader)
       file.Fail("is damaged: its directory is not where it says");
     at += kCentralHeaderSize;
     const std::string name = file.Part(at, header.U16(28)).Text();
     at += header.U16(28);
-    const Reader extra = file.Part(at, header.U16(30));
+    const ZipReader extra = file.Part(at, header.U16(30));
     at += std::uint64_t{header.U16(30)} + header.U16(32);  // extra field, comment
     if (!names.insert(name).second) file.Fail("holds " + name + " twice");
     members.push_back(ReadMember(file, header, extra, name, &left));

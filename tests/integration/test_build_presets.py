@@ -285,7 +285,7 @@ def test_a_compiler_cache_is_used_once(tmp_path: Path) -> None:
         asked = [ninja().path, "-C", tmp_path / name, "-t", "commands", "all"]
         commands = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=True).stdout
         compiling = [line for line in commands.splitlines() if " -c " in line]
-        assert len(compiling) > 60
+        assert len(compiling) > 20
         assert {line.count(str(program)) for line in compiling} == {times}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNot
 from adt.host import cache
 from adt.measure.reference import run_reference
 from adt.model import plugins
+from adt.model.host_run import run as host_run
 from adt.model.host_run.opencl import opencl_device
 from adt.model.host_run.run import HostRun, run_package, run_packages
 from adt.model.plugins import load_plugin
@@ -93,6 +95,35 @@ def test_opencl_and_cpu_in_one_process(model: Path, on_opencl: Path, on_cpu: Pat
     np.testing.assert_allclose(first["y"], expected(model), rtol=1e-5)
     np.testing.assert_allclose(second["y"], expected(model), rtol=1e-5)
     np.testing.assert_allclose(third["y"], expected(model, -X), rtol=1e-5)
+
+
+def test_calls_share_a_process(
+    model: Path, on_cpu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for another environment, another package at the same path, and after a failure."""
+    other = small_model(tmp_path / "other.onnx", op="Neg")
+    package = adt.compile(other, out=tmp_path / "other", platform="host").path
+    pids = []
+
+    def runs(package: Path, model: Path) -> None:
+        answer = run_package(package, {"x": X}, timeout=300)
+        np.testing.assert_allclose(answer["y"], expected(model), rtol=1e-5)
+        assert host_run._Kept.child is not None
+        pids.append(host_run._Kept.child.pid)
+
+    runs(on_cpu, model)
+    runs(package, other)
+    runs(on_cpu, model)
+    assert len(set(pids)) == 1
+    shutil.rmtree(package)
+    shutil.copytree(on_cpu, package)
+    runs(package, model)
+    monkeypatch.setenv("POCL_DEBUG", "0")
+    runs(on_cpu, model)
+    with pytest.raises(RunError):
+        run_package(changed(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=300)
+    runs(on_cpu, model)
+    assert len(set(pids)) == 4
 
 
 def test_a_package_from_any_directory(

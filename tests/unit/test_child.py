@@ -69,6 +69,13 @@ def test_the_next_request_after_a_crash_finds_another_process(
     assert child.ask(("echo", 1), 20) == 1
 
 
+def test_what_was_printed_for_an_answer_explains_no_later_failure(child: Child) -> None:
+    assert child.ask(("echo", 1), 20) == 1  # it prints, too
+    with pytest.raises(ChildDied) as caught:
+        child.ask(("exit", 3), 20)
+    assert caught.value.output == ""
+
+
 def test_what_hangs_is_killed_with_all_it_started(child: Child) -> None:
     started = child.ask(("start", None), 20)
     pid = child.pid

@@ -11,7 +11,7 @@
 namespace adt::activity {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kDocumentVersion = 1;
 
 // The time now, in UTC.
 std::string Now() {
@@ -44,7 +44,7 @@ std::string BenchJson(const Plan& plan, const Machine& machine, const rtvm::RunR
   const auto bundle = plan.bundle_digests.find(machine.abi);
   JsonWriter json;
   json.BeginObject();
-  rtvm::WriteSchema(&json, "adt.app-bench", kVersion);
+  rtvm::WriteSchema(&json, "adt.app-bench", kDocumentVersion);
   json.Key("when").String(Now());
   json.Key("app").String(plan.app);
   json.Key("writer").String("native-activity");
@@ -79,7 +79,7 @@ std::string ErrorJson(const std::string& app, const std::string& model, const st
                       const std::string& remedy) {
   JsonWriter json;
   json.BeginObject();
-  rtvm::WriteSchema(&json, "adt.app-bench-error", kVersion);
+  rtvm::WriteSchema(&json, "adt.app-bench-error", kDocumentVersion);
   json.Key("app").String(app).Key("model").String(model);
   json.Key("what").String(what).Key("remedy").String(remedy);
   return json.EndObject().Finish();

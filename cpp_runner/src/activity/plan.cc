@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kName = "assets/adt/bench.json";
 constexpr const char* kSchema = "adt.app-bench-plan";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kPlanVersion = 1;
 
 std::int64_t NotNegative(JsonReader* json, const std::string& key) {
   const std::int64_t value = json->Int(key);
@@ -21,7 +21,7 @@ std::int64_t NotNegative(JsonReader* json, const std::string& key) {
 Plan Read(const std::string& text) {
   JsonReader json = JsonReader::Parse(text, kName);
   if (json.String("schema") != kSchema) json.Fail("schema", std::string("is not ") + kSchema);
-  if (json.Int("schema_version") != kVersion) json.Fail("schema_version", "is not 1");
+  if (json.Int("schema_version") != kPlanVersion) json.Fail("schema_version", "is not 1");
   Plan plan;
   plan.app = json.String("app");
   plan.adt_version = json.String("adt_version");

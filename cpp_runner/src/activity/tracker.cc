@@ -11,7 +11,7 @@ namespace adt::activity {
 namespace {
 
 // Of TVM's python/tvm/rpc/base.py: numbers are little endian, as all of Android's processors are.
-constexpr std::int32_t kMagic = 0x2F271;
+constexpr std::int32_t kTrackerMagic = 0x2F271;
 constexpr int kPut = 3, kUpdateInfo = 5, kPendingMatchKeys = 7;
 constexpr const char* kSuccess = "0";
 constexpr const char* kHost = "\"127.0.0.1\"";
@@ -30,10 +30,10 @@ std::string RandomDigits() {
 Tracker::Tracker(int port, std::string key, int server_port)
     : socket_(Socket::ConnectedTo(port)), key_(std::move(key)), server_port_(server_port) {
   socket_.LimitWaiting(kPatience);
-  std::int32_t word = kMagic;
+  std::int32_t word = kTrackerMagic;
   socket_.Send(&word, sizeof word);
   socket_.ReceiveAll(&word, sizeof word);
-  if (word != kMagic) throw std::runtime_error("what answers is no tracker");
+  if (word != kTrackerMagic) throw std::runtime_error("what answers is no tracker");
   Command("[" + std::to_string(kUpdateInfo) + ", {\"key\": " + Quoted("server:" + key_) +
           ", \"addr\": [" + kHost + ", " + Quoted(std::to_string(server_port_)) + "]}]");
 }

@@ -28,9 +28,18 @@ def registered_functions(build_dir: Path) -> tuple[str, ...]:
     names: set[str] = set()
     for command in json.loads(listing.stdout):
         directory = Path(command["directory"])
-        file = directory / command["file"]
-        program = "apps" in file.parts  # tvm_rpc, whose own functions no library has
-        if file.suffix == ".cc" and not program and (directory / command["output"]).is_file():
-            source = file.read_text(errors="replace")
-            names |= {"".join(re.findall('"([^"]*)"', match[1])) for match in _REGISTERED.finditer(source)}
+        if not (directory / command["output"]).is_file():
+            continue
+        for file in sources_of(directory / command["file"]):
+            program = "apps" in file.parts  # tvm_rpc, whose own functions no library has
+            if file.suffix == ".cc" and not program:
+                text = file.read_text(errors="replace")
+                names |= {"".join(re.findall('"([^"]*)"', match[1])) for match in _REGISTERED.finditer(text)}
     return tuple(sorted(name for name in names if "." in name))
+
+
+def sources_of(file: Path) -> list[Path]:
+    """Return the sources that CMake joined in *file* (UNITY_BUILD), else *file* alone."""
+    if (file.parent.name, file.suffix) != ("Unity", ".cxx"):
+        return [file]
+    return [Path(name) for name in re.findall(r'^#include "(.+)"$', file.read_text(), re.MULTILINE)]

@@ -32,8 +32,6 @@ from adt.host.reaper import release_group
 
 GRACE = 2.0
 """Seconds that a child has to end properly."""
-STDERR_KEPT = 1 << 20
-"""Bytes of stderr after which it is emptied before the next request."""
 OUTPUT = 1 << 16
 """Bytes of its end that explain a failure."""
 NOTE = "\0note"
@@ -148,7 +146,9 @@ class Child:
             while on_note and isinstance(answer, dict) and NOTE in answer:
                 on_note(answer[NOTE])
                 answer = receive(process.stdout.fileno(), deadline)
-            return typed(answer, self._speech.answer)
+            value = typed(answer, self._speech.answer)
+            self._empty_output()
+            return value
         except TimeoutError:
             output = self._output()
             self.kill()
@@ -203,8 +203,6 @@ class Child:
                 for pipe in (self._process.stdin, self._process.stdout):
                     assert pipe is not None
                     os.set_blocking(pipe.fileno(), False)
-            elif self._stderr is not None and os.fstat(self._stderr.fileno()).st_size > STDERR_KEPT:
-                os.ftruncate(self._stderr.fileno(), 0)
             return self._process
 
     def __enter__(self) -> Child:
@@ -212,6 +210,12 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _empty_output(self) -> None:
+        """Forget what was printed for a request that was answered: it explains no later failure."""
+        if self._stderr is not None:
+            os.ftruncate(self._stderr.fileno(), 0)
+            os.lseek(self._stderr.fileno(), 0, os.SEEK_SET)  # of the child, too
 
     def _output(self) -> str:
         if self._stderr is None:

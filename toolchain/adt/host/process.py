@@ -38,6 +38,7 @@ NOT_PASSED = {
     "CMAKE_GENERATOR", "CMAKE_GENERATOR_PLATFORM", "CMAKE_GENERATOR_TOOLSET", "CMAKE_TOOLCHAIN_FILE",
     "NINJA_STATUS",  # adt reads its lines
     "PYTHONINSPECT", "PYTHONSTARTUP",  # Python would take its input for code when it should end
+    "PYTEST_CURRENT_TEST",  # it changes with every test: a child would count as one of another environment
 }  # fmt: skip
 """Variables that programs do not inherit. All others are the user's way of setting them up (PATH, proxies,
 compilers' flags, drivers): a stranger's directory sets none."""

@@ -15,7 +15,7 @@ from adt.model.passes.reports import SCOPE
 
 
 class Runner:
-    """The packages that were loaded so far."""
+    """The packages of one call that were loaded so far."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, tuple[Any, Any, list[Any]]] = {}
@@ -40,6 +40,8 @@ class Runner:
         arrays = [tvm.runtime.tensor(array, first) for array in request["inputs"]]
         answer = machine[request["entry"]](*arrays, *params)
         tensors = [answer] if hasattr(answer, "numpy") else list(answer)
+        if request["last"]:
+            self._loaded.clear()  # the next call may have another package at the same path
         return [tensor.numpy() for tensor in tensors]
 
     def _load(self, request: dict[str, Any]) -> tuple[Any, Any, list[Any]]:

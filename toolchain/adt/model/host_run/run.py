@@ -1,24 +1,28 @@
 """Run a package that was compiled for this machine, on its CPU or its OpenCL device, with TVM's wheel.
 
 The model runs in a child process (:mod:`adt.model.host_run.child`): an OpenCL driver
-that crashes, hangs or refuses a kernel becomes an error that says so.
+that crashes, hangs or refuses a kernel becomes an error that says so. The child stays
+for further runs; after an error the next run starts another one.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from adt.bundle.libraries import titles
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.child import Child, ChildFailed, ChildHung
+from adt.host.process import environment
 from adt.model.host_run.opencl import HostOpenCl, opencl_device
 from adt.model.inputs.validation import check_inputs
 from adt.model.package.compatibility import check_half, check_own_cpu
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
+MOST_LOADED = 40
+"""Libraries after which another child is started."""
 CHATTER = re.compile(r"Warning: Scope Loaded|^\s*$")
 """Lines that TVM's runtime writes without anything being wrong: one for each constant."""
 
@@ -70,21 +76,67 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
         manifest = packages[run.package].manifest
         check_inputs(manifest.name, manifest.entry(), run.inputs)
     device, plugins = _opencl(packages.values())
-    end = time.monotonic() + timeout
     outputs = []
-    with Child("adt.model.host_run.child") as child:
-        for run in runs:
-            manifest = packages[run.package].manifest
-            request = _request(run, manifest.entry(), manifest, device, plugins)
-            try:
+    with _Kept.lock:
+        child = _kept(packages)
+        end = time.monotonic() + timeout
+        try:
+            for run in runs:
+                manifest = packages[run.package].manifest
+                request = _request(run, manifest.entry(), manifest, device, plugins)
+                request["last"] = run is runs[-1]
                 answer = child.ask(request, max(end - time.monotonic(), 0))
-            except ChildFailed as failure:
-                raise _ended(failure, manifest, device, timeout) from failure
-            if "error" in answer:
-                raise _failure(answer, manifest, device)
-            names = (spec.name for spec in manifest.entry().outputs)
-            outputs.append(dict(zip(names, answer["outputs"], strict=True)))
+                if "error" in answer:
+                    raise _failure(answer, manifest, device)
+                names = (spec.name for spec in manifest.entry().outputs)
+                outputs.append(dict(zip(names, answer["outputs"], strict=True)))
+        except ChildFailed as failure:
+            raise _ended(failure, manifest, device, timeout) from failure
+        except BaseException:
+            child.kill()  # with what it loaded, and what a driver that failed has become
+            raise
     return outputs
+
+
+class _Kept:
+    """The child, which loads TVM once for many runs of this process."""
+
+    lock: ClassVar = threading.RLock()
+    child: ClassVar[Child | None] = None
+    environment: ClassVar[dict[str, str]] = {}
+    """Of the child: drivers read it when they are loaded."""
+    loaded: ClassVar[dict[Path, tuple[int, ...]]] = {}
+    """The libraries that it holds, each with device, inode, time and size: TVM closes none."""
+
+
+def _kept(packages: Iterable[Path]) -> Child:
+    """Return the child of earlier runs, or another one where that could not load *packages* as they are."""
+    now = environment()
+    libraries = [package.absolute() / LIBRARY for package in packages]
+    facts = {path: _facts(path.stat()) for path in libraries}
+    changed = any(
+        fact != old and (path == other or fact[:2] == old[:2])
+        for path, fact in facts.items()
+        for other, old in _Kept.loaded.items()
+    )
+    if _Kept.child is None or changed or now != _Kept.environment or len(_Kept.loaded) >= MOST_LOADED:
+        if _Kept.child is not None:
+            _Kept.child.close()
+        _Kept.child, _Kept.environment, _Kept.loaded = Child("adt.model.host_run.child"), now, {}
+    _Kept.loaded |= facts
+    return _Kept.child
+
+
+def _facts(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _forget() -> None:
+    """Leave the child to the parent, after a fork."""
+    _Kept.child, _Kept.lock = None, threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
