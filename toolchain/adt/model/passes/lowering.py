@@ -221,8 +221,8 @@ def exact_numbers() -> Any:
 
 
 def limits_keep_nan() -> Any:
-    """Return a pass for a CPU's kernels by which NaN passes a maximum or minimum of floats (Relu, Clip, Max), or
-    of all terms (:mod:`adt.model.passes.extrema`), in one instruction where the CPU has it.
+    """Return a pass for a CPU's kernels by which NaN passes a maximum or minimum of floats (Relu, Clip, Max),
+    or of all terms (:mod:`adt.model.passes.extrema`), in one instruction where the CPU has it.
 
     TVM's code for LLVM chooses the second operand where one is NaN. x86 has an instruction for just that, so
     that a constant comes first, and the first of two numbers is asked for NaN; not in reductions, which would
