@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.api.requests import AbRequest, BenchRequest
@@ -40,16 +41,18 @@ def bench(keywords: Keywords, flags: BenchFlags) -> Rendering:
     from adt.errors import ConfigError
 
     load_inputs(keywords)
+    pair = " ".join(quote(str(path)) for path in flags.ab or ("PACKAGE", "PACKAGE"))
+    package = quote(str(flags.package or (flags.ab or ["PACKAGE"])[0]))
     if (flags.package is None) == (flags.ab is None):
         raise ConfigError(
             "one package is measured, or two are compared",
-            remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
+            remedy=f"Write `adt bench {package}`, or `adt bench --ab {pair}`.",
         )
     if flags.ab is not None:
         if keywords["model"] or keywords["insecure_no_digest"] or flags.times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
-                remedy="Measure one package alone: adt bench PACKAGE.",
+                remedy=f"Measure one package alone: adt bench {package}.",
             )
         both = options_of(AbRequest)
         shared = {name: value for name, value in keywords.items() if name in both}

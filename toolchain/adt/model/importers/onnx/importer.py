@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from adt.errors import ModelError, UnsupportedOp
@@ -150,7 +151,7 @@ def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
     return UnsupportedOp(
         f"{path.name} uses operators that cannot be imported: {refusal(table)}",
         remedy="Export the model without them (another opset, or the part before them);"
-        " `adt compile MODEL --explain` lists every operator.",
+        f" `adt compile {quote(str(path))} --explain` lists every operator.",
     )
 
 
