@@ -89,7 +89,7 @@ TABLE = (
         "a data file of … cannot be read: …",
         after="compile linked-copy/m.onnx --for host -o out",
     ),
-    Case("compile wrong.tflite --for host -o out", "… is …, and its name does not say so"),
+    Case("compile wrong.bin --for host -o out", "… is …, and its name does not say so"),
     Case("run i8pkg --image p.png", "input … is int8, which cannot hold pixels from 0 to 255"),
     Case(
         "run pkg --image p.png --resize 8",
@@ -98,14 +98,8 @@ TABLE = (
     Case("run pkg --image p.png --layout NHWC", "…: … channels as …, where pictures have 1 or 3"),
     Case("run boolpkg --image p.png", "input … is …, which takes no pixels"),
     Case(
-        "compile m.onnx --for host --half-only Relu -o out",
+        "compile m.onnx --for host --half-only nn.relu -o out",
         "… is for half precision, and the precision is float32",
-    ),
-    Case(
-        "apk pkg",
-        "the bundle … is for …: an APK runs on Android only",
-        codes={"adt build-target": [0, 5]},
-        unknown=[],
     ),
 )
 """Command lines in a directory that tests/integration/test_remedies.py prepares."""

@@ -182,8 +182,8 @@ def failure(result: VerifyResult, package: Path, *, same_command: bool = False) 
             f"{command} --layers names the kernel that computes wrongly; {command} --reference host tells a "
             "fault of the importer from one of the device"
             if result.reference != "model"
-            else f"{command} tells whether that is the device or what quantizing costs, which --per-channel and "
-            "--target-snr make less"
+            else f"{command} tells whether that is the device or what quantizing costs, and of that "
+            "--per-channel and --target-snr save some"
         )
     if not options:
         return VerifyFailed(what, remedy=f"{remedy}.")
