@@ -35,7 +35,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         at / "float.onnx",
     )
-    (at / "wrong.bin").write_bytes(b"\x89HDF\r\n\x1a\n")
     write(graph_of([node("Relu", ["x"], ["y"])], {"x": ["n", 3, "h", "w"]}, ["y"]), at / "open.onnx")
     cached = [
         node("Concat", ["past.key", "key"], ["present.key"], axis=2),

@@ -89,7 +89,6 @@ TABLE = (
         "a data file of … cannot be read: …",
         after="compile linked-copy/m.onnx --for host -o out",
     ),
-    Case("compile wrong.bin --for host -o out", "… is …, and its name does not say so"),
     Case("run i8pkg --image p.png", "input … is int8, which cannot hold pixels from 0 to 255"),
     Case(
         "run pkg --image p.png --resize 8",
@@ -118,6 +117,7 @@ EXEMPT = {
     r"host ToolNotFound|virtual |model CompileError": "a machine that lacks a program is needed",
     r"model UnsupportedOp": "no importer lets such an operator pass",
     r"model (PackageError|InputError|VerifyFailed)": "names verbs or options whose files the user alone knows",
+    r"model ModelError .* name does not say so": "a PyTorch program is needed",
     r"quantization ": "the path of the model is known to the user alone",
 }
 """Pattern of area, class and message → why the commands of the remedy are not followed by a test."""
