@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,23 +207,19 @@ def test_fields_of_an_output_are_json() -> None:
     [
         (np.full(4, np.nan, np.float32), np.full(4, np.nan, np.float32), "--input FILE.npz"),
         (np.array([1, np.inf], np.float32), np.array([1, np.inf], np.float32), "--allow-nonfinite"),
-        (np.array([1.0, 2.0], np.float32), np.array([1.0, 3.0], np.float32), "--max-abs or --max-rel"),
-        (np.array([1, 2]), np.array([1, 3]), "--max-steps or --max-changed"),
+        (np.array([1.0, 2.0], np.float32), np.array([1.0, 3.0], np.float32), "--max-abs 1.1"),
+        (np.array([1, 2]), np.array([1, 3]), "--max-changed 0.53"),
     ],
 )
 def test_the_remedy_names_options_that_work_on_the_output(
     got: np.ndarray, want: np.ndarray, words: str
 ) -> None:
     result = VerifyResult("S", compare({"y": got}, {"y": want}, OPEN), {}, emulated=False)
-    error = failure(result)
+    error = failure(result, Path("p k"))
     assert error is not None and words in error.remedy
-
-
-def test_the_remedy_of_quanta_is_to_compare_with_the_float_model() -> None:
-    want = np.array([0.5, 0.25], np.float32)
-    result = VerifyResult("S", compare({"y": want + 1}, {"y": want}, OPEN, quanta={"y": 0.02}), {}, False)
-    error = failure(result)
-    assert error is not None and "--reference FLOAT_MODEL" in error.remedy and "--max-steps" in error.remedy
+    if "FILE" not in words:
+        same = failure(result, Path("p k"), same_command=True)
+        assert same is not None and error.remedy == f"{same.remedy} adt verify 'p k' {' '.join(same.options)}"
 
 
 def test_another_model_is_to_be_near() -> None:
@@ -235,7 +232,7 @@ def test_another_model_is_to_be_near() -> None:
     assert not row.passed and row.options == ("--min-snr", "--min-top1")
     assert "20 is the least" in row.reason and "100.0% is the least" in row.reason
     result = VerifyResult("d", accuracy({"y": -want}, {"y": want}, limits), {}, False, "model")
-    error = failure(result)
+    error = failure(result, Path("pkg"))
     assert error and "what quantizing costs" in error.remedy and "--min-snr" in error.remedy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from adt.api.place import open_place
 from adt.api.requests import LayersRequest, VerifyRequest
 from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
-from adt.errors import ConfigError, PackageError
+from adt.errors import AdtError, ConfigError, PackageError
 from adt.measure.layers import LayerScan, Scan, compare_layers
 from adt.measure.verify import Verification, accuracy, compare, worst_of
 from adt.model.package import model_store, origin
@@ -96,7 +97,8 @@ def verify_at(
     Raises:
         RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
     """
-    from adt.measure.reference import FILE, MODEL, reference_named
+    from adt.measure.reference import FILE, MODEL, reference_named, with_unused
+    from adt.measure.roundings import explained
     from adt.model.inputs.random import random_inputs
     from adt.model.inputs.validation import taken_inputs
 
@@ -125,20 +127,30 @@ def verify_at(
     options = RtvmOptions(entry=entry.name, device=manifest.target.device)
     near, limits = reference.name == MODEL, resolved.verify
 
-    def judged(got: Mapping[str, Array], right: Mapping[str, Array]) -> Verification:
+    def judged(
+        arrays: Mapping[str, Array], got: Mapping[str, Array], right: Mapping[str, Array]
+    ) -> Verification:
         if near:
             return accuracy(got, right, limits)
-        return compare(got, right, limits, manifest.precision, manifest.made.quanta)
+        quanta = manifest.made.quanta
+        comparison = compare(got, right, limits, manifest.precision, quanta)
+        if not comparison.passed and reference.model is not None:
+            whole = with_unused(arrays, opened.package)
+            with contextlib.suppress(AdtError):  # onnxruntime that crashes at that is no evidence
+                return explained(
+                    comparison, got, right, reference.model, whole, limits, manifest.precision, quanta
+                )
+        return comparison
 
     runs: list[tuple[str, Verification]] = []
     given, rights = [], []
     for name, arrays in sets:
         given.append(opened.place.run(options, arrays, timeout=resolved.device.run_seconds).outputs)
         rights.append(reference.run(arrays))
-        runs.append((name, judged(given[-1], rights[-1])))
+        runs.append((name, judged(arrays, given[-1], rights[-1])))
     return VerifyResult(
         opened.place.name,
-        judged(joined(given), joined(rights)) if near else worst_of(runs),
+        accuracy(joined(given), joined(rights), limits) if near else worst_of(runs),
         given[0],
         opened.place.emulated,
         reference.name,

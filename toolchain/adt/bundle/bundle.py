@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from adt.bundle.libraries import LIBRARIES, Library
 from adt.errors import PackageError
@@ -194,10 +195,11 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
     Raises:
         PackageError: it is no bundle, of another schema, or a file was changed or is a link.
     """
-    remedy = "Build it again: adt build-target --for PLATFORM"
+    remedy = "`adt bundles` lists those that are there; adt build-target --for PLATFORM builds one."
     found = manifest.load(
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy
     )
+    remedy = f"Build it again: adt build-target --for {quote(found.platform)}"
     for name, facts in found.all_files.items():
         try:
             file = contained_file(path, plain_name(name), MOST_ARRAY_BYTES)

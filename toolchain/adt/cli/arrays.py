@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
@@ -70,7 +71,9 @@ def check_outputs(targets: Sequence[str]) -> None:
                 remedy="Name it .npz for all outputs, .npy or .raw for one.",
             )
         if not any(file.absolute().parent.is_dir() for file in (path, Path(text))):
-            raise InputError(f"there is no directory {path.parent}", remedy=f"mkdir -p {path.parent}")
+            raise InputError(
+                f"there is no directory {path.parent}", remedy=f"mkdir -p {quote(str(path.parent))}"
+            )
 
 
 def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[Path, ...]:

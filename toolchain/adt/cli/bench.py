@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.api.requests import AbRequest, BenchRequest
@@ -40,27 +41,29 @@ def bench(keywords: Keywords, flags: BenchFlags) -> Rendering:
     from adt.errors import ConfigError
 
     load_inputs(keywords)
+    pair = " ".join(quote(str(path)) for path in flags.ab or ("PACKAGE", "PACKAGE"))
+    package = quote(str(flags.package or (flags.ab or ["PACKAGE"])[0]))
     if (flags.package is None) == (flags.ab is None):
         raise ConfigError(
             "one package is measured, or two are compared",
-            remedy="Write `adt bench PACKAGE`, or `adt bench --ab PACKAGE PACKAGE`.",
+            remedy=f"Write `adt bench {package}`, or `adt bench --ab {pair}`.",
         )
     if flags.ab is not None:
         if keywords["model"] or keywords["insecure_no_digest"] or flags.times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
-                remedy="Measure one package alone: adt bench PACKAGE.",
+                remedy=f"Measure one package alone: adt bench {package}.",
             )
         both = options_of(AbRequest)
         shared = {name: value for name, value in keywords.items() if name in both}
-        return _compared(adt.bench_ab(*flags.ab, rounds=flags.rounds, **shared))
+        return _compared(*flags.ab, adt.bench_ab(*flags.ab, rounds=flags.rounds, **shared))
     if flags.rounds is not None:
         raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
     assert flags.package is not None
     result = adt.bench(flags.package, **keywords)
     if flags.times and result.times:
         save_npz(flags.times, result.times)
-    return Rendering("bench", lambda: bench_fields(result), _lines(result), _failure(result))
+    return Rendering("bench", lambda: bench_fields(result), _lines(result), _failure(result, flags.package))
 
 
 def bench_fields(result: BenchResult) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def bench_fields(result: BenchResult) -> dict[str, Any]:
     }
 
 
-def _compared(result: AbResult) -> Rendering:
+def _compared(a: Path, b: Path, result: AbResult) -> Rendering:
     from adt.measure.bench import sentence
 
     verdict = sentence(result.ratio) if result.ratio else ""
@@ -93,14 +96,14 @@ def _compared(result: AbResult) -> Rendering:
             "sentence": verdict or None,
         },
         _ab_lines(result, verdict),
-        _failure(result.a) or _failure(result.b),
+        _failure(result.a, a) or _failure(result.b, b),
     )
 
 
-def _failure(result: BenchResult) -> VerifyFailed | None:
+def _failure(result: BenchResult, package: Path) -> VerifyFailed | None:
     from adt.cli.verify import failure
 
-    return failure(result.verification) if result.verification else None
+    return failure(result.verification, package) if result.verification else None
 
 
 def _lines(result: BenchResult) -> Iterator[str]:

@@ -36,7 +36,9 @@ def up(keywords: Keywords, flags: UpFlags, as_json: bool) -> Rendering:
         result = adt.up(**keywords, on_plan=on_plan, on_step=on_step, progress=progress)
     if flags.output:
         save_npz(flags.output, result.verified.outputs)
-    return Rendering("up", lambda: _fields(result), _lines(result), failure(result.verified))
+    return Rendering(
+        "up", lambda: _fields(result), _lines(result), failure(result.verified, result.package.path)
+    )
 
 
 def _fields(result: UpResult) -> dict[str, Any]:

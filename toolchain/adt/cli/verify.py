@@ -55,7 +55,10 @@ def verify(keywords: Keywords, flags: LayerFlags) -> Rendering:
     )
     result = adt.verify(**keywords)
     return Rendering(
-        "verify", lambda: verification_fields(result), verification_lines(result), failure(result)
+        "verify",
+        lambda: verification_fields(result),
+        verification_lines(result),
+        failure(result, keywords["package"], same_command=True),
     )
 
 
@@ -152,8 +155,12 @@ def _output_lines(output: OutputComparison) -> Iterator[str]:
         )
 
 
-def failure(result: VerifyResult) -> VerifyFailed | None:
-    """What is wrong with the outputs; None when all of them passed."""
+def failure(result: VerifyResult, package: Path, *, same_command: bool = False) -> VerifyFailed | None:
+    """Return what is wrong with the outputs; None when all of them passed.
+
+    Args:
+        same_command: the command line was ``adt verify``, which takes what lets outputs pass.
+    """
     outputs = result.verification.outputs
     failed = [output for output in outputs if not output.passed]
     if result.verification.passed:
@@ -164,30 +171,52 @@ def failure(result: VerifyResult) -> VerifyFailed | None:
             f"nothing finite to compare in {len(failed)} of {len(outputs)} outputs: {names}",
             remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
         )
+    command = f"adt verify {quote(str(package))}"
+    options = allowing(outputs)
     if all(output.options == ("--allow-nonfinite",) for output in failed):
-        return VerifyFailed(
-            f"NaN or infinity in {len(failed)} of {len(outputs)} outputs, in the reference, too: {names}",
-            remedy="If the model is to give them, let them pass with --allow-nonfinite; else give other "
-            "inputs: --input FILE.npz.",
+        what = f"NaN or infinity in {len(failed)} of {len(outputs)} outputs, in the reference, too: {names}"
+        remedy = "Give other inputs: --input FILE.npz; or, if the model is to give them"
+    else:
+        what = f"{len(failed)} of {len(outputs)} outputs differ: {names}"
+        remedy = (
+            f"{command} --layers names the kernel that computes wrongly; {command} --reference host tells a "
+            "fault of the importer from one of the device"
+            if result.reference != "model"
+            else f"{command} tells whether that is the device or what quantizing costs, and of that "
+            "--per-channel and --target-snr save some"
         )
-    options = dict.fromkeys(option for output in failed for option in output.options if option != "--input")
-    remedy = (
-        "adt verify --layers names the kernel that computes wrongly; --reference host tells a fault "
-        "of the importer from one of the device"
-        if result.reference != "model"
-        else "without --reference, adt verify tells whether that is the device or what quantizing costs; "
-        "adt quantize --per-channel or --target-snr costs less"
-    )
-    if any(output.options == ("--max-steps",) for output in failed):  # floats, of quanta
-        remedy += (
-            "; in a deep quantized network roundings add up: --reference FLOAT_MODEL tells what that costs"
-        )
+    if not options:
+        return VerifyFailed(what, remedy=f"{remedy}.")
+    passing = ":" if same_command else f": {command} {' '.join(options)}"
     return VerifyFailed(
-        f"{len(failed)} of {len(outputs)} outputs differ: {names}",
-        remedy=f"{remedy}; allow more with {' or '.join(options)}." if options else f"{remedy}.",
+        what, remedy=f"{remedy}; to let them pass{passing}", options=options if same_command else ()
     )
 
 
+def allowing(outputs: Sequence[OutputComparison]) -> tuple[str, ...]:
+    """Return options with which *outputs* pass; none where no option lets one pass."""
+    failed = [output for output in outputs if not output.passed]
+    if not all(output.options and "--input" not in output.options for output in failed):
+        return ()
+    limits: dict[str, float] = {}
+    for output in outputs:
+        metrics = output.metrics
+        if "--min-snr" in output.options and math.isfinite(metrics.snr_db):
+            limits["--min-snr"] = min(limits.get("--min-snr", math.inf), math.floor(metrics.snr_db))
+        if "--min-top1" in output.options and metrics.top1 is not None:
+            limits["--min-top1"] = min(limits.get("--min-top1", 1.0), math.floor(metrics.top1 * 100) / 100)
+        if output.options[:1] in (("--max-abs",), ("--max-steps",)) or output.note:
+            # What passes by a remark passes by limits alone where one is given.
+            is_float = output.dtype.startswith("float")
+            name, value = ("--max-abs", metrics.max_abs) if is_float else ("--max-changed", output.changed)
+            limits[name] = max(limits.get(name, 0.0), value * ROUNDED_UP)
+    words = [word for name, value in limits.items() if value for word in (name, f"{value:.2g}")]
+    nonfinite = any(output.metrics.partly_finite for output in failed)
+    return (*words, *(["--allow-nonfinite"] if nonfinite else []))
+
+
+ROUNDED_UP = 1.06
+"""Factor with which a number is no less after it is written with two digits."""
 MOST_SHOWN = 12
 """Calls that are shown where something is wrong, without ``--all``."""
 MARKS = {"right": "✓", "passes on": "~", "wrong": "✗", "not compared": "?"}

@@ -184,12 +184,17 @@ def _check(status: os.stat_result, path: Path, most: int) -> None:
         raise UnsafeFile(f"{path} has more than {most:,} bytes")
 
 
+def copy_command(directory: Path) -> str:
+    """Return the command that copies *directory*, links as what they lead to, to a new one beside it."""
+    whole = directory.absolute()
+    return f"cp -rL {quote(str(whole))} {quote(f'{whole}-copy')}"
+
+
 def _link(path: Path) -> UnsafeFile:
-    here = quote(str(path.parent))
     return UnsafeFile(
         f"{path} is a link, or lies behind one",
         remedy="It could lead to any file. If you trust who made it, use a copy with the files that links "
-        f"lead to: cp -rL {here} COPY",
+        f"lead to: {copy_command(path.parent)}",
     )
 
 

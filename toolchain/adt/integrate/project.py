@@ -222,7 +222,7 @@ def _model_api(manifest: PackageManifest, cls: str, stem: str, options: PictureO
     if not manifest.entries:
         raise PackageError(
             f"the package {manifest.name} has no entry",
-            remedy=f"Compile it again: {manifest.source.compile_command()}",
+            remedy=f"Compile it again: {manifest.compile_command()}",
         )
     methods, prefixes = method_names(), NamePool()
     entries = tuple(

@@ -18,9 +18,9 @@ from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFou
 from adt.host.extras import load
 from adt.host.isolated import isolated
 from adt.host.npz import DamagedNpz, read_npz
+from adt.measure import roundings
 from adt.model.importers import formats
 from adt.model.importers.imported_model import distinct_names
-from adt.model.importers.onnx.blockwise import IN_FLOATS
 from adt.model.networks.known import named
 from adt.model.package import model_store
 from adt.model.package.package import ModelPackage
@@ -58,6 +58,8 @@ class Reference:
     """For people."""
     run: Callable[[Mapping[str, Array]], dict[str, Array]]
     """Inputs by name to outputs by name; raises what :func:`run_reference` does."""
+    model: Path | None = None
+    """ONNX file that is the package's own, of which onnxruntime tells other right answers."""
 
 
 def reference_named(
@@ -101,19 +103,24 @@ def reference_named(
             else f"{choice} is no reference",
             remedy=f"Choose auto, {name}, host, an .npz file with the right outputs, or another model.",
         )
-    return Reference(name, f"{name} on this machine", _in_its_runtime(model, package))
+    own = model if name == RUNTIMES[formats.ONNX] else None
+    return Reference(name, f"{name} on this machine", _in_its_runtime(model, package), own)
+
+
+def with_unused(inputs: Mapping[str, Array], package: ModelPackage) -> dict[str, Array]:
+    """Return *inputs* and zeros for those that *package* leaves out, since nothing depends on them."""
+    import numpy as np
+
+    unused = package.manifest.entry().unused
+    return {**{spec.name: np.zeros(tuple(map(int, spec.shape)), spec.dtype) for spec in unused}, **inputs}
 
 
 def _in_its_runtime(model: Path, package: ModelPackage) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """Run *model* with zeros for the inputs that *package* leaves out, since nothing depends on them."""
-    import numpy as np
-
-    unused = {spec.name: spec for spec in package.manifest.entry().unused}
+    """Run *model* with zeros for the inputs that *package* leaves out."""
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
-        blank = {name: np.zeros(tuple(map(int, spec.shape)), spec.dtype) for name, spec in unused.items()}
         try:
-            return run_reference(model, {**blank, **inputs})
+            return run_reference(model, with_unused(inputs, package))
         except ToolNotFound as error:
             raise ToolNotFound(
                 error.what,
@@ -177,12 +184,8 @@ def run_reference(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 @isolated("running {model.name} in onnxruntime", REFERENCE_SECONDS)
 def _run_onnx(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry(*IN_FLOATS)
     try:
-        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        session = roundings.open_session(model)
     except Exception as error:  # onnxruntime's own exception classes have no public base
         raise _no_model("onnxruntime", model, error) from error
     names = distinct_names(output.name for output in session.get_outputs())

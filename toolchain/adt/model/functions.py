@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from adt.errors import UnsupportedOp
@@ -121,7 +122,7 @@ def check_functions(imported: ImportedModel, called: Iterable[str], registered: 
         f"{imported.file.name} would compile but not run: it needs {', '.join(missing)}, which no runtime on"
         f" a device has{f'; operator: {operators}' if operators else ''}",
         remedy="Export the model without that operator, or only the part before it;"
-        " `adt compile MODEL --explain` lists every operator.",
+        f" `adt compile {quote(str(imported.file))} --explain` lists every operator.",
     )
 
 

@@ -235,7 +235,8 @@ def _check_options(options: PictureOptions) -> None:
     if len(options.resize) == 1 and not options.crop:
         raise InputError(
             f"--resize {options.resize[0]} is the length of the shorter side, which goes with --crop center",
-            remedy="Give width and height, --resize 224x224, or add --crop center.",
+            remedy="Give width and height, --resize 224x224, or add --crop center:",
+            options=("--crop", "center"),
         )
     if options.scale is not None and options.range is not None:
         raise InputError("--scale and --range contradict each other", remedy="Give one of them.")
@@ -258,7 +259,8 @@ def _check_values(spec: TensorSpec, options: PictureOptions, channels: int) -> N
     if spec.dtype == "int8" and not options.range:
         raise InputError(
             f"input {spec.name} is int8, which cannot hold pixels from 0 to 255",
-            remedy="Say what 0 and 255 become: --range -128,127",
+            remedy="Say what 0 and 255 become:",
+            options=("--range", "-128,127"),
         )
     if not re.fullmatch(r"(u?int|float)(8|16|32|64)", spec.dtype):
         raise InputError(f"input {spec.name} is {kind(spec)}, which takes no pixels", remedy=PROBLEM)

@@ -96,7 +96,7 @@ class Inspection:
             raise PackageError(
                 f"{manifest_.name} has no {LANGUAGES[device]} kernels: it is compiled for "
                 f"{manifest_.target.name}",
-                remedy=manifest_.source.compile_command("--target", device),
+                remedy=manifest_.compile_command("--target", device),
             )
         return {kernel.name: self.text(kernel.file) for kernel in kernels}
 
@@ -158,7 +158,7 @@ class Inspection:
         if facts.target.device != "cpu":
             raise PackageError(
                 f"{facts.name} computes on {facts.target.device}: it is compiled for {facts.target.name}",
-                remedy=facts.source.compile_command("--target", "cpu"),
+                remedy=facts.compile_command("--target", "cpu"),
             )
         tuned = {kernel.name for kernel in facts.kernels if kernel.tuned}
         calls = [call for call in self.graph.calls if call.kind == KERNEL]
@@ -237,7 +237,7 @@ class Inspection:
 
     @property
     def _remedy(self) -> str:
-        return f"Compile it again: {self.package.manifest.source.compile_command()}"
+        return f"Compile it again: {self.package.manifest.compile_command()}"
 
     def _file(self, name: str) -> Path:
         try:
@@ -294,7 +294,7 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic
     except Exception as error:  # TVM's reader raises InternalError, ValueError, …
         raise PackageError(
             f"{path} is not a parameter file of TVM, or is damaged",
-            remedy=f"Compile the model again: {package.manifest.source.compile_command()}",
+            remedy=f"Compile the model again: {package.manifest.compile_command()}",
             details=str(error)[-500:],
         ) from error
     order = {name: index for index, name in enumerate(package.manifest.entry().params)}

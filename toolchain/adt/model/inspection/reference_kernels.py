@@ -59,7 +59,7 @@ def reference_file(package: ModelPackage) -> Path:
     """Return the file of *package* with its kernels before they were scheduled, which holds nothing else."""
     name = f"{INSPECT}/{PLAIN}"
     path, facts = package.path / name, package.manifest.inspection.get(name)
-    remedy = f"Compile it again: {package.manifest.source.compile_command()}"
+    remedy = f"Compile it again: {package.manifest.compile_command()}"
     if facts is None or not os.path.lexists(path):
         raise PackageError(
             f"the package {package.place} has no {name}: it was left out, or an older adt made the package",

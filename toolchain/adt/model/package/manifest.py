@@ -271,6 +271,10 @@ class PackageManifest:
         """Whether its kernels need an OpenCL device that computes in half precision."""
         return self.target.device == "opencl" and (self.made.half or self.precision != "float32")
 
+    def compile_command(self, *options: str) -> str:
+        """Return the command that compiles the package again for its platform, with *options*."""
+        return self.source.compile_command("--for", self.target.platform, *options)
+
     def entry(self, name: str = "main") -> Entry:
         """The entry function *name*.
 

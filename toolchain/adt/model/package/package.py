@@ -115,6 +115,7 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
     if is_archive(path) and not path.is_dir():
         archive, path = path, unpack_cached(path)
     facts = read_manifest(path / MANIFEST, remedy=remedy)
+    remedy = f"Compile the model again: {facts.compile_command('-o', str(archive or path))}"
     for name in (LIBRARY, PARAMS):
         if name not in facts.files:
             raise PackageError(f"{path / MANIFEST} does not describe {name}", remedy=remedy)

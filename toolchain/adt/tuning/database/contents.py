@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from shlex import quote
 
 from adt.errors import PackageError
 from adt.host.contained import contained_file
@@ -138,7 +139,7 @@ def file_of(directory: Path) -> Path:
             return path
     raise PackageError(
         f"there is no tuning database in {directory}",
-        remedy="Check the path; `adt tune MODEL --db DIR` makes one.",
+        remedy=f"Check the path; `adt tune MODEL --db {quote(str(directory))}` makes one.",
     )
 
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from adt.model.importers.onnx.graph import attribute
+from adt.model.importers.onnx.graph import all_nodes, attribute
 from adt.model.passes.blockwise import Blockwise
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ INPUTS = ("A", "B", "scales", "zero_points", "g_idx", "bias")
 IN_FLOATS = ("session.qdq_matmulnbits_accuracy_level", "1")
 """Entry of onnxruntime's configuration without which it rounds what such weights multiply to 8 bits, where
 DequantizeLinear makes floats of them."""
+ACCURACY = "accuracy_level"
+"""Attribute of MatMulNBits that lets onnxruntime be less exact: at 4 it rounds activations to 8 bits."""
 BITS = (4, 8)
 """Of weights that stay as they are."""
 
@@ -31,6 +33,16 @@ BITS = (4, 8)
 def form_of(node: onnx.NodeProto) -> Blockwise:
     """How the weights of *node* are written."""
     return Blockwise(attribute(node, "bits", 4), attribute(node, "block_size"), attribute(node, "K"))
+
+
+def in_floats(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Take :data:`ACCURACY` from the nodes of *model*, by which onnxruntime rounds activations; return it."""
+    for node in all_nodes(model.graph):
+        if node.op_type == OPERATOR:
+            others = [each for each in node.attribute if each.name != ACCURACY]
+            del node.attribute[:]
+            node.attribute.extend(others)
+    return model
 
 
 def is_blockwise(build: Builder) -> bool:

@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path, PurePosixPath
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from adt.errors import ModelError
-from adt.host.contained import UnsafeFile, contained_name, open_contained
+from adt.host.contained import UnsafeFile, contained_name, copy_command, open_contained
 from adt.limits import MOST_CONSTANT, MOST_ELEMENTS, MOST_MODEL_BYTES
 from adt.model.importers.shapes import (
     MOST_SYMBOL,
@@ -106,7 +105,7 @@ def open_data(model: Path, name: str) -> Iterator[io.BufferedReader]:
             raise ModelError(
                 f"a data file of {model.name} cannot be read: {error}",
                 remedy="Keep the model's external data files beside it. To replace links by what they lead "
-                f"to: cp -rL {quote(str(model.parent))} COPY",
+                f"to: {copy_command(model.parent)}",
             ) from error
         yield file
 

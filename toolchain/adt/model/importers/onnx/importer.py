@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import ModelError, UnsupportedOp
@@ -17,6 +18,7 @@ from adt.model.functions import unrunnable
 from adt.model.importers.constants import lift_weights
 from adt.model.importers.imported_model import ImportedModel, detached, distinct_names, imported_model
 from adt.model.importers.layers import PROCESS, check_layers
+from adt.model.importers.onnx.blockwise import in_floats
 from adt.model.importers.onnx.conversion import to_relax, try_conversion
 from adt.model.importers.onnx.converters import CONVERTERS
 from adt.model.importers.onnx.converters.blockwise import blockwise_converters
@@ -165,7 +167,9 @@ def _prepare(
             raise _unsupported(path, table) from None
         raise
     dtypes = input_dtypes(model)  # nothing runs without them
-    prepared = prepare(with_fixed_shapes(model, fixed), path.name, loops=loops, blockwise=blockwise)
+    prepared = prepare(
+        with_fixed_shapes(in_floats(model), fixed), path.name, loops=loops, blockwise=blockwise
+    )
     table = op_table(prepared)
     if refusal(table) and not explains:
         raise _unsupported(path, table)
@@ -188,7 +192,7 @@ def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
     return UnsupportedOp(
         f"{path.name} uses operators that cannot be imported: {refusal(table)}",
         remedy="Export the model without them (another opset, or the part before them);"
-        " `adt compile MODEL --explain` lists every operator.",
+        f" `adt compile {quote(str(path))} --explain` lists every operator.",
     )
 
 

@@ -58,7 +58,8 @@ def convert_precision(
         if option := next(filter(given.get, given), None):
             raise ConfigError(
                 f"{option} is for half precision, and the precision is float32",
-                remedy="Add --precision float16_acc32, or leave it out.",
+                remedy="Leave it out, or add --precision float16_acc32:",
+                options=("--precision", "float16_acc32"),
             )
         if target.device != "cpu" or settings.offload != "none" or not has_half(imported.module):
             return imported, None

@@ -1,0 +1,123 @@
+"""Remedies that print a command, and command lines that meet them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+VERBS = (
+    "adb|apk|bench|build-target|bundles|clean|compile|db|devices|doctor|elf|emulator|generate|inspect|install|networks"
+    "|package|presets|probe|quantize|report|rpc|run|tracker|tune|verify"
+)
+_COMMAND = re.compile(rf"(?:adt (?:{VERBS})|mkdir -p|mv|cp -rL)\b[^;`\n]*")
+_END = re.compile(
+    r", or | or |, then| names | tells | lists | shows | starts | makes | builds | says |\. |\)| \(|, which"
+)
+PLACEHOLDER = re.compile(r"(?<![\w./-])[A-Z][A-Z:]{1,}(?:\.\w+)?(?![\w/])|(?<= )[SKN](?= |$)")
+"""A word in capitals, which stands for something that the user has to know."""
+
+
+def commands(remedy: str) -> list[str]:
+    """Return the commands in *remedy*: after two blanks the whole line, else up to what ends a sentence."""
+    ready = re.findall(r"^  (adt .*)$", remedy, re.MULTILINE)
+    rest = re.sub(r"^  adt .*$", "", remedy, flags=re.MULTILINE)
+    within = [_END.split(match[0])[0].rstrip(" .,:") for match in _COMMAND.finditer(rest)]
+    return ready + [command for command in within if len(command.split()) > 1]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command line that ends in an error whose remedy has commands."""
+
+    line: str
+    """Arguments of `adt`, as in a shell."""
+    message: str
+    """Message of the error as docs/messages.py has it: … for what varies."""
+    codes: Mapping[str, Collection[int]] = field(default_factory=dict)
+    """Beginning of a command → exit codes with which it may end; else 0."""
+    unknown: Collection[str] = ()
+    """Placeholders that nobody but the user knows; commands with these are not run."""
+    again: bool = False
+    """The same command line works after the remedy."""
+    after: str = ""
+    """Arguments of `adt` that work after the remedy."""
+
+
+OPEN_SHAPES = "open dimensions: …"
+TABLE = (
+    Case("compile open.onnx --for host -o out", OPEN_SHAPES, after="verify out"),
+    Case("compile cache.onnx --for host -o out", OPEN_SHAPES, after="verify out"),
+    Case("verify pkg --reference wrong.npz", "… of … outputs differ: …"),
+    Case("verify pkg -i x.npz --reference far.npz --max-rel 0", "… of … outputs differ: …"),
+    Case("verify logpkg -i some.npz", "NaN or infinity in … of … outputs, in the reference, too: …"),
+    Case("verify argpkg --reference index.npz", "… of … outputs differ: …"),
+    Case("verify logpkg -i some.npz --reference partly.npz", "… of … outputs differ: …"),
+    Case("verify pkg --reference float.onnx --min-snr 200", "… of … outputs differ: …"),
+    Case("compile m.onnx --for host --bundle gone -o out", "… does not exist", unknown=["PLATFORM"]),
+    Case(
+        "run pkg --bundle changed",
+        "… is not the file that bundle.json describes",
+    ),
+    Case("compile m.onnx --for nonsense", "unknown platform ….…"),
+    Case("compile resnet99 --for host", "there is neither a model file nor a network ….…"),
+    Case(
+        "compile foo.onnx --for host",
+        "… uses operators that cannot be imported: …",
+        codes={"adt compile": [9]},
+    ),
+    Case("bench pkg --ab pkg pkg", "one package is measured, or two are compared"),
+    Case("bench", "one package is measured, or two are compared", unknown=["PACKAGE"]),
+    Case(
+        "bench --ab pkg pkg --model m.onnx",
+        "--ab compares two packages, and takes neither --model nor --times",
+    ),
+    Case("db stats gone", "there is no tuning database in …", unknown=["MODEL"]),
+    Case("clean", "no device is connected", unknown=["HOST:PORT"], again=True),
+    Case("clean --serial gone", "no device has the serial … (…)"),
+    Case("emulator stop gone", "no virtual device … is running"),
+    Case("run pkg --via rpc --key k --tracker 127.0.0.1:9", "no tracker runs at …"),
+    Case("run pkg --bundle arm", "the package … is compiled for … (…), the bundle is for … (…)"),
+    Case("run pkg -o no/such/out.npz", "there is no directory …", again=True),
+    Case("run pkg -o 'a b/c/out.npz'", "there is no directory …", again=True),
+    Case("quantize conv.onnx -o no/such/q.onnx --calibrate random:2", "there is no directory …", again=True),
+    Case("inspect pkg --opencl", "… has no … kernels: it is compiled for …"),
+    Case("run dpkg", "… is not the file that mod.json describes", again=True),
+    Case("inspect dpkg", "… is not the file that mod.json describes", again=True),
+    Case(
+        "compile linked/m.onnx --for host -o out",
+        "a data file of … cannot be read: …",
+        after="compile linked-copy/m.onnx --for host -o out",
+    ),
+    Case("run i8pkg --image p.png", "input … is int8, which cannot hold pixels from 0 to 255"),
+    Case(
+        "run pkg --image p.png --resize 8",
+        "--resize … is the length of the shorter side, which goes with --crop center",
+    ),
+    Case("run pkg --image p.png --layout NHWC", "…: … channels as …, where pictures have 1 or 3"),
+    Case("run boolpkg --image p.png", "input … is …, which takes no pixels"),
+    Case(
+        "compile m.onnx --for host --half-only nn.relu -o out",
+        "… is for half precision, and the precision is float32",
+    ),
+)
+"""Command lines in a directory that tests/integration/test_remedies.py prepares."""
+
+EXEMPT = {
+    r"(device|rpc) ": "a phone, an app on one, a tracker or an RPC server in that state is needed",
+    r"api (ConfigError|NoDevice|RunError|TrackerError|RpcError)": "the same",
+    r"integrate |api MismatchError .*android|cli VerifyFailed": "an APK, an Android SDK or an NDK is needed",
+    r"(api|bundle|model) MismatchError|bundle PackageError the bundle … lacks": "another bundle is built for minutes",
+    r"bundle PackageError there is no bundle": "only `adt bundles --remove` says it, of what is already listed",
+    r"measure (ConfigError|RunError)": "a runner that is at fault, or an emulated device, is needed",
+    r"measure InputError|tuning (ConfigError|PackageError|Busy)|integrate InputError": "names the verb that writes"
+    " such a file, or a database with records, which is tuned for minutes",
+    r"cli PackageError": "the model's path is known to the user alone, or a database must be damaged",
+    r"cli ConfigError the package … computes no whole": "names the verb that quantizes",
+    r"host ToolNotFound|virtual |model CompileError": "a machine that lacks a program is needed",
+    r"model UnsupportedOp": "no importer lets such an operator pass",
+    r"model (PackageError|InputError|VerifyFailed)": "names verbs or options whose files the user alone knows",
+    r"model ModelError .* name does not say so": "a PyTorch program is needed",
+    r"quantization ": "the path of the model is known to the user alone",
+}
+"""Pattern of area, class and message → why the commands of the remedy are not followed by a test."""
