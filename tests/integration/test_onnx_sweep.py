@@ -14,15 +14,11 @@ from support.models import onnx_cases, onnx_sweep
 from support.models.onnx_recipes import RECIPES
 
 LATER = {
-    r"MatMulNBits.*accuracy_level=4": "onnxruntime rounds the activations, too",
     r"Hardmax.*nan": "no place is the largest where there is NaN",
-    r"ceil_mode=1 strides=\[3, 2\]": "windows that begin in the padding: ONNX's inference is believed",
-    r"(MaxPool|LpPool|AveragePool).*SAME_LOWER": "refused or wrong where padding is odd",
     r"MaxUnpool.*5, 5": "onnxruntime reads the indices otherwise than ONNX's own case",
     r"(TopK.*sorted=0|Random|Bernoulli)": "several results are right",
     r"CastLike.*T2=uint": "negative numbers have no unsigned ones",
     r"GridSample.*T1=u?int": "ONNX's reference rounds its weights",
-    r"QuantizeLinear-.*u?int16": "more than 256 levels",
 }
 """Cells that are not right for a reason that is known: take the line out with the reason."""
 UNSWEPT = {
