@@ -43,6 +43,10 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     program = load_program(path)
     specs = program_inputs(program)
     output_names = program_outputs(program)
+    declared: dict[str, DeclaredShape] = {spec.name: spec.shape for spec in specs}
+    fixed = fixed_shapes(declared, shapes)
+    if fixed != declared:
+        program = _static(program, *_zeros(program, [(fixed[spec.name], spec.dtype) for spec in specs]))
     with _quiet():
         program = program.run_decompositions()
     names = [spec.name for spec in program_inputs(program)]  # a placeholder's may be another now
@@ -52,11 +56,8 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
             f"{source.file} uses operators that cannot be imported: {reason}",
             remedy="Rewrite the model without them, or import its ONNX form (torch.onnx.export).",
         )
-    declared: dict[str, DeclaredShape] = {spec.name: spec.shape for spec in specs}
-    fixed = fixed_shapes(declared, shapes)
-    module = _to_relax(program, source.file)
     return imported_model(
-        lift_weights(specialised(module, [fixed[spec.name] for spec in specs])),
+        lift_weights(_to_relax(program, source.file)),
         inputs={
             name: TensorSpec(spec.name, fixed[spec.name], spec.dtype)
             for name, spec in zip(names, specs, strict=True)
@@ -69,14 +70,43 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
 
 
 def explain_torch(path: Path) -> tuple[OpRow, ...]:
-    """The table of the core ATen operators that a program decomposes into.
+    """Return the table of the core ATen operators that a program decomposes into.
 
     Raises:
         ModelError: the file is damaged.
         ToolNotFound: the extra is missing.
     """
+    program = load_program(path)
+    is_open = any(isinstance(extent, str) for spec in program_inputs(program) for extent in spec.shape)
+    if is_open and program.example_inputs is not None:
+        program = _static(program, *program.example_inputs)
     with _quiet():
-        return _op_table(load_program(path).run_decompositions())
+        return _op_table(program.run_decompositions())
+
+
+def _zeros(program: Any, inputs: Sequence[tuple[Shape, str]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments for *program* of these shapes and element types, by position and by name."""
+    torch = load("torch", "torch", "reading a .pt2 file")
+    zeros = [torch.zeros(shape, dtype=getattr(torch, dtype)) for shape, dtype in inputs]
+    positional, named = torch.utils._pytree.tree_unflatten(zeros, program.call_spec.in_spec)
+    return positional, named
+
+
+def _static(program: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Export *program* again, for the shapes of these arguments: torch decomposes no derived dimensions.
+
+    Raises:
+        ModelError: the program does not take them.
+    """
+    torch = load("torch", "torch", "reading a .pt2 file")
+    try:
+        with _quiet():
+            return torch.export.export(program.module(), positional, named)
+    except Exception as error:  # its guards, and whatever torch raises while it traces
+        raise ModelError(
+            f"the program does not take such shapes: {last_line(error)}",
+            remedy="Give others with --shape, or export it with these inputs.",
+        ) from error
 
 
 def load_program(path: Path) -> Any:
@@ -218,22 +248,6 @@ def _to_relax(program: Any, name: str) -> Any:
             f"TVM's PyTorch importer failed on {name}: {type(error).__name__}: {last_line(error)}",
             remedy="Rewrite the model without what it names, or import its ONNX form (torch.onnx.export).",
         ) from error
-
-
-def specialised(module: Any, shapes: Sequence[Shape]) -> Any:
-    """*module* with the open dimensions of its inputs fixed to *shapes*.
-
-    They go by their places: TVM gives a derived dimension (``2*h``) a symbol of its own.
-    """
-    from tvm import relax, tirx
-
-    extents = {
-        extent: fixed
-        for parameter, shape in zip(module["main"].params, shapes, strict=False)
-        for extent, fixed in zip(parameter.struct_info.shape, shape, strict=True)
-        if isinstance(extent, tirx.Var)
-    }
-    return relax.transform.BindSymbolicVars(extents, "main")(module) if extents else module
 
 
 @contextlib.contextmanager

@@ -105,10 +105,17 @@ def _in_type_of_result(node: Any, importer: Any) -> Any:
         importer.env[source] = operand
 
 
+def _product(node: Any, importer: Any) -> Any:
+    from tvm import relax
+
+    data, axis, *keeps = importer.retrieve_args(node)
+    emit, dtype = importer.block_builder.emit, str(node.meta["val"].dtype).removeprefix("torch.")
+    return emit(relax.op.prod(emit(relax.op.astype(data, dtype)), axis, keepdims=bool(keeps and keeps[0])))
+
+
 CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(
-        ("cumprod.default", "cumsum.default", "prod.default", "prod.dim_int"), _in_type_of_result
-    ),
+    **dict.fromkeys(("cumprod.default", "cumsum.default", "prod.default"), _in_type_of_result),
+    "prod.dim_int": _product,
     "index_add.default": _index_add,
     "index_put.default": _index_put,
     "scatter_add.default": _scatter_add,
