@@ -9,6 +9,7 @@ data of the kinds that were agreed upon, or the child counts as dead. Before its
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -20,6 +21,7 @@ import tempfile
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +92,18 @@ def _converter(kind: Any) -> Any:
     return converter
 
 
+_children: weakref.WeakSet[Child] = weakref.WeakSet()
+"""Children that this process has started."""
+os.register_at_fork(after_in_child=_children.clear)
+
+
+@atexit.register
+def _end_children() -> None:
+    """End the children; the reaper would wait a second for one that this process does not wait for."""
+    for child in list(_children):
+        child.close()
+
+
 class Child:
     """Runs ``python -m MODULE ARGUMENTS``, from the first request on; after it died, from the next one on.
 
@@ -105,6 +119,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
         self._closed = False
+        _children.add(self)
 
     @property
     def pid(self) -> int | None:

@@ -8,7 +8,6 @@ are, what libraries print does not.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import functools
@@ -79,13 +78,6 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-
-
-@atexit.register
-def _end() -> None:
-    """End the processes; the reaper would wait a second for what this one does not take its leave of."""
-    for child in _Processes.children.values():
-        child.close()
 
 
 def begin(*modules: str, process: str = MODELS) -> Child:
