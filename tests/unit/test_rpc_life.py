@@ -652,7 +652,7 @@ def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(
     target = session.Target("127.0.0.1", 9, "key:1", "key", "127.0.0.1:9190")
     monkeypatch.setattr(session, "_from_tracker", lambda *_: target)
     monkeypatch.setattr(session, "_connect", connect)
-    monkeypatch.setattr(session, "_close", lambda _: None)
+    monkeypatch.setattr(session, "close", lambda _: None)
     monkeypatch.setattr(session, "STALE_PAUSE", 0.0)
     with session.open_session(key="key", timeout=None, wait=60) as connection:
         assert connection.remote == "remote" and not answers

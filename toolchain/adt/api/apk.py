@@ -44,7 +44,7 @@ SUFFIX = ".apk"
 SERVER_APP = "com.example.adt_rpc"
 """An RPC server that was given no name."""
 SERVER_PLATFORM = "android-arm64-v8a"
-"""Whose bundle it has when none is named."""
+"""Platform of the bundle when none is named."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Installed:
     records: tuple[BenchRecord, ...]
     """One for each model; none: it was only installed, or serves."""
     files: tuple[Path, ...]
-    """Where they are kept."""
+    """Paths where they are kept."""
     server: RpcServer | None = None
-    """What it serves."""
+    """Server that it carries."""
 
 
 @takes(ApkRequest)
@@ -229,7 +229,7 @@ def install(request: InstallRequest) -> Installed:
 
 
 def _records(results: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...], tuple[Path, ...]]:
-    """What the app measured, read and kept.
+    """Read what the app measured, and keep it.
 
     Raises:
         RunError, InputError: the app says that it failed, or wrote something else; what it measured besides

@@ -52,7 +52,7 @@ class BenchResult:
     file: Path | None
     """The record in the store; None when it was not kept."""
     report: Mapping[str, Any] = field(default_factory=dict)
-    """rtvm's own document of the timed process; empty without one."""
+    """Document of rtvm about the timed process; empty without one."""
     times: Mapping[str, np.ndarray] = field(default_factory=dict)
     """``run_ms`` and ``start_ms`` of each timed run; empty without any."""
 
@@ -69,7 +69,7 @@ class AbResult:
     a: BenchResult
     b: BenchResult
     ratio: Interval | None
-    """How many times as fast B is as A, with 95 % confidence; None where times do not count."""
+    """Speed-up of B over A, with 95 % confidence; None where times do not count."""
     round_ms: tuple[tuple[float, float], ...]
     """Medians of A and B in each round, milliseconds."""
 
@@ -200,7 +200,7 @@ def _verify(opened: Opened, request: BenchOptions, model: Path | None = None) ->
 
 
 def _no_speed(opened: Opened, verification: VerifyResult | None) -> str:
-    """Why nothing may be timed; empty where it may."""
+    """Return why nothing may be timed; empty where it may."""
     if verification is not None and not verification.verification.passed:
         return WRONG
     return EMULATED if opened.place.emulated else ""
@@ -244,7 +244,7 @@ def _result(
 
 @takes(ReportRequest)
 def report(request: ReportRequest) -> TrendReport:
-    """What was measured on this machine over time, and where something got slower.
+    """Return what was measured on this machine over time, and where something got slower.
 
     Raises:
         ConfigError: a date, threshold or *against* that cannot be.

@@ -100,7 +100,7 @@ def build_abis(request: AbisRequest) -> tuple[BuildResult, ...]:
 
 @takes(BuildRequest)
 def explain_build(request: BuildRequest) -> tuple[str, ...]:
-    """What :func:`build_target` would do now, and why; compiles nothing.
+    """Explain what :func:`build_target` would do now, and why; compiles nothing.
 
     Raises:
         ToolNotFound, NdkError, SourceError: see :mod:`adt.errors`.

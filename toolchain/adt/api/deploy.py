@@ -45,7 +45,7 @@ class DeployResult:
     bundle: TargetBundle
     report: DeployReport
     private: PrivateCopy | None = None
-    """Where it is in an app's own directory, when that was asked for."""
+    """Copy in an app's own directory, when that was asked for."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ SERVER_COMMANDS = frozenset(
         *("track-devices", "version"),
     )
 )
-"""What adb does without a device."""
+"""Commands of adb that need no device."""
 
 
 @dataclass(frozen=True)

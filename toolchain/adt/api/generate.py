@@ -26,20 +26,20 @@ KINDS: dict[str, Callable[[Project], tuple[OutputFile, ...]]] = {
     "android-app": gradle.android_app_files,
     "aar": gradle.aar_files,
 }
-"""What can be generated, and what makes its files."""
+"""Kinds of output, and the functions that make their files."""
 APP_KINDS = ("android-app", "aar")
-"""Those whose libraries become part of an APK."""
+"""Kinds whose libraries become part of an APK."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """What was generated, or would be."""
+    """Result of a generation, or of its rehearsal."""
 
     kind: str
     out: Path
     project: Project
     plan: WritePlan
-    """What was done to each file of *out*."""
+    """Steps taken with each file of *out*."""
     written: bool
     """False: nothing was, this is what would be done."""
 

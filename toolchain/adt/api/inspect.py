@@ -82,7 +82,7 @@ def inspect(request: InspectRequest) -> Inspection:
 
 
 def inspect_diff(before: AnyPath, after: AnyPath) -> PackageDiff:
-    """What differs between two packages: fields of mod.json, kernels, parameters, sizes, memory.
+    """Compare two packages: fields of mod.json, kernels, parameters, sizes, memory.
 
     Raises:
         PackageError: one of them is no package, or was changed.

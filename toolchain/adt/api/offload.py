@@ -41,15 +41,15 @@ class Variant:
     profile: Profile | None
     """Its calls; None where times do not count."""
     planned_bytes: int
-    """What TVM plans for values between its calls; …"""
+    """Bytes that TVM plans for values between its calls; …"""
     grown_kb: int | None
-    """… how much the process grew by, with weights and a CPU library's workspace (None: not known) …"""
+    """… by which the process grew, in KiB, with weights and a CPU library's workspace (None: not known) …"""
     workspace_bytes: int | None
-    """… and what a GPU's libraries compute in; None: no such library, or no times."""
+    """… and in which a GPU's libraries compute; None: no such library, or no times."""
 
     @property
     def inspection(self) -> Inspection:
-        """What the package says of itself."""
+        """Return what the package tells of itself."""
         return Inspection(self.package)
 
 
@@ -66,15 +66,15 @@ class OffloadComparison:
     """The library's layers, each in a call of its own, with what it costs to go in and out; None where times
     do not count."""
     reference: str
-    """What computed the reference, for people."""
+    """Description of what computed the reference."""
     ratio: Interval | None
-    """How many times as fast the library is, with 95 % confidence; None where times do not count."""
+    """Speed-up by the library, with 95 % confidence; None where times do not count."""
     round_ms: tuple[tuple[float, float], ...]
     """Medians of both in each round, milliseconds."""
 
     @property
     def passed(self) -> bool:
-        """Whether both give the reference's outputs, and each other's."""
+        """Return True if both give the reference's outputs, and each other's."""
         return all(
             comparison.passed for comparison in (self.between, self.fused.agreement, self.library.agreement)
         )

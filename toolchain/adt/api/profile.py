@@ -1,4 +1,4 @@
-"""Where the time of a package goes, call by call."""
+"""Profile of a package, call by call."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from adt.options.option import AnyPath
 
 REMOTE_FUNCTION = "adt.profile"
-"""What every tvm_rpc of a bundle answers: (virtual machine, entry, runs) → the profile object as JSON."""
+"""Function that every tvm_rpc of a bundle has: (virtual machine, entry, runs) → the profile object as
+JSON."""
 _POCL = re.compile(r"(?:pthread|basic|cpu|cpu-minimal)(?:-|$)")
-"""How PoCL names its devices."""
+"""Names of PoCL's devices."""
 
 
 @takes(ProfileRequest)

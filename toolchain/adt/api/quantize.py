@@ -30,23 +30,23 @@ class QuantizeResult:
     path: Path
     bytes: int
     float_bytes: int
-    """Of the weights and the graph before."""
+    """Bytes of the weights and the graph before."""
     weights_only: str | None
     """Type of the weights, if nothing else is quantized."""
     source: str
-    """Where the samples are from; empty: there are none, and nothing was measured."""
+    """Origin of the samples; empty: there are none, and nothing was measured."""
     made_up: bool
     """They are random: neither the ranges nor the figures say anything of real inputs."""
     calibrated_on: int
     """Samples that ranges were taken from; …"""
     held_back: int
-    """… and those that figures are of: …"""
+    """Number of samples that figures are of: …"""
     every: int
-    """… of so many in a row the last one."""
+    """… the last one of this number in a row."""
     outputs: tuple[OutputAccuracy, ...]
     """The worst first; empty: nothing was measured."""
     layers: tuple[LayerCost, ...]
-    """What was quantized before a target, those first that cost most."""
+    """Layers quantized before a target, those first that cost most."""
     kept: tuple[str, ...]
     """Nodes that stay float because of *keep* or of a target."""
 

@@ -1,4 +1,4 @@
-"""What a generated device test compares with: made-up inputs, and the model's own outputs on them."""
+"""Reference of a generated device test: made-up inputs, and the model's own outputs on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.generate")
 
 MOST_BYTES = 16 << 20
-"""Of all arrays: a project is kept in version control."""
+"""Limit of all arrays: a project is kept in version control."""
 
 
 def with_references(project: Project, settings: Settings) -> Project:
@@ -101,7 +101,8 @@ def _output(
 
 
 def _limit(name: str, array: Array, manifest: PackageManifest, asked: VerifySettings) -> float:
-    """How far off an element may be: as :func:`adt.measure.verify.compare` has it, for this *array*."""
+    """Return the gap that an element may have, as :func:`adt.measure.verify.compare` has it, for this
+    *array*."""
     import numpy as np
 
     from adt.measure.verify import limits_of_output

@@ -31,9 +31,9 @@ class Remote:
 
     model: RemoteModel
     name: str
-    """Where it runs: the device's serial, this machine, or the server's address."""
+    """Name of the place: the device's serial, this machine, or the server's address."""
     label: str
-    """What that is, for people and reports."""
+    """Description of the place for people and reports."""
     emulated: bool | None
     """Its processor is emulated: times there are no device's speed. None: a server that adt did not start,
     of which nothing is known."""

@@ -1,4 +1,4 @@
-"""What verbs are asked for: every option of theirs, written once (:mod:`adt.options`).
+"""Requests of verbs: each of their options, written once (:mod:`adt.options`).
 
 The command line makes its flags of them, and Python the keywords of ``adt.compile(...)``; settings among them
 are written in :mod:`adt.options.sections`. What several verbs have is a class that theirs are made of.
@@ -72,30 +72,30 @@ else:
 
 
 def quiet(*_event: object) -> None:
-    """What is called when nobody wants to hear."""
+    """Ignore an event."""
 
 
 # Building
 
 
 class NdkRequest(Request, NdkRoot):
-    """Of ``ndk_list``."""
+    """Request of :func:`adt.ndk_list`."""
 
 
 class NdkEnvRequest(Request, ApiLevel, NdkRoot, PlatformName):
-    """Of ``ndk_env``."""
+    """Request of :func:`adt.ndk_env`."""
 
 
 class PresetsRequest(Request, ClmlSdk, NdkRoot):
-    """Of ``presets``."""
+    """Request of :func:`adt.presets`."""
 
 
 class SourceRequest(Request, TvmSettings):
-    """Of ``source``."""
+    """Request of :func:`adt.source`."""
 
 
 class BuildProgress(Options):
-    """Of whatever builds."""
+    """Option of verbs that build."""
 
     progress: Callable[[str], None] = python(
         "Called with one line at a time while CMake and Ninja run.", default=quiet
@@ -103,13 +103,13 @@ class BuildProgress(Options):
 
 
 class BuildRequest(Request, BuildProgress, TvmSource, BuildSettings):
-    """Of ``build_target``."""
+    """Request of :func:`adt.build_target`."""
 
     out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None)
 
 
 class Layout(Options):
-    """What a build writes."""
+    """Files that a build writes."""
 
     layout: str = option(
         "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
@@ -119,7 +119,7 @@ class Layout(Options):
 
 
 class AbisRequest(Layout, BuildRequest):
-    """Of ``build_abis``."""
+    """Request of :func:`adt.build_abis`."""
 
     abis: Texts = option(
         'Android\'s names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.',
@@ -142,7 +142,7 @@ class RunsBeside(Options):
 
 
 class ElfRequest(Request, RunsBeside, NdkRoot):
-    """Of ``elf``."""
+    """Request of :func:`adt.elf`."""
 
     paths: OneOrMorePaths = option(
         "ELF files, directories (bundles, packages, any), .aar .apk .jar .whl .zip.", kw_only=False
@@ -165,7 +165,7 @@ class ElfRequest(Request, RunsBeside, NdkRoot):
 
 
 def is_word(model: str | os.PathLike[str]) -> bool:
-    """Whether *model* is spelled without directory or colon, as names of networks are."""
+    """Return True if *model* is spelled without directory or colon, as names of networks are."""
     return not {"/", "\\", ":"} & set(os.fspath(model))
 
 
@@ -190,7 +190,7 @@ class Trust(Options):
 
 
 class ModelPlace(Trust):
-    """Where a model may be."""
+    """Places where a model may be."""
 
     _runs_model: ClassVar[bool] = True
     """False: the verb refuses models that are code."""
@@ -245,7 +245,7 @@ class ModelArgument(ModelPlace):
 
 
 class QuantizeRequest(Request, Shapes, ModelArgument):
-    """Of ``quantize``."""
+    """Request of :func:`adt.quantize`."""
 
     _runs_model = False
     out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE")
@@ -285,17 +285,17 @@ class QuantizeRequest(Request, Shapes, ModelArgument):
 
 
 class NetworksRequest(Request):
-    """Of ``networks``."""
+    """Request of :func:`adt.networks`."""
 
 
 class NetworkRequest(Request):
-    """Of ``network``."""
+    """Request of :func:`adt.network`."""
 
     name: str = option("As ``adt.networks()`` has it, or spelled alike.", kw_only=False)
 
 
 class ExplainRequest(Request, Shapes, ModelArgument):
-    """Of ``explain``."""
+    """Request of :func:`adt.explain`."""
 
 
 class LinkedWith(Options):
@@ -309,7 +309,7 @@ class LinkedWith(Options):
 
 
 class JobRequest(Request, LinkedWith, Kernels, ApiLevel, NdkRoot, PlatformName, ModelArgument):
-    """What a model is compiled for."""
+    """Model, and what it is compiled for."""
 
     like: str | None = option(
         "Serial of a device to compile for: its platform, its CPUs' features, its OpenCL's limits.",
@@ -320,7 +320,7 @@ class JobRequest(Request, LinkedWith, Kernels, ApiLevel, NdkRoot, PlatformName, 
 
 
 class CompileRequest(CompileSettings, JobRequest):
-    """Of ``compile``."""
+    """Request of :func:`adt.compile`."""
 
     out: MaybePath = option(
         "Directory of the package, or x.tar for one file; by default MODEL-PLATFORM here.",
@@ -344,7 +344,7 @@ class CompileRequest(CompileSettings, JobRequest):
 
 
 class KernelRequest(Request, LinkedWith, Computing, ApiLevel, NdkRoot, PlatformName):
-    """Of ``compile_kernel``."""
+    """Request of :func:`adt.compile_kernel`."""
 
     kernel: Any = option(
         "The tensors of a TE computation, inputs first; or a PrimFunc of TVMScript; or a ``tvm.IRModule`` of "
@@ -358,7 +358,7 @@ class KernelRequest(Request, LinkedWith, Computing, ApiLevel, NdkRoot, PlatformN
 
 
 class TuneRequest(TuneSettings, JobRequest):
-    """Of ``tune``."""
+    """Request of :func:`adt.tune`."""
 
     db: MaybePath = option(
         "Directory of the records, made when absent; else compile.db of the settings.",
@@ -412,21 +412,21 @@ class PackageArgument(Options):
 
 
 class InspectRequest(Request, PackageArgument):
-    """Of ``inspect``."""
+    """Request of :func:`adt.inspect`."""
 
 
 class PackageVerifyRequest(Request, RunsBeside, NdkRoot, PackageArgument):
-    """Of ``package_verify``."""
+    """Request of :func:`adt.package_verify`."""
 
 
 class SplitRequest(Request, PackageArgument):
-    """Of ``package_split_params``."""
+    """Request of :func:`adt.package_split_params`."""
 
     out: PathTo = option("Directory for code/ and params/.", "--out", "-o", kw_only=False)
 
 
 class MergeRequest(Request):
-    """Of ``package_merge``."""
+    """Request of :func:`adt.package_merge`."""
 
     code: PathTo = option("The part with mod.json and mod.so.", kw_only=False)
     params: PathTo = option("mod.params, or the directory that it is in.", kw_only=False)
@@ -434,7 +434,7 @@ class MergeRequest(Request):
 
 
 class KindArgument(Options):
-    """What is generated, first."""
+    """Kind of what is generated, the first argument."""
 
     kind: str = option(
         "A C++ project; Java and Kotlin with their C++ part; an Android app; an Android library.",
@@ -468,7 +468,7 @@ class SmallPages(Options):
 
 
 class GenerateRequest(Request, SmallPages, PackagesArgument, KindArgument):
-    """Of ``generate``."""
+    """Request of :func:`adt.generate`."""
 
     out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR")
     java_package: str = option(
@@ -503,13 +503,13 @@ class GenerateRequest(Request, SmallPages, PackagesArgument, KindArgument):
 
 
 class DevicesRequest(Request):
-    """Of ``devices``."""
+    """Request of :func:`adt.devices`."""
 
     timeout: float | None = option("Seconds that each device has; else a few.", default=None, least=0.0)
 
 
 class AdbRequest(Request, DeviceSerial):
-    """Of ``adb_command``."""
+    """Request of :func:`adt.adb_command`."""
 
     arguments: Texts = option(
         "As adb takes them: ``shell ls``, ``push``, …",
@@ -520,17 +520,17 @@ class AdbRequest(Request, DeviceSerial):
 
 
 class DeviceRequest(Request, DeviceSettings):
-    """Of ``chosen_device``."""
+    """Request of :func:`adt.chosen_device`."""
 
 
 class ProbeRequest(Request, DeviceSettings):
-    """Of ``probe``."""
+    """Request of :func:`adt.probe`."""
 
     fresh: bool = option("Ask for OpenCL again, not only once per boot of the device.", default=False)
 
 
 class DoctorRequest(RunsWith, NdkRoot, DeviceSettings):
-    """Of ``doctor``, which looks at the settings itself: it says what is wrong with them."""
+    """Request of :func:`adt.doctor`, which looks at the settings itself: it says what is wrong with them."""
 
     areas: OneOrMoreTexts = option(
         "What to look at; everything when none is named.",
@@ -553,7 +553,7 @@ class EmulatorName(Options):
 
 
 class EmulatorRequest(EmulatorName):
-    """Of ``emulator_start``."""
+    """Request of :func:`adt.emulator_start`."""
 
     port: int | None = option("Its ADB port on 127.0.0.1; else a free one.", default=None)
     rootfs: MaybePath = option("Your own root file system, e.g. an Android /system tree.", default=None)
@@ -563,13 +563,13 @@ class EmulatorRequest(EmulatorName):
 
 
 class ServerKey(Options):
-    """What a server is registered as."""
+    """Key of a server."""
 
     key: str = option("What clients ask the tracker for.", "--key", "-k", default="")
 
 
 class DeployOptions(Request, ServerKey, RunsWith, DeviceTimeout):
-    """Of every deployment."""
+    """Options of every deployment."""
 
     packages: OneOrMorePaths = option(
         "Packages that `adt compile` made; none: the bundle alone.",
@@ -591,7 +591,7 @@ class DeployOptions(Request, ServerKey, RunsWith, DeviceTimeout):
 
 
 class DeployRequest(DeployOptions, DeviceSettings):
-    """Of ``deploy``."""
+    """Request of :func:`adt.deploy`."""
 
     say: Callable[[str], None] = python("Called with what is being done, in a few words.", default=quiet)
 
@@ -604,29 +604,29 @@ class SeveralDevices(Options):
 
 
 class DeployManyRequest(SeveralDevices, DeployOptions):
-    """Of ``deploy_many``."""
+    """Request of :func:`adt.deploy_many`."""
 
 
 class CleanOptions(Request, DeviceTimeout):
-    """Of every clean-up."""
+    """Options of every clean-up."""
 
     keep: int = option("How many deployments of each name stay: those used last.", default=2, least=0)
     dry_run: bool = option("Only show what would be done.", default=False)
 
 
 class CleanRequest(CleanOptions, DeviceSettings):
-    """Of ``clean``."""
+    """Request of :func:`adt.clean`."""
 
 
 class CleanManyRequest(SeveralDevices, CleanOptions):
-    """Of ``clean_many``."""
+    """Request of :func:`adt.clean_many`."""
 
 
 # RPC
 
 
 class TrackerAddress(Options):
-    """Where a server registers."""
+    """Address of the tracker at which a server registers."""
 
     tracker_address: str = option(
         "Another tracker than adt's own.", "--tracker", default="", metavar="HOST:PORT"
@@ -634,7 +634,7 @@ class TrackerAddress(Options):
 
 
 class Registration(TrackerAddress):
-    """Whether it does."""
+    """Choice to register, and the tracker."""
 
     use_tracker: bool = option(
         "False: clients connect directly.",
@@ -645,7 +645,7 @@ class Registration(TrackerAddress):
 
 
 class FirstPort(Options):
-    """Where a server or tracker listens."""
+    """Port of a server or tracker."""
 
     port: int | None = option("The port, or the first one to try.", default=None, least=1, most=65535)
 
@@ -657,38 +657,38 @@ class LastPort(FirstPort):
 
 
 class Exposure(Options):
-    """Who reaches it."""
+    """Reach of a server or tracker."""
 
     expose: bool = option("Listen on the network: whoever reaches it can run programs here.", default=False)
 
 
 class TrackerRequest(Request, Exposure, LastPort):
-    """Of ``tracker_start``."""
+    """Request of :func:`adt.tracker_start`."""
 
 
 class RpcStartRequest(Request, LastPort, Registration, RunsWith, ServerKey, DeviceSettings):
-    """Of ``rpc_start``."""
+    """Request of :func:`adt.rpc_start`."""
 
 
 class RpcStopRequest(Request, DeviceSerial):
-    """Of ``rpc_stop``."""
+    """Request of :func:`adt.rpc_stop`."""
 
     everything: bool = option("The servers on all devices.", "--all", default=False)
 
 
 class ServeHereRequest(Request, Exposure, FirstPort, TrackerAddress, RunsWith, ServerKey):
-    """Of ``rpc_serve_here``."""
+    """Request of :func:`adt.rpc_serve_here`."""
 
 
 class ServeRequest(Registration, ServeHereRequest):
-    """Of ``rpc_serve``."""
+    """Request of :func:`adt.rpc_serve`."""
 
     board_address: str = option("The board, as ssh takes it.", "--board", default="USER@BOARD")
     platform: str = option("What the board is.", "--for", default="linux-aarch64", offers="platform")
 
 
 class InstallRequest(Request, TrackerAddress, ServerKey, DeviceSettings):
-    """Of ``install``."""
+    """Request of :func:`adt.install`."""
 
     apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
     run: bool = option(
@@ -702,7 +702,7 @@ class InstallRequest(Request, TrackerAddress, ServerKey, DeviceSettings):
 
 
 class PlaceOptions(Request, RunsWith, DeviceSettings):
-    """Where packages run."""
+    """Place where packages run."""
 
 
 class PlaceRequest(PlaceOptions, PackageArgument):
@@ -740,14 +740,14 @@ class SourceModel(ModelPlace):
 
 
 class Threads(Options):
-    """What a package computes with on a CPU."""
+    """Processors that a package uses."""
 
     threads: int | None = option("CPU threads.", default=None, least=1)
     affinity: str = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
 
 
 class RunRequest(MadeUpInputs, RemoteRequest):
-    """Of ``run``."""
+    """Request of :func:`adt.run`."""
 
     inputs: Arrays | None = python("Name to array.", default=None)
     files: Files = option(
@@ -772,7 +772,7 @@ class RunRequest(MadeUpInputs, RemoteRequest):
 
 
 class VerifyRequest(VerifySettings, SourceModel, PlaceRequest):
-    """Of ``verify``."""
+    """Request of :func:`adt.verify`."""
 
     inputs: Arrays | Sequence[Arrays] | None = option(
         "Name to array, or several such sets; made up from *seed* when not given.",
@@ -795,7 +795,7 @@ class VerifyRequest(VerifySettings, SourceModel, PlaceRequest):
 
 
 class LayerOptions(Options):
-    """What single kernels are compared with."""
+    """Comparison of single kernels."""
 
     calls: tuple[int, int] | None = option(
         "With --layers: only these calls of the run, without the last.", default=None, metavar="A:B", cli=str
@@ -814,11 +814,11 @@ class LayerOptions(Options):
 
 
 class LayersRequest(LayerOptions, Trust, KernelTolerance, MadeUpInputs, InputArrays, PlaceRequest):
-    """Of ``verify_layers``."""
+    """Request of :func:`adt.verify_layers`."""
 
 
 class ProtocolOptions(Threads, Seed):
-    """How a benchmark measures."""
+    """Protocol of a benchmark."""
 
     protocol: str = option(
         "How it is measured, as far as the numbers of runs and seconds do not say.",
@@ -833,7 +833,7 @@ class ProtocolOptions(Threads, Seed):
 
 
 class MeasureOptions(MadeUpInputs, ProtocolOptions, InputArrays, PlaceOptions):
-    """Of every measurement on a device."""
+    """Options of every measurement on a device."""
 
     cool_down: str | None = option(
         "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
@@ -843,36 +843,36 @@ class MeasureOptions(MadeUpInputs, ProtocolOptions, InputArrays, PlaceOptions):
 
 
 class BenchOptions(MeasureOptions, Trust):
-    """Of every benchmark of packages."""
+    """Options of every benchmark of packages."""
 
     verify: bool = option("Compare the outputs with the reference first.", default=True)
 
 
 class BenchRequest(BenchOptions, PlaceRequest, SourceModel):
-    """Of ``bench``."""
+    """Request of :func:`adt.bench`."""
 
     cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
 
 
 class Rounds(Options):
-    """How long two packages take turns."""
+    """Number of rounds in which two packages take turns."""
 
     rounds: int | None = option("Rounds of --ab, each A B B A.", default=None, help="Rounds, each A B B A.")
 
 
 class AbRequest(Rounds, BenchOptions):
-    """Of ``bench_ab``."""
+    """Request of :func:`adt.bench_ab`."""
 
     a: PathTo = option("A package.", kw_only=False)
     b: PathTo = option("Another one.", kw_only=False)
 
 
 class CompareOffloadRequest(Rounds, MeasureOptions, Records, JobRequest):
-    """Of ``compare_offload``."""
+    """Request of :func:`adt.compare_offload`."""
 
 
 class ApkRequest(ProtocolOptions, Request, NdkRoot, SmallPages, PackagesArgument):
-    """Of ``apk``."""
+    """Request of :func:`adt.apk`."""
 
     packages: OneOrMorePaths = option(
         "Packages that `adt compile` made, for each platform; those of one name are one model.",
@@ -900,7 +900,7 @@ class ApkRequest(ProtocolOptions, Request, NdkRoot, SmallPages, PackagesArgument
 
 
 class ProfileRequest(Threads, MadeUpInputs, InputArrays, RemoteRequest):
-    """Of ``profile``."""
+    """Request of :func:`adt.profile`."""
 
     runs: int = option("Runs with clocks, and without.", "--runs", "-n", default=20, least=1)
     warmup_runs: int = option("Runs before them.", default=3, least=0)
@@ -913,7 +913,7 @@ class ProfileRequest(Threads, MadeUpInputs, InputArrays, RemoteRequest):
 
 
 class ReportRequest(Request):
-    """Of ``report``."""
+    """Request of :func:`adt.report`."""
 
     device: str = option("Part of the serial, model, chip or OpenCL device.", default="")
     package: str = option("Name of the package; * and ? stand for others.", default="")
@@ -929,7 +929,7 @@ class UpRequest(
     Request, BuildProgress, Records, Seed, InputArrays, NdkRoot, Shapes, Target, PlatformName, DeviceSettings,
     ModelArgument,
 ):  # fmt: skip
-    """Of ``up``."""
+    """Request of :func:`adt.up`."""
 
     on_plan: Callable[[UpPlan], None] = python(
         "Called once with the resolved plan, before anything is made.", default=quiet
@@ -947,19 +947,19 @@ class DatabaseArgument(Options):
 
 
 class IntoOption(Options):
-    """Where records go."""
+    """Database that records go into."""
 
     into: PathTo = option("The database to add to; it may be new.", metavar="DB")
 
 
 class KeepOption(Options):
-    """How many records stay."""
+    """Number of records that stay."""
 
     keep: int | None = option("Only the K fastest of each kernel.", default=None, metavar="K", least=0)
 
 
 class RecordSelection(Options):
-    """Which records are meant: parts of their names."""
+    """Selection of records, by parts of their names."""
 
     device: str = option("Only records of devices so named; a part is enough.", default="")
     driver: str = option("Only of drivers so named; a part is enough.", default="")
@@ -968,23 +968,23 @@ class RecordSelection(Options):
 
 
 class DbVerifyRequest(Request, DatabaseArgument):
-    """Of ``db_verify``."""
+    """Request of :func:`adt.db_verify`."""
 
     repair: bool = option("Take out what is damaged; the old file goes to backup/.", default=False)
 
 
 class DbStatsRequest(Request, DatabaseArgument):
-    """Of ``db_stats``."""
+    """Request of :func:`adt.db_stats`."""
 
 
 class DbMergeRequest(Request, IntoOption):
-    """Of ``db_merge``."""
+    """Request of :func:`adt.db_merge`."""
 
     dbs: OneOrMorePaths = option("Databases to take from.", kw_only=False, metavar="DB…")
 
 
 class DbPruneRequest(Request, RecordSelection, KeepOption, DatabaseArgument):
-    """Of ``db_prune``."""
+    """Request of :func:`adt.db_prune`."""
 
     failures: bool = option("Take out what could not be built, or was refused.", default=False)
     drop: bool = option("Take out everything of the devices, drivers … that are named.", default=False)
@@ -992,7 +992,7 @@ class DbPruneRequest(Request, RecordSelection, KeepOption, DatabaseArgument):
 
 
 class DbExportRequest(Request, RecordSelection, DatabaseArgument):
-    """Of ``db_export``."""
+    """Request of :func:`adt.db_export`."""
 
     metaschedule: PathTo = option(
         "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
@@ -1003,7 +1003,7 @@ class DbExportRequest(Request, RecordSelection, DatabaseArgument):
 
 
 class DbImportRequest(Request, Processor, PlatformName, IntoOption):
-    """Of ``db_import``."""
+    """Request of :func:`adt.db_import`."""
 
     files: PathTo = option("Directory of MetaSchedule's two JSON files.", kw_only=False, metavar="DIR")
     device: str = option("What they were measured on, which they do not say: the GPU, or the processor.")
@@ -1011,13 +1011,13 @@ class DbImportRequest(Request, Processor, PlatformName, IntoOption):
 
 
 class DbPublishRequest(Request, RecordSelection, KeepOption, DatabaseArgument):
-    """Of ``db_publish``."""
+    """Request of :func:`adt.db_publish`."""
 
     out: PathTo = option("The file to write, NAME.tar.gz.", "--out", "-o", kw_only=False)
 
 
 class DbFetchRequest(Request):
-    """Of ``db_fetch``."""
+    """Request of :func:`adt.db_fetch`."""
 
     source: str = option("A published file: its path, or its address.", kw_only=False)
     out: PathTo = option("The database to add to.", "--out", "-o", metavar="DB")

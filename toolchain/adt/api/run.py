@@ -30,18 +30,18 @@ class RunResult:
     outputs: Mapping[str, Array]
     """Every output of the entry, by name."""
     inputs: tuple[InputArray, ...]
-    """What was given, and what was done to it; empty: they were made up from the seed."""
+    """Inputs that were given, and how they were converted; empty: they were made up from the seed."""
     via: str
     """``native`` or ``rpc``."""
     place: str
     """The device's serial, ``this machine``, or the address of the RPC server."""
     label: str
-    """What that is, for people."""
+    """Description of the place."""
     emulated: bool | None
     """The processor was emulated: results count, times are no device's speed. None: an RPC server that adt
     did not start."""
     report: dict[str, Any] | None
-    """rtvm's document (docs/json.md); None over RPC."""
+    """Document of rtvm (docs/json.md); None over RPC."""
 
 
 @takes(RunRequest)

@@ -37,8 +37,8 @@ EMULATED_TIMEOUT = 120.0
 """Seconds for a candidate on an emulated device, unless the timeout is set."""
 
 SHARED_PROCESSOR = {"repeat": 50, "min_repeat_ms": 2}
-"""How this machine's processor measures: something else runs there, too, and of many short repeats some are
-not disturbed."""
+"""Measurement on this machine's processor: something else runs there, too, and of many short repeats some
+are not disturbed."""
 
 
 @takes(TuneRequest)

@@ -1,4 +1,4 @@
-"""Where a tuning measures: on this machine, on devices by their serials, or on a tracker's servers."""
+"""Places where a tuning measures: this machine, devices by their serials, or a tracker's servers."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ log = logging.getLogger("adt.tune")
 
 HOST = "host"
 CORES = 8
-"""Of a processor that cannot be asked: what most phones have."""
+"""Number of cores of a processor that cannot be asked: that of most phones."""
 
 
 @dataclass(frozen=True)
 class Rack:
-    """What measures."""
+    """Devices that measure."""
 
     source: Source
     words: str
     """For people."""
     cores: int
-    """Of the processor."""
+    """Number of cores of the processor."""
     serials: tuple[str, ...]
     """Devices behind adb among them, as far as they are known."""
     emulated: bool
@@ -129,7 +129,8 @@ def _first(serials: Sequence[str]) -> Device:
 
 @contextlib.contextmanager
 def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Iterator[Rack]:
-    """What measures for *job*, as *request* says; a tracker that this starts is stopped when the block ends.
+    """Open the devices that measure for *job*, as *request* says; a tracker that this starts is stopped when
+    the block ends.
 
     Args:
         target: what the kernels are for.
@@ -172,7 +173,7 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
 
 
 def _own_gpu(computes: str) -> bool:
-    """Whether kernels run on a GPU of this machine; OpenCL may also be its processor."""
+    """Return True if kernels run on a GPU of this machine; OpenCL may also be its processor."""
     if computes == "cuda":
         return True
     device = opencl_device() if computes == "opencl" else None

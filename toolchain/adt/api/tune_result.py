@@ -1,4 +1,4 @@
-"""What :func:`adt.tune` gives back, of what the engine says."""
+"""Result of :func:`adt.tune`, made of what the engine reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def compile_command(job: CompileJob, database: Path) -> str:
-    """What compiles the model with the records, with all that decides its kernels."""
+    """Return the command that compiles the model with the records, with all that decides its kernels."""
     settings = job.settings
     words = ["adt", "compile", str(job.model), "--for", job.platform.name]
     words += ["--target", settings.compile.target]

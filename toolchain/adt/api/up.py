@@ -31,12 +31,12 @@ from adt.options.request import takes
 from adt.options.sections import Settings
 
 VIRTUAL_PLATFORM = "linux-aarch64"
-"""What the virtual device is."""
+"""Platform of the virtual device."""
 
 
 @dataclass(frozen=True)
 class UpResult:
-    """What :func:`up` did."""
+    """Result of :func:`up`."""
 
     plan: UpPlan
     steps: tuple[Step, ...]

@@ -1,4 +1,4 @@
-"""What :func:`adt.up` says while it works."""
+"""Plan and progress of :func:`adt.up`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Step:
 
     name: str
     note: str
-    """What it did, or that it reused what was there."""
+    """Description of what it did, or that it reused what was there."""
     seconds: float
 
 
 @dataclass(frozen=True)
 class UpPlan:
-    """What :func:`adt.up` is going to do, resolved before it does it."""
+    """Plan of :func:`adt.up`, resolved before its first step."""
 
     model: Path
     inputs: Mapping[str, list[int]]
@@ -29,7 +29,7 @@ class UpPlan:
     device: str
     """Serial of the device; empty: a virtual device will be started."""
     reason: str
-    """Why this device and this platform."""
+    """Reason for this device and this platform."""
     tvm_source: str
     """The TVM source tree that was asked for, or the providers that will be tried."""
     max_abs: float

@@ -31,20 +31,21 @@ class VerifyResult:
 
     serial: str
     verification: Verification
-    """Of several sets of inputs the worst of each output; with a model as the reference, of all together."""
+    """Worst comparison of each output over several sets of inputs; with a model as the reference, of all
+    together."""
     outputs: Mapping[str, Array]
-    """What the device gave, by name, on the first set of inputs."""
+    """Outputs of the device, by name, on the first set of inputs."""
     emulated: bool
     """The device was a virtual one: right or wrong counts, time does not."""
     reference: str = "onnxruntime"
-    """What knew the right answer: ``onnxruntime``, ``tflite``, ``torch``, ``keras``, ``host``, ``file``,
+    """Kind of the reference: ``onnxruntime``, ``tflite``, ``torch``, ``keras``, ``host``, ``file``,
     ``model``."""
     reference_what: str = "onnxruntime on this machine"
-    """The same for people."""
+    """Description of the reference."""
     runs: tuple[tuple[str, Verification], ...] = ()
     """Each set of inputs by name, and what came of it."""
     right: Mapping[str, Array] = field(default_factory=dict)
-    """What the reference gave, by name, on the first set of inputs."""
+    """Outputs of the reference, by name, on the first set of inputs."""
 
 
 @dataclass(frozen=True)

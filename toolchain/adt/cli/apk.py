@@ -21,7 +21,7 @@ STORE_PASSWORD, KEY_PASSWORD = "ADT_KEYSTORE_PASSWORD", "ADT_KEY_PASSWORD"
 
 
 class ApkFlags(Options):
-    """What the password is read from."""
+    """Source of the password."""
 
     password_file: MaybePath = option(
         f"Its password is the first line; else {STORE_PASSWORD}, else it is asked for.",

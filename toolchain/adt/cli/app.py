@@ -115,7 +115,7 @@ class Verbs(Commands):
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """What a list shows of a command: its name and title."""
+        """Return what a list shows of a command: its name and title."""
         if cmd_name in VERBS:
             return TyperCommand(cmd_name, help=VERBS[cmd_name]["title"])
         return self.commands.get(cmd_name)
@@ -159,7 +159,7 @@ def _build(name: str) -> Any:
 
 
 def command_name(command: CommandInfo) -> str:
-    """How a command is called that typer knows."""
+    """Return the name of a command that typer knows."""
     return command.name or get_command_name(getattr(command.callback, "__name__", ""))
 
 
@@ -173,7 +173,8 @@ def _out_of_memory(error: MemoryError) -> OutOfMemory:
 
 
 def _is_usage_error(error: Exception) -> bool:
-    """Whether this is the parser's own error (typer brings its own copy of click, or uses the package)."""
+    """Return True if this is the parser's own error (typer brings its own copy of click, or uses the
+    package)."""
     return any(base.__name__ == "ClickException" for base in type(error).__mro__)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BuildFlags(Layout):
-    """Which of the functions is called."""
+    """Choice of the function that is called."""
 
     abi: str | None = option("Several Android ABIs at once.", default=None, metavar="arm64-v8a,x86_64")
     explain: bool = option("Only say what would be done, and why.", default=False)
@@ -95,7 +95,7 @@ def source(keywords: Keywords) -> Rendering:
 
 
 class BundlesFlags(Options):
-    """What is removed."""
+    """Choice of what is removed."""
 
     remove: Texts = option(
         "Remove this one, and what it was built in.", default=(), metavar="NAME", offers="bundle"

@@ -23,12 +23,12 @@ Keywords = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rendering:
-    """What a command prints at its end, and how it ends."""
+    """Output of a command at its end, and its exit code."""
 
     verb: str
-    """Of the document's schema."""
+    """Verb of the document's schema."""
     fields: Callable[[], dict[str, Any]]
-    """Of the document."""
+    """Fields of the document."""
     lines: Iterable[str]
     """For people; made one by one while they are printed."""
     error: AdtError | None = None

@@ -1,4 +1,4 @@
-"""What shell completion offers for values: in a moment and without a word, or nothing at all."""
+"""Values that shell completion offers: in a moment and without a word, or none at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 SERVER_SECONDS = 1.0
-"""How long the adb server may take to say which devices there are; it is not started for that."""
+"""Seconds that the adb server may take to list devices; it is not started for that."""
 
 Complete = Callable[[str], list[str]]
 

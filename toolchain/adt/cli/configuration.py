@@ -37,7 +37,7 @@ def config() -> Rendering:
 
 
 class InitFlags(PlatformName):
-    """Where, and for what."""
+    """Path of the file, and the platform it is for."""
 
     directory: PathTo = option("Where adt.toml goes.", default=Path(), kw_only=False)
 

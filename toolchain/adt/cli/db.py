@@ -146,12 +146,12 @@ def merge(keywords: Keywords) -> Rendering:
 
 
 def size_text(result: Any) -> str:
-    """How many records and kernels *result* counts."""
+    """Return the numbers of records and kernels of *result*."""
     return f"{result.records:,} records of {result.workloads:,} kernels"
 
 
 def added_text(records: int, duplicates: int, into: Path) -> str:
-    """What was added to a database, for people."""
+    """Describe what was added to a database."""
     there = f"; {duplicates:,} were there already" if duplicates else ""
     return f"added {records:,} records to {into}{there}"
 

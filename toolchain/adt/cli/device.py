@@ -143,7 +143,7 @@ def _cluster(cluster: CpuCluster) -> str:
 
 
 def _notable(features: tuple[str, ...]) -> str:
-    """What matters to a model, of the CPU's features."""
+    """Return those of the CPU's features that matter to a model."""
     meanings = {
         "asimddp": "dot products",
         "fphp": "fp16",

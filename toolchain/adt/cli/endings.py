@@ -1,4 +1,4 @@
-"""How a command ends that did not work: one message for people, one document with ``--json``."""
+"""Ends of commands that did not work: one message for people, one document with ``--json``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def document(verb: str, fields: dict[str, Any]) -> str:
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:
-    """Whether *arguments*, the command line, ask for a document."""
+    """Return True if *arguments*, the command line, ask for a document."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return "--json" in arguments[:end]
 

@@ -25,7 +25,7 @@ RULED = {True: ("failed", "red"), False: ("done", "green")}
 
 
 class DeviceFlags(Options):
-    """Which devices."""
+    """Choice of devices."""
 
     serial: str | None = option(
         "The device, or several: a,b. Else ANDROID_SERIAL, else the only one.",
@@ -94,7 +94,7 @@ def _table(rows: dict[str, tuple[str, str, str]]) -> Table:
 def rendering(
     verb: str, outcomes: Outcomes[T], fields: Callable[[T], dict[str, Any]], summary: Callable[[T], str]
 ) -> Rendering:
-    """What came of each device; the exit code is that of the first one that failed, if any."""
+    """Return the output about each device; the exit code is that of the first one that failed, if any."""
     return Rendering(
         verb,
         lambda: {"devices": [_document(outcome, fields) for outcome in outcomes.all]},

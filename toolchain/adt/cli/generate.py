@@ -74,7 +74,8 @@ def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
-    """How pictures are prepared, by package; an option without a name holds for those with a name, too."""
+    """Return how pictures are prepared, by package; an option without a name holds for those with a name,
+    too."""
     from adt.errors import InputError
     from adt.model.inputs.pictures import PictureOptions, parse_numbers
 

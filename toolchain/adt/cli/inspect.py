@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InspectFlags(Options):
-    """What is shown; the first thirteen exclude each other."""
+    """Choice of the view; the first thirteen flags exclude each other."""
 
     opencl: bool = option("The source of the OpenCL kernels.", default=False)
     cuda: bool = option("The CUDA source of the kernels.", default=False)
@@ -139,7 +139,7 @@ def _offload(inspection: Inspection, _package: Path, flags: InspectFlags) -> Vie
 
 
 def offload_lines(report: OffloadReport, inspection: Inspection) -> Iterator[str]:
-    """What libraries compute, call by call, and what they do not."""
+    """Yield what libraries compute, call by call, and what they do not."""
     yield f"offload  {report.summary}"
     for name, counts in inspection.library_calls().items():
         parts = ", ".join(f"{count} × {kernel}" for kernel, count in counts.items())
@@ -402,4 +402,4 @@ VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
     "diff": _diff,
     "html": _html,
 }
-"""What can be shown, by its flag."""
+"""Views of a package, by flag."""

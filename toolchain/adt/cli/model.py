@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CompileFlags(Options):
-    """Which of the functions is called."""
+    """Choice of the function that is called."""
 
     explain: bool = option("Only say what the import does with each operator.", default=False)
 
@@ -56,7 +56,7 @@ def _fields(package: ModelPackage) -> dict[str, Any]:
 
 
 def _explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """What becomes of each operator."""
+    """Yield a line on each operator."""
     from adt.host.columns import aligned
 
     yield from aligned([(row.status, str(row.count), row.op, row.note) for row in explanation.ops])
@@ -103,7 +103,7 @@ def _lines(package: ModelPackage) -> Iterator[str]:
 
 
 def _check_lines(package: ModelPackage) -> Iterator[str]:
-    """Whether the kernels ran here."""
+    """Yield the result of running the kernels here."""
     from adt.model.package.package import KernelCheck
 
     checked = package.checked

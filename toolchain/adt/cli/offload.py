@@ -19,7 +19,7 @@ FUSED, LIBRARY = "fused", "library"
 
 
 class CompareFlags(Options):
-    """What is shown."""
+    """Choice of what is shown."""
 
     everything: bool = option("Every kernel, not only the first 20.", "--all", default=False)
 

@@ -14,7 +14,7 @@ CENTER = "center"
 
 
 class PictureFlags(Options):
-    """How pictures are prepared."""
+    """Preparation of pictures."""
 
     resize: str | None = option(
         "Width x height; with --crop also the shorter side alone. Default: what the input takes.",
@@ -36,7 +36,7 @@ class PictureFlags(Options):
 
 
 def picture_options(flags: PictureFlags) -> PictureOptions | None:
-    """How pictures are prepared; None without such an option."""
+    """Return how pictures are prepared; None without such an option."""
     from adt.errors import InputError
     from adt.model.inputs.pictures import PictureOptions, parse_numbers, parse_size
 

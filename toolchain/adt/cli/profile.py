@@ -8,7 +8,7 @@ from adt.options.option import MaybePath, Options, option
 
 
 class ProfileFlags(Options):
-    """What is shown, and what is written."""
+    """Choice of what is shown and written."""
 
     sort: str = option(
         "The first row: the most of this.", default="", choices=["time", "calls", "order", "gflops", "flops"]

@@ -25,7 +25,7 @@ MARKS = {
 
 
 class ReportFlags(Options):
-    """What is read and written besides, and how it ends."""
+    """Choice of what is read, written and returned."""
 
     html: MaybePath = option("Write a page with time lines.", default=None, metavar="FILE")
     export: MaybePath = option("Write these records to one file, for --import.", default=None, metavar="FILE")

@@ -111,7 +111,7 @@ def rpc_status(keywords: Keywords) -> Rendering:
 
 
 class ServeFlags(Options):
-    """Where it runs."""
+    """Place where it runs."""
 
     run: bool = option("This machine is the board: serve here, now.", default=False)
 

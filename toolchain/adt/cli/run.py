@@ -21,7 +21,7 @@ EXAMPLE = (
 
 
 class RunnerFlags(Threads):
-    """What rtvm can do besides."""
+    """Further options of rtvm."""
 
     warmup_ms: float = option("… and for at least so many milliseconds.", default=0.0, least=0)
     zero_copy: bool = option("Use the CPU's inputs where they lie.", default=False)
@@ -30,7 +30,7 @@ class RunnerFlags(Threads):
 
 
 class RunFlags(RunnerFlags, PictureFlags):
-    """What is written and shown, how pictures are prepared, and how it runs."""
+    """Choice of what is written and shown, the preparation of pictures, and options of rtvm."""
 
     outputs: Texts = option(
         "All as .npz; the only one, or that of a name, also as .npy or .raw.",
@@ -149,7 +149,7 @@ def _class_lines(ranking: Ranking) -> Iterator[str]:
 
 
 def _time(result: RunResult) -> str:
-    """How long the runs took, where that means something; else nothing."""
+    """Return the duration of the runs where it means something; else nothing."""
     from statistics import median
 
     report = result.report or {}

@@ -1,5 +1,5 @@
-"""What adt writes becomes what a terminal shows: names do not move its cursor, words are not broken;
-and one line is overwritten while something takes time."""
+"""Text as a terminal shows it: names do not move its cursor, words are not broken; and one line is
+overwritten while something takes time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, TextIO
 COLOUR = r"\x1b\[(?:[012]|3[0-7]|9[0-7])m"
 """Styles that adt itself writes; they change nothing but how a text looks."""
 _CONTROL = rf"({COLOUR})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-"""What moves a cursor, sets a title, turns the direction of writing or cannot be encoded."""
+"""Characters that move a cursor, set a title, turn the direction of writing or cannot be encoded."""
 COMMAND = "adt "
-"""How a line begins that is to be pasted, and stays whole."""
+"""Start of a line that is to be pasted, and stays whole."""
 
 
 def visible(text: str) -> str:
@@ -88,7 +88,7 @@ class Output:
 
 
 def terminal() -> TextIO:
-    """stderr for what moves the cursor: its texts must be :func:`visible` ones."""
+    """Return stderr for what moves the cursor: its texts must be :func:`visible` ones."""
     stream: TextIO = getattr(sys.stderr, "plain", sys.stderr)
     return stream
 
@@ -101,7 +101,7 @@ def protect_output(*, wraps: bool) -> None:
 
 
 QUIET_SECONDS = 2.0
-"""What is done by then is not worth a line."""
+"""Seconds of a step that is not worth a line."""
 ERASE = "\r\x1b[K"
 
 

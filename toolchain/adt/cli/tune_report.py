@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 OF_PLAN = ("run", "model", "database", "logs", "platform", "target")
 OF_RESULT = ("emulated", "interrupted", "done", "total", "kept", "seconds")
-"""What the document has as the result has it."""
+"""Fields that the document shares with the result."""
 
 
 def fields(result: TuneResult) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _task_rows(result: TuneResult) -> list[tuple[str, ...]]:
 
 
 def _note(task: TunedTask, *, emulated: bool) -> str:
-    """Whether a task ended early, and whether its records are not used."""
+    """Describe a task that ended early, or whose records are not used."""
     parts = [task.state] if task.state != "done" and not task.reason else []
     if not emulated and task.times_as_fast is not None and not task.faster:
         parts.append("keeps its schedule: none was faster")
@@ -110,7 +110,7 @@ def _note(task: TunedTask, *, emulated: bool) -> str:
 
 
 def _reasons(result: TuneResult) -> Iterator[str]:
-    """Why tasks ended before their time, each reason once."""
+    """Yield why tasks ended before their time, each reason once."""
     by_reason: dict[str, list[str]] = {}
     for task in result.tasks:
         if task.reason:

@@ -56,7 +56,7 @@ def _on_terminal() -> Iterator[Callable[[Status], None]]:
 
 @contextmanager
 def _messages_above() -> Iterator[None]:
-    """What is logged meanwhile goes above the lines: rich has put itself in the place of stderr."""
+    """Put log messages above the lines meanwhile: rich has put itself in the place of stderr."""
     handlers = [
         handler for handler in logging.getLogger("adt").handlers if isinstance(handler, logging.StreamHandler)
     ]
@@ -78,7 +78,7 @@ LINE_SECONDS = 10.0
 
 
 class Clocks:
-    """How long each task has been worked on: from when it first was, until it ended."""
+    """Time for which each task has been worked on: from when it first was, until it ended."""
 
     def __init__(self) -> None:
         self._began: dict[str, float] = {}
@@ -176,7 +176,7 @@ def screen(status: Status, clocks: Clocks, height: int) -> list[str]:
 
 
 def _active_first(rows: Sequence[tuple[int, TaskStatus]]) -> list[tuple[int, TaskStatus]]:
-    """Those at work first, then those that wait, then those that ended; in order otherwise."""
+    """Sort rows: those at work first, then those that wait, then those that ended; in order otherwise."""
 
     def rank(row: tuple[int, TaskStatus]) -> tuple[int, int]:
         state = row[1].state
@@ -186,7 +186,7 @@ def _active_first(rows: Sequence[tuple[int, TaskStatus]]) -> list[tuple[int, Tas
 
 
 class Lines:
-    """The same for a file or a pipe: what happens is a line at once, what goes on one every 10 seconds."""
+    """View for a file or a pipe: an event is a line at once, what goes on one every 10 seconds."""
 
     def __init__(self) -> None:
         self._clocks = Clocks()

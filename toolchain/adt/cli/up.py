@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class UpFlags(Options):
-    """What is written."""
+    """Choice of what is written."""
 
     output: MaybePath = option("Write the outputs here, .npz.", "--output", "-o", default=None)
 

@@ -247,7 +247,7 @@ def _layers_failure(package: Path, layers: LayerScan) -> VerifyFailed | None:
 
 
 def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[str]:
-    """What to do about a wrong kernel, each step a sentence."""
+    """Return what to do about a wrong kernel, each step a sentence."""
     steps = []
     if any(argument.scope != "global" for argument in call.arguments):
         steps.append("Keep tensors in buffers: adt compile MODEL --target adreno-buffer.")

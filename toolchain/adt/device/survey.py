@@ -1,4 +1,4 @@
-"""What a device says of itself: one shell script, whose parts are asked for by name, and what they mean."""
+"""Survey of a device: one shell script, whose parts are asked for by name, and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from adt.host.process import run
 from adt.limits import natural
 
 TEMP = "/data/local/tmp"
-"""Where the shell user may write and execute."""
+"""Directory in which the shell user may write and execute."""
 
 FACTS = ("machine", "page", "features", "properties")
 """Parts of the script from which :attr:`Survey.facts` is read."""
 HARDWARE = ("boot", "kernel", "selinux", "memory", "cpuinfo", "cpus", "thermal", "gpu", "board")
-"""What ``adt probe`` shows."""
+"""Parts that ``adt probe`` shows."""
 CONDITIONS = ("governors", "thermal", "processor", "board", "battery", "screen")
-"""How the machine stands before something is measured on it."""
+"""Parts that tell the state of the machine before something is measured on it."""
 STORAGE = ("space", "programs", "libraries", "public", "deployments", "store")
-"""Whether the machine takes what adt sends, and what of that is there."""
+"""Parts that tell whether the machine takes what adt sends, and what of that is there."""
 
 ON_BATTERY = ("3", "discharging")
-"""What Android's battery service and the kernel call a battery that all power is drawn from."""
+"""Names that Android's battery service and the kernel have for a battery that all power is drawn from."""
 PLAUSIBLE = (-40.0, 200.0)
 """°C: what a thermal zone of a phone that is on can have; a sensor that is off reports something else."""
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a device says about itself."""
+    """Facts that a device tells about itself."""
 
     properties: Mapping[str, str]
     """Everything ``getprop`` prints."""
@@ -42,7 +42,7 @@ class DeviceFacts:
     page_size: int | None
     """Bytes; None when the device does not say."""
     cpu_features: frozenset[str] = frozenset()
-    """What every CPU offers, in the kernel's names (``asimddp``); empty when the device does not say."""
+    """Features of every CPU, in the kernel's names (``asimddp``); empty when the device does not say."""
 
     @property
     def abis(self) -> tuple[str, ...]:
@@ -71,19 +71,19 @@ class DeviceFacts:
 
     @property
     def virtual(self) -> bool:
-        """Whether this is adt's virtual device: its numbers count, its times do not."""
+        """Return True if this is adt's virtual device: its numbers count, its times do not."""
         return "ro.adt.platform" in self.properties
 
     @property
     def emulated(self) -> bool:
-        """Whether a program emulates the processor: a virtual device, or an Android emulator."""
+        """Return True if a program emulates the processor: a virtual device, or an Android emulator."""
         qemu = (self.properties.get(key) for key in ("ro.kernel.qemu", "ro.boot.qemu"))
         hardware = self.properties.get("ro.hardware", "")
         return self.virtual or "1" in qemu or hardware in ("goldfish", "ranchu")
 
     @property
     def label(self) -> str:
-        """What this is, for people and reports."""
+        """Describe the device for people and reports."""
         model = self.properties.get("ro.product.model", "unknown model")
         if self.virtual:
             return f"{model} (virtual device: {self.platforms[0]} behind ADB, no speed)"
@@ -117,7 +117,7 @@ class Cpu:
     clusters: tuple[CpuCluster, ...]
     """The slowest first."""
     features: tuple[str, ...]
-    """What every CPU offers, as the kernel names it (``asimddp``, ``fphp``, …)."""
+    """Features of every CPU, as the kernel names them (``asimddp``, ``fphp``, …)."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Gpu:
 
     name: str
     source: str
-    """Where the name is from: a file of the kernel, ``OpenCL`` or a property."""
+    """Source of the name: a file of the kernel, ``OpenCL`` or a property."""
 
 
 @dataclass(frozen=True)
@@ -162,15 +162,15 @@ class Survey:
     """The script's output; what was not asked for, or could not be read, is empty or None."""
 
     text: Mapping[str, str]
-    """What each part printed."""
+    """Output of each part."""
 
     def __getitem__(self, part: str) -> str:
-        """What *part* printed, without blanks around it."""
+        """Return the output of *part*, without blanks around it."""
         return self.text.get(part, "").strip()
 
     @cached_property
     def facts(self) -> DeviceFacts:
-        """What decides which bundles and packages the device takes."""
+        """Return what decides which bundles and packages the device takes."""
         # a value may have line breaks in it; it ends at a "]" that ends a line
         properties = re.findall(r"^\[([^\]\n]+)\]: \[(.*?)\]$", self["properties"], re.MULTILINE | re.DOTALL)
         return DeviceFacts(
@@ -222,7 +222,7 @@ class Survey:
 
     @property
     def board(self) -> str:
-        """What the device tree calls the machine; empty without one."""
+        """Return the name of the machine in the device tree; empty without one."""
         return self.text.get("board", "").partition("\n")[0].strip()
 
     @property
@@ -237,7 +237,7 @@ class Survey:
 
     @property
     def governors(self) -> tuple[str, ...]:
-        """Of the CPUs, each once; empty where they are not told."""
+        """Return the governors of the CPUs, each once; empty where they are not told."""
         return tuple(dict.fromkeys(self["governors"].split()))
 
     @property
@@ -262,7 +262,7 @@ class Survey:
 
     @property
     def missing(self) -> dict[str, str]:
-        """Why a part of the hardware is None, by its name."""
+        """Return why a part of the hardware is None, by its name."""
         reasons = {
             "selinux": _instead(self["selinux"], "getenforce"),
             "cpu": _instead(self["cpuinfo"], "/proc/cpuinfo"),
@@ -305,7 +305,7 @@ def parse_free(text: str) -> int | None:
 
 
 def _instead(text: str, source: str) -> str:
-    """What *source* said instead of anything of use, shortened."""
+    """Return what *source* said instead of anything of use, shortened."""
     line = text.partition("\n")[0]
     return f"{source}: {line[:120]}" if line else f"{source} says nothing"
 

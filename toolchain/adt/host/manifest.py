@@ -25,7 +25,7 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
     int | str: (int, str),
     bytes: (bytes,),
 }
-"""Which of JSON's values a field of each type takes: a text is no number, as in ``rtvm``."""
+"""Kinds of JSON's values that a field of each type takes: a text is no number, as in ``rtvm``."""
 
 
 def dumps(manifest: object) -> str:
@@ -43,7 +43,7 @@ def fields_of(manifest: object) -> dict[str, Any]:
 
 
 def bare_fields(manifest: object) -> dict[str, Any]:
-    """The same without the schema, for a document that has another."""
+    """Return the fields without the schema, for a document that has another."""
     fields = fields_of(manifest)
     del fields["schema"], fields["schema_version"]
     return fields

@@ -25,7 +25,7 @@ BYTES, ARRAY = "\0bytes", "\0array"
 
 
 class BadMessage(ValueError):
-    """What came is no message."""
+    """Fault of a message."""
 
 
 def encode(message: Any) -> bytes:

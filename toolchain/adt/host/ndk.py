@@ -18,7 +18,7 @@ VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK_PATH", "NDK_HO
 """Looked at in this order, after ``--ndk``; the last one is what the presets and generated projects read."""
 SDK_VARIABLES = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
 DEFAULT_SDK = "~/Android/Sdk"
-"""Where Android Studio puts the SDK on Linux."""
+"""Path of Android Studio's SDK on Linux."""
 LOWEST_API_LEVEL = 21
 """The first one whose bionic has all that adt's code and TVM's runtime call; 32-bit NDKs go lower."""
 MINIMUM = 23
@@ -30,7 +30,7 @@ HOST_TAG = "linux-x86_64"
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a range of NDK releases."""
+    """Facts about a range of NDK releases."""
 
     first: int
     last: int
@@ -78,7 +78,7 @@ class Ndk:
     description: str
     """``Pkg.Desc``: what the directory says it is."""
     origin: str
-    """How it was found: ``--ndk``, ``ANDROID_NDK_HOME``, …"""
+    """Source of the path: ``--ndk``, ``ANDROID_NDK_HOME``, …"""
 
     @property
     def major(self) -> int:
@@ -165,7 +165,7 @@ class Listed:
     origin: str
     ndk: Ndk | None
     problem: str
-    """Why it cannot be used; empty when it can."""
+    """Reason why it cannot be used; empty when it can."""
     chosen: bool
     """:func:`find_ndk` would take this one."""
 

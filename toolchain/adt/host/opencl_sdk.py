@@ -10,7 +10,7 @@ from adt.host.cache import file_sha256
 from adt.host.elf import read_elf
 
 INCLUDE_DIRECTORIES = ("", "include")
-"""Where TVM's build looks for headers, relative to an SDK."""
+"""Directories, relative to an SDK, in which TVM's build looks for headers."""
 LIBRARY_DIRECTORIES = ("lib64", "lib")
 LIBRARY = "libOpenCL.so"
 HEADER = "CL/cl.h"
@@ -24,7 +24,7 @@ class OpenClSdk:
     library: Path
     """The libOpenCL.so for the machine that is built for."""
     digest: str
-    """sha256 of the library: another one at the same path is another build."""
+    """Digest (sha256) of the library: another one at the same path is another build."""
 
 
 def find_opencl_sdk(explicit: str, machine: str) -> OpenClSdk | None:

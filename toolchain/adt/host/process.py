@@ -25,7 +25,7 @@ from adt.host.reaper import reap_group, release_group
 log = logging.getLogger("adt.process")
 
 TAIL_LINES = 30
-"""How much of a failed program's output an error message carries."""
+"""Number of last lines of a failed program's output in an error message."""
 NEUTRAL = Path("/")
 """Working directory of programs: git, pip, Python, CMake and others obey files of the one that they start in,
 and the user's may hold a stranger's. Root alone puts files here, and it can be neither removed nor filled."""

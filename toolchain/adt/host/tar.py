@@ -19,7 +19,7 @@ DAMAGED = (
     tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError, IndexError, KeyError, TypeError,
     AttributeError,
 )  # fmt: skip
-"""What Python's reader raises of a damaged archive."""
+"""Exceptions of Python's reader for a damaged archive."""
 
 
 class Bounded(io.BufferedReader):

@@ -22,7 +22,7 @@ class Tool:
     name: str
     path: Path
     origin: str
-    """How it was found, for people: ``PATH``, ``adt's own environment``, …"""
+    """Source of the path: ``PATH``, ``adt's own environment``, …"""
 
 
 def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
@@ -47,7 +47,8 @@ def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
 
 
 def compiler_identity(compiler: Path) -> str:
-    """What tells the GCC or clang *compiler* from another: its version, and a digest of what ``-v`` says.
+    """Return what tells the GCC or clang *compiler* from another: its version, and a digest of what ``-v``
+    prints.
 
     Where it lies and when it was installed decide nothing that it writes, so words
     with a path in them do not count.

@@ -1,4 +1,4 @@
-"""Who is told how files travel and when nothing does, where no caller passes a function: the command line.
+"""Observers of files that travel and of silence, where no caller passes a function: the command line's.
 
 Threads have none of both, unless whoever starts them sets some.
 """

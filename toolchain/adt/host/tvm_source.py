@@ -39,7 +39,7 @@ SDIST_KEEP = (
     "cmake/", "include/", "jvm/", "licenses/", "src/", "3rdparty/OpenCL-Headers/", "3rdparty/compiler-rt/",
     "3rdparty/tvm-ffi/",
 )  # fmt: skip
-"""What of the tree a runtime, the runner and the plugins need; the rest (350 MB) stays packed."""
+"""Parts of the tree that a runtime, the runner and the plugins need; the rest (350 MB) stays packed."""
 MAX_FILES = 20_000
 MAX_BYTES = 200 << 20
 
@@ -68,7 +68,7 @@ class TvmSource:
     """Version the tree states, e.g. ``0.25.dev0``."""
     ffi_version: str
     digest: str
-    """sha256 that names the contents."""
+    """Digest (sha256) that names the contents."""
 
 
 def wheel_version() -> str:

@@ -23,7 +23,7 @@ log = logging.getLogger("adt.source")
 
 POOL = "http://deb.debian.org/debian/pool/main"
 APT_HELPER = "/usr/lib/apt/apt-helper"
-"""apt's own program for one file, with apt's proxies."""
+"""Program of apt's for one file, with apt's proxies."""
 LEFT_OUT = ("test/", "bench/", "doc/", "models/", "jni/", "examples/")
 MAX_BYTES = 200 << 20
 REMEDY = "Check the network, or name a directory with the four source trees: --xnnpack-source DIR."
@@ -34,14 +34,14 @@ class Tree:
     """One source tree."""
 
     name: str
-    """Of its directory, and of Debian's package."""
+    """Name of its directory, and of Debian's package."""
     url: str
-    """Of upstream's git repository."""
+    """Address of upstream's git repository."""
     commit: str
     date: str
     """As Debian's version has it."""
     sha256: str
-    """Of Debian's tarball."""
+    """Digest (sha256) of Debian's tarball."""
     header: str
     """A file that every such tree has."""
 
@@ -93,9 +93,9 @@ class XnnpackSource:
 
     path: Path
     reason: str
-    """Where they came from, for people."""
+    """Description of where they came from."""
     digest: str
-    """sha256 that names the contents."""
+    """Digest (sha256) that names the contents."""
 
 
 def find_xnnpack(own: str) -> XnnpackSource:
@@ -115,7 +115,7 @@ def find_xnnpack(own: str) -> XnnpackSource:
 
 
 def cached_xnnpack() -> Path | None:
-    """Where the pinned trees lie on this machine, if they were obtained before."""
+    """Return the pinned trees on this machine, if they were obtained before."""
     return cache.lookup(_entry())
 
 

@@ -1,4 +1,5 @@
-"""What an application measured of a model it carries (schema ``adt.app-bench``), as a benchmark of adt's.
+"""Measurement that an application made of a model it carries (schema ``adt.app-bench``), as a benchmark of
+adt's.
 
 libadt_activity.so, in the app of ``adt apk`` and in the build type ``benchmark`` of a generated one, writes
 such documents on the device. They have what was seen there and no more: what it amounts to is worked out
@@ -30,7 +31,7 @@ ERROR_SCHEMA, ERROR_SCHEMA_VERSION = "adt.app-bench-error", 1
 WRITERS = ("native-activity", "benchmark-activity")
 """The latter: apps that `adt generate` made when they had an activity in Kotlin."""
 EMULATOR = re.compile(r"sdk_g?phone|Android SDK built for|\b(ranchu|goldfish)\b", re.IGNORECASE)
-"""How Android's emulator calls its model and its system on chip."""
+"""Names that Android's emulator gives its model and its system on chip."""
 EMULATED = (
     "the device is emulated: how long a run takes there says nothing about the speed of any device, "
     "so the application's times are left out"
@@ -54,7 +55,7 @@ class AppMachine:
 
 @dataclass(frozen=True)
 class AppDevice:
-    """What ran the kernels."""
+    """Device that ran the kernels."""
 
     kind: str
     """``cpu`` or ``opencl``."""
@@ -72,7 +73,7 @@ class AppMemory:
     before_load_kb: int | None
     peak_kb: int | None
     workspace_bytes: int | None = None
-    """Of libraries on a GPU, of a device's memory."""
+    """Bytes of a device's memory that libraries on a GPU take."""
 
 
 @dataclass(frozen=True)
@@ -90,20 +91,20 @@ class AppBench:
     """The document."""
 
     when: str
-    """Of its end, UTC, ISO 8601."""
+    """Time of its end, UTC, ISO 8601."""
     app: str
     """The application's id."""
     writer: str
-    """Of :data:`WRITERS`."""
+    """One of :data:`WRITERS`."""
     machine: AppMachine
     package: str
     package_digest: str
-    """sha256 of mod.json."""
+    """Digest (sha256) of mod.json."""
     entry: str
     bundle_digest: str
-    """sha256 of bundle.json; empty: not known."""
+    """Digest (sha256) of bundle.json; empty: not known."""
     adt_version: str
-    """adt that made the application."""
+    """Version of adt that made the application."""
     runner_version: str
     device: AppDevice
     threads: int | None
@@ -112,7 +113,7 @@ class AppBench:
     """Empty: the system's choice."""
     end_to_end: bool
     seed: int
-    """Of the made-up inputs."""
+    """Seed of the made-up inputs."""
     program_cache: str
     """``hit``, ``written``, ``rebuilt``, ``unsupported`` or ``off``."""
     warmup_runs: int
@@ -122,9 +123,9 @@ class AppBench:
     load_ms: float
     first_run_ms: float
     run_ms: list[float]
-    """Of each timed run."""
+    """Duration of each timed run."""
     start_ms: list[float]
-    """When each began, since the process or its activity did."""
+    """Start of each run, since the process or its activity began."""
     memory: AppMemory
     samples: list[AppSample]
     schema: str
@@ -143,7 +144,7 @@ def read(path: Path) -> BenchRecord:
 
 
 def is_from_app(raw: Mapping[str, Any]) -> bool:
-    """Whether *raw* is what an application leaves: a measurement, or why there is none."""
+    """Return True if *raw* is what an application leaves: a measurement, or why there is none."""
     return raw.get("schema") in (SCHEMA, ERROR_SCHEMA)
 
 
@@ -171,7 +172,7 @@ def record_of(raw: Mapping[str, Any], path: Path) -> BenchRecord:
 
 
 def _problem(document: AppBench) -> str:
-    """What no application would write; empty when all is well."""
+    """Return what no application would write; empty when all is well."""
     times = [document.warmup_ms, document.load_ms, document.first_run_ms]
     times += [*document.run_ms, *document.start_ms]
     if document.writer not in WRITERS:

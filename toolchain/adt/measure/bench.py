@@ -50,7 +50,7 @@ SAMPLE_MS = 1000
 NOISY_PERCENT = 5.0
 """A robust standard deviation above this, in percent of the median, makes a measurement noisy …"""
 LONG_TAIL = 1.5
-"""… and so does a p99 of so many medians."""
+"""Ratio of a p99 to the median from which a flag is raised, too."""
 CLOCK_FELL_PERCENT = 5.0
 GREW_WARM = 5.0
 """°C."""
@@ -61,12 +61,12 @@ SPARE = 3.0
 
 @dataclass(frozen=True)
 class BenchSetup:
-    """What to measure, and how."""
+    """Subject and protocol of a benchmark."""
 
     protocol: Protocol
     seed: int = 0
     fill_mode: str = "random"
-    """Of made-up inputs, as rtvm has it."""
+    """Content of made-up inputs, as rtvm has it."""
     threads: int | None = None
     affinity: str = ""
     end_to_end: bool = False
@@ -82,15 +82,15 @@ class BenchSetup:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What came out, with all that a record does not keep."""
+    """Result of a benchmark, with all that a record does not keep."""
 
     speed: Speed
     report: Mapping[str, Any]
-    """rtvm's, of the timed process."""
+    """Document of rtvm about the timed process."""
     times: Times
     """Milliseconds of each run."""
     starts: Times
-    """When each began, milliseconds."""
+    """Start of each run, in milliseconds."""
 
 
 def options_for(opened: Opened, setup: BenchSetup, **more: Any) -> RtvmOptions:
@@ -150,14 +150,14 @@ def expected_seconds(protocol: Protocol, first: RtvmRun) -> float:
 
 
 def start_of(report: Mapping[str, Any]) -> Start:
-    """How the process of *report* started."""
+    """Return the start of the process of *report*."""
     return Start(float(report["load_ms"]), float(report["first_run_ms"]))
 
 
 def speed_of(
     times: Times, starts: Times, report: Mapping[str, Any], cold: Start | None, energy: sensors.Energy
 ) -> Speed:
-    """What *times* amount to."""
+    """Summarize *times*."""
     memory = report["memory"]
     return Speed(
         times=summarise(times),
@@ -198,7 +198,7 @@ def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions |
 
 
 def subject_of(opened: Opened) -> Subject:
-    """What runs."""
+    """Return what runs."""
     facts, bundle = opened.package.manifest, opened.bundle.manifest
     return Subject(
         package=facts.name,
@@ -219,7 +219,7 @@ def subject_of(opened: Opened) -> Subject:
 
 
 def method_of(setup: BenchSetup, *, interleaved: bool = False) -> Method:
-    """How it is measured."""
+    """Return how it is measured."""
     protocol = setup.protocol
     return Method(
         protocol=protocol.key,
@@ -276,7 +276,7 @@ def record_of(
 def flag_measurement(
     machine: Machine, now: Conditions, speed: Speed, samples: Sequence[Mapping[str, Any]]
 ) -> list[Flag]:
-    """What the figures must be read with, the gravest first."""
+    """Return the flags that the figures must be read with, the gravest first."""
     flags = [*_machine_flags(machine), *_course_flags(speed, samples)]
     times = speed.times
     if speed.drift and speed.drift.drifts:
@@ -354,7 +354,7 @@ class Turns:
 
     @property
     def round_medians(self) -> Times:
-        """Of each round, the median of its two turns."""
+        """Return the median of the two turns of each round."""
         import numpy as np
 
         pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
@@ -396,12 +396,12 @@ def take_turns(
 
 
 def times_as_fast(a: Turns, b: Turns) -> Interval:
-    """How many times as fast B is as A, with the 95 % interval."""
+    """Return the speed-up of B over A, with the 95 % interval."""
     return ratio_interval(a.round_medians, b.round_medians)
 
 
 def sentence(ratio: Interval, names: Sequence[str] = ("A", "B")) -> str:
-    """What the interval says, in words."""
+    """Put the interval into words."""
     a, b = names
     if ratio.low > 1:
         return f"{b} is {ratio.low:.3g} to {ratio.high:.3g} × as fast as {a}"

@@ -1,4 +1,4 @@
-"""How a machine stands before it is measured: governors, battery, screen, heat. And wait till it is cool."""
+"""State of a machine before it is measured: governors, battery, screen, heat; and a wait till it is cool."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ COOL_DOWN_POLL = 5.0
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a machine says of itself just before the runs."""
+    """State that a machine reports just before the runs."""
 
     governors: tuple[str, ...]
-    """Of the CPUs, each once; empty where the machine does not say."""
+    """Governors of the CPUs, each once; empty where the machine does not say."""
     external_power: bool | None
     """It does not run from its battery alone; None: it has no battery, or does not say."""
     screen_on: bool | None
@@ -46,7 +46,7 @@ class CoolDown:
     celsius: float | None = None
     """Until the hottest zone is at most so warm …"""
     seconds: float | None = None
-    """… or for so long."""
+    """Seconds of the longest wait."""
 
     @property
     def text(self) -> str:
@@ -73,7 +73,7 @@ def conditions(place: Place) -> Conditions:
 
 
 def read(answer: Survey) -> Conditions:
-    """What of a survey counts for a measurement."""
+    """Take from a survey what counts for a measurement."""
     return Conditions(
         governors=answer.governors,
         external_power=answer.external_power,

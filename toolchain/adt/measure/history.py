@@ -34,7 +34,7 @@ _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]+\.json")
 
 
 def directory() -> Path:
-    """Where the records are."""
+    """Return the directory of the records."""
     return data_dir() / "bench"
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 """Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
 TEXTURED = re.compile(r"_texture(_\d+)?$")
-"""How the name of a kernel for images ends (:mod:`adt.model.passes.gpu.placement`)."""
+"""Suffix of the names of kernels for images (:mod:`adt.model.passes.gpu.placement`)."""
 
 
 class NotComputable(Exception):
@@ -42,9 +42,9 @@ class PlainKernel:
     parameters: tuple[tuple[tuple[int, ...] | None, str], ...]
     """Shape and element type of each argument; the shape is None where it is known at run time only."""
     outputs: tuple[int, ...]
-    """Which of them it writes."""
+    """Indices of the arguments that it writes."""
     operators: tuple[str, ...]
-    """What it computes, step by step, as TVM calls it (``conv2d_nchw``, ``T_add``)."""
+    """Steps that it computes, as TVM calls them (``conv2d_nchw``, ``T_add``)."""
 
 
 class HostKernels:

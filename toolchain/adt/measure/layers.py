@@ -50,7 +50,7 @@ class KernelCall:
     arguments: tuple[Array, ...] = ()
     """Its tensors after it was made, once they are fetched."""
     bytes: int = 0
-    """Of all its tensors."""
+    """Bytes of all its tensors."""
 
 
 def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
@@ -101,12 +101,12 @@ def tensors_of(dumped: Mapping[str, Array], listed: Sequence[KernelCall]) -> Ite
 ROUNDINGS = 4
 """By so many roundings the inputs of a kernel are moved to see what its sums that cancel are worth …"""
 MOVED = 4.0
-"""… and so many times as far as its results then move may they be off."""
+"""Factor of the distance that its results then move, by which they may be off."""
 TRIES, TRIES_OF_ROUNDING = 2, 16
-"""How often; the latter at most for a kernel that rounds to quanta: each try moves few of the values that lie
-on the edge of two."""
+"""Number of tries; the latter at most for a kernel that rounds to quanta: each try moves few of the values
+that lie on the edge of two."""
 ROUNDS = ("quantize", "round")
-"""What is in the name of an operator that does."""
+"""Parts of the names of operators that round."""
 
 
 def _rounded_otherwise(array: Array, seed: int) -> Array:
@@ -138,12 +138,12 @@ ONLY_NAN = "it gives nothing finite, here and on the device"
 
 @dataclass(frozen=True)
 class Scan:
-    """What is looked at, and what counts as the same."""
+    """Choice of kernels, and tolerances."""
 
     max_rel: float = -1.0
     """Largest difference that passes, as a share of the largest magnitude; negative: by its types."""
     max_steps: int = -1
-    """How far off a whole number may be; negative: by its type."""
+    """Steps by which an integer may be off; negative: by its type."""
     calls: tuple[int, int] | None = None
     """Only the calls from here up to here (exclusive), as the run counts them."""
     everything: bool = False
@@ -173,12 +173,12 @@ class CallComparison:
     """As the run counts its calls."""
     name: str
     operators: tuple[str, ...]
-    """What it computes, step by step, as TVM calls it."""
+    """Steps that it computes, as TVM calls them."""
     arguments: tuple[CallTensor, ...]
     verdict: str
     """:data:`RIGHT`, :data:`PASSES_ON`, :data:`WRONG`, :data:`NOT_COMPARED`."""
     reason: str = ""
-    """Why it could not be compared."""
+    """Reason why it could not be compared."""
     only_nan: bool = False
     """It gives nothing finite on either machine, and NaN among it: equal NaNs prove nothing."""
     limit: float = 0.0
@@ -187,11 +187,11 @@ class CallComparison:
     """Largest difference on the device's own inputs, as a share of the largest magnitude; of whole numbers
     in steps."""
     along: float = 0.0
-    """The same along the run."""
+    """Difference along the run."""
     metrics: Metrics | None = None
     """All figures of the output that differs most, alone."""
     output: int = 0
-    """Which argument that is."""
+    """Index of that argument."""
 
     @property
     def texture(self) -> bool:
@@ -210,11 +210,11 @@ class LayerScan:
 
     calls: tuple[CallComparison, ...]
     total: int
-    """How many calls of kernels the run has; fewer were looked at when a wrong one ended it."""
+    """Number of calls of kernels in the run; fewer were looked at when a wrong one ended it."""
     where: str
-    """What ran, for people."""
+    """Description of what ran."""
     device: str = "cpu"
-    """What the kernels are for: ``cpu`` or ``opencl``."""
+    """Device of the kernels: ``cpu`` or ``opencl``."""
 
     @property
     def wrong(self) -> tuple[CallComparison, ...]:
@@ -277,7 +277,7 @@ def _compare_calls(
 
 
 def _writes(package: ModelPackage) -> dict[str, int]:
-    """How many tensors each kernel writes, as far as the package's graph tells."""
+    """Return the number of tensors that each kernel writes, as far as the package's graph tells."""
     inspection = Inspection(package)
     calls = inspection.graph.calls if inspection.recorded else ()
     return {call.name: len(call.outputs) for call in calls if call.kind == KERNEL}
@@ -291,13 +291,13 @@ class CallComparer:
         self.precision = precision
         self.scan = scan
         self.wrong = 0
-        """How many calls were wrong so far."""
+        """Number of calls that were wrong so far."""
         self._here: dict[bytes, Array] = {}
         """Contents of a tensor on the device → what it is along this machine's run."""
         self._size = 0
 
     def compare(self, call: KernelCall) -> CallComparison:
-        """What comes of one call."""
+        """Compare one call."""
         try:
             plain = self.kernels.plain(call.name)
             written = set(plain.outputs)
@@ -358,7 +358,7 @@ class CallComparer:
         return TOLERANCES["float32"].kernel
 
     def _noise(self, call: KernelCall, written: set[int], alone: Sequence[Array]) -> Iterator[list[Array]]:
-        """How far each element of each output may be off, for where it moves when inputs are rounded
+        """Yield by how much each element of each output may be off, since it moves when inputs are rounded
         otherwise: after one try, two, …"""
         import numpy as np
 
@@ -376,7 +376,8 @@ class CallComparer:
             yield allowed
 
     def _along(self, array: Array) -> Array:
-        """What a tensor that the device read is along this machine's run; itself where that is not known."""
+        """Return this machine's value along the run of a tensor that the device read; itself where that is
+        not known."""
         here = self._here.get(_digest(array))
         return array if here is None else here.reshape(array.shape)
 

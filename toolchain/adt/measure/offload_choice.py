@@ -1,4 +1,4 @@
-"""Which libraries a model is fastest with, by the benchmarks of this machine."""
+"""Choice of the libraries with which a model is fastest, by the benchmarks of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a benchmark warms up and runs."""
+"""Protocol of a benchmark: warm-up and duration."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Protocol:
     runs: int
     seconds: float
     rounds: int = 8
-    """Of an interleaved comparison, each A B B A."""
+    """Rounds of an interleaved comparison, each A B B A."""
     headline: str = "p50"
     """The quantile that stands for the result: ``p50`` or ``p90``."""
 
     @property
     def key(self) -> str:
-        """What tells apart measurements that must not be compared: the name, and what was changed."""
+        """Return what tells apart measurements that must not be compared: the name, and what was changed."""
         base = PROTOCOLS[self.name]
         changed = [
             f"{field.name}={getattr(self, field.name):g}"

@@ -24,7 +24,7 @@ WRONG = "the outputs are not the reference's: fast and wrong is no result, so no
 
 @dataclass(frozen=True)
 class Machine:
-    """What ran the model."""
+    """Machine that ran the model."""
 
     kind: str
     """``device`` (behind ADB) or ``host`` (this machine)."""
@@ -55,14 +55,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Subject:
-    """What ran."""
+    """Package that ran."""
 
     package: str
     """The package's name."""
     package_digest: str
-    """sha256 of its mod.json, which has those of its other files."""
+    """Digest (sha256) of its mod.json, which has those of its other files."""
     source_sha256: str
-    """Of the model that it was compiled from."""
+    """Digest of the model that it was compiled from."""
     target: str
     platform: str
     precision: str
@@ -73,18 +73,18 @@ class Subject:
     bundle: str
     """The bundle's preset."""
     bundle_digest: str
-    """sha256 of its bundle.json, which has those of its other files."""
+    """Digest (sha256) of its bundle.json, which has those of its other files."""
     bundle_tvm: str
     """TVM that the bundle was built from."""
     adt: str
-    """adt that measured."""
+    """Version of adt that measured."""
     tuned: int = 0
     """Kernels with the schedule of a record."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """How it was measured."""
+    """Method of the measurement."""
 
     protocol: str
     """Name of the protocol, and what was changed of it."""
@@ -102,11 +102,11 @@ class Method:
     interleaved: bool = False
     """Its runs took turns with another package's."""
     fill_mode: str = "random"
-    """Of made-up inputs; the seed is of random ones."""
+    """Content of made-up inputs; the seed is of random ones."""
 
     @property
     def key(self) -> str:
-        """What tells apart measurements that must not be compared."""
+        """Return what tells apart measurements that must not be compared."""
         parts = [self.protocol]
         parts += ["end to end"] if self.end_to_end else []
         parts += [f"{self.threads} threads"] if self.threads else []
@@ -128,17 +128,17 @@ class Start:
 
 @dataclass(frozen=True)
 class Speed:
-    """What was measured, on a machine whose times count."""
+    """Durations on a machine whose times count."""
 
     times: TimeSummary
     quantiles_ms: tuple[float, ...]
-    """Of the runs' times at 0, 5, … 100 %."""
+    """Quantiles of the runs' times at 0, 5, … 100 %."""
     time_line: tuple[tuple[float, float], ...]
     """Seconds since the first timed run, and the median (ms) of the runs about then."""
     drift: Drift | None
     """None: there were too few runs to tell."""
     start: Start
-    """Of the process that was timed; what a program cache had was used."""
+    """Start of the process that was timed; what a program cache had was used."""
     cold_start: Start | None
     """With nothing from a program cache; None: the package has no OpenCL, or it was not asked for."""
     program_cache: str
@@ -146,11 +146,11 @@ class Speed:
     before_load_kb: int | None
     """Resident memory of the process before it loaded the package, KiB …"""
     peak_kb: int | None
-    """… and the most that it had at any time."""
+    """Most KiB that it had at any time."""
     energy: Energy
     sensors: Sensors
     workspace_bytes: int | None = None
-    """Of the GPU's memory, that libraries compute in; None: none have any."""
+    """Bytes of the GPU's memory in which libraries compute; None: none have any."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class BenchRecord:
     id: str
     """Hexadecimal, its own."""
     when: str
-    """Of its end, UTC, ISO 8601."""
+    """Time of its end, UTC, ISO 8601."""
     label: str
     """The user's."""
     machine: Machine
@@ -183,7 +183,7 @@ class BenchRecord:
     speed: Speed | None
     """None: nothing was timed."""
     no_speed: str
-    """Why not; empty with a speed."""
+    """Reason why there is no speed; empty with one."""
     flags: tuple[Flag, ...]
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
@@ -197,7 +197,7 @@ class BenchRecord:
 
 
 def is_moment(text: str) -> bool:
-    """Whether *text* is a time in ISO 8601 with its zone, as :attr:`BenchRecord.when`."""
+    """Return True if *text* is a time in ISO 8601 with its zone, as :attr:`BenchRecord.when`."""
     try:
         return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:

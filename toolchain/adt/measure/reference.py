@@ -45,7 +45,7 @@ AUTO, HOST, FILE, MODEL = "auto", "host", "file", "model"
 HOST_TIMEOUT = 900.0
 """Seconds for a model on this machine's CPU."""
 REFERENCE_SECONDS = 1800.0
-"""The same for its runtime, whose kernels may be plain loops."""
+"""Seconds that its runtime may take, whose kernels may be plain loops."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the runner's samples say: temperatures, clocks and energy before, during and after the timed runs."""
+"""Samples of the runner: temperatures, clocks and energy before, during and after the timed runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from adt.measure.statistics import Times
 
     Samples = Sequence[Mapping[str, Any]]
-    """rtvm's, in order."""
+    """Samples of rtvm, in order."""
 
 BATTERY_SECONDS = 10.0
 """Fuel gauges are read a few times a second at best; less than this of them says nothing."""
@@ -42,7 +42,7 @@ class Energy:
     """``processor`` (its counter: what its packages drew) or ``battery`` (what the whole device drew)."""
     runs: int
     seconds: float
-    """How many runs, and how long, the energy was taken over."""
+    """Number and duration of the runs that the energy was taken over."""
     reason: str
 
 
@@ -55,7 +55,7 @@ class Sensors:
     frequencies_mhz: dict[str, Course]
     """MHz by CPU (``cpu0``) and ``gpu``."""
     count: int
-    """How many samples."""
+    """Number of samples."""
 
     @property
     def hottest(self) -> tuple[str, Course] | None:
@@ -167,14 +167,15 @@ def _over(
 
 
 def _counted(samples: Samples) -> float | None:
-    """Of a counter of microjoules; None when it wrapped around, whose range is not known."""
+    """Return the energy by a counter of microjoules; None when it wrapped around, whose range is not
+    known."""
     values = [int(sample["power"]["energy_uj"]) for sample in samples]
     wrapped = any(after < before for before, after in pairwise(values))
     return None if wrapped else (values[-1] - values[0]) * 1e-6
 
 
 def _integrated(samples: Samples) -> float | None:
-    """Of current times voltage, by the trapezoidal rule; drivers disagree about the current's sign."""
+    """Integrate current times voltage by the trapezoidal rule; drivers disagree about the current's sign."""
     points = [
         (
             float(sample["at_ms"]) / 1000,
@@ -187,7 +188,7 @@ def _integrated(samples: Samples) -> float | None:
 
 
 def _charged(samples: Samples) -> float | None:
-    """Of the charge that left the battery (µAh), at its mean voltage."""
+    """Return the energy of the charge that left the battery (µAh), at its mean voltage."""
     microvolts = _values(samples, "power", "voltage_uv")
     charge = _values(samples, "power", "charge_uah")
     coulombs = (charge[0] - charge[-1]) * 1e-6 * 3600

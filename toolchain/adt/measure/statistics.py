@@ -1,4 +1,4 @@
-"""What many times of one thing say: quantiles, spread, drift, and how sure a ratio of two is.
+"""Statistics of many times of one thing: quantiles, spread, drift, and the confidence of a ratio of two.
 
 Pure functions over arrays of milliseconds. Quantiles are interpolated linearly
 between the two nearest runs (what numpy and Excel's PERCENTILE.INC do).
@@ -28,14 +28,14 @@ FEWEST_PER_BLOCK = 2
 DRIFT_PERCENT = 3.0
 """A smaller change from the first tenth to the last is no drift …"""
 DRIFT_NOISE = 4.0
-"""… nor is one below so many times the blocks' own noise."""
+"""Factor of the blocks' own noise below which a drift is none, either."""
 POINTS = 100
-"""Of a time line."""
+"""Number of points of a time line."""
 RESAMPLES = 10_000
 FEWEST_ROUNDS = 6
 """Below, not even the smallest and the largest of the rounds are 95 % apart."""
 SEED = 20_240_229
-"""Of the bootstrap: the same times always give the same interval."""
+"""Seed of the bootstrap: the same times always give the same interval."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TimeSummary:
     p99_ms: float
     mean_ms: float
     std_ms: float
-    """Of the runs (divided by N - 1); 0 for one run."""
+    """Standard deviation of the runs (divided by N - 1); 0 for one run."""
     min_ms: float
     max_ms: float
     spread_percent: float
@@ -61,7 +61,7 @@ class TimeSummary:
 
 @dataclass(frozen=True)
 class Drift:
-    """How the time of a run changed while it was measured."""
+    """Change of the runs' time while it was measured."""
 
     percent: float
     """From the first tenth of the measurement to its last, of the median; positive: it got slower."""

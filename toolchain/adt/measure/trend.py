@@ -38,7 +38,7 @@ class SeriesKey:
 
     @property
     def note(self) -> str:
-        """What its figures say nothing about; empty when they are a device's."""
+        """Describe what its figures do not tell; empty when they are a device's."""
         if self.emulated:
             return "emulated: only right or wrong counts, there is no speed"
         if self.opencl_on_cpu:
@@ -55,13 +55,13 @@ class Point:
     """``first``, ``regression``, ``improvement``, ``same``, ``within-noise`` (changed by the threshold or
     more, and by less than the runs differ among themselves), ``wrong`` (outputs) or ``no-speed``."""
     change_percent: float | None
-    """Of the headline quantile; positive: slower."""
+    """Change of the headline quantile; positive: slower."""
     noise_percent: float | None
-    """What the runs of the two differ by among themselves (robust standard deviations, added in squares)."""
+    """Difference of the runs of the two among themselves (robust standard deviations, added in squares)."""
     against: str
     """Id of the record that it is compared with; empty for none."""
     changed: tuple[str, ...]
-    """What is different from that record: ``package``, ``bundle``, ``precision``, ``tvm``, ``adt``, …"""
+    """Differences from that record: ``package``, ``bundle``, ``precision``, ``tvm``, ``adt``, …"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class TrendReport:
 
     @property
     def regressed(self) -> tuple[Series, ...]:
-        """Those whose newest benchmark is a regression, or wrong."""
+        """Return the series whose newest benchmark is a regression, or wrong."""
         return tuple(series for series in self.series if series.regressed)
 
 
@@ -170,7 +170,7 @@ def _headline(record: BenchRecord) -> float:
 
 
 def _noise(speed: Speed) -> float:
-    """What a benchmark's runs differ by, in percent; a drift while it was measured counts, too."""
+    """Return by how much a benchmark's runs differ, in percent; a drift while it was measured counts, too."""
     return max(speed.times.spread_percent, abs(speed.drift.percent) if speed.drift else 0.0)
 
 
@@ -201,7 +201,7 @@ def render(report: TrendReport) -> str:
 
 
 def page_data(report: TrendReport) -> dict[str, Any]:
-    """What the page shows."""
+    """Return the data of the page."""
     return {
         "threshold": report.threshold_percent,
         "against": report.against,

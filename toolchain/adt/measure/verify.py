@@ -37,17 +37,17 @@ class OutputComparison:
     shape: tuple[int, ...]
     dtype: str
     reason: str
-    """Why it did not pass; empty when it did."""
+    """Reason why it did not pass; empty when it did."""
     metrics: Metrics = NO_METRICS
     """All figures; none of an output that only one side has."""
     max_abs_allowed: float = 0.0
-    """What passes for this output's type; of whole numbers in steps …"""
+    """Largest difference that passes for this output's type; of integers in steps …"""
     max_rel_allowed: float = 0.0
     """… or relative to the reference's largest magnitude."""
     changed: float = 0.0
     """Share of a whole-number output's elements that are off by more."""
     note: str = ""
-    """What it passes by when not by the usual tolerance: a quantum, a share, equal NaNs."""
+    """Reason why it passes when not by the usual tolerance: a step, a share, equal NaNs."""
     options: tuple[str, ...] = ()
     """The options that would let it pass; none where nothing can."""
     inputs: str = ""
@@ -55,7 +55,7 @@ class OutputComparison:
 
     @property
     def passed(self) -> bool:
-        """Whether it is right."""
+        """Return True if the output is right."""
         return not self.reason
 
     @property
@@ -79,7 +79,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether every output passed (and there was one)."""
+        """Return True if every output passed (and there was one)."""
         return bool(self.outputs) and all(output.passed for output in self.outputs)
 
 
@@ -243,7 +243,7 @@ def _compare_one(
 @dataclass(frozen=True)
 class _Verdict:
     reason: str = ""
-    """Why an output does not pass; empty when it does."""
+    """Reason why an output does not pass; empty when it does."""
     note: str = ""
     options: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What quantizing costs: the outputs against the float model's, of the whole and of each layer alone."""
+"""Cost of quantizing: the outputs against the float model's, of the whole and of each layer alone."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class OutputAccuracy:
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What the outputs lose by one layer."""
+    """Loss of the outputs by one layer."""
 
     name: str
-    """Of the node."""
+    """Name of the node."""
     operator: str
     snr_db: float
-    """Of the worst output when nothing but this layer is quantized."""
+    """Ratio of signal to noise of the worst output when nothing but this layer is quantized."""
     share: float
-    """Of the noise of all layers, each quantized alone."""
+    """Share of the noise of all layers, each quantized alone."""
 
 
 def outputs_on(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -> dict[str, Array]:

@@ -32,7 +32,7 @@ PAIR = ("QuantizeLinear", "DequantizeLinear")
 STEP = 1.001
 """A quantization step, with rounding: so far off is a number at the end of a block's range."""
 MOST_ROUNDS = 3
-"""Where a node stays float, another may be changed."""
+"""Most rounds: where a node stays float, another may be changed."""
 
 
 def check_prepared(

@@ -1,4 +1,4 @@
-"""onnxruntime's quantizers: a float model of fixed shapes becomes one of 8 bits, or of weights of few."""
+"""Quantizers of onnxruntime: a float model of fixed shapes becomes one of 8 bits, or of weights of few."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ METHODS = ("minmax", "entropy", "percentile")
 WEIGHTS = {"int8": 8, "int4": 4}
 """Bits of weights that alone are quantized."""
 BLOCK = 32
-"""Of those that share a scale."""
+"""Number of weights that share a scale."""
 LEAST_OPSET = 13
 """From here on scales may be one for each channel."""
 
@@ -250,7 +250,7 @@ def with_few_bits(model: onnx.ModelProto, weights: str, keep: Collection[str]) -
 
 
 def is_quantized(model: onnx.ModelProto) -> bool:
-    """Whether an operator of *model* takes or makes quanta."""
+    """Return True if an operator of *model* takes or makes quantized tensors."""
     return any(QUANTIZED.match(node.op_type) for node in model.graph.node)
 
 

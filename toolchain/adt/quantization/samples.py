@@ -32,7 +32,7 @@ class Samples:
     """Samples in their order: at least two, if ranges are taken from some."""
 
     what: str
-    """Where they are from, for people."""
+    """Description of where they are from."""
     made_up: bool
     """They are random: what is computed with them says nothing of real inputs."""
     arrays: tuple[Mapping[str, Array], ...]
@@ -47,12 +47,12 @@ class Samples:
 
     @property
     def calibrating(self) -> list[Mapping[str, Array]]:
-        """Those that ranges are taken from."""
+        """Return the samples that ranges are taken from."""
         return [array for number, array in enumerate(self.arrays, start=1) if number % self.every]
 
     @property
     def held_back(self) -> list[Mapping[str, Array]]:
-        """Those that accuracy is measured on."""
+        """Return the samples that accuracy is measured on."""
         return list(self.arrays[self.every - 1 :: self.every])
 
 
@@ -151,7 +151,7 @@ def _read(model: str, entry: Entry, file: Path, picture: PictureOptions | None) 
 
 
 def _batches(array: Array, shape: Sequence[int | str]) -> int:
-    """How many inputs of *shape* are one behind the other in *array*."""
+    """Return the number of inputs of *shape* one behind the other in *array*."""
     if not shape or array.ndim != len(shape) or array.shape[1:] != tuple(shape[1:]):
         return 1
     first = int(shape[0])

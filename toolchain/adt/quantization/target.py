@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 BATCHES = 10
-"""So many times layers go back to float …"""
+"""Number of times that layers go back to float …"""
 BATCH = 20
-"""… each time one of so many, but at least one."""
+"""… each time one of this many, but at least one."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """How near each output has to be to the float model's, on the samples that were held back."""
+    """Bound on the distance of each output from the float model's, on the samples that were held back."""
 
     snr_db: float | None = None
     top1: float | None = None

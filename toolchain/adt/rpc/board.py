@@ -20,7 +20,7 @@ from adt.host.disk import scratch_directory
 from adt.rpc import wire
 
 DIRECTORY = "adt-rpc"
-"""Where the bundle goes on the board, below the home directory."""
+"""Directory of the bundle on the board, below the home directory."""
 PROGRAM = "bin/tvm_rpc"
 END_SECONDS = 2.0
 """In which processes that were killed are gone."""
@@ -40,22 +40,23 @@ MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "armv7l": "ARM"}
 
 @dataclass(frozen=True)
 class ServePlan:
-    """How a server is run on a board."""
+    """Commands that run a server on a board."""
 
     bundle: Path
     argv: tuple[str, ...]
-    """tvm_rpc and its arguments, relative to the bundle."""
+    """Command line of tvm_rpc, relative to the bundle."""
     commands: tuple[str, ...]
-    """What a person types on this machine, in order."""
+    """Commands that a person types on this machine, in order."""
     address: str
-    """Where clients connect when there is no tracker; ``host:port``."""
+    """Address for clients when there is no tracker; ``host:port``."""
     exposed: bool
 
 
 def arguments(
     *, key: str, port: int, tracker: str, expose: bool, work: str, custom_address: str = "127.0.0.1"
 ) -> list[str]:
-    """What tvm_rpc is told: the loopback, unless it is to be exposed; one port; the tracker, if any.
+    """Return the arguments of tvm_rpc: the loopback, unless it is to be exposed; one port; the tracker, if
+    any.
 
     Args:
         custom_address: where the tracker sends clients; empty: where the server's connection comes from.
@@ -125,7 +126,7 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
 def run_server(
     bundle: TargetBundle, words: Sequence[str], *, output: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """tvm_rpc from *bundle* on this machine, for as long as the block runs; it ends with us however we end.
+    """Run tvm_rpc from *bundle* on this machine while the block runs; it ends with us however we end.
 
     Args:
         words: its arguments after ``server`` but for the working directory, which is a temporary one.
@@ -175,7 +176,8 @@ def run_server(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """What serves a session outlives the server that was ended; wait until nothing of it runs."""
+    """Wait until nothing of the group runs: a process that serves a session outlives the server that was
+    ended."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     end = time.monotonic() + END_SECONDS
@@ -184,7 +186,8 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _runs(group: int) -> bool:
-    """Whether a process of *group* runs; one that ended, and that nobody has waited for yet, does not."""
+    """Return True if a process of *group* runs; one that ended, and that nobody has waited for yet, does
+    not."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended while we looked
             state, _parent, its_group = status.read_text().rpartition(")")[2].split()[:3]

@@ -22,13 +22,13 @@ ACCEPTED, MISMATCH = MAGIC, MAGIC + 2
 SHUTDOWN, INIT_SERVER, RETURN = 1, 2, 4
 """Codes of packets."""
 PROTOCOL_VERSION = b"0.8.0"
-"""What TVM 0.25 to 0.27 call the protocol of the packets."""
+"""Version of the protocol of the packets in TVM 0.25 to 0.27."""
 MAX_TEXT = 1 << 16
 """Bytes of a key or an answer that we are ready to read."""
 
 
 class Answer(enum.Enum):
-    """What is at the other end."""
+    """Kind of the other end."""
 
     SESSION = "session"
     """A server; it opened a session and closed it again."""

@@ -42,15 +42,15 @@ READY_SECONDS = 60.0
 """In which a server must answer and be registered."""
 HELLO_SECONDS = 5.0
 POLL_SECONDS = 2.0
-"""How often forwards, reverses and the device are looked at."""
+"""Interval at which forwards, reverses and the device are looked at, in seconds."""
 LOOK_SECONDS = 30.0
-"""How often the process of a server that is in use is looked at."""
+"""Interval at which the process of a server in use is looked at, in seconds."""
 STOP_SECONDS = 5.0
 """In which a server must end that was asked to."""
 LAST_LINES = 8
-"""Of a server's output, for the reason why it ended."""
+"""Number of lines of a server's output that explain its end."""
 CHATTER = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: (?!.*([Ee]rror|Check failed))|^(Killed|Terminated)\b")
-"""What tvm_rpc logs when all is well, and what the shell says of a signal."""
+"""Lines that tvm_rpc logs when all is well, and those of the shell about a signal."""
 
 PORT_TAKEN = 98
 """Exit code of server_start.sh when the port is in use on the device."""
@@ -64,7 +64,7 @@ APP_ENDED = 95
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What a watchdog keeps running."""
+    """Configuration of a server that a watchdog keeps running."""
 
     serial: str
     key: str
@@ -86,7 +86,7 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class Death:
-    """How one life of a server ended."""
+    """End of one life of a server."""
 
     reason: str
     device_lost: bool = False
@@ -122,7 +122,7 @@ class Instance:
         self.stopping = stopping
         """We were asked to end; nothing but cleaning up is done any more."""
         self.events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        """What happens, by kind: ``output``, ``end``, ``lost`` and, from the watchdog, ``stop``."""
+        """Events by kind: ``output``, ``end``, ``lost`` and, from the watchdog, ``stop``."""
         self.ready = False
         self.last_lines = deque[str](maxlen=LAST_LINES)
         self._verified = False  # it has opened a session for us
@@ -206,7 +206,7 @@ class Instance:
         return port
 
     def _to_tracker(self, device_port: int = 0) -> Forward:
-        """What leads from the device's port *device_port* to the tracker."""
+        """Make what leads from the device's port *device_port* to the tracker."""
         return Forward(int(self.config.tracker.rpartition(":")[2]), device_port, reverse=True)
 
     def _await_ready(self, port: int) -> Death | None:
@@ -225,7 +225,7 @@ class Instance:
         return Death(f"it did not become ready within {READY_SECONDS:g} s: {missing}")
 
     def _unready(self, port: int) -> str:
-        """What is missing for the server to be ready; empty for nothing."""
+        """Return what is missing for the server to be ready; empty for nothing."""
         if not self.config.tracker:
             answer = handshake.try_server("127.0.0.1", port, key=self.config.key, seconds=HELLO_SECONDS)
             return "" if answer is Answer.SESSION else f"it opens no session ({answer.value})"
@@ -333,7 +333,7 @@ class Instance:
             self.record.update(state="waiting", last_error=error.what)
 
     def _doubtful(self) -> bool:
-        """Whether the server may be gone although our connection is there.
+        """Return True if the server may be gone although our connection is there.
 
         Asked of the tracker, so that a device that measures is left in peace: a server that is free
         is there. One that is in use, or has no tracker, is worth a look now and then.
@@ -352,7 +352,7 @@ class Instance:
         return late
 
     def _vanished(self) -> bool:
-        """Whether the server's process is gone, though our connection does not say so.
+        """Return True if the server's process is gone, though our connection does not say so.
 
         That is so when its wrapper was killed: what serves a session then outlives the server and
         keeps the connection open. (A server that lost its tracker is alive, and registers again.)
@@ -382,7 +382,7 @@ class Instance:
 
 
 def server_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
-    """What tvm_rpc is told on a device: its own loopback only, one port, and the tracker there.
+    """Return the arguments of tvm_rpc on a device: its own loopback only, one port, and the tracker there.
 
     Args:
         tracker_port: the device's port that leads to the tracker; 0 for none.
@@ -394,12 +394,12 @@ def server_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
 
 
 def app_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
-    """The same for ``am start``, as the extras that an app's activity takes (server.h)."""
+    """Return such arguments for ``am start``, as the extras that an app's activity takes (server.h)."""
     return ["--es", "key", key, "--ei", "port", str(port), "--ei", "tracker_port", str(tracker_port)]
 
 
 def explain_exit(code: int) -> str:
-    """Why a server ended, for people."""
+    """Explain why a server ended."""
     if code > 128:
         try:
             return f"tvm_rpc was ended by {signal.Signals(code - 128).name}"

@@ -34,7 +34,7 @@ LOG_LIMIT = 4 << 20
 """Bytes after which a log is begun anew; one older log is kept."""
 COMMIT = "commit"
 END_SECONDS = 20.0
-"""How long a process that is not wanted any more may take to clean up."""
+"""Seconds that a process that is not wanted any more may take to clean up."""
 
 
 def launch(
@@ -116,7 +116,7 @@ def _wait(child: subprocess.Popen[bytes]) -> None:
 
 
 def _report(fd: int, deadline: Deadline) -> dict[str, Any]:
-    """What the process says; nothing when it did not in time.
+    """Read the report of the process; empty when there was none in time.
 
     Raises:
         Cancelled: see :class:`Deadline`.
@@ -152,7 +152,7 @@ class Starter:
             os.dup2(nothing.fileno(), 0)
 
     def plan(self) -> dict[str, Any]:
-        """What is to be done."""
+        """Return the plan."""
         plan: dict[str, Any] = receive(self._in)
         return plan
 

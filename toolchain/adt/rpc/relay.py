@@ -168,7 +168,7 @@ class Relay:
 
     def __init__(self, server: socket.socket, began: float, limit: int) -> None:
         self.began = began
-        """When the server's session did, by :func:`time.monotonic`."""
+        """Start of the server's session, by :func:`time.monotonic`."""
         self._key = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0), backlog=1) as listening:
             self.port = listening.getsockname()[1]

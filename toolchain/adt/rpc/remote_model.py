@@ -116,7 +116,7 @@ class RemoteModel:
             self.device.sync()
 
     def outputs(self, entry: str = "main") -> dict[str, Array]:
-        """What the last run of *entry* gave, by name.
+        """Return the outputs of the last run of *entry*, by name.
 
         Raises:
             RunError: it has not run, or gave something else than the package says.

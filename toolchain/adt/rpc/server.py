@@ -31,7 +31,7 @@ PORTS = range(9090, 9190)
 """Tried in this order; one is used, on this machine and on the device."""
 START_SECONDS = 240.0
 STOP_SECONDS = 40.0
-"""What the watchdog may take to clean up."""
+"""Seconds that the watchdog may take to clean up."""
 LOCK_SECONDS = 300.0
 KEY = re.compile(r"[A-Za-z0-9._/+-]{1,64}")
 LOST = "the watchdog was killed; `adt rpc stop` removes what it left"
@@ -45,7 +45,7 @@ class RpcServer:
     key: str
     host: str
     port: int
-    """The same on this machine and on the device."""
+    """Port on this machine and on the device."""
     tracker: str
     """``host:port``; empty for a server that is connected to directly."""
     pid: int
@@ -56,12 +56,12 @@ class RpcServer:
 
     @property
     def address(self) -> str:
-        """Where this machine reaches it, ``host:port``."""
+        """Return the address at which this machine reaches it, ``host:port``."""
         return f"{self.host}:{self.port}"
 
     @property
     def ready_line(self) -> str:
-        """What a person or a script waits for."""
+        """Return the line that a person or a script waits for."""
         where = f"tracker={self.tracker} " if self.tracker else ""
         return f"ready: key={self.key} {where}server={self.address} serial={self.serial}"
 
@@ -79,12 +79,12 @@ class ServerStatus:
     pid: int
     """The watchdog; 0 when it is gone."""
     device_pid: int
-    """tvm_rpc, or what watches an app, as the device counts; 0 when it does not run."""
+    """Process id of tvm_rpc, or of what watches an app, on the device; 0 when it does not run."""
     uptime: float
     """Seconds for which the present tvm_rpc has been ready."""
     restarts: int
     last_error: str
-    """Why tvm_rpc ended last; empty as long as nothing happened."""
+    """Reason why tvm_rpc ended last; empty as long as nothing happened."""
     log: Path
 
 

@@ -35,13 +35,13 @@ STALE_PAUSE = 0.3
 CONNECT_SECONDS = 30.0
 """In which a server must answer that was given to us."""
 NOTICE_SECONDS = 3.0
-"""How long we give the watchdog to find out why a server ended."""
+"""Seconds in which the watchdog finds out why a server ended."""
 
 _LOST = re.compile(
     r"kShutdown|Channel closes before|previously closed|Connection reset|Broken pipe|Bad file descriptor"
     r"|SockChannel::|== RPCCode::k\w+|Connection refused",
 )
-"""What TVM says when the other side of a session is gone."""
+"""Messages of TVM when the other side of a session is gone."""
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,12 @@ class Abi:
 
     @property
     def native(self) -> bool:
-        """Whether this machine's own processor runs its programs."""
+        """Return True if this machine's own processor runs its programs."""
         return platform.machine() == self.machine
 
     @property
     def speed(self) -> str:
-        """What a time measured on it means."""
+        """Describe what a time measured on it means."""
         return "emulated, so it has no speed" if not self.native else "its speed is this machine's"
 
 

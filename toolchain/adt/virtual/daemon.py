@@ -27,8 +27,8 @@ FEATURES = (
     "fixed_push_symlink_timestamp",
     "sendrecv_v2",
 )
-"""What this daemon really does. Not listed and therefore not asked for: delayed_ack (other flow
-control), sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
+"""Features of this daemon. Not listed and therefore not asked for: delayed_ack (other flow control),
+sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
 NOT_OFFERED = ("remount", "reboot", "tcpip", "usb", "disable-verity", "enable-verity")
 """Requests that get an answer in words, because a refusal would tell nobody why."""
 
@@ -71,7 +71,7 @@ class Daemon:
         return wire.banner(properties.read(Path(properties.STORE)), FEATURES)
 
     def transport(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Transport:
-        """What serves one connection."""
+        """Return what serves one connection."""
         return Transport(wire.Link(reader, writer), self.hello, self.find)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

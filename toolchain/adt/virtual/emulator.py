@@ -40,14 +40,14 @@ class EmulatorInfo:
 
     name: str
     serial: str
-    """What adb calls it, ``127.0.0.1:PORT``."""
+    """Serial in adb, ``127.0.0.1:PORT``."""
     port: int
     pid: int
     """PID 1 of the device, as this machine counts."""
     abi: str
     """``arm64-v8a`` or ``x86_64``, as in its properties; with the default userland it is not Android."""
     mode: str
-    """How it is isolated and runs arm64 programs: see `prerequisites.HostSupport.mode`."""
+    """Form of isolation, and of running arm64 programs: see `prerequisites.HostSupport.mode`."""
     log: Path
     root: Path
     """The userland it shows read-only at ``/``."""
@@ -55,7 +55,7 @@ class EmulatorInfo:
 
 
 def info(record: state.EmulatorRecord, home: state.Home, *, running: bool = True) -> EmulatorInfo:
-    """What callers see of a record."""
+    """Return what callers see of a record."""
     return EmulatorInfo(
         name=record.name,
         serial=f"{LOOPBACK}:{record.port}",

@@ -39,7 +39,7 @@ SECRETS = ("kcore", "keys", "kmsg", "sched_debug", "timer_list")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the parts of the device's file system come from."""
+    """Sources of the parts of the device's file system."""
 
     userland: Path
     """A tree with /system/bin/sh in it."""
@@ -48,7 +48,7 @@ class Layout:
     data_size: str
     """Instead of `data`: the size of a tmpfs, such as ``64m``; empty for none."""
     abi: Abi
-    """What its programs run on."""
+    """ABI of its programs."""
 
 
 def build(layout: Layout, name: str, interpreter: Path | None) -> None:

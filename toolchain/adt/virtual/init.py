@@ -54,7 +54,7 @@ class Boot:
     userland: str
     """Directory with the device's file system."""
     abi: str
-    """What its programs run on."""
+    """ABI of its programs."""
     data: str
     """Directory that becomes /data."""
     data_size: str
@@ -68,7 +68,7 @@ class Boot:
     interpreter: str
     """Static qemu-aarch64 to register for this device alone; empty when arm64 programs run already."""
     debug: bool = False
-    """Whether the log is to hold everything."""
+    """True if the log is to hold everything."""
 
     @staticmethod
     def from_json(line: str) -> Boot:

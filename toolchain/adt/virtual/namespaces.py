@@ -159,7 +159,7 @@ def keep_capabilities(kept: Iterable[int]) -> None:
 
 
 def mount(source: str | Path, target: Path, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """mount(2).
+    """Call mount(2).
 
     Raises:
         OSError: with the source and target in its text.
@@ -175,7 +175,7 @@ def mount(source: str | Path, target: Path, kind: str = "", flags: int = 0, opti
 
 
 def keep_mounts_private() -> None:
-    """What is mounted from now on in this mount namespace is seen nowhere else."""
+    """Keep mounts of this mount namespace from being seen elsewhere, from now on."""
     mount("none", Path("/"), flags=MS_REC | MS_PRIVATE)
 
 

@@ -124,7 +124,7 @@ def is_distribution(source: Source, codename: str) -> bool:
 
 
 def ports_twin(source: Source) -> Source:
-    """Where Ubuntu keeps arm64: a separate archive, ``ubuntu-ports`` beside ``ubuntu``."""
+    """Return Ubuntu's archive for arm64, which is a separate one: ``ubuntu-ports`` beside ``ubuntu``."""
     parts = urlsplit(source.uri)
     if parts.path.rstrip("/").endswith("ubuntu-ports"):
         return source

@@ -1,4 +1,4 @@
-"""What this machine must offer for a virtual device: look, try, and say what to do when it does not."""
+"""Needs of a virtual device on this machine: look, try, and say what to do when one is not met."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Prerequisite:
     name: str
     ok: bool
     found: str
-    """What is there, or why it does not work."""
+    """Description of what is there, or why it does not work."""
     remedy: str
-    """What to run when it is not ok; empty otherwise."""
+    """Command to run when it is not ok; empty otherwise."""
 
 
 @dataclass(frozen=True)
 class HostSupport:
-    """How this machine can run a virtual device, or which checks stand in the way."""
+    """Ways in which this machine can run a virtual device, or checks that stand in the way."""
 
     checks: tuple[Prerequisite, ...]
     mode: str
@@ -51,17 +51,17 @@ class HostSupport:
 
     @property
     def user_namespace(self) -> bool:
-        """Whether the device gets a user namespace."""
+        """Return True if the device gets a user namespace."""
         return self.mode.startswith("userns")
 
     @property
     def interpreter(self) -> Path | None:
-        """What to register in the device's own binfmt_misc; None when it has none."""
+        """Return what to register in the device's own binfmt_misc; None when it has none."""
         return self.qemu if self.mode == "userns" else None
 
 
 def is_static(executable: Path) -> bool:
-    """Whether an ELF executable needs no loader; only such a qemu works inside another root."""
+    """Return True if an ELF executable needs no loader; only such a qemu works inside another root."""
     try:
         return not read_elf(executable).interpreter
     except PackageError:
@@ -89,7 +89,7 @@ def setting(path: str) -> str:
 
 
 def namespace_remedy() -> str:
-    """What keeps user namespaces from working here, as a command where one is known."""
+    """Return what lets user namespaces work here, as a command where one is known."""
     if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
         return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0   (Ubuntu 23.10 and newer)"
     if setting("/proc/sys/kernel/unprivileged_userns_clone") == "0":
@@ -211,7 +211,7 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
 
 
 def problem_of(trial: dict[str, str | None]) -> str:
-    """Why namespaces do not work, empty when they do."""
+    """Return why namespaces do not work, empty when they do."""
     return trial.get("namespaces") or trial.get("mounts") or ""
 
 

@@ -20,20 +20,20 @@ PROPERTY_FILES = (
 )
 
 TOOLS = "/adt/bin"
-"""Where the scripts lie on the device."""
+"""Directory of the scripts on the device."""
 STORE = "/dev/adt/properties"
 """The device's properties, one ``key=value`` a line."""
 LOG = "/data/log/main"
-"""What `log` writes and `logcat` shows."""
+"""File that `log` writes and `logcat` shows."""
 
 
 def linux_notice(abi: Abi) -> str:
-    """What a device with the default userland is, and is not."""
+    """Describe what a device with the default userland is, and is not."""
     return f"{abi.title} Linux behind real ADB: not Android, and {abi.speed}"
 
 
 def notice(userland: Path, abi: Abi) -> str:
-    """What a device with this userland is, and is not."""
+    """Describe what a device with this userland is, and is not."""
     if rootfs.is_bionic(userland):
         return f"your Android userland behind real ADB: none of Android's services, and {abi.speed}"
     return linux_notice(abi)
@@ -81,7 +81,7 @@ def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
 
 
 def images(userland: Path) -> dict[str, str]:
-    """What the build.prop files of a userland's images say; a later image's word counts more.
+    """Return the properties in the build.prop files of a userland's images; a later image's counts more.
 
     Newer Androids keep the product's names by image (``ro.product.vendor.model``); as
     Android's init does, the names without one are taken from the first image that has them.
@@ -113,7 +113,7 @@ def text(properties: dict[str, str]) -> str:
 
 
 BY_PATH = ("getprop", "setprop", "log", "logcat")
-"""Those that are in /system/bin as well."""
+"""Scripts that are in /system/bin as well."""
 SCRIPTS = (*BY_PATH, "settings", "svc")
 """Programs of the device: files of their own in ``scripts/``, where STORE and LOG stand as they are here."""
 

@@ -20,7 +20,7 @@ log = logging.getLogger("adt.virtual")
 
 SHELL = "/system/bin/sh"
 LINKS = 40
-"""How many symbolic links a path may lead over, as in the kernel."""
+"""Most symbolic links that a path may lead over, as in the kernel."""
 OWN = ("adt", "data", "dev", "proc", "sys", "tmp")
 """Top-level names that are the device's own even when the userland has them."""
 MOUNT_POINTS = ("apex", "product", "vendor")
@@ -51,7 +51,7 @@ def _is_empty(directory: Path) -> bool:
 
 
 def locate(entries: dict[str, Path], path: str) -> Path | None:
-    """Where the device's absolute *path* lies on this machine, its links followed inside the device.
+    """Return where the device's absolute *path* lies on this machine, its links followed inside the device.
 
     Args:
         entries: the top-level entries, see :func:`parts`.
@@ -86,7 +86,7 @@ def _on_this_machine(entries: dict[str, Path], path: PurePosixPath) -> Path | No
 
 
 def is_bionic(tree: Path) -> bool:
-    """Whether a userland is Android's: its programs are started by Android's loader."""
+    """Return True if a userland is Android's: its programs are started by Android's loader."""
     return os.path.lexists(parts(tree)["system"] / "bin/linker64")
 
 
@@ -172,7 +172,7 @@ def _all_in(entry: Path) -> list[Path]:
 
 
 def _follow(entries: dict[str, Path], path: str, tree: Path) -> Path:
-    """Where the device's *path* lies.
+    """Follow the links of the device's *path*.
 
     Raises:
         EmulatorError: it is not there, or leads out of the tree.

@@ -91,14 +91,14 @@ _left_behind: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True)
 class Request:
-    """What the host asks for with one ``shell...:`` or ``exec:`` destination."""
+    """Request of the host by one ``shell...:`` or ``exec:`` destination."""
 
     command: str
     """The command line for the device's shell; empty for an interactive one."""
     protocol: int
     """1 (bytes) or 2 (frames)."""
     terminal: bool
-    """Whether the command gets a pseudo terminal."""
+    """True if the command gets a pseudo terminal."""
     term: str
     """The host's TERM."""
 

@@ -100,7 +100,7 @@ def homes() -> list[Home]:
 
 
 def alive(record: EmulatorRecord) -> bool:
-    """Whether the recorded process still runs; a recycled pid is another process."""
+    """Return True if the recorded process still runs; a recycled pid is another process."""
     return record.boot == boot_id() and start_time(record.pid) == record.start_time
 
 

@@ -34,9 +34,9 @@ DOWNLOAD, OPENCL_DOWNLOAD = 20, 150
 """Megabytes that are fetched, roughly."""
 
 PACKAGES = ("libc6", "libgcc-s1", "libstdc++6", "libgomp1", "mksh", "toybox", "busybox-static")
-"""What is asked for; apt adds what they depend on."""
+"""Packages of the userland; apt adds what they depend on."""
 OPENCL = ("ocl-icd-libopencl1", "pocl-opencl-icd")
-"""What is asked for besides to have OpenCL: the loader and PoCL, which computes on the processor."""
+"""Further packages to have OpenCL: the loader and PoCL, which computes on the processor."""
 
 KNOWN: dict[str, dict[str, str]] = {
     "bookworm": {
@@ -75,12 +75,12 @@ KNOWN_OPENCL: dict[str, dict[str, str]] = {
         "pocl-opencl-icd": "3.1-3+deb12u1",
     },
 }
-"""The same for what OpenCL needs besides."""
+"""Further files that OpenCL needs."""
 
 
 @dataclass(frozen=True)
 class Userland:
-    """What a userland in the cache was made of."""
+    """Sources of a userland in the cache."""
 
     schema: str
     schema_version: int
@@ -169,7 +169,7 @@ BUSYBOX_APPLETS = (
 """Programs that Android has and Debian's toybox leaves out (where it has one, toybox's is taken)."""
 
 SHELLS = ("usr/lib/{machine}-linux-musl/bin/mksh", "usr/bin/mksh-static", "usr/bin/mksh")
-"""Where mksh lies, the static build first."""
+"""Paths of mksh, the static build first."""
 UNUSED = ("gconv", "audit", "pkgconfig", "cmake", "python3*", "*.py", "*.a")
 """Parts of library directories that nothing on the device needs."""
 LINKED = ("libgcc.a", "libc_nonshared.a")
@@ -235,7 +235,7 @@ def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, o
 
 
 def _unused(directory: str, names: list[str]) -> set[str]:
-    """What of the entries *names* is left out."""
+    """Return which of the entries *names* is left out."""
     return set(shutil.ignore_patterns(*UNUSED)(directory, names)) - set(LINKED)
 
 

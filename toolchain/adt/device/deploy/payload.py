@@ -1,4 +1,4 @@
-"""What a deployment consists of, before it meets a device."""
+"""Payload of a deployment, before it meets a device."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class PayloadFile:
     """One file of a deployment."""
 
     name: str
-    """Where it appears in the deployment, e.g. ``lib/libtvm_runtime.so``."""
+    """Path in the deployment, e.g. ``lib/libtvm_runtime.so``."""
     source: Path
-    """Where it is on this machine."""
+    """Path on this machine."""
     sha256: str
     size: int
     """Bytes."""
@@ -42,7 +42,7 @@ class PayloadFile:
 
 @dataclass(frozen=True)
 class Payload:
-    """What a deployment consists of."""
+    """Files of a deployment."""
 
     name: str
     """Name of the deployment, from the package: letters, digits, ``_`` and ``-``."""

@@ -33,15 +33,15 @@ class StoredDeployment:
     file: str
     """Its name below ``deployments/``."""
     name: str
-    """Of the deployment; empty when the manifest cannot be read."""
+    """Name of the deployment; empty when the manifest cannot be read."""
     digest: str
     contents: frozenset[str]
-    """sha256 of its files."""
+    """Digests (sha256) of its files."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a user's directory on a device."""
+    """Content of a user's directory on a device."""
 
     records: tuple[StoredDeployment, ...]
     """The deployment that was used last comes first."""
@@ -52,14 +52,14 @@ class Contents:
     used: frozenset[str]
     """Digests of deployments that something alive uses or is making."""
     deploying: int
-    """How many deploys are under way."""
+    """Number of deploys under way."""
     dead: tuple[str, ...]
     """Workspaces whose holder is gone, relative to the user's directory."""
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What is to be removed."""
+    """Deployments and files to be removed."""
 
     records: tuple[StoredDeployment, ...]
     """Deployments."""
@@ -81,14 +81,14 @@ class Removal:
 
 @dataclass(frozen=True)
 class CleanReport:
-    """What was removed, or with ``applied=False`` would be."""
+    """Result of a removal, or with ``applied=False`` of its rehearsal."""
 
     serial: str
     removed: tuple[str, ...]
     """Deployments, as ``name.digest``."""
     kept: tuple[str, ...]
     in_use: tuple[str, ...]
-    """Those of *kept* that would have gone, had they not been in use."""
+    """Deployments of *kept* that would have gone, had they not been in use."""
     files: int
     """Entries of the store."""
     size: int

@@ -52,16 +52,16 @@ DeployProgress = Callable[[str, int, int], None]
 """Called with the file's name in the deployment, payload bytes sent so far, and how many there are in all."""
 
 DAMAGED = 3
-"""What ``finish`` returns when a file arrived with other contents; its sha256 follows ``damaged``."""
+"""Code that ``finish`` returns when a file arrived with other contents; its sha256 follows ``damaged``."""
 NO_TAR = 5
-"""What ``finish`` returns when nothing on the device unpacks an archive."""
+"""Code that ``finish`` returns when nothing on the device unpacks an archive."""
 NO_HASHER = 4
-"""What ``hash`` and ``ready`` return when nothing on the device computes sha256."""
+"""Code that ``hash`` and ``ready`` return when nothing on the device computes sha256."""
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """What of a payload is on a device already."""
+    """Files of a payload that are on a device already."""
 
     hashes: Mapping[str, str]
     """Entries of the store that the payload needs: name and the sha256 of what is really in it."""
@@ -73,7 +73,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class DeployPlan:
-    """What :func:`apply` is going to do."""
+    """Plan of :func:`apply`."""
 
     payload: Payload
     send: tuple[PayloadFile, ...]
@@ -81,7 +81,7 @@ class DeployPlan:
     reuse: tuple[PayloadFile, ...]
     """On the device already, intact."""
     damaged: tuple[PayloadFile, ...]
-    """Those of *send* that are on the device with wrong contents."""
+    """Files of *send* that are on the device with wrong contents."""
     relink: bool
     """Links are missing or lead elsewhere."""
     complete: bool
@@ -116,7 +116,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class DeployReport:
-    """What a deploy did, or with ``applied=False`` would do."""
+    """Result of a deploy, or with ``applied=False`` of its rehearsal."""
 
     deployment: Deployment
     sent_bytes: int
@@ -125,7 +125,7 @@ class DeployReport:
     reused_files: tuple[str, ...]
     """Files that were on the device already."""
     mended_files: tuple[str, ...]
-    """Those of *sent_files* whose copy on the device was damaged."""
+    """Files of *sent_files* whose copy on the device was damaged."""
     free: int | None
     """Bytes that were left on the device before; None when it did not say, or nothing had to be sent."""
     applied: bool = True
@@ -149,13 +149,13 @@ def plan_deploy(payload: Payload, inventory: Inventory) -> DeployPlan:
 
 @dataclass(frozen=True)
 class StoreState:
-    """What the device said at first sight, before anything is hashed."""
+    """State of the device at first sight, before anything is hashed."""
 
     linked: frozenset[str]
     stats: Mapping[str, str]
     """Entries of the store that the payload needs: name and what ``stat`` says of them."""
     sealed: frozenset[str]
-    """What ``stat`` said of entries when they were hashed and right."""
+    """Results of ``stat`` for entries when they were hashed and right."""
     manifest: str
 
     @property

@@ -33,15 +33,15 @@ CLEANING = "clean"
 """Name of the directory, beside those of other workspaces, for the workspaces of what removes things."""
 
 LINKER = re.compile(rb"^WARNING: linker: .*\n", re.MULTILINE)
-"""What Android's dynamic linker may say at each start of a program, such as that it has no configuration."""
+"""Messages of Android's dynamic linker at each start of a program, such as that it has no configuration."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the device said to one request."""
+    """Answer of the device to one request."""
 
     code: int
-    """What the request's function returned; 0 is success."""
+    """Code that the request's function returned; 0 is success."""
     text: str
     """All that it printed, on either stream."""
 

@@ -1,1 +1,1 @@
-"""How adt reaches a device: adb's server, shells, files, ports, and how long each may take."""
+"""Transport to a device: adb's server, shells, files, ports, and how long each may take."""

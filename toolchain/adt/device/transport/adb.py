@@ -43,7 +43,7 @@ MAX_REQUEST = 0xFFFF
 
 
 READY = "device"
-"""adb's name for a state in which commands and files go through."""
+"""Name in adb of the state in which commands and files go through."""
 
 SETTLING = frozenset({"authorizing", "connecting"})
 """States that pass by themselves within moments."""
@@ -83,9 +83,9 @@ class Adb:
 
     path: Path
     version: Version
-    """Of the platform tools, e.g. ``(36, 0, 0)``; empty when it does not say."""
+    """Version of the platform tools, e.g. ``(36, 0, 0)``; empty when it does not say."""
     origin: str
-    """How it was found: ``ADBUTILS_ADB_PATH``, ``PATH`` or ``adbutils``."""
+    """Source of the path: ``ADBUTILS_ADB_PATH``, ``PATH`` or ``adbutils``."""
 
     @property
     def old(self) -> bool:
@@ -319,7 +319,7 @@ class Wire:
 
 
 def state_remedy(state: str, serial: str) -> str:
-    """What to do about a device in *state*."""
+    """Return what to do about a device in *state*."""
     text = _REMEDIES.get(state, "Plug the device in again, or restart it; `adt devices` shows its state.")
     return text.replace("SERIAL", quote(serial))
 
@@ -367,7 +367,7 @@ def start_server() -> Adb:
 
 
 def server_listens() -> bool:
-    """Whether anything listens on :func:`server_port`; starts nothing."""
+    """Return True if anything listens on :func:`server_port`; starts nothing."""
     try:
         socket.create_connection(("127.0.0.1", server_port()), timeout=REQUEST_SECONDS).close()
     except OSError:

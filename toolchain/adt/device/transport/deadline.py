@@ -1,4 +1,4 @@
-"""How long one operation may take: in all, without a byte, and once it is to be left.
+"""Deadlines of one operation: in all, without a byte, and once it is to be left.
 
 Everything that waits for a device asks its deadline how long it may wait now, so this is the place
 where silence is noticed, and where ctrl-C makes an end of waiting.
@@ -30,7 +30,7 @@ LEAVING = 1.0
 """Seconds in which all that is cleaned up after ctrl-C must be done. What is not, the device does by itself:
 each shell of ours there cleans up when its connection ends."""
 GIVING_UP = 5.0
-"""The same, after a device that did not answer in time."""
+"""Seconds for that after a device that did not answer in time."""
 POLL = 1.0
 """Seconds after which a wait looks how long it has been silent."""
 CANCEL_POLL = 0.1

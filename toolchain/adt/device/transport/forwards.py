@@ -21,7 +21,8 @@ from adt.errors import AdtError, DeviceError
 log = logging.getLogger("adt.device.transport.forwards")
 
 DEVICE_PORTS = range(20000, 30000)
-"""Of which a reverse gets one where none is asked for: below Linux's ephemeral ports, above services'."""
+"""Ports of which a reverse gets one where none is asked for: below Linux's ephemeral ports, above
+services'."""
 ATTEMPTS = 20
 """Ports of a device that are tried before all of them count as taken."""
 
@@ -44,7 +45,7 @@ class Forward:
 
     @property
     def leads(self) -> str:
-        """Where it leads to, as adb says it: ``tcp:9090``."""
+        """Return where it leads to, as adb says it: ``tcp:9090``."""
         return f"tcp:{self.local if self.reverse else self.remote}"
 
     def __str__(self) -> str:
@@ -83,7 +84,7 @@ def _made(serial: str, link: Forward, seconds: float) -> Forward:
 
 
 def taken(error: DeviceError) -> bool:
-    """Whether :func:`make` failed because something else has the port."""
+    """Return True if :func:`make` failed because something else has the port."""
     return re.search(r"cannot (re)?bind|in use", error.what) is not None
 
 

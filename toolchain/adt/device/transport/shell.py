@@ -38,7 +38,7 @@ Sink = Callable[[bytes], None]
 
 
 class ShellOptions(TypedDict, total=False):
-    """How a command on the device is run; every one may be left out."""
+    """Options of a command on the device; every one may be left out."""
 
     timeout: float | None
     """Seconds in total, after which the command is ended; None for no limit, SHORT when left out."""
@@ -67,12 +67,12 @@ class Completed:
 
     @property
     def out(self) -> str:
-        """stdout as text."""
+        """Return stdout as text."""
         return self.stdout.decode(errors="replace")
 
     @property
     def err(self) -> str:
-        """stderr as text."""
+        """Return stderr as text."""
         return self.stderr.decode(errors="replace")
 
     def tail(self, lines: int = 30) -> str:
@@ -240,7 +240,7 @@ class RemoteCommand:
 
 
 def _overlap(data: bytes, end: bytes) -> int:
-    """Where in *data* a whole *end*, or the beginning of one at the very end of *data*, starts."""
+    """Return where in *data* a whole *end*, or the beginning of one at the very end of *data*, starts."""
     whole = data.find(end)
     if whole >= 0:
         return whole

@@ -57,7 +57,7 @@ class Refused(Exception):
 
     @property
     def full(self) -> bool:
-        """Whether there was no room."""
+        """Return True if there was no room."""
         return any(os.strerror(code) in self.text for code in (errno.ENOSPC, errno.EDQUOT))
 
 
@@ -76,7 +76,7 @@ def explain(refusal: Refused, serial: str) -> DeviceError:
 
 @dataclass(frozen=True)
 class Stat:
-    """What the device knows about one path."""
+    """Facts that the device tells about one path."""
 
     mode: int
     size: int
@@ -248,7 +248,7 @@ class SyncSession:
 
 
 class _Inbox:
-    """What the daemon sent, read in large pieces into one buffer that is used again and again."""
+    """Bytes that the daemon sent, read in large pieces into one buffer that is used again and again."""
 
     def __init__(self, wire: adb.Wire) -> None:
         self._wire = wire
@@ -299,7 +299,7 @@ class _Batch:
         self._used += len(data)
 
     def room(self) -> memoryview:
-        """Where the next piece of a file's contents goes."""
+        """Return where the next piece of a file's contents goes."""
         if self._used + PIECE > BATCH:
             self.flush()
         start = self._used + HEADER.size

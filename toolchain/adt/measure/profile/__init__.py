@@ -1,4 +1,4 @@
-"""Where the time of a package goes, call by call.
+"""Profile of a package: where its time goes, call by call.
 
 ``assembly``  a profile: what the runner measured, with what the package's graph says of each call
 ``table``     one row for each kernel, as text

@@ -20,7 +20,7 @@ MIXED = "mixed"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device can do at best; None: not known, and nothing is compared with it."""
+    """Rates that a device can reach at best; None: not known, and nothing is compared with it."""
 
     gflops: float | None = None
     gbps: float | None = None
@@ -95,9 +95,9 @@ SORTS: dict[str, Key] = {
     "gflops": lambda row: -(row.gflops or 0.0),
     "flops": lambda row: -(row.flops or 0),
 }
-"""How a table may be sorted; each puts the first row first."""
+"""Orders of a table; each puts the first row first."""
 UNTIMED = ("calls", "order", "flops")
-"""Those that say nothing of times."""
+"""Orders that tell nothing of times."""
 
 
 DYNAMIC = "vm.builtin.call_tir_dyn"
@@ -167,7 +167,7 @@ class JoinedCalls:
 
     calls: tuple[CallTime, ...]
     notes: tuple[str, ...]
-    """Where run and graph differ."""
+    """Notes on where run and graph differ."""
 
 
 def join(report: RunnerProfile, graph: Graph | None, device: str) -> JoinedCalls:
@@ -271,7 +271,7 @@ def _without(times: Sequence[float], inner: Sequence[Sequence[float]]) -> list[f
 
 
 def _results(measured: MeasuredCall, known: Call | None) -> int:
-    """How many of the last arguments are written; the VM's own calls return what they make."""
+    """Return the number of last arguments that are written; the VM's own calls return what they make."""
     if measured.builtin or known is None:
         return 0
     tensors = len(known.inputs) + len(known.outputs)
@@ -294,7 +294,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class ProfilePlace:
-    """What a package was profiled on."""
+    """Device that a package was profiled on."""
 
     label: str
     """For people."""
@@ -303,7 +303,7 @@ class ProfilePlace:
     via: str
     """``native`` or ``rpc``."""
     device_name: str = ""
-    """What the runtime calls the device; empty: unknown."""
+    """Name of the device in the runtime; empty: unknown."""
     device_type: str = ""
     """``cpu``, ``gpu`` or ``accelerator``; empty: unknown."""
 

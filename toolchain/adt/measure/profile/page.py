@@ -22,7 +22,7 @@ def render(profile: Profile) -> str:
 
 
 def page_data(profile: Profile) -> dict[str, Any]:
-    """What the page shows."""
+    """Return the data of the page."""
     timed = not profile.emulated
     calls: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for order, call in enumerate(profile.calls):

@@ -84,7 +84,8 @@ def _head(profile: Profile) -> list[str]:
 
 
 def sums(profile: Profile) -> list[str]:
-    """What the calls take together, by which clock, and how far that is from a whole run; in phrases."""
+    """Return in phrases what the calls take together, by which clock, and how far that is from a whole
+    run."""
     clock = EVENTS if profile.event_timed else HOST_CLOCK
     counted = sum(call.clock == clock for call in profile.calls)
     others = len(profile.calls) - counted

@@ -13,7 +13,7 @@ from adt.model.inspection.profile import Profile
 
 PROCESS = 1
 TRACKS = {"opencl": 1, "cuda": 1, "library": 2, "cpu": 3, "vm": 4}
-"""Where a call runs → its track."""
+"""Track of each place where a call runs."""
 ELSEWHERE = 5
 NAMES = {
     "opencl": "OpenCL kernels",
