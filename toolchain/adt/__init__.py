@@ -1,4 +1,4 @@
-"""adt: get a model to run fast and right on an Android phone or an arm64 board with Apache TVM.
+"""Get a model to run fast and right on an Android phone or an arm64 board with Apache TVM.
 
 Every verb of the command line is a function here with the same name
 (``adt.build_target(...)``, ``adt.compile(...)``); see :mod:`adt.api`.

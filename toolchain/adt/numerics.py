@@ -41,8 +41,8 @@ MAX_CHANGED = 0.01
 """Share of a whole-number output that may differ: of nearly equal scores, either may be the largest."""
 
 LAST_PLACE = 2.0**-20
-"""Of an input's elements, what changes them hardly: where outputs change much by that, other kernels may
-differ as much."""
+"""Share of an input's elements that hardly changes them: where outputs change much by that, other kernels
+may differ as much."""
 FILLER = 1e4
 """Numbers so large stand for "not this one" in scores, and are no scores."""
 TINY = 1e-12

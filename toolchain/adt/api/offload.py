@@ -43,9 +43,9 @@ class Variant:
     planned_bytes: int
     """Bytes that TVM plans for values between its calls; …"""
     grown_kb: int | None
-    """… by which the process grew, in KiB, with weights and a CPU library's workspace (None: not known) …"""
+    """Growth of the process in KiB, with weights and a CPU library's workspace (None: not known)."""
     workspace_bytes: int | None
-    """… and in which a GPU's libraries compute; None: no such library, or no times."""
+    """Bytes in which a GPU's libraries compute; None: no such library, or no times."""
 
     @property
     def inspection(self) -> Inspection:

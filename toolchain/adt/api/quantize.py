@@ -42,7 +42,7 @@ class QuantizeResult:
     held_back: int
     """Number of samples that figures are of: …"""
     every: int
-    """… the last one of this number in a row."""
+    """Interval of these samples: the last one of this number in a row."""
     outputs: tuple[OutputAccuracy, ...]
     """The worst first; empty: nothing was measured."""
     layers: tuple[LayerCost, ...]

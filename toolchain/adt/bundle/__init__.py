@@ -1,1 +1,1 @@
-"""What runs on a device: presets, the cross-build and the TargetBundle it gives."""
+"""Bundles, which run on a device: presets, the cross-build and the TargetBundle it gives."""

@@ -61,7 +61,7 @@ class BundleOptions:
     cudnn: bool = False
     """True if the runtime for cuDNN is built in …"""
     cublas: bool = False
-    """… and that for cuBLAS (NVIDIA's libraries are opened at run time, too)."""
+    """True if that for cuBLAS is (NVIDIA's libraries are opened at run time, too)."""
     one_library: bool = False
     """TVM's runtime is inside ``lib/libadt_runner.so``, which exports none of it, and inside each program."""
 

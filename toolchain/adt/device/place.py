@@ -141,7 +141,7 @@ class HostPlace:
 
     name = THIS_MACHINE
     emulated = False
-    """What runs here runs natively."""
+    """False: all runs natively here."""
     host = True
 
     @property

@@ -16,7 +16,7 @@ from adt.host.process import which
 log = logging.getLogger("adt.sdk")
 
 DEBIAN_PACKAGES = ("aapt", "apksigner", "android-framework-res")
-"""aapt brings aapt2, too."""
+"""Debian's packages with these tools; aapt brings aapt2, too."""
 DEBIAN_FRAMEWORK = Path("/usr/share/android-framework-res/framework-res.apk")
 INSTALL_DEBIAN = f"apt-get install --no-install-recommends {' '.join(DEBIAN_PACKAGES)}"
 REMEDY = (
@@ -34,7 +34,7 @@ class ApkTools:
     framework: Path
     """``android.jar`` of a platform, or Debian's ``framework-res.apk``."""
     origin: str
-    """Where they are from, for people."""
+    """Source of the tools, for people."""
 
 
 def find_apk_tools(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> ApkTools:

@@ -28,7 +28,7 @@ log = logging.getLogger("adt.cache")
 STAMP = ".complete"
 LOCK_POLL_SECONDS = 0.05
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
-"""Of Linux's fcntl.h and fs.h."""
+"""Numbers of Linux's fcntl.h and fs.h."""
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ class ChildHung(ChildFailed):
 
 @dataclass(frozen=True)
 class Speech:
-    """What may be said, as annotations of types that cattrs takes; Any: JSON, bytes and arrays."""
+    """Annotations of requests and answers, of types that cattrs takes; Any: JSON, bytes and arrays."""
 
     request: Any = Any
     answer: Any = Any

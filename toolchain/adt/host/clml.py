@@ -38,9 +38,9 @@ class ClmlSdk:
     library: Path
     """The libOpenCL.so for the machine that is built for."""
     origin: str
-    """How it was found: ``--clml``, ``ADRENO_OPENCL``, ``CLML_SDK``."""
+    """Source of the path: ``--clml``, ``ADRENO_OPENCL``, ``CLML_SDK``."""
     digest: str
-    """sha256 of its header and its library: another SDK at the same path is another build."""
+    """Digest (sha256) of its header and its library: another SDK at the same path is another build."""
 
 
 def find_clml(explicit: str, machine: str, *, environ: Mapping[str, str] | None = None) -> ClmlSdk:

@@ -1,4 +1,4 @@
-"""What processors offer, as Linux tells it in /proc/cpuinfo."""
+"""Features of processors in Linux's /proc/cpuinfo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def common_features(cpuinfo: str, machine: str) -> frozenset[str]:
-    """What every CPU offers, in the kernel's names (``asimddp``, ``avx2``); empty where it is not told.
+    """Return the features of every CPU, in the kernel's names (``asimddp``, ``avx2``); empty where they are
+    not told.
 
     Args:
         cpuinfo: lines of /proc/cpuinfo.
@@ -21,7 +22,7 @@ def common_features(cpuinfo: str, machine: str) -> frozenset[str]:
 
 
 def own_features() -> frozenset[str]:
-    """What every CPU of this machine offers."""
+    """Return the features of every CPU of this machine."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -12,7 +12,7 @@ WHEEL = registry.RegistryFile(
     filename="nvidia_cuda_runtime_cu12-12.9.79-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
     sha256="25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3",
 )
-"""The same headers are in the package for each machine. 3.5 MB."""
+"""Package of CUDA's headers, which are the same for each machine. 3.5 MB."""
 HEADER = "nvidia/cuda_runtime/include/cuda.h"
 
 

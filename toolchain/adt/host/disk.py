@@ -44,7 +44,7 @@ _WORDS = {
     errno.EDQUOT: "Disk quota exceeded",
     errno.EROFS: "Read-only file system",
 }
-"""What programs print of an error of the disk."""
+"""Messages of programs about an error of the disk."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class _Place:
         return next(p for p in (path, *path.parents) if p.is_dir())
 
     def error(self, number: int, named: str = "", details: str = "") -> DiskError:
-        """What to say when writing ends in the error *number*, of the file *named* where that is known."""
+        """Return the error for a write that ends in the error *number*, of the file *named* where that is
+        known."""
         at = named or str(self.directory)
         if variable := self.variable or variable_of(self.path):
             choice = f"set {variable} to a directory on another disk"
@@ -159,7 +160,7 @@ def output_error(error: OSError) -> DiskError | None:
 
 
 def _inside(file: Path, place: _Place) -> bool:
-    """Whether *file* is what is written at *place*, below it, on the way to it, or beside it."""
+    """Return True if *file* is what is written at *place*, below it, on the way to it, or beside it."""
     file, path = file.absolute(), place.path.absolute()
     if place.temporary is not None and file.is_relative_to(place.temporary):
         return True
@@ -186,7 +187,8 @@ def _room(directory: Path) -> int:
 
 
 def temporary_directory() -> Path:
-    """Where files go that nobody needs later: TMPDIR if that is a directory, else the system's.
+    """Return the directory for files that nobody needs later: TMPDIR if that is a directory, else the
+    system's.
 
     Unlike Python's, it stays the one that was named when that is full: programs that adt runs would use it.
 

@@ -18,14 +18,14 @@ from adt.host.disk import scratch_directory
 log = logging.getLogger("adt")
 
 SCHEMES = ("https", "http")
-"""http, too: what is fetched is checked against its sha256 all the same."""
+"""Schemes of addresses. What http brings is checked against its sha256 all the same."""
 DIGEST = "sha256="
 """Before the digest, in an address' fragment."""
 NO_DIGEST = "--insecure-no-digest"
 
 
 def is_address(text: str) -> bool:
-    """Whether *text* is an address rather than a path."""
+    """Return True if *text* is an address rather than a path."""
     return "://" in text
 
 

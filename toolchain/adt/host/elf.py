@@ -100,11 +100,11 @@ class ElfFacts:
     loads: tuple[Segment, ...]
     """Its LOAD segments, in order."""
     relro: Segment | None
-    """What is made read-only after relocation."""
+    """Segment that is made read-only after relocation."""
     tls: Segment | None
     """Thread-local storage."""
     executable_stack: bool | None
-    """What PT_GNU_STACK says; None: there is none."""
+    """Flag of PT_GNU_STACK; None: there is none."""
     dynamic: bool
     """It has a dynamic section."""
     section_headers: bool
@@ -140,12 +140,12 @@ class ElfFacts:
 
     @property
     def program(self) -> bool:
-        """Whether it is a program: started, not loaded."""
+        """Return True if it is a program: started, not loaded."""
         pie = "PIE" in self.flags_1 or (bool(self.interpreter) and not self.soname)
         return self.type == "EXEC" or (self.type == "DYN" and pie)
 
     def supplies(self, wanted: Import) -> bool:
-        """Whether a dynamic linker that looks *wanted* up in this file finds it."""
+        """Return True if a dynamic linker that looks *wanted* up in this file finds it."""
         versions = self.exports.get(wanted.name)
         if versions is None:
             return False

@@ -30,7 +30,7 @@ MACHINES = {
     243: "RISCV",
     258: "LOONGARCH",
 }
-"""e_machine to its name in elf.h, without ``EM_``."""
+"""Name in elf.h of each e_machine, without ``EM_``."""
 TYPES = {1: "REL", 2: "EXEC", 3: "DYN", 4: "CORE"}
 
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE, PT_TLS = 1, 2, 3, 4, 7

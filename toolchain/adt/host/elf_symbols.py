@@ -36,7 +36,7 @@ class Symbol(NamedTuple):
 
 @dataclass(frozen=True)
 class Versions:
-    """What the version tables say."""
+    """Content of the version tables."""
 
     of_symbol: tuple[int, ...]
     """Version index of each symbol; empty: the file has no versions."""

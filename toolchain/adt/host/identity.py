@@ -1,4 +1,4 @@
-"""Which process a pid means: one that was recorded, or another that got its number later."""
+"""Identity of a process: the one that was recorded, or another that got its number later."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from every other."""
+    """Return what tells this boot of the machine from every other."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_time(pid: int) -> int | None:
-    """When process *pid* started, in clock ticks after boot; None when there is none or it has ended.
+    """Return the start of process *pid*, in clock ticks after boot; None when there is none or it has ended.
 
     It has ended when all its threads have: until then it holds its ports and files, though its first thread,
     which alone the state tells of, may be gone already.

@@ -43,7 +43,7 @@ class OutputComparison:
     max_abs_allowed: float = 0.0
     """Largest difference that passes for this output's type; of integers in steps …"""
     max_rel_allowed: float = 0.0
-    """… or relative to the reference's largest magnitude."""
+    """Largest one relative to the reference's largest magnitude."""
     changed: float = 0.0
     """Share of a whole-number output's elements that are off by more."""
     note: str = ""

@@ -50,7 +50,7 @@ from adt.options.option import values_of
 from adt.options.sections import Settings
 
 KERNEL_PREFIX = "__tvm_ffi_"
-"""How the code generator names the functions that a module exports."""
+"""Prefix that the code generator gives functions that a module exports."""
 
 
 def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
@@ -96,8 +96,9 @@ def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | Non
 
 
 def _asserts(module: Any) -> bool:
-    """Whether a kernel of the user's asserts something. If none does, none checks its arguments either: TVM's
-    checks are half of a small model's code, and repeat what the VM checks of the inputs of ``main``."""
+    """Return True if a kernel of the user's asserts something. If none does, none checks its arguments
+    either: TVM's checks are half of a small model's code, and repeat what the VM checks of the inputs of
+    ``main``."""
     from tvm import tirx
 
     return any(
@@ -138,7 +139,7 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
 
 @dataclass(frozen=True)
 class _Build:
-    """What compiling made, besides files."""
+    """Results of compiling, besides files."""
 
     prepared: PreparedModule
     params: PackageFile

@@ -1,4 +1,4 @@
-"""What a classifier says: scores, probabilities, the best classes and their labels."""
+"""Answer of a classifier: scores, probabilities, the best classes and their labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TOP = 5
 SUM_TOLERANCE = 1e-2
-"""How far probabilities may be from a sum of 1: those of half precision and of long lists are."""
+"""Largest distance of probabilities' sum from 1: those of half precision and of long lists have one."""
 MAX_LABELS_BYTES = 64 << 20
 MAX_LABEL = 1000
 """Characters of a label."""
@@ -46,7 +46,7 @@ class Ranking:
     softmax: bool
     """Softmax was applied."""
     reason: str
-    """Why, or why not, for people."""
+    """Reason for it or against it, for people."""
     rows: tuple[tuple[Class, ...], ...]
     """One for each of the batch, best first."""
 
@@ -194,7 +194,8 @@ def _rows(array: Array) -> Array | None:
 def _softmax_wanted(
     scores: Array, numbers: NDArray[np.float64], setting: bool | None
 ) -> tuple[bool, bool, str]:
-    """Whether to apply it, whether the scores are probabilities without it, and why."""
+    """Decide whether to apply it, and whether the scores are probabilities without it; return the reason,
+    too."""
     import numpy as np
 
     floating = np.issubdtype(scores.dtype, np.floating)

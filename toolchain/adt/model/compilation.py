@@ -39,8 +39,7 @@ class CompileJob:
     settings: Settings
     ndk: Ndk | None = None
     bundle: TargetBundle | None = None
-    """What the package will run with; needed for Android. Its alignment is what the generated code may
-    assume."""
+    """Bundle that the package will run with; needed for Android. Generated code may assume its alignment."""
     like: PackageLike | None = None
     """The device to compile for in particular; None: any one of the platform."""
     accuracy_inputs: tuple[Path, ...] = ()
@@ -55,7 +54,7 @@ class CompileJob:
     """Each layer that a library takes is a subgraph of its own, so that it can be timed; not as fast."""
 
     def target(self) -> ModelTarget:
-        """What the settings stand for.
+        """Return the target that the settings mean.
 
         Raises:
             ConfigError, MismatchError: the target, the platform and the offload do not go together.
@@ -68,7 +67,7 @@ class CompileJob:
         return target
 
     def linker(self) -> Linker:
-        """What links mod.so.
+        """Return the linker of mod.so.
 
         Raises:
             ToolNotFound, NdkError, MismatchError: see :func:`adt.model.link.linker_for`.
@@ -136,7 +135,7 @@ class Compilation:
     """Bytes to which the runtime aligns tensors."""
     like: PackageLike | None = None
     accuracy: Accuracy | None = None
-    """Of the reduced precision, against float32."""
+    """Accuracy of the reduced precision, against float32."""
     tuning: Tuning | None = None
     """Records that kernels get their schedules from; None: there are none."""
     plain: bool = False
@@ -146,7 +145,7 @@ class Compilation:
 
 
 def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
-    """What the settings stand for on *platform*, for the device *like*."""
+    """Return the target that the settings mean on *platform*, for the device *like*."""
     return model_target(
         settings.compile.target,
         platform,

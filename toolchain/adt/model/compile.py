@@ -58,7 +58,7 @@ IMPORTERS = (
 )  # fmt: skip
 """Distributions whose version can change what a model becomes."""
 CHECKED = "checked.json"
-"""What came of running the kernels here, beside a package in the cache; no part of the package."""
+"""Result of running the kernels here, beside a package in the cache; no part of the package."""
 CODE = ("bundle", "host", "model", "options")
 """Packages of adt that a compile runs."""
 
@@ -253,7 +253,7 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
 
 
 def _plugins(settings: Settings) -> list[str]:
-    """Which builds of libraries' code generators take part."""
+    """Return the digests of the builds of libraries' code generators that take part."""
     libraries = parse_libraries(settings.compile.offload)
     return [plugins.build(plugins.code_generator(library), settings.tvm).parent.name for library in libraries]
 

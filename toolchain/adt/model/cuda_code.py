@@ -34,13 +34,13 @@ NVRTC_13 = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")
 
 @dataclass(frozen=True)
 class _Release:
-    """How NVIDIA packs the compiler of a CUDA release for Python."""
+    """Packages of the compiler of a CUDA release for Python."""
 
     distribution: str
     compiler: str
     """Package below ``nvidia`` with the library, …"""
     headers: str
-    """… and that with the headers."""
+    """Package of the headers."""
     library: str
 
 
@@ -68,14 +68,15 @@ template <bool B, class A, class C> struct conditional;
 } }
 """,
 }
-"""What TVM includes for NVRTC, without NVIDIA's C++ library: kernels use the integers' names alone."""
+"""Headers that TVM includes for NVRTC, without NVIDIA's C++ library: kernels use the integers' names
+alone."""
 REGISTERED = "tvm_callback_cuda_compile"
 """By this name TVM asks for machine code, of Python."""
 
 
 @dataclass(frozen=True)
 class CudaCompiler:
-    """What compiles CUDA here."""
+    """Compiler of CUDA on this machine."""
 
     name: str
     """For people: ``NVRTC 12.9.86`` or the path of nvcc."""
@@ -86,10 +87,10 @@ class CudaCompiler:
     library: Path | None = None
     """NVRTC's library …"""
     headers: Path | None = None
-    """… and the directory of CUDA's headers."""
+    """Directory of CUDA's headers."""
 
     def knows(self, arch: str) -> bool:
-        """Whether it compiles for *arch*."""
+        """Return True if it compiles for *arch*."""
         return arch in (_listed_by_nvcc(self.nvcc) if self.nvcc else _listed_by_nvrtc(self.library))
 
     def compile(self, source: str, arch: str, *, ptx: bool) -> bytes:
@@ -139,18 +140,18 @@ def _nvcc() -> CudaCompiler | None:
 
 @dataclass(frozen=True)
 class CudaCode:
-    """What kernels for CUDA become."""
+    """Form of machine code of CUDA kernels."""
 
     arch: str
     """``sm_87``"""
     ptx: bool
-    """What a driver compiles, for *arch* and all later ones; else machine code."""
+    """True for code that a driver compiles, for *arch* and all later ones; else machine code."""
     plugin: str
     """The library that has TVM ask for it."""
 
 
 def cuda_code(target: ModelTarget, settings: TvmSettings) -> CudaCode | None:
-    """What kernels for *target* become; None where it is not CUDA.
+    """Return the form of kernels for *target*; None where it is not CUDA.
 
     Raises:
         ToolNotFound: no compiler of CUDA is here, or none of C++ for the plugin.

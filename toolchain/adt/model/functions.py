@@ -133,7 +133,7 @@ def rows_of_functions(ops: Iterable[OpRow], functions: Iterable[str]) -> list[Op
 
 
 def unrunnable(module: Any, ops: Sequence[OpRow]) -> dict[str, str]:
-    """Those of *ops*, the operators of an imported *module*, that no runtime can run, with a note."""
+    """Return those of *ops*, the operators of an imported *module*, that no runtime can run, with a note."""
     missing = missing_functions(packed_functions(module), ())
     return {
         row.op: "it is computed by a Python function of TVM, which no runtime on a device has"
@@ -142,7 +142,7 @@ def unrunnable(module: Any, ops: Sequence[OpRow]) -> dict[str, str]:
 
 
 def missing_functions(called: Iterable[str], registered: Collection[str]) -> tuple[str, ...]:
-    """Those of *called* that a runtime lacks.
+    """Return those of *called* that a runtime lacks.
 
     Args:
         registered: what it registers; empty: unknown, and the runtime of the installed TVM stands for it.
@@ -159,7 +159,7 @@ def missing_functions(called: Iterable[str], registered: Collection[str]) -> tup
 
 
 def unregistered(libraries: Sequence[Path], names: Iterable[str]) -> tuple[str, ...]:
-    """Those of *names* that no library registers, in a process without TVM's Python code.
+    """Return those of *names* that no library registers, in a process without TVM's Python code.
 
     Args:
         libraries: of this machine; libtvm_ffi first.

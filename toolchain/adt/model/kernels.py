@@ -34,9 +34,9 @@ class CompiledKernel:
     path: Path
     """The shared library: ``remote.upload(path)``, or ``tvm.runtime.load_module(path)`` on this machine."""
     functions: tuple[str, ...]
-    """What it offers; each takes its tensors in the order of the kernel's arguments."""
+    """Names of its functions; each takes its tensors in the order of the kernel's arguments."""
     target: str
-    """adt's name of the target."""
+    """Name of the target in adt."""
     device: str
     """Device that the tensors live on: ``cpu``, ``opencl`` or ``cuda``."""
     platform: str
@@ -153,7 +153,7 @@ def _scheduled(module: Any, target: ModelTarget) -> Any:
 
 
 def _is_bound(function: Any) -> bool:
-    """Whether the function already says what a thread of the GPU does."""
+    """Return True if the function already says what a thread of the GPU does."""
     from tvm import tirx
 
     loops = any(loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For))

@@ -20,7 +20,7 @@ from adt.host.process import run
 from adt.host.tools import find_tool
 
 ERROR_PARTS = Path(__file__).with_name("error_parts.c")
-"""What a module has in place of the one function that it would need a library of TVM's for."""
+"""Source of the one function for which a module would need a library of TVM's."""
 PARTS = "error_parts.o"
 """Its object file, beside the module's."""
 OBJECTS = ("lib0.o", "lib1.o", "devc.o", PARTS)
@@ -31,7 +31,7 @@ AT_LOAD = re.compile(r"\.((pre)?init_array|fini_array|init|fini|ctors|dtors)(\..
 
 @dataclass(frozen=True)
 class Linker:
-    """How mod.so is linked for one platform."""
+    """Linker of mod.so for one platform."""
 
     compiler: Path
     flags: tuple[str, ...]

@@ -46,7 +46,7 @@ class Plugin:
     library: str
     """File that it builds."""
     what: str
-    """What it gives TVM, for people."""
+    """Description of what it gives TVM."""
 
 
 OPENCL = Plugin("opencl", "libtvm_runtime_opencl.so", "TVM's OpenCL runtime")
@@ -63,11 +63,11 @@ class Wheel:
     ffi: Path
     """Directory of the Python package tvm_ffi."""
     digest: str
-    """sha256 that names the libraries of both."""
+    """Digest (sha256) that names the libraries of both."""
 
 
 def code_generator(library: Library) -> Plugin:
-    """What makes subgraphs for *library*."""
+    """Return the plugin that makes subgraphs for *library*."""
     name = library.plugin
     return Plugin(name, f"libadt_codegen_{name}.so", f"the code generator for {library.title}")
 
@@ -126,7 +126,8 @@ def installed_wheel() -> Wheel:
 
 
 def _recorded_digests(distribution: str) -> dict[str, str]:
-    """sha256 of each file as the installer recorded it: hashing 230 MB would take as long as linking."""
+    """Return the sha256 of each file as the installer recorded it: hashing 230 MB would take as long as
+    linking."""
     try:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,5 @@
-"""Which apache-tvm works with which apache-tvm-ffi: the wheels only say ``>=``, and pip's pick breaks.
+"""Pairs of apache-tvm and apache-tvm-ffi that work together: the wheels only say ``>=``, and pip's pick
+breaks.
 
 Asked before TVM is imported, from the metadata of what is installed: a pair that
 breaks ends the import with a missing symbol, or much later with a crash.
@@ -26,14 +27,14 @@ TEXTURES = "it compiles Adreno textures wrongly, without an error (CPU and OpenC
 
 @dataclass(frozen=True)
 class Pairing:
-    """What is known of one apache-tvm version."""
+    """Facts about one apache-tvm version."""
 
     works: tuple[str, ...]
     """The apache-tvm-ffi versions that were tried and work."""
     breaks: Mapping[str, str] = field(default_factory=dict)
-    """Those that were tried and do not, and what happens."""
+    """Versions that were tried and do not work, and what happens."""
     limits: str = ""
-    """What is wrong with this version even then."""
+    """Faults of this version even then."""
 
 
 PAIRINGS = {
@@ -103,7 +104,8 @@ def _judged(tvm: str | None, ffi: str | None) -> str:
 
 
 def texture_codegen_trusted(tvm: str) -> str | None:
-    """Why Adreno textures that TVM *tvm* compiles must not be trusted unchecked; None: they were seen right.
+    """Return why Adreno textures that TVM *tvm* compiles must not be trusted unchecked; None: they were seen
+    right.
 
     A texture store of 0.26 and 0.27 writes other texels than it should: errors of
     100 %, and no message.

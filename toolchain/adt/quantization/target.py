@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BATCHES = 10
 """Number of times that layers go back to float …"""
 BATCH = 20
-"""… each time one of this many, but at least one."""
+"""Divisor of the number of layers that go back each time, at least one."""
 
 
 @dataclass(frozen=True)

@@ -46,15 +46,15 @@ _LOST = re.compile(
 
 @dataclass(frozen=True)
 class Target:
-    """Where a session goes."""
+    """Server that a session goes to."""
 
     host: str
     port: int
     match_key: str
     key: str
-    """What was asked for."""
+    """Key that was asked for."""
     tracker: str
-    """Who gave it to us; empty for nobody."""
+    """Address of the tracker that gave it to us; empty for none."""
 
     @property
     def address(self) -> str:
@@ -123,7 +123,7 @@ class StaleRegistration(RpcError):
 
 
 def lost(error: BaseException) -> bool:
-    """Whether *error*, as TVM raised it, means that the server at the other end is gone."""
+    """Return True if *error*, as TVM raised it, means that the server at the other end is gone."""
     return not isinstance(error, AdtError) and _LOST.search(str(error)) is not None
 
 
@@ -272,7 +272,7 @@ def _ended(target: Target, lasted: float, limit: int, error: Exception) -> RpcEr
 
 
 def _reason(target: Target) -> str:
-    """What the watchdog says about the end of the server, once it knows."""
+    """Return why the server ended, once the watchdog knows."""
     end = time.monotonic() + NOTICE_SECONDS
     while True:
         mine = [status for status in server.statuses() if status.address == target.address]

@@ -45,7 +45,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Return True if it still runs."""
         return self.boot == identity.boot_id() and identity.start_time(self.pid) == self.start_time
 
     def end(self, grace: float, *, insist: bool = True) -> bool:
@@ -67,24 +67,24 @@ class TrackerRecord:
     """A tracker that adt started."""
 
     host: str
-    """What it is bound to: 127.0.0.1 unless it was exposed."""
+    """Address that it is bound to: 127.0.0.1 unless it was exposed."""
     port: int
     process: Process
     since: float
-    """When it started, seconds since the epoch."""
+    """Time of its start, in seconds since the epoch."""
     schema: str = TRACKER
     schema_version: int = 1
 
     @property
     def address(self) -> str:
-        """Where this machine reaches it."""
+        """Return the address at which this machine reaches it."""
         host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
         return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class DeviceSide:
-    """What one life of a server has on its device."""
+    """Objects that one life of a server has on its device."""
 
     directory: str = ""
     """Its working directory there; empty before it runs."""
@@ -101,7 +101,7 @@ class ServerRecord:
     serial: str
     key: str
     port: int
-    """The same on this machine and on the device; 0 before one was found."""
+    """Port on this machine and on the device; 0 before one was found."""
     tracker: str
     """``host:port`` as this machine reaches it; empty for a server that is connected to directly."""
     deployment: str
@@ -115,14 +115,14 @@ class ServerRecord:
     process: Process
     """The watchdog."""
     since: float
-    """When the watchdog started, seconds since the epoch."""
+    """Time of the watchdog's start, in seconds since the epoch."""
     state: str
     """``starting``, ``ready``, ``restarting``, ``waiting`` (for the device) or ``failed``."""
     ready_since: float = 0.0
-    """When the server that runs became ready; 0 while none is."""
+    """Time at which the server that runs became ready; 0 while none is."""
     restarts: int = 0
     last_error: str = ""
-    """Why the server ended last, or what is missing; empty as long as nothing happened."""
+    """Reason why the server ended last, or what is missing; empty as long as nothing happened."""
     there: DeviceSide = field(default_factory=DeviceSide)
     schema: str = SERVER
     schema_version: int = 1
@@ -139,7 +139,7 @@ class ServerRecord:
 
     @property
     def address(self) -> str:
-        """Where this machine reaches the server."""
+        """Return the address at which this machine reaches the server."""
         return f"127.0.0.1:{self.port}"
 
 
@@ -166,7 +166,7 @@ class Home:
 
     @property
     def log(self) -> Path:
-        """What the process says, and what its server says."""
+        """Return the log of the process and of its server."""
         return self.directory / f"{self.name}.log"
 
     def remove(self) -> None:
@@ -180,12 +180,12 @@ def rpc_directory() -> Path:
 
 
 def tracker_home() -> Home:
-    """Where the tracker's record is."""
+    """Return the directory of the tracker's record."""
     return Home(rpc_directory() / "tracker", "tracker")
 
 
 def server_home(serial: str) -> Home:
-    """Where the record of the server on *serial* is."""
+    """Return the directory of the record of the server on *serial*."""
     name = re.sub(r"[^A-Za-z0-9.-]", "_", serial)
     digest = hashlib.sha256(serial.encode()).hexdigest()[:8]  # two serials may look the same now
     return Home(rpc_directory() / "servers" / f"{name}-{digest}", "server")

@@ -32,7 +32,7 @@ from adt.rpc.handshake import Answer
 log = logging.getLogger("adt.rpc")
 
 BUSY_SECONDS = 600.0
-"""How long we wait for another adt that has a server of its own on the device."""
+"""Seconds that we wait for another adt that has a server of its own on the device."""
 START_SECONDS = 30.0
 ATTEMPTS = 5
 """Somebody may take the port between our finding it free and the server's start."""
@@ -40,7 +40,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How a session reaches a server; arguments of :func:`adt.rpc.session.open_session`."""
+    """Server as a session reaches it; arguments of :func:`adt.rpc.session.open_session`."""
 
     key: str
     tracker: str = ""
@@ -82,7 +82,8 @@ def device_server(
 
 
 def _existing(record: state.ServerRecord, deployments: set[str]) -> Endpoint:
-    """How to reach the server that runs, if it is the device's only one under its key, and from our bundle.
+    """Return how to reach the server that runs, if it is the device's only one under its key, and from our
+    bundle.
 
     Raises:
         RpcError: it is not.

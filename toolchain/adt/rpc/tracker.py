@@ -56,9 +56,9 @@ class TrackerInfo:
     already: bool = False
     """It ran before `start` was asked for."""
     summary: Summary | None = None
-    """What it says of its servers; None when it was not asked or does not answer."""
+    """Summary of its servers; None when it was not asked or does not answer."""
     error: str = ""
-    """Why it does not run or does not answer."""
+    """Reason why it does not run or does not answer."""
 
 
 def check_ports(ports: Sequence[int]) -> None:
@@ -180,7 +180,7 @@ def stop() -> TrackerInfo:
 
 
 def status(address: str = "") -> TrackerInfo:
-    """What the tracker says of itself; it never raises for one that does not run or answer.
+    """Return the state of the tracker; it never raises for one that does not run or answer.
 
     Args:
         address: of another tracker than the one that adt started.

@@ -69,7 +69,7 @@ class Watchdog:
 
     @property
     def record(self) -> state.ServerRecord:
-        """What is on record now."""
+        """Return the record as it is now."""
         return self._live.now
 
     def stop(self) -> None:

@@ -34,13 +34,13 @@ SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Queue:
-    """What a tracker says of one key."""
+    """Summary by a tracker of one key."""
 
     key: str
     total: int
     """Servers that are registered."""
     free: int
-    """Those that serve nobody just now."""
+    """Number of servers that serve nobody just now."""
     pending: int
     """Clients that wait for one."""
 
@@ -51,7 +51,7 @@ class Registered:
 
     key: str
     address: str
-    """Where clients are sent, ``host:port``."""
+    """Address that clients are sent to, ``host:port``."""
 
     @property
     def port(self) -> int:
@@ -68,7 +68,7 @@ class Summary:
     servers: tuple[Registered, ...]
 
     def queue(self, key: str) -> Queue:
-        """What it says of *key*; a server has no queue yet until it first says that it is free."""
+        """Return the summary of *key*; a server has no queue yet until it first says that it is free."""
         total = sum(server.key == key for server in self.servers)
         return next((queue for queue in self.queues if queue.key == key), Queue(key, total, 0, 0))
 
@@ -80,7 +80,7 @@ class Grant:
     host: str
     port: int
     match_key: str
-    """What the server expects its client to say."""
+    """Match key that the server expects of its client."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -225,7 +225,7 @@ def not_a_tracker(address: str, reason: str) -> TrackerError:
 
 
 def summary(address: str, *, seconds: float = SECONDS) -> Summary:
-    """What the tracker at *address* knows.
+    """Return the summary of the tracker at *address*.
 
     Raises:
         TrackerError, ConfigError: see :func:`conversation`.

@@ -224,7 +224,7 @@ class GpuFit:
     ordered: float
     """Share of the pairs of schedules of one kernel that the model of costs orders as their times are …"""
     ordered_before: float
-    """Same share with the row before."""
+    """Share with the row before."""
 
 
 @dataclass(frozen=True)

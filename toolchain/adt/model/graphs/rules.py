@@ -1,4 +1,4 @@
-"""What may be in TVM's JSON of kernels: arithmetic, loops and buffers, each node with fields of its kind.
+"""Rules for TVM's JSON of kernels: arithmetic, loops and buffers, each node with fields of its kind.
 
 TVM reads a graph and compiles what it says: a call of any function, a pragma that imports machine
 code, options for the compiler. Its reader takes the fields of a node for what they should be, and
@@ -63,8 +63,8 @@ _KINDS = {
     "type": _kinds("ir.", "PrimType PointerType TupleType"),
     "variable": _kinds("tirx.", "Var SizeVar"),
 }
-"""What a field refers to → the types of nodes that this may be. A scalar (a number, a text, true or false) is
-in the field itself."""
+"""Types of the nodes that a field may refer to. A scalar (a number, a text, true or false) is in the field
+itself."""
 _SCALAR = _KINDS["scalar"]
 
 
@@ -151,7 +151,7 @@ FUNCTION_ATTRIBUTES = _kinds(
     "", "s_tir op_pattern estimated_flops global_symbol layout_free_buffers adt.schedule adt.recurrence"
 ) | (_kinds("tirx.", "noalias is_scheduled is_entry_func"))
 ANNOTATIONS = _kinds("", "schedule_rule axis layout_free_placeholders workload")
-"""Of loops and blocks, before they are scheduled."""
+"""Annotations of loops and blocks, before they are scheduled."""
 STATEMENT_ATTRIBUTES = _kinds("", "pragma_scope thread_extent storage_alignment")
 TEXTS = _kinds("parallel_", "launch_point stride_pattern barrier_when_finish") | (
     _kinds("tvm.contrib.sort.", "argsort argsort_nms sort topk") | _kinds("", "shared warp")

@@ -23,7 +23,7 @@ from adt.host.process import run
 log = logging.getLogger("adt.opencl")
 
 SECONDS = 60.0
-"""How long the drivers may take to say what they have."""
+"""Seconds that the drivers may take to list their devices."""
 TVM_VERSION = (1, 2)
 """The oldest OpenCL of a device that TVM's runtime takes."""
 READ = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "POCL_DEVICES")
@@ -135,7 +135,7 @@ LIBRARIES = (
     "/usr/local/lib/libpocl.so",
     "/usr/lib64/libOpenCL.so",
 )
-"""What TVM's OpenCL runtime, as :mod:`adt.model.plugins` builds it, opens: the first that loads."""
+"""Libraries that TVM's OpenCL runtime, as :mod:`adt.model.plugins` builds it, opens: the first that loads."""
 
 KINDS = {2: "cpu", 4: "gpu", 8: "accelerator"}
 ANY_KIND = 0xFFFFFFFF

@@ -104,7 +104,7 @@ class _Kept:
     lock: ClassVar = threading.RLock()
     child: ClassVar[Child | None] = None
     environment: ClassVar[dict[str, str]] = {}
-    """Of the child: drivers read it when they are loaded."""
+    """Environment of the child: drivers read it when they are loaded."""
     loaded: ClassVar[dict[Path, tuple[int, ...]]] = {}
     """The libraries that it holds, each with device, inode, time and size: TVM closes none."""
 
@@ -227,7 +227,7 @@ def _remedy(manifest: PackageManifest, device: HostOpenCl | None) -> str:
 
 
 def _failure(answer: Mapping[str, Any], manifest: PackageManifest, device: HostOpenCl | None) -> RunError:
-    """What TVM raised in the child."""
+    """Return the error for what TVM raised in the child."""
     where = _where(device)
     text = str(answer["error"])
     if "OpenCL build error" in text or "CL_BUILD_PROGRAM_FAILURE" in text:

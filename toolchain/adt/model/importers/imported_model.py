@@ -34,7 +34,7 @@ class ImportedModel:
     file: Path
     """The file that was read; for a callable, the program that was exported from it, in the cache."""
     ops: tuple[OpRow, ...] = ()
-    """What became of each operator."""
+    """Result for each operator."""
     quanta: Mapping[str, float] = field(default_factory=dict)
     """Float outputs that are dequantized integers → one step of the integers."""
 

@@ -21,21 +21,22 @@ log = logging.getLogger("adt.import")
 
 @dataclass(frozen=True)
 class Explanation:
-    """What an import would do with a model."""
+    """Explanation of what an import would do with a model."""
 
     file: str
     format: str
     """``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``."""
     ops: tuple[OpRow, ...]
-    """What fails first; empty when the file cannot be read as far as its operators."""
+    """Result for each operator, failures first; empty when the file cannot be read as far as its
+    operators."""
     problem: str
-    """Why the import fails; empty when it succeeds."""
+    """Reason why the import fails; empty when it succeeds."""
     remedy: str
-    """What to do about it; empty when it succeeds."""
+    """Remedy of that; empty when it succeeds."""
     options: tuple[str, ...]
-    """What the command needs in addition for that (``--shape …``); empty when nothing would do."""
+    """Options that the command needs in addition for that (``--shape …``); empty when nothing would do."""
     exit_code: int
-    """What compiling would end with; 0 when the import succeeds."""
+    """Exit code of compiling; 0 when the import succeeds."""
 
 
 def import_model(

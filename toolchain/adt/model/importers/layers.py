@@ -59,9 +59,9 @@ class Layer:
     cases: list[tuple[dict[str, Any], list[Any]]]
     """Inputs by name, and outputs."""
     module: bytes = b""
-    """What TVM makes of it, as JSON …"""
+    """Module that TVM makes of it, as JSON."""
     params: list[Any] = field(default_factory=list)
-    """… and the values of its parameters."""
+    """Values of its parameters."""
 
 
 def collected(kinds: Iterable[tuple[str, str, Callable[[], tuple[bytes, Any]]]], runtime: str) -> list[Layer]:

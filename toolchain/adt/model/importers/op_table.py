@@ -1,4 +1,4 @@
-"""What an import makes of each operator of a model: supported, rewritten, or unsupported and why."""
+"""Result of an import for each operator of a model: supported, rewritten, or unsupported and why."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 DeclaredShape = tuple[int | str, ...]
 """A shape as a model declares it; a string is an open dimension: its symbol, or empty when it has none."""
 RequestedShapes = Mapping[str, Shape | int]
-"""What was asked for: input to shape, and symbol to extent."""
+"""Request of shapes: input to shape, and symbol to extent."""
 
 _EXTENT = "[0-9]{1,18}"
 _INPUT = re.compile(rf"(?P<name>.+):(?P<extents>{_EXTENT}(,{_EXTENT})*)", re.DOTALL)
@@ -81,7 +81,7 @@ def _parse(text: str) -> Iterator[tuple[str, Shape | int]]:
 
 
 def option(name: str, value: Shape | int) -> str:
-    """What follows ``--shape`` for one input or symbol."""
+    """Return the value of ``--shape`` for one input or symbol."""
     return f"{name}={value}" if isinstance(value, int) else f"{name}:{_text(value)}"
 
 

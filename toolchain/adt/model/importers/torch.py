@@ -188,7 +188,7 @@ def exported_by(text: str) -> Iterator[Path]:
 
 
 def _call(text: str) -> Any:
-    """What the callable ``module:function`` returns."""
+    """Call ``module:function``."""
     name, _, function = text.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)

@@ -1,4 +1,4 @@
-"""What a model's graph tells of the values of its inputs and outputs.
+"""Ranges of the values of a model's inputs and outputs, as its graph tells them.
 
 Which integer inputs pick rows of a table, and of how many, and which are flags; which outputs are dequantized
 integers. All importers give Relax, so one walk over it serves every format.
@@ -56,7 +56,7 @@ READS = frozenset(
 _ANY = (-(2**63), 2**63 - 1)
 """Limits of a value that may be any."""
 WRAPS = frozenset({"relax.scatter_elements"})
-"""Those whose kernels let negative indices count from the end."""
+"""Operators whose kernels let negative indices count from the end."""
 
 
 def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, ...]:
@@ -128,7 +128,7 @@ class _Graph:
                 self._add(branch)
 
     def value(self, expr: Any) -> Any:
-        """What *expr* is bound to; itself where it is no variable of the function's body."""
+        """Return what *expr* is bound to; itself where it is no variable of the function's body."""
         while expr in self._values:
             expr = self._values[expr]
         return expr
@@ -365,7 +365,7 @@ def _extents(expr: Any) -> list[int] | None:
 
 
 def rounds_within(main: Any) -> bool:
-    """Whether *main* makes 8 bits of other numbers."""
+    """Return True if *main* makes 8 bits of other numbers."""
     from tvm import relax
 
     def rounds(call: Any) -> bool:

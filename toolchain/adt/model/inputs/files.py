@@ -32,7 +32,7 @@ class InputArray:
     name: str
     array: Array
     source: str
-    """Where it is from and what was done to it, for people."""
+    """Description of where it is from and how it was converted."""
 
 
 def read_inputs(

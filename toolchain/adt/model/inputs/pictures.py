@@ -44,7 +44,7 @@ MAX_SCANS = 64
 """Passes over a JPEG; each takes as long as all pixels do, and no bytes. Usual ones have ten at most."""
 MAX_SIDE = 1 << 15
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "TGA", "ICO")
-"""What is read of all that Pillow knows; for some others it starts programs (EPS)."""
+"""Formats that are read of all that Pillow knows; for some others it starts programs (EPS)."""
 JPEG = ("JPEG", "MPO")
 SCAN = b"\xff\xda"
 """Begins a scan, and occurs nowhere else in what is decoded."""
@@ -56,7 +56,7 @@ PROBLEM = "Give the input as .npy instead, or the matching option: adt run --hel
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """How a picture becomes an input; the defaults suit floats in [0, 1] of the input's own size."""
+    """Conversion of a picture to an input; the defaults suit floats in [0, 1] of the input's own size."""
 
     resize: tuple[int, ...] = ()
     """Width and height; with *crop* also one number, the length of the shorter side before the cut. Empty: as
@@ -64,7 +64,7 @@ class PictureOptions:
     crop: bool = False
     """Keep the proportions: resize until the input's area is covered, then cut it out of the middle."""
     resample: str = "bilinear"
-    """How pixels are found when resizing: one of :data:`RESAMPLING`."""
+    """Filter of the resizing: one of :data:`RESAMPLING`."""
     mean: tuple[float, ...] = ()
     """Subtracted after *scale*, one for each channel in the order of *color*, or one for all."""
     std: tuple[float, ...] = ()
@@ -72,7 +72,7 @@ class PictureOptions:
     scale: float | None = None
     """Pixels, 0 to 255, are divided by it. None: 255 for floats."""
     range: tuple[float, float] | None = None
-    """What 0 and 255 become, instead of *scale*."""
+    """Values of 0 and 255, instead of *scale*."""
     layout: str = ""
     """One of :data:`LAYOUTS`; empty: found from the shape."""
     color: str = ""
@@ -80,7 +80,7 @@ class PictureOptions:
 
     @property
     def normalises(self) -> bool:
-        """Whether values are to be changed."""
+        """Return True if values are to be changed."""
         return bool(self.mean or self.std or self.scale is not None or self.range)
 
 
@@ -90,7 +90,7 @@ class PictureBatch:
 
     array: Array
     how: str
-    """What was done, for people: ``640x480 resized to 224x224, RGB, / 255, NCHW``."""
+    """Description of the conversion: ``640x480 resized to 224x224, RGB, / 255, NCHW``."""
 
 
 def parse_size(text: str) -> tuple[int, ...]:
@@ -167,7 +167,7 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
 
 @dataclass(frozen=True)
 class _Form:
-    """What an input takes; an extent that is no number is open."""
+    """Form of pictures that an input takes; an extent that is no number is open."""
 
     batch: int | str | None
     """None: it has no such dimension."""
@@ -180,7 +180,7 @@ class _Form:
 
 
 def _form(spec: TensorSpec, options: PictureOptions) -> _Form:
-    """What *spec* takes, by its shape.
+    """Return the form that *spec* takes, by its shape.
 
     Raises:
         InputError: it is no picture's, or more than one layout fits.

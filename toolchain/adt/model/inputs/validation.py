@@ -1,4 +1,4 @@
-"""Whether arrays fit the inputs of a package's entry."""
+"""Validation of arrays against the inputs of a package's entry."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _check_values(spec: TensorSpec, array: Array) -> None:
 
 
 def fits(spec: TensorSpec, array: Array) -> bool:
-    """Whether *array* has the dtype of *spec*, and its shape where that is fixed."""
+    """Return True if *array* has the dtype of *spec*, and its shape where that is fixed."""
     return (
         str(array.dtype) == spec.dtype
         and array.ndim == len(spec.shape)

@@ -1,4 +1,5 @@
-"""What went into a package: written below ``inspect/`` while it is compiled, read by `adt inspect`.
+"""Description of what went into a package: written below ``inspect/`` while it is compiled, read by `adt
+inspect`.
 
 ``graph.json``   calls, tensors, storages and device kernels (:mod:`adt.model.inspection.graph`)
 ``relax.py``     the function ``main`` after all Relax passes, as TVMScript

@@ -1,4 +1,4 @@
-"""What two packages have in common, and what not."""
+"""Differences of two packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Names:
-    """What came, what went, and what is still there but differs."""
+    """Names that came, went, or are still there but differ."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class PackageDiff:
     """Everything that differs."""
 
     fields: tuple[Difference, ...]
-    """Of mod.json, by dotted name."""
+    """Differences of mod.json, by dotted name."""
     kernels: Names
     """Functions; ``changed`` where the schedule or the device's source differs."""
     params: Names

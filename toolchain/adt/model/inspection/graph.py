@@ -31,7 +31,7 @@ class Tensor:
     bytes: int | None
     """Bytes of its elements; None when an extent is symbolic."""
     storage: int | None = None
-    """Which of the storages it lies in; None for what the caller or a builtin provides."""
+    """Index of the storage that it lies in; None for what the caller or a builtin provides."""
     scope: str = GLOBAL
     """Memory scope: ``global``, ``global.texture-nhwc``, …"""
 
@@ -69,7 +69,7 @@ class Storage:
     first: int
     """Index of the first call that can use it …"""
     last: int
-    """… and of the last."""
+    """Index of the last."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class DeviceKernel:
 
     @property
     def device(self) -> str:
-        """What it is written for: ``opencl`` or ``cuda``."""
+        """Return the language that it is written for: ``opencl`` or ``cuda``."""
         return self.file.partition("/")[0]
 
 
@@ -105,7 +105,7 @@ class Subgraph:
     name: str
     """The library function's, as in the call."""
     sha256: str
-    """Of its description in ``inspect/``, without the newline at the end."""
+    """Digest (sha256) of its description in ``inspect/``, without the newline at the end."""
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,14 @@ class Graph:
         return sizes
 
     def device_of(self, call: Call) -> str:
-        """Where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm`` (the VM)."""
+        """Return where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm`` (the
+        VM)."""
         if call.kind in (BUILTIN, EXTERN):
             return "vm" if call.kind == BUILTIN else "library"
         return next((kernel.device for kernel in self.kernels if kernel.function == call.name), "cpu")
 
     def textures_of(self, function: str) -> int:
-        """How many image arguments the kernels of *function* have."""
+        """Return the number of image arguments of the kernels of *function*."""
         return sum(len(kernel.textures) for kernel in self.kernels if kernel.function == function)
 
 

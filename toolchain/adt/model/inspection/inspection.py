@@ -28,7 +28,7 @@ from adt.model.package.files import INSPECT, PARAMS, inspection_names
 from adt.model.package.package import ModelPackage, load_package
 
 LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}
-"""Of a GPU's kernels, by device."""
+"""Languages of a GPU's kernels, by device."""
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ class CpuKernel:
     flops: int | None
     """Operations of all calls, a multiply-add being two; None: unknown."""
     schedule: str
-    """How rules scheduled it; else ``tuned``, or ``plain loops``."""
+    """Words of the rules that scheduled it; else ``tuned``, or ``plain loops``."""
 
 
 @dataclass(frozen=True)

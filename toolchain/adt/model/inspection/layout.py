@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 232.0, 46.0
-"""Of a box, in pixels."""
+"""Size of a box, in pixels."""
 GAP_X, GAP_Y = 26.0, 34.0
 """Between boxes."""
 LANE = 10.0
@@ -24,7 +24,7 @@ MOST_PASSING = 40_000
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is, in pixels."""
+    """Positions of all parts, in pixels."""
 
     places: tuple[tuple[float, float], ...]
     """Upper left corner of each node's box."""

@@ -224,7 +224,7 @@ class _Reader:
         return len(self.tensors) - 1
 
     def graph(self) -> Graph:
-        """What was read; a storage that is never ended lives to the end."""
+        """Return the graph that was read; a storage that is never ended lives to the end."""
         last = max(0, len(self.calls) - 1)
         storages = tuple(
             storage if index in self.killed else replace(storage, last=last)

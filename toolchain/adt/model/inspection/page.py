@@ -34,7 +34,7 @@ def render(inspection: Inspection, profile: Profile | None = None) -> str:
 
 
 def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]:
-    """What the page shows."""
+    """Return the data of the page."""
     graph, facts = inspection.graph, inspection.package.manifest
     nodes, edges = _nodes_and_edges(graph)
     layout = place(len(nodes), [(start, end) for start, end, _ in edges])
@@ -104,7 +104,7 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
 
 
 def _textures(inspection: Inspection) -> dict[str, Any] | None:
-    """What became of each operator that can be in textures, of the kernels and of the weights."""
+    """Return what became of each operator that can be in textures, of the kernels and of the weights."""
     report = inspection.package.manifest.made.textures
     return {"share": report.share, **asdict(report)} if report else None
 

@@ -34,7 +34,7 @@ class CallArgument:
 
 @dataclass(frozen=True)
 class CallTime:
-    """How long one call took, without those that it made in turn."""
+    """Duration of one call, without those that it made in turn."""
 
     index: int
     """Its place in the graph's calls; -1 for what is not among them, as the VM's own bookkeeping."""
@@ -53,15 +53,15 @@ class CallTime:
     """Mean by the host's clock, whatever the call's clock is."""
     arguments: tuple[CallArgument, ...] = ()
     results: int = 0
-    """How many of the arguments it wrote: the last ones."""
+    """Number of the arguments that it wrote: the last ones."""
     flops: int | None = None
     """Operations; None: unknown."""
     bytes: int | None = None
-    """Of the tensors that it reads and writes, each once; None: unknown."""
+    """Bytes of the tensors that it reads and writes, each once; None: unknown."""
 
     @property
     def shapes(self) -> str:
-        """What it reads and writes: ``float32[1, 4], float32[4, 8] → float32[1, 8]``."""
+        """Return what it reads and writes: ``float32[1, 4], float32[4, 8] → float32[1, 8]``."""
         read = len(self.arguments) - self.results
         sides = (self.arguments[:read], self.arguments[read:])
         return " → ".join(", ".join(argument.text for argument in side) for side in sides if side)
@@ -85,10 +85,10 @@ class KernelTotal:
     max_us: float
     """Sums over its calls, microseconds."""
     share: float | None
-    """Of :attr:`Profile.counted_us`, 0 to 1; None: by another clock than that."""
+    """Share of :attr:`Profile.counted_us`, 0 to 1; None: by another clock than that."""
     flops: int | None
     bytes: int | None
-    """Of its calls together; None when they are unknown for one of them."""
+    """Bytes of its calls together; None when they are unknown for one of them."""
     intensity: float | None
     """Operations for each byte."""
     gflops: float | None
@@ -96,9 +96,9 @@ class KernelTotal:
     gbps: float | None
     """Achieved, 10⁹ bytes a second; None likewise."""
     roof_gflops: float | None
-    """What the device could reach at this intensity; None: its limits are not known."""
+    """Rate that the device could reach at this intensity; None: its limits are not known."""
     shapes: tuple[str, ...]
-    """What its calls read and write, each different one once."""
+    """Shapes that its calls read and write, each different one once."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Profile:
     library_sha256: str
     """The mod.so that ran."""
     device: str
-    """What it ran on, for people."""
+    """Description of what it ran on."""
     emulated: bool
     """It ran on a virtual device: the times say nothing about a phone."""
     runs: int
@@ -120,7 +120,7 @@ class Profile:
     via: str = "native"
     """``native`` or ``rpc``."""
     target: str = ""
-    """What the package is compiled for, for people."""
+    """Description of what the package is compiled for."""
     device_type: str = ""
     """``cpu``, ``gpu`` or ``accelerator``; ``cpu`` with OpenCL: PoCL or the like. Empty: unknown."""
     plain_us: float | None = None
@@ -128,13 +128,13 @@ class Profile:
     profiled_us: float | None = None
     """A run with it, mean, with what the clocks cost."""
     peak_gflops: float | None = None
-    """What the device can compute, 10⁹ operations a second; None: not known."""
+    """Rate of the device's arithmetic, 10⁹ operations a second; None: not known."""
     peak_gbps: float | None = None
-    """What its memory can deliver, 10⁹ bytes a second; None: not known."""
+    """Rate of its memory, 10⁹ bytes a second; None: not known."""
     kernels: tuple[KernelTotal, ...] = ()
     """The calls, kernel by kernel, in the order of their first ones."""
     notes: tuple[str, ...] = ()
-    """What a reader should know, in sentences."""
+    """Notes for a reader, in sentences."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -150,7 +150,7 @@ class Profile:
 
     @property
     def counted_us(self) -> float:
-        """What shares are of: the means of all calls by the device's clock, without it of all calls.
+        """Return what shares are of: the means of all calls by the device's clock, without it of all calls.
 
         Times of different clocks do not add up: what the host does while it waits for nothing
         (the VM's bookkeeping) runs beside the device, and costs a synchronisation only here.
@@ -160,7 +160,7 @@ class Profile:
 
     @property
     def clock(self) -> str:
-        """Which clocks the times are from, as the rest of a sentence."""
+        """Return the clocks that the times are from, as the rest of a sentence."""
         events = sum(call.clock == EVENTS for call in self.calls)
         host = "the host's clock, with launch and synchronisation of each call"
         if not events:

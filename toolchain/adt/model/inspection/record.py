@@ -29,7 +29,7 @@ MOST_NAME = 120
 KERNELS = ("llvm", *GPU_KINDS)
 """Kinds of modules with generated code."""
 EXTENSIONS = {"opencl": "cl", "cuda": "cu"}
-"""Of the source of a kernel, by the kind of its module."""
+"""Extensions of the source of a kernel, by the kind of its module."""
 THREADS = ("x", "y", "z")
 
 

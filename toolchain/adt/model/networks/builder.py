@@ -183,7 +183,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """How many numbers a training would find."""
+        """Return the number of parameters that a training would find."""
         return sum(math.prod(w.shape) for w in self.weights if isinstance(w, Drawn) and w.trained)
 
     def macs(self) -> int:

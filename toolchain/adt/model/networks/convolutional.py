@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from adt.model.networks.builder import Network
 
 RESIDUAL = 0.3
-"""Of the sum, so that the numbers of half precision hold it after fifty blocks."""
+"""Factor of the sum, so that the numbers of half precision hold it after fifty blocks."""
 
 
 def resnet(net: Network, blocks: Sequence[int], *, bottleneck: bool = False) -> str:

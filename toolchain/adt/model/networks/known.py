@@ -138,7 +138,7 @@ def built(name: str) -> Network:
 
 
 def summary(name: str) -> NetworkSummary:
-    """What the network *name* is made of."""
+    """Summarize the network *name*."""
     net = built(name)
     return NetworkSummary(name, SIZES.get(name, SIDE), net.parameters, net.macs())
 

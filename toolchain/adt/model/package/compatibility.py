@@ -109,7 +109,7 @@ def check_tuned_cpu(target: ModelTarget, offers: frozenset[str], where: str) -> 
 
 
 def _missing(uses: Sequence[str], offers: frozenset[str]) -> list[str]:
-    """What of *uses* CPUs that offer *offers* lack; nothing where that is not known."""
+    """Return what of *uses* CPUs that offer *offers* lack; nothing where that is not known."""
     return sorted(set(uses) - offers) if offers else []
 
 

@@ -1,4 +1,4 @@
-"""Whether a package is intact and as its description says: every part is examined, every fault reported."""
+"""Integrity of a package: every part is compared with its description, every fault reported."""
 
 from __future__ import annotations
 

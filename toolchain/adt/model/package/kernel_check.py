@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.compile")
 
 STEPS_WITHIN = 8 / 255
-"""Of an output's magnitude, what passes where a model rounds to 8 bits within: what is on the edge of two
-steps falls to either side, which makes some steps at the end. A wrong index is off by far more."""
+"""Share of an output's magnitude that passes where a model rounds to 8 bits within: what is on the edge of
+two steps falls to either side, which makes some steps at the end. A wrong index is off by far more."""
 MOST = 0.5
-"""Of an output's magnitude, what no kernel may differ by."""
+"""Share of an output's magnitude by which no kernel may differ."""
 LEAST_MAGNITUDE = 0.01
 """A smaller output counts as of this magnitude: behind a sigmoid, what is nearly 0 is mostly rounding."""
 TIMEOUT = 900.0
@@ -133,7 +133,7 @@ def _spread(computed: Arrays, expected: Arrays) -> float:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why the kernels cannot run here, and what would change that."""
+    """Reason why the kernels cannot run here, and what would change that."""
 
     reason: str
     remedy: str
@@ -270,7 +270,7 @@ def compare(
     limit: float,
     quantum: float = 0.0,
 ) -> OutputCheck:
-    """How far *computed* is from *expected*, and whether that passes.
+    """Compare *computed* with *expected*.
 
     The difference is the greatest one over the greatest magnitude expected, or over
     :data:`LEAST_MAGNITUDE` if that is more; of whole numbers, the share that differs (by more than one

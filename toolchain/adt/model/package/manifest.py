@@ -32,13 +32,13 @@ OLDER_VERSIONS = (2, 3, 4)
 of 4 refuse fields that they do not know."""
 
 INDEX, USUAL, UNKNOWN = "index", "usual", "unknown"
-"""What is known of an integer input: values outside the range would read other memory; it is usually in the
-range; or it becomes an index by a calculation, so that no value can be made up."""
+"""Kinds of knowledge about an integer input: values outside the range would read other memory; it is
+usually in the range; or it becomes an index by a calculation, so that no value can be made up."""
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """Which whole numbers an input takes, as far as the model's graph or the input's name tells."""
+    """Range of the integers that an input takes, as far as the model's graph or the input's name tells."""
 
     meaning: str
     """``index``: a runner refuses values outside. ``usual``: such ones are made up, others are taken.
@@ -63,7 +63,7 @@ class TensorSpec:
     dtype: str
     """As TVM and numpy spell it: ``float32``, ``int64``, ``bool``, …"""
     values: ValueRange | None = None
-    """Of an integer input: which numbers; None: any."""
+    """Range of an integer input; None: any."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Entry:
     params: tuple[str, ...]
     """Keys of ``mod.params``, in the order in which they follow the inputs."""
     images: tuple[str, ...] = ()
-    """Those of :attr:`params` that the entry takes as images: tensors of the memory scope
+    """Names of those of :attr:`params` that the entry takes as images: tensors of the memory scope
     ``global.texture``, ``(layers…, height, width, 4)``. Whoever loads the package fills them once."""
     unused: tuple[TensorSpec, ...] = ()
     """Inputs of the model that its outputs do not depend on; the entry does not take them."""
@@ -100,10 +100,10 @@ class SourceModel:
 
 @dataclass(frozen=True)
 class PackageTarget:
-    """What the package runs on."""
+    """Target that the package runs on."""
 
     name: str
-    """adt's name of the target: ``cpu``, ``opencl``, …"""
+    """Name of the target in adt: ``cpu``, ``opencl``, …"""
     device: str
     """Device that the entry's tensors live on: ``cpu``, ``opencl`` or ``cuda``."""
     platform: str
@@ -116,17 +116,18 @@ class PackageTarget:
     vdevices: tuple[str, ...]
     """Device of each virtual device of the VM, in order; the VM takes one device for each."""
     cpu_features: tuple[str, ...] = ()
-    """What every CPU must offer on top of the platform, in the kernel's names (``asimddp``, ``avx2``)."""
+    """Features that every CPU must offer on top of the platform, in the kernel's names (``asimddp``,
+    ``avx2``)."""
 
     @property
     def for_this_machine(self) -> bool:
-        """Whether it is the machine that adt runs on."""
+        """Return True if it is the machine that adt runs on."""
         return (self.platform, self.machine) == ("host", PLATFORMS["host"].machine)
 
 
 @dataclass(frozen=True)
 class PackageTvm:
-    """Which TVM compiled the package."""
+    """TVM that compiled the package."""
 
     version: str
     ffi_version: str
@@ -143,7 +144,7 @@ class Kernel:
     tuned: bool
     """Its schedule is that of a tuning record."""
     textures: int = 0
-    """How many of its arguments are images (OpenCL textures)."""
+    """Number of its arguments that are images (OpenCL textures)."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class PackageLike:
     """The device that the package was compiled for in particular (``adt compile --like``)."""
 
     device: str
-    """What it is, for people."""
+    """Description of the device."""
     soc: str
     gpu: str
     """Empty where the device does not say."""
@@ -165,27 +166,27 @@ class PackageLike:
     cpu_features: tuple[str, ...]
     """LLVM features that every CPU has; code that uses them ends with SIGILL on a CPU without."""
     compute_units: int = 0
-    """Of the OpenCL device; 0: it does not say."""
+    """Compute units of the OpenCL device; 0: it does not say."""
 
 
 @dataclass(frozen=True)
 class CompilationRecord:
-    """How the package was made: what no runner needs to know."""
+    """Record of how the package was made: what no runner needs to know."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     """The [compile] settings it was compiled with."""
     textures: TextureReport | None = None
-    """What is in textures, and why the rest is not; None: the target has none."""
+    """Report on textures, and why the rest is in buffers; None: the target has none."""
     blocked: tuple[Convolution, ...] = ()
     """For a GPU without textures what became of each convolution and matrix product: whether its channels are
     blocked, and why."""
     integers: tuple[Convolution, ...] = ()
-    """Of a quantized model, where whole numbers are summed, what became of each convolution and product:
-    whether it does so, and why not."""
+    """Result for each convolution and product of a quantized model, where integers are summed: whether it
+    does so, and why not."""
     accuracy: Accuracy | None = None
     """Reduced precision against float32; None: it is float32, or was not measured."""
     offload: OffloadReport | None = None
-    """What was handed to a vendor's library; None: nothing was to be."""
+    """Report on what a vendor's library got; None: nothing was to go."""
     tuning: TuningReport | None = None
     """The tuning records that it was compiled with; None: without any."""
     functions: tuple[str, ...] = ()
@@ -207,7 +208,7 @@ class CompilationRecord:
 
 
 def _share(operators: Sequence[Convolution], words: str) -> str:
-    """How many of *operators* became what *words* say, and their share of the multiplications."""
+    """Return how many of *operators* became what *words* say, and their share of the multiplications."""
     done = [operator for operator in operators if not operator.reason]
     share = sum(operator.macs for operator in done) / max(1, sum(operator.macs for operator in operators))
     return (
@@ -246,9 +247,9 @@ class PackageManifest:
     """``none``, or names of libraries that compute a part: ``cudnn,cublas``."""
     kernels: tuple[Kernel, ...]
     tuned: int
-    """How many kernels come from tuning records …"""
+    """Number of kernels that come from tuning records."""
     total: int
-    """… of how many."""
+    """Number of kernels in all."""
     files: dict[str, PackageFile] = field(default_factory=dict)
     """``mod.so`` and ``mod.params``."""
     like: PackageLike | None = None
@@ -263,12 +264,12 @@ class PackageManifest:
 
     @property
     def libraries(self) -> tuple[Library, ...]:
-        """Those that compute a part of it."""
+        """Return the libraries that compute a part of it."""
         return parse_libraries(self.offload)
 
     @property
     def needs_half(self) -> bool:
-        """Whether its kernels need an OpenCL device that computes in half precision."""
+        """Return True if its kernels need an OpenCL device that computes in half precision."""
         return self.target.device == "opencl" and (self.made.half or self.precision != "float32")
 
     def compile_command(self, *options: str) -> str:
@@ -314,7 +315,8 @@ def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
 
 
 def _fault(facts: PackageManifest) -> str:
-    """What no package has, and ``rtvm`` refuses, though each field is of the right type; empty for none."""
+    """Return what no package has, and ``rtvm`` refuses, though each field is of the right type; empty for
+    nothing."""
     if unknown := set(facts.offload.split(",")) - {NONE, *LIBRARIES}:
         return f"it needs the library {min(unknown)!r}, which this adt does not know"
     for name in facts.files:

@@ -1,4 +1,4 @@
-"""Which packages this user's adt compiled: what is in them may run on this machine without a question."""
+"""Packages that this user's adt compiled: their code may run on this machine without a question."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def remember(manifest: PackageManifest) -> None:
 
 
 def is_known(manifest: PackageManifest) -> bool:
-    """Whether the kernels of the package with *manifest* are those of one compiled here, or it has none."""
+    """Return True if the kernels of the package with *manifest* are those of one compiled here, or it has
+    none."""
     digest = _digest(manifest)
     try:
         return not digest or digest in _path().read_text(errors="replace").split()

@@ -23,7 +23,7 @@ CODE_PART, PARAMS_PART = "code", "params"
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """How far one output was from the CPU's."""
+    """Distance of one output from the CPU's."""
 
     name: str
     difference: float
@@ -43,7 +43,7 @@ class KernelCheck:
     device: str
     """OpenCL device, for people."""
     inputs: str
-    """What they computed on."""
+    """Description of the inputs that they computed on."""
     limit: float
     """Largest difference that passes."""
     outputs: tuple[OutputCheck, ...]
@@ -68,7 +68,7 @@ def save_check(check: KernelCheck | SkippedCheck | None, path: Path) -> None:
 
 
 def load_check(path: Path) -> KernelCheck | SkippedCheck | None:
-    """What :func:`save_check` wrote; None without the file."""
+    """Read what :func:`save_check` wrote; None without the file."""
     if not path.is_file():
         return None
     facts = json.loads(path.read_text())
@@ -89,7 +89,8 @@ class ModelPackage:
     cached: bool = False
     """Compiling took it from the cache."""
     checked: KernelCheck | SkippedCheck | None = None
-    """Whether compiling ran its kernels on this machine; None: it was not asked to, or did not compile."""
+    """Result of running its kernels on this machine when it was compiled; None: that was not asked for, or
+    it was not compiled."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -98,7 +99,7 @@ class ModelPackage:
 
     @property
     def place(self) -> Path:
-        """Where the user has it: the .tar or the directory."""
+        """Return the path that the user has: the .tar or the directory."""
         return self.archive or self.path
 
 

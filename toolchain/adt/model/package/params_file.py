@@ -1,4 +1,4 @@
-"""mod.params: TVM's file of parameters, in which a CPU's lie where kernels can read them.
+"""File of parameters (mod.params) in TVM's format, in which a CPU's lie where kernels can read them.
 
 The format (``tvm.runtime.save_param_dict``) puts tensors one behind the other. What aligns them are small
 tensors between them, which belong to no entry: any reader of the format passes them over, and a runner on

@@ -31,17 +31,17 @@ WORD, MANTISSA, ONE = 32, 23, 0x3F800000
 
 @dataclass(frozen=True)
 class Blockwise:
-    """How weights are written."""
+    """Form of weights of few bits."""
 
     bits: int
     block: int
     """Terms that share a scale."""
     terms: int
-    """Of a column."""
+    """Number of terms of a column."""
 
     @property
     def blocks(self) -> int:
-        """Of a column."""
+        """Return the number of blocks of a column."""
         return -(-self.terms // self.block)
 
     @property
@@ -56,7 +56,7 @@ class Blockwise:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """Those of the function that multiplies."""
+        """Return the attributes of the function that multiplies."""
         return {BITS: self.bits, BLOCK: self.block, TERMS: self.terms}
 
 
@@ -130,7 +130,7 @@ def unpacked(values: Array, bits: int) -> Array:
 
 
 def packed(values: Array, bits: int) -> Array:
-    """What :func:`unpacked` takes apart, with zeros in the last byte."""
+    """Pack what :func:`unpacked` takes apart, with zeros in the last byte."""
     import numpy as np
 
     each = 8 // bits

@@ -56,7 +56,8 @@ def folded_by_numpy() -> Any:
 
 
 def gpu_dispatch(target: Any) -> tuple[Any, ...]:
-    """What a GPU of the *target* computes otherwise than by TVM's tensor expressions."""
+    """Return the passes by which a GPU of the *target* computes otherwise than by TVM's tensor
+    expressions."""
     from tvm.relax.backend.gpu_generic import pipeline as generic
 
     return (scans_as_reductions(), parallel_scatters(), *generic.library_dispatch_passes(target))

@@ -1,4 +1,4 @@
-"""What TIR goes through on its way to TVM's code generators, so that the code is right on the device.
+"""Passes over TIR on its way to TVM's code generators, so that the code is right on the device.
 
 Alignment. The TVM wheel is built for 64-byte aligned tensors, and code it generates
 tells LLVM to assume so of every argument; nothing checks it. A runtime built with
@@ -104,7 +104,8 @@ RESERVED = ("constant", "generic", "global", "half", "kernel", "local", "pipe", 
 """Words of OpenCL C that TVM's code generator takes for names."""
 
 _HOW = re.compile(r"(?<=[a-z0-9])(?:_(?:blocks|intermediate|local|shared))+(?=_|$)")
-"""What schedules add to the names of tensors: a kernel that names one a hundred times is shorter without."""
+"""Suffixes that schedules add to the names of tensors: a kernel that names one a hundred times is shorter
+without."""
 
 
 def identifier(name: str) -> str:
@@ -329,7 +330,8 @@ def check_images() -> Any:
 
 
 def image_faults(module: Any) -> list[str]:
-    """What kernels of the lowered TIR *module* (after vectorisation) do wrong with images, or vectors."""
+    """Return the faults of kernels of the lowered TIR *module* (after vectorisation) with images, or
+    vectors."""
     faults: list[str] = []
     for name, function in module.functions.items():
         if isinstance(function, tirx.PrimFunc):
@@ -362,7 +364,8 @@ def _faults_of(function: Any) -> list[str]:
 
 
 def _scattered_bytes(access: Any) -> bool:
-    """Whether a vector of 8-bit numbers is none in memory: TVM's code generator packs such into an int."""
+    """Return True if a vector of 8-bit numbers is none in memory: TVM's code generator packs such into an
+    int."""
     index, number = access.indices[-1], getattr(access, "value", access).dtype
     if "int8x" not in number:
         return False
@@ -370,7 +373,7 @@ def _scattered_bytes(access: Any) -> bool:
 
 
 def _within_texel(lanes: Any) -> bool:
-    """Whether the index of a load is one lane, or neighbouring ones."""
+    """Return True if the index of a load is one lane, or neighbouring ones."""
     if isinstance(lanes, tirx.Ramp):
         return int(lanes.lanes) <= LANES and isinstance(lanes.stride, tirx.IntImm) and int(lanes.stride) == 1
     return "x" not in lanes.dtype

@@ -28,7 +28,7 @@ def tir_nodes(statement: Any, kind: Any) -> list[Any]:
 
 
 def is_call(node: Any, name: str) -> bool:
-    """Whether *node* is a call of TIR's operator *name* (``tirx.exp``)."""
+    """Return True if *node* is a call of TIR's operator *name* (``tirx.exp``)."""
     from tvm import tirx
 
     return isinstance(node, tirx.Call) and getattr(node.op, "name", "") == name
@@ -61,7 +61,7 @@ def operator_name(expression: Any) -> str:
 
 
 def is_kernel_call(value: Any) -> bool:
-    """Whether the Relax *value* is a call of a kernel that gives one tensor, of static shapes."""
+    """Return True if the Relax *value* is a call of a kernel that gives one tensor, of static shapes."""
     from tvm import relax
 
     return (

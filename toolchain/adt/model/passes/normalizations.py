@@ -44,7 +44,7 @@ class Row(Protocol):
         """The tensor's element by place; *value* where a place is behind the row."""
 
     def each(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """What *value* gives for each place, computed once if it can be kept."""
+        """Return *value* for each place, computed once if it can be kept."""
 
     def masked(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
         """As :meth:`each`, and 0 behind the row."""
@@ -58,16 +58,16 @@ class Row(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """What a target makes of rows."""
+    """Kernels of a target for rows."""
 
     row: Callable[[Any], Row]
-    """How a kernel goes through the rows of a tensor, which are its last axis."""
+    """Loops of a kernel over the rows of a tensor, which are its last axis."""
     columns: Callable[[Any], Row] | None = None
-    """How, where rows are the axes between the first two and the last one; None: no kernel does."""
+    """Loops where rows are the axes between the first two and the last one; None: no kernel does."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Of a kernel."""
+    """Attributes of a kernel."""
     channels: bool = False
-    """What each channel's places are normalized by is left an operator, for the layout walk."""
+    """True if what each channel's places are normalized by is left an operator, for the layout walk."""
 
 
 class Normalizations(Rewriter):
@@ -138,7 +138,7 @@ class Normalizations(Rewriter):
         return self.builder.emit(relax.op.reshape(result, shape))
 
     def _normalization(self, call: Any) -> Normalization | None:
-        """What *call* ends, if that is a normalization."""
+        """Return the normalization that *call* ends, if it ends one."""
         name, args = operator_name(call), call.args
         if name in ("relax.nn.layer_norm", "relax.nn.rms_norm"):
             centred = name == "relax.nn.layer_norm"
@@ -160,7 +160,7 @@ class Normalizations(Rewriter):
         return self._by_deviation(args[0], args[1]) if name == "relax.divide" else None
 
     def _value(self, variable: Any) -> Any:
-        """What *variable* is bound to; None where it is no variable, or an input."""
+        """Return what *variable* is bound to; None where it is no variable, or an input."""
         return self.bound.get(variable)
 
     def _scaled(self, normal: Any, scale: Any) -> Normalization | None:
@@ -233,7 +233,7 @@ class Normalizations(Rewriter):
 
 
 def _of_channels(normal: Normalization) -> bool:
-    """Whether all places of a channel are normalized, by constants of the channel."""
+    """Return True if all places of a channel are normalized, by constants of the channel."""
     shape = static_shape(normal.x) or ()
     if not normal.centred or normal.axes != len(shape) - 2 or len(normal.extras) < 2:
         return False
@@ -252,7 +252,7 @@ def _by_channel(x: Any, normal: Normalization) -> Any:
 
 
 def _of_group_norm(call: Any) -> Normalization | None:
-    """What the operator *call* computes for each channel; None where it is not by constants."""
+    """Return what the operator *call* computes for each channel; None where it is not by constants."""
     x, scale, shift = call.args
     axes = sorted(int(axis) for axis in call.attrs.axes)
     shape = static_shape(x) or ()
@@ -283,7 +283,7 @@ def _is_last(call: Any, axis: Any) -> bool:
 
 
 def _last_axes(value: Any, axes: Sequence[int]) -> int:
-    """How many last axes of the tensor *value* the *axes* are; 0: they are others."""
+    """Return how many last axes of the tensor *value* the *axes* are; 0: they are others."""
     rank = len(static_shape(value) or ())
     places = sorted(axis % rank for axis in axes) if rank else []
     return len(places) if places and places == list(range(rank - len(places), rank)) else 0
@@ -297,7 +297,7 @@ def _number(value: Any) -> float | None:
 
 
 def _fits(value: Any, normal: Normalization) -> bool:
-    """Whether a tensor broadcasts to a normalization, over all of its last axes or over none."""
+    """Return True if a tensor broadcasts to a normalization, over all of its last axes or over none."""
     shape, whole = static_shape(value), static_shape(normal.x) or ()
     if shape is None or len(shape) > len(whole) or not _is_float(value):
         return False

@@ -1,4 +1,4 @@
-"""What becomes of the source that TVM writes of a kernel for OpenCL.
+"""Rewrites of the source that TVM writes of a kernel for OpenCL.
 
 A package holds the sources of all kernels, and a driver compiles each. Half of such a text are declarations
 of the model's other kernels, calls that tell where a work-item is, and the lanes of constants.

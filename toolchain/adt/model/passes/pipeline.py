@@ -48,7 +48,7 @@ log = logging.getLogger("adt.compile")
 
 @dataclass(frozen=True)
 class PreparedModule:
-    """What ``tvm.compile`` is called with."""
+    """Arguments of ``tvm.compile``."""
 
     module: Any
     params: Mapping[str, Any]
@@ -58,12 +58,11 @@ class PreparedModule:
     textures: TextureReport | None
     """None: the target has none."""
     blocked: tuple[Convolution, ...]
-    """What became of each convolution and matrix product of a GPU without textures."""
+    """Result for each convolution and matrix product of a GPU without textures."""
     plain: Mapping[str, Any]
     """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
     integers: tuple[Convolution, ...] = ()
-    """What became of each convolution and matrix product of a quantized model, where whole numbers are
-    summed."""
+    """Result for each convolution and matrix product of a quantized model, where integers are summed."""
 
 
 def prepare_module(
@@ -121,7 +120,7 @@ def prepare_module(
 
 
 def recurrent_steps(target: ModelTarget) -> RecurrentSteps:
-    """How *target* computes the steps of a recurrent layer."""
+    """Return how *target* computes the steps of a recurrent layer."""
     return GpuSteps(target.gpu) if target.gpu else CpuSteps()
 
 
@@ -301,7 +300,7 @@ def _careful(rule: Any) -> Any:
 
 
 def _splits_what_it_sums(function: Any) -> bool:
-    """Whether a sum of the kernel reads at an index that divides one, as grouped convolutions do.
+    """Return True if a sum of the kernel reads at an index that divides one, as grouped convolutions do.
 
     The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
     reads them (TVM 0.25): work-items take each other's.

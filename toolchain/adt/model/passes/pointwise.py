@@ -17,7 +17,7 @@ from adt.model.passes.layout.rewriter import static_shape
 from adt.model.passes.nodes import operator_name
 
 SLOW = frozenset(f"relax.{name}" for name in ("erf", "exp", "log", "nn.gelu", "nn.silu", "sigmoid", "tanh"))
-"""What takes longer than to look a number up."""
+"""Operators that take longer than to look a number up."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Pointwise:
     """A function of a tensor of 8 bits."""
 
     base: Any
-    """That tensor, of the new function."""
+    """Tensor of the new function that it is computed from."""
     values: Any
     """A numpy array: what each bit pattern gives."""
     slow: bool = False

@@ -27,7 +27,7 @@ class View:
     axes: tuple[int | None, ...]
     """For each axis of the source the axis of the view; None: the source is read at one place of it."""
     places: tuple[int, ...]
-    """That place."""
+    """Axes of the view that are one place."""
 
     def read(self, tensor: Any) -> Read:
         """The elements of the view of the source *tensor*."""
@@ -36,7 +36,7 @@ class View:
         )
 
     def lies_along(self, axis: int) -> bool:
-        """Whether neighbours along the view's *axis* lie together."""
+        """Return True if neighbours along the view's *axis* lie together."""
         return self.axes[-1] == axis % len(self.shape)
 
     def permuted(self, order: Sequence[int]) -> View:
@@ -61,7 +61,7 @@ class Products(Rewriter):
     """Makes a kernel of each product by a computed tensor, where the shapes are known."""
 
     transposes_results = True
-    """Where only a transposition reads the result, the kernel writes that."""
+    """True: where only a transposition reads the result, the kernel writes that."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)

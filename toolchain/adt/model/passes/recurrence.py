@@ -29,7 +29,7 @@ class Recurrence:
     batch: int
     hidden: int
     backwards: tuple[bool, ...] = (False,)
-    """Of each direction, whether it goes from the last step to the first."""
+    """Directions: True for one that goes from the last step to the first."""
     reset_after: bool = True
     """A GRU's reset gate applies to the product of the state, not to the state (linear_before_reset)."""
 
@@ -45,7 +45,7 @@ class Recurrence:
 
     @property
     def resets_first(self) -> bool:
-        """Whether a step is two products, of which the second is of what the first resets."""
+        """Return True if a step is two products, of which the second is of what the first resets."""
         return self.kind == "GRU" and not self.reset_after
 
     def filled(self, gates: NDArray[np.generic], width: int) -> NDArray[np.generic]:
@@ -62,7 +62,7 @@ class Recurrence:
 
 
 class RecurrentSteps(Protocol):
-    """How all steps of a layer are one function."""
+    """Form of a function of all steps of a layer."""
 
     def width(self, layer: Recurrence) -> int:
         """Units of the layer with those of zeros behind them that weights and rows have."""

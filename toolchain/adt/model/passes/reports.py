@@ -1,4 +1,4 @@
-"""What mod.json says about what the passes did: textures, reduced precision, offload."""
+"""Reports of the passes in mod.json: textures, reduced precision, offload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCOPE = "global.texture"
 
 @dataclass(frozen=True)
 class Convolution:
-    """What became of one convolution or matrix product of the model."""
+    """Result for one convolution or matrix product of the model."""
 
     name: str
     """The variable that it defines in Relax."""
@@ -22,9 +22,9 @@ class Convolution:
     macs: int
     """Multiplications with addition."""
     reason: str
-    """Why its channels are not blocked, so that it stays plain, in buffers; empty: they are."""
+    """Reason why its channels are not blocked, so that it stays plain, in buffers; empty: they are."""
     grounds: str = ""
-    """Why they are, if they are: see :mod:`adt.model.passes.gpu.choice`."""
+    """Reason why they are, if they are: see :mod:`adt.model.passes.gpu.choice`."""
     kind: str = "convolution"
     """Or ``product``: a matrix product."""
 
@@ -35,13 +35,13 @@ class KernelTextures:
 
     kernel: str
     reads: int
-    """How many of its inputs are images."""
+    """Number of its inputs that are images."""
     writes: int
-    """How many of its outputs are."""
+    """Number of its outputs that are images."""
     operations: int
     """Arithmetic operations of one call, as TVM estimates them."""
     reason: str
-    """Why its output is a buffer; empty where it is an image."""
+    """Reason why its output is a buffer; empty where it is an image."""
 
     @property
     def textured(self) -> bool:
@@ -58,7 +58,7 @@ class WeightTexture:
     shape: tuple[int, ...]
     """``(layers…, height, width, 4)``."""
     reason: str
-    """Why it is a buffer; empty: it is an image."""
+    """Reason why it is a buffer; empty: it is an image."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Accuracy:
 
     precision: str
     inputs: str
-    """What was computed on: ``random, seed 0``, or the names of the files."""
+    """Inputs that were computed on: ``random, seed 0``, or the names of the files."""
     samples: int
     outputs: tuple[OutputAccuracy, ...]
     overflows: tuple[Overflow, ...] = ()
@@ -143,7 +143,7 @@ class Accuracy:
 
     @property
     def bad(self) -> bool:
-        """Whether an output is far off."""
+        """Return True if an output is far off."""
         return any(far_off(output) for output in self.outputs)
 
 
@@ -152,39 +152,39 @@ WORST_COSINE = 0.99
 
 
 def far_off(output: OutputAccuracy) -> bool:
-    """Whether *output* is beyond what rounding explains."""
+    """Return True if *output* is beyond what rounding explains."""
     wrong = output.max_rel > WORST_REL and output.cosine < 1 - (1 - WORST_COSINE) / 10
     return not output.finite or not output.compared or wrong or output.cosine < WORST_COSINE
 
 
 @dataclass(frozen=True)
 class LibraryShare:
-    """What one library computes."""
+    """Share of the model that one library computes."""
 
     library: str
     """As ``--offload`` names it."""
     ops: int
     """Operators."""
     subgraphs: int
-    """How many parts of the model they make."""
+    """Number of parts of the model that they make."""
 
 
 @dataclass(frozen=True)
 class OffloadReport:
-    """What was asked for with ``--offload``, and what came of it."""
+    """Request of ``--offload``, and its result."""
 
     wanted: str
     """The libraries, in order of precedence: ``cudnn,cublas``."""
     ops: int
     """Operators that were handed over …"""
     total: int
-    """… of so many in the model."""
+    """Number of operators in the model."""
     subgraphs: int
-    """How many parts of the model they make."""
+    """Number of parts of the model that they make."""
     left: tuple[str, ...]
-    """What was not handed over, one line for each kind of operator, with the reasons that are known."""
+    """Operators that were not handed over, one line for each kind, with the reasons that are known."""
     shares: tuple[LibraryShare, ...] = ()
-    """What each library got; empty in packages of an older adt."""
+    """Share of each library; empty in packages of an older adt."""
 
     @property
     def summary(self) -> str:

@@ -18,7 +18,7 @@ from adt.model.passes.nodes import is_call
 NUMBERS = 4
 """In a word."""
 DATA, WEIGHTS, SUMS = "uint8", "int8", "int32"
-"""Of the numbers that are multiplied, and of their sums and words. Adreno GPUs multiply no others."""
+"""Types of the numbers that are multiplied, and of their sums and words. Adreno GPUs multiply no others."""
 DOT = "adt.dot"
 """TVM's name of the operator that adds the products of two words, or of a word and each of a vector."""
 _WORD, _DOT, _DOT_EACH = "adt_word", "adt_dot", "adt_dots"
@@ -44,7 +44,7 @@ int4 {_DOT_EACH}(int x, int4 w, int4 s) {{
   return (int4)({_DOT}(x, w.x, s.x), {_DOT}(x, w.y, s.y), {_DOT}(x, w.z, s.z), {_DOT}(x, w.w, s.w));
 }}
 """
-"""Of data *x*, weights *w* and sums *s*. Each kernel that multiplies words has it in its package."""
+"""Code for data *x*, weights *w* and sums *s*. Each kernel that multiplies words has it in its package."""
 
 
 def word(read: Callable[[int], Any]) -> Any:
@@ -118,7 +118,7 @@ def _as_vector(call: Any) -> Any:
 
 
 def _neighbours(loads: Sequence[Any]) -> bool:
-    """Whether the elements that are read follow one another from a multiple of their number on."""
+    """Return True if the elements that are read follow one another from a multiple of their number on."""
     analyzer, first = arith.Analyzer(), loads[0]
     if not analyzer.can_prove_equal(tirx.floormod(first.indices[-1], len(loads)), 0):
         return False

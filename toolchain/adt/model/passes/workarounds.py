@@ -81,7 +81,7 @@ def replaced_calls(name: str, operators: Collection[str], replace: Callable[[Any
 
 
 def _around(extents: list[int], axis: int) -> tuple[int, int, int]:
-    """How many elements come before an axis, along it and after it."""
+    """Return the number of elements before an axis, along it and after it."""
     axis %= len(extents)
     return math.prod(extents[:axis]), extents[axis], math.prod(extents[axis + 1 :])
 

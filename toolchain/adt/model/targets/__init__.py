@@ -1,4 +1,4 @@
-"""What models are compiled for: target names, processors, and TVM's own spellings of both."""
+"""Targets of compilation: target names, processors, and TVM's own spellings of both."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ _SPELLINGS = {
     },
     "X86_64": {"vnni": "avx512vnni", "sse4_1": "sse4.1", "sse4_2": "sse4.2"},
 }
-"""What compilers and kernels call features, by ELF machine, where LLVM's name is another one."""
+"""Names that compilers and kernels give features, by ELF machine, where LLVM's is another one."""
 
 
 @dataclass(frozen=True)
 class CpuChoice:
-    """Which processor code is generated for."""
+    """Processor that code is generated for."""
 
     core: str = ""
     """LLVM's name; empty: any of the platform's."""
@@ -81,7 +81,8 @@ def cpu_choice(text: str, platform: Platform, api_level: int) -> CpuChoice:
 def kernel_features(
     core: str, features: tuple[str, ...], platform: Platform, api_level: int
 ) -> tuple[str, ...]:
-    """What a kernel must report so that code for *core* with *features* does not end with SIGILL.
+    """Return the features that a kernel must report so that code for *core* with *features* does not end with
+    SIGILL.
 
     Only what generated code makes use of: that a kernel leaves, say, atomics out is no reason to refuse.
     What every machine of the platform has is left out; 32-bit Arm is not asked.
@@ -95,7 +96,7 @@ def kernel_features(
 
 
 def _named(name: str, platform: Platform, triple: str) -> CpuChoice:
-    """What a core, a system on chip or ``native`` stands for."""
+    """Return the processor that a core, a system on chip or ``native`` means."""
     if name == NATIVE:
         return _native(platform, triple)
     lower = name.lower()

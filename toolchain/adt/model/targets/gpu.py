@@ -1,4 +1,4 @@
-"""What schedules want to know of a GPU: tables by family, and what a device itself reports.
+"""Facts of a GPU for schedules: tables by family, and what a device itself reports.
 
 Each row is made of facts that are public, by one rule for a family. Adreno's:
 
@@ -76,7 +76,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class _Chip:
-    """What is known of some GPUs; see the module for where it is from."""
+    """Facts of some GPUs; see the module for their source."""
 
     models: str
     """Their numbers."""
@@ -118,7 +118,7 @@ _CHIPS = {
 """By generation."""
 
 _TYPICAL = {"Adreno 5xx": "510", "Adreno 6xx": "650", "Adreno 7xx": "730", "Adreno 8xx": "830"}
-"""Whose row stands for those of a generation that have none."""
+"""GPUs whose row serves those of a generation that have none."""
 
 ANY = "any Adreno"
 """The name of the default: a package for it is to run on each of them."""
@@ -126,7 +126,7 @@ ANY = "any Adreno"
 
 @dataclass(frozen=True)
 class _Family:
-    """What is known of GPUs whose names *pattern* finds; see the module for where it is from."""
+    """Facts of GPUs whose names *pattern* finds; see the module for their source."""
 
     name: str
     pattern: str
@@ -138,7 +138,7 @@ class _Family:
     cores: int
     """Usual number; the device's own counts."""
     registers: int = 16
-    """float4, of a work-item."""
+    """Number of float4 of a work-item."""
     local: int = 0
     """Bytes of a work-group; 0: main memory."""
 
@@ -227,7 +227,7 @@ def _gpu(name: str, chip: _Chip) -> Gpu:
 
 
 def _any() -> Gpu:
-    """What the usual one has, and no more local memory than the smallest."""
+    """Return the facts of the usual one, with no more local memory than the smallest."""
     smallest = min(chip.local for chips in _CHIPS.values() for chip in chips)
     return dataclasses.replace(_gpu(ANY, _named(_TYPICAL["Adreno 7xx"])), local_bytes=smallest // 2)
 

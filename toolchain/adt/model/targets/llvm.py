@@ -1,4 +1,4 @@
-"""What the LLVM in the TVM wheel knows: cores, features, and this machine's processor."""
+"""Cores and features that the LLVM in the TVM wheel knows, and this machine's processor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cores(triple: str) -> frozenset[str]:
 
 @functools.cache
 def core_features(triple: str, core: str, features: tuple[str, ...] = ()) -> frozenset[str]:
-    """What *core* has, with *features* (``+name``, ``-name``) added and removed."""
+    """Return the features of *core*, with *features* (``+name``, ``-name``) added and removed."""
     from tvm.target import codegen
 
     return frozenset(str(name) for name in codegen.llvm_get_cpu_features(_target(triple, core, features)))

@@ -29,7 +29,7 @@ NAMES = {
     "cuda": "NVIDIA GPUs; cuda:ARCH or cuda:CHIP has machine code for one architecture",
     "host": "this machine's own processor, with all that it offers",
 }
-"""adt's targets, and what each is for."""
+"""Targets of adt, and what each is for."""
 _LISTS = ("keys", "mattr", "libs", "cl-opt")
 _LLVM = (
     "mtriple",
@@ -69,7 +69,7 @@ _FORMER = ("link-params", "runtime", "system-lib", "executor", "interface-api", 
 _IDLE = ("model", "libs", "tag", "mabi", *_FORMER)
 """Options that change nothing that adt compiles."""
 _KINDS = ("llvm", "opencl", "clml", "vulkan", "cuda", "rocm", "metal", "hexagon", "webgpu", "nvptx", "c")
-"""Of TVM 0.25, and tvmc's ``clml``."""
+"""Kinds of TVM 0.25, and tvmc's ``clml``."""
 _ARCHES = {
     "aarch64": "AARCH64",
     "arm64": "AARCH64",
@@ -81,7 +81,7 @@ CLML = "--target adreno --offload clml"
 
 @dataclass(frozen=True)
 class ParsedTarget:
-    """What a target's text asks for, whichever way it is written."""
+    """Target that a text asks for, whichever way it is written."""
 
     name: str
     """One of NAMES."""
@@ -104,7 +104,7 @@ class ParsedTarget:
 
     @property
     def options(self) -> str:
-        """The same as options of ``adt compile``."""
+        """Return it as options of ``adt compile``."""
         words = [f"--target {self.name}" + f":{self.arch}" * bool(self.arch)]
         if self.cpu:
             words.append(f"--cpu {self.cpu}")

@@ -1,4 +1,4 @@
-"""What a model is compiled for: adt's target, processor and platform as TVM's dictionary."""
+"""Target of a model: adt's target, processor and platform as TVM's dictionary."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _GPUS: dict[str, dict[str, Any]] = {
     "adreno-buffer": {"device": "adreno", "keys": ["adreno", "opencl", "gpu"]},
     "mali": {"device": "mali", "keys": ["mali", "opencl", "gpu"]},
 }
-"""What tells TVM's schedule rules which GPU it is."""
+"""Attribute that tells TVM's schedule rules which GPU it is."""
 _CUDA = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 48 << 10, "thread_warp_size": 32}
 """Limits that every architecture of CUDA keeps."""
 
 
 @dataclass(frozen=True)
 class ModelTarget:
-    """What a model is compiled for."""
+    """Target that a model is compiled for."""
 
     name: str
-    """adt's name, of :data:`adt.model.targets.parser.NAMES`, with CUDA's architecture (``cuda:sm_87``)."""
+    """Name in adt, of :data:`adt.model.targets.parser.NAMES`, with CUDA's architecture (``cuda:sm_87``)."""
     device: str
     """Device of the entry's tensors: ``cpu``, ``opencl`` or ``cuda``."""
     spec: dict[str, Any]
@@ -43,9 +43,10 @@ class ModelTarget:
     textures: bool = False
     """Tensors may lie in OpenCL images."""
     cpu_features: tuple[str, ...] = ()
-    """What the code may use on top of the platform's processors, in the kernel's names (``asimddp``)."""
+    """Features that the code may use on top of the platform's processors, in the kernel's names
+    (``asimddp``)."""
     gpu: Gpu | None = None
-    """What the schedules of kernels on blocked tensors are made for; None: a CPU."""
+    """GPU that the schedules of kernels on blocked tensors are made for; None: a CPU."""
 
 
 def model_target(

@@ -1,4 +1,4 @@
-"""Which targets and versions of TVM share records: the code for them is the same."""
+"""Key by which targets and versions of TVM share records: the code for them is the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE = (
 
 
 def target_key(target: ModelTarget) -> str:
-    """What *target*'s kernels are generated for, as canonical JSON.
+    """Return what *target*'s kernels are generated for, as canonical JSON.
 
     For a GPU that is which one (of CUDA's the architecture), and whether tensors lie in textures; its limits
     and the processor beside it are not. For a CPU it is the instruction set: architecture, core and

@@ -189,7 +189,7 @@ def take_schedules(schedules: KernelSchedules) -> Any:
 
 
 def is_scheduled(function: Any) -> bool:
-    """Whether TVM's schedule rules leave the PrimFunc *function* alone."""
+    """Return True if TVM's schedule rules leave the PrimFunc *function* alone."""
     return function.attrs is not None and bool(function.attrs.get(SCHEDULED, False))
 
 

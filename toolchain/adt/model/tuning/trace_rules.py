@@ -1,4 +1,4 @@
-"""What a trace may say: the steps that MetaSchedule's rules and adt's own write, and nothing else.
+"""Rules for traces: the steps that MetaSchedule's rules and adt's own write, and nothing else.
 
 A trace is applied to a kernel by TVM, which takes whatever it says: an annotation
 ``pragma_import_llvm`` puts machine code of its author's into the package, and a decision for
@@ -19,7 +19,7 @@ MOST_STEPS = 20_000
 VARIABLE = re.compile(r"[bvlr_]\w{0,15}|None")
 """A name that an earlier step gave to a block, loop or number."""
 NAME = re.compile(r"[\w.\- ,]{1,200}")
-"""Of a block, a buffer or an intrinsic of TVM's; or words about a schedule."""
+"""Name of a block, a buffer or an intrinsic of TVM's; or words about a schedule."""
 SCOPE = re.compile(r"global|local|shared|global\.texture(-\w+)?|warp")
 """Memory that adt's targets have."""
 MOST_STRIDE = 1024
@@ -185,7 +185,7 @@ it does not: :mod:`adt.model.tuning.trial` shows what that computes.
 
 
 def refusal(steps: list[Any]) -> str:
-    """What of a trace's JSON may not be said; empty where all may.
+    """Return what of a trace's JSON is not permitted; empty where all is.
 
     Args:
         steps: the list of instructions and the list of decisions, as :mod:`json` reads them.
@@ -219,7 +219,7 @@ def refusal(steps: list[Any]) -> str:
 
 
 def _plain(value: Any) -> bool:
-    """Whether *value* is a number, a name, an index map or a list of such."""
+    """Return True if *value* is a number, a name, an index map or a list of such."""
     if isinstance(value, list):
         return all(_plain(part) for part in value)
     if isinstance(value, str):

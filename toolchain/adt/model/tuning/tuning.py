@@ -16,9 +16,9 @@ class TunedKernel:
     trace: str
     """As :func:`adt.model.tuning.traces.trace_text` gives it."""
     seconds: float
-    """Of one call with that schedule …"""
+    """Duration of one call with that schedule …"""
     baseline: float | None
-    """… and with the one that the kernel gets without records; None: it was not measured."""
+    """Duration with the schedule that the kernel gets without records; None: it was not measured."""
 
     @property
     def faster(self) -> bool:
@@ -32,11 +32,11 @@ class Tuning:
 
     kernels: tuple[TunedKernel, ...]
     digest: str
-    """sha256 over everything of it that decides a package's bytes."""
+    """Digest (sha256) over everything of it that decides a package's bytes."""
     device: str
     """On which the records were taken."""
     driver: str
-    """Of its GPU; empty for a CPU."""
+    """Version of its GPU's driver; empty for a CPU."""
     emulated: bool = False
     """The times are no device's speed."""
     gpu: Gpu | None = None
@@ -45,14 +45,14 @@ class Tuning:
 
 @dataclass(frozen=True)
 class TuningReport:
-    """Where the tuned kernels' schedules come from, and why others have none."""
+    """Origin of the tuned kernels' schedules, and why others have none."""
 
     digest: str
-    """sha256 of the records; the same records give the same."""
+    """Digest (sha256) of the records; the same records give the same."""
     device: str
     """On which they were taken."""
     driver: str
-    """Of its GPU; empty for a CPU."""
+    """Version of its GPU's driver; empty for a CPU."""
     emulated: bool = False
     """They were taken under emulation: the times that chose them are no device's."""
     kept: tuple[str, ...] = ()
@@ -62,6 +62,6 @@ class TuningReport:
 
     @property
     def origin(self) -> str:
-        """Whose records they are, in a few words."""
+        """Describe the origin of the records."""
         driver = f", driver {self.driver}" if self.driver else ""
         return f"records of {self.device}{driver}" + ", taken under emulation" * self.emulated

@@ -41,7 +41,7 @@ def named_main(function: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two workloads are the same, whatever their variables are called."""
+    """Return True if two workloads are the same, whatever their variables are called."""
     import tvm_ffi
 
     return bool(tvm_ffi.structural_equal(one, other))

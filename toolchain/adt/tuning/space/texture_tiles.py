@@ -13,7 +13,8 @@ from adt.model.passes.gpu.tiles import divisors
 from adt.model.passes.reports import LANES
 
 MOST_TEXELS = (4, 2, 4)
-"""That a work-item computes along x, y and the axis before them (channels); each fills four registers."""
+"""Most texels that a work-item computes along x, y and the axis before them (channels); each fills four
+registers."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""onnxruntime's MatMulNBits, a product by weights of few bits: which nodes are one function, and its shape.
+"""Products by weights of few bits, onnxruntime's MatMulNBits: nodes that are one function, and its shape.
 
 ONNX infers no shapes of another domain's operators, nor of what follows them, and much that is rewritten
 needs them. It is told this one's.
@@ -27,11 +27,11 @@ DequantizeLinear makes floats of them."""
 ACCURACY = "accuracy_level"
 """Attribute of MatMulNBits that lets onnxruntime be less exact: at 4 it rounds activations to 8 bits."""
 BITS = (4, 8)
-"""Of weights that stay as they are."""
+"""Bits of weights that stay as they are."""
 
 
 def form_of(node: onnx.NodeProto) -> Blockwise:
-    """How the weights of *node* are written."""
+    """Return how the weights of *node* are written."""
     return Blockwise(attribute(node, "bits", 4), attribute(node, "block_size"), attribute(node, "K"))
 
 
@@ -46,7 +46,7 @@ def in_floats(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def is_blockwise(build: Builder) -> bool:
-    """Whether the node can be a function that reads its weights as they are
+    """Return True if the node can be a function that reads its weights as they are
     (:mod:`adt.model.importers.onnx.converters.blockwise`)."""
     _, values, scales, zeros, order, _ = build.operands(6)
     constants = [build.graph.constant(name) for name in (values, scales, zeros) if name]

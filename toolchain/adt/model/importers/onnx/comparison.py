@@ -1,4 +1,4 @@
-"""Whether two ONNX models compute the same on random inputs.
+"""Comparison of two ONNX models on random inputs.
 
 onnxruntime runs them; where it has no kernel (operators and element types that it leaves
 out, opsets newer than it), ONNX's reference implementation in numpy does, for a limited time.
@@ -74,7 +74,7 @@ class Runner:
         return reason
 
     def difference(self, changed: onnx.ModelProto, observed: Sequence[str] = ()) -> str:
-        """What *changed* computes otherwise; empty when it computes the same, or nothing can tell.
+        """Return what *changed* computes otherwise; empty when it computes the same, or nothing can tell.
 
         Args:
             observed: tensors that both models have and that are compared besides the outputs.
@@ -94,7 +94,7 @@ class Runner:
         return "" if _any_finite(expected) else "nothing finite to compare: NaN or infinity everywhere"
 
     def _run_any(self, changed: onnx.ModelProto, observed: Sequence[str]) -> dict[str, Array]:
-        """What the first engine computes that can: a rewrite may add or remove what one has no kernel for.
+        """Run the first engine that can: a rewrite may add or remove what one has no kernel for.
 
         Where onnxruntime ran the model, it must take the changed one: what it calls invalid is (the
         reference mixes types, as numpy does).
@@ -137,7 +137,8 @@ def run(
 def run_reference(
     model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()
 ) -> dict[str, Array]:
-    """The same, as ONNX's reference implementation computes it.
+    """Return outputs of *model*, and the inner tensors *observed*, as ONNX's reference implementation
+    computes them.
 
     Raises:
         TimeoutError: it took longer than :data:`REFERENCE_SECONDS`.
@@ -163,7 +164,7 @@ ENGINES: dict[Callable[..., dict[str, Array]], str] = {
     run: "onnxruntime",
     run_reference: "ONNX's reference implementation",
 }
-"""What can run a model, in the order in which they are asked, and their names."""
+"""Engines that can run a model, in the order in which they are asked, and their names."""
 
 
 def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, Array]:
@@ -207,7 +208,7 @@ def difference(output: Array, reference: Array) -> str:
 
 
 def _any_finite(arrays: Mapping[str, Array]) -> bool:
-    """Whether there is a number to compare, or nothing at all is to be compared."""
+    """Return True if there is a number to compare, or nothing at all is to be compared."""
     import numpy as np
 
     floats = [array for array in arrays.values() if array.dtype.kind == "f" and array.size]

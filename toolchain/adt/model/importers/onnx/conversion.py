@@ -33,7 +33,7 @@ for a variable of its own, and that variable for the weight."""
 MOST_WHOLE_ARGUMENT = 4096
 """Elements up to which a tensor of whole numbers is an argument (sizes, axes, indices), not a weight."""
 MOST_FLOAT_ARGUMENT = 16
-"""The same for floating point (scales, limits, padding values)."""
+"""Largest number of elements of such an argument of floats (scales, limits, padding values)."""
 
 
 def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = None) -> Any:
@@ -92,14 +92,14 @@ def _unknown_argument(model: onnx.ModelProto, name: str) -> str:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What TVM's importer says of each operator of a model."""
+    """Result of TVM's importer for each operator of a model."""
 
     failures: Mapping[str, str]
     """Operator to the reason why one of its nodes is refused, and the nodes."""
     untried: frozenset[str]
     """Operators with nodes that were not reached: they need what a refused node computes."""
     module: Any
-    """What it is converted to; None when a node was refused."""
+    """Module that it is converted to; None when a node was refused."""
 
 
 def try_conversion(model: onnx.ModelProto) -> Conversion:

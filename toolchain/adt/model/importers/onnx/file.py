@@ -276,7 +276,7 @@ def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
 
 
 def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
-    """Whether the model is valid but for what onnxruntime itself writes.
+    """Return True if the model is valid but for what onnxruntime itself writes.
 
     That is operators in ONNX's own domain that ONNX does not have (or not yet), outputs without a shape, and
     in files of before 2019 weights that are no inputs.
@@ -380,7 +380,7 @@ def _check_sizes(model: onnx.ModelProto) -> None:
 
 
 def input_dtypes(model: onnx.ModelProto) -> dict[str, str]:
-    """numpy's name of the element type of each input of the graph.
+    """Return numpy's name of the element type of each input of the graph.
 
     Raises:
         ModelError: an input is no tensor, or one of no element type.

@@ -49,7 +49,7 @@ class Graph:
         return None if any(dim < 0 for dim in dims) else tuple(dims)
 
     def dtype(self, name: str) -> str | None:
-        """numpy's name of the element type of *name*; None when it is not known."""
+        """Return numpy's name of the element type of *name*; None when it is not known."""
         constant = self.constant(name)
         if constant is not None:
             return str(constant.dtype)
@@ -133,7 +133,7 @@ class Builder:
         }
 
     def has_output(self, position: int) -> bool:
-        """Whether the output at *position* is used."""
+        """Return True if the output at *position* is used."""
         return len(self.node.output) > position and bool(self.node.output[position])
 
     def constant(self, value: Any, dtype: str) -> str:
@@ -240,7 +240,7 @@ def type_number(dtype: str) -> int:
 
 
 def type_name(number: int) -> str:
-    """numpy's name of ONNX's element type *number*."""
+    """Return numpy's name of ONNX's element type *number*."""
     from onnx import helper
 
     return str(helper.tensor_dtype_to_np_dtype(number))

@@ -229,7 +229,7 @@ def onnx_inputs(path: Path, shapes: dict[str, Any]) -> dict[str, tuple[int, ...]
 
 
 def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
-    """What became of each operator of the simplified model.
+    """Return what became of each operator of the simplified model.
 
     Args:
         missing: operators that cannot be converted, with a note; None: those of the prepared model.

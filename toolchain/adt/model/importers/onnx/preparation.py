@@ -33,7 +33,8 @@ LEAST_OPSET = 11
 """Older models are brought to UPGRADED: TVM's importer misreads Slice, Resize and TopK of before."""
 UPGRADED = 13
 MOST_ROUNDS = 4
-"""What an operator is written with may itself need rewriting (a loop's body, a function's functions)."""
+"""Most rounds: an operator that was written out may need rewriting itself (a loop's body, a function's
+functions)."""
 QUANTIZING = re.compile("(Dynamic)?Q(uantize|Linear|Gemm|Attention)")
 """Operators that round to quanta."""
 MOST_PASSES = 64
@@ -122,7 +123,7 @@ def _loops(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _all_blockwise(model: onnx.ModelProto) -> bool:
-    """Whether each MatMulNBits of *model* can be a function of its own."""
+    """Return True if each MatMulNBits of *model* can be a function of its own."""
     graph = Graph(model, model.graph)
     nodes = [node for node in all_nodes(model.graph) if op_name(node) == MATMUL_N_BITS]
     main = {node.name for node in model.graph.node}
@@ -333,7 +334,7 @@ def _rewritten(
 def _difference(
     model: onnx.ModelProto, changed: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]], runner: Runner
 ) -> str:
-    """What *changed* computes otherwise than *model*; empty when it computes the same.
+    """Return what *changed* computes otherwise than *model*; empty when it computes the same.
 
     Where a model quantizes within, a value on the edge of two quanta may become the other one,
     and all that follows differs by more than rounding. There each rewritten node is compared

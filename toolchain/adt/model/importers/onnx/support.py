@@ -1,4 +1,4 @@
-"""Which ONNX operators can be converted."""
+"""Operators of ONNX that can be converted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
 OTHER_DOMAINS = {("com.microsoft", "MatMulInteger16")}
-"""What the importer converts besides ONNX's own operators: it goes by the name and ignores the domain."""
+"""Operators of other domains that the importer converts: it goes by the name and ignores the domain."""
 _PARTS = dict.fromkeys(
     ("LSTM", "GRU", "RNN", "com.microsoft::DynamicQuantizeLSTM"),
     f"only up to {MOST_STEPS} steps of fixed length, with constant weights, activations without parameters,"
@@ -32,7 +32,8 @@ _OF_VALUES = dict.fromkeys(
     "how much it gives depends on its input's values: cut the model before it (onnx.utils.extract_model)"
     " and do the rest in the app",
 )
-"""What TVM may have a converter for, and no compiled model can return; what is constant of it was folded."""
+"""Operators that TVM may have a converter for, and no compiled model can return; constant ones were
+folded."""
 
 _NCHWC = (
     "written by onnxruntime for the processor it ran on: save the optimized model with"
@@ -62,14 +63,14 @@ def _converters() -> frozenset[str]:
 
 
 def convertible(domain: str, op: str) -> bool:
-    """Whether there is a converter for *op* of *domain*, TVM's or ours."""
+    """Return True if there is a converter for *op* of *domain*, TVM's or ours."""
     if domain in ("", "ai.onnx"):
         return op in _converters() and op not in _OF_VALUES
     return (domain, op) in OTHER_DOMAINS
 
 
 def _is_function(domain: str, op: str) -> bool:
-    """Whether ONNX defines *op* of *domain* by other operators, which can be written out."""
+    """Return True if ONNX defines *op* of *domain* by other operators, which can be written out."""
     from onnx import defs
 
     if not defs.has(op, domain=domain):
@@ -132,7 +133,7 @@ def _notes(nodes: Iterable[onnx.NodeProto]) -> dict[str, str]:
 
 
 def _reason(op: str) -> str:
-    """Why there is no converter for *op*."""
+    """Return why there is no converter for *op*."""
     return (
         _NCHWC
         if op.startswith("com.microsoft.nchwc::")

@@ -107,7 +107,7 @@ def converter_class() -> Any:
             self.scales: Mapping[int, Scale] | None = None
             """Tensors that are floats to the operator that is being converted; None: there is none."""
             self.weights: int | None = None
-            """That of its tensors which holds constant bytes: they stay such, and are dequantized."""
+            """Index of its tensor that holds constant bytes: they stay such, and are dequantized."""
 
         def unsupported(self) -> dict[str, str]:
             """Operators of the graph that cannot be converted, and why."""
@@ -123,7 +123,7 @@ def converter_class() -> Any:
             return notes(refused)
 
         def _name(self, operator: Any) -> str:
-            """What stands for the name that operators do not have here: that of the first result."""
+            """Return the name of its first result, since operators have none here."""
             results = self.get_output_tensors(operator)
             return f"(gives {tensor_name(results[0].tensor)})" if results else ""
 
@@ -176,7 +176,7 @@ def converter_class() -> Any:
             return ""
 
         def _on_floats(self, code: str, function: Callable[..., Any], op: Any) -> Any:
-            """What *function* converts *op* to, with floats for what is quantized."""
+            """Convert *op* by *function*, with floats for what is quantized."""
             results = self.get_output_tensors(op)
             given = self.get_input_tensors(op)
             scales = self.scales = scales_of(code, given, results)
@@ -234,7 +234,7 @@ def converter_class() -> Any:
             )
 
         def has_expr(self, input_tensor_idx: int) -> bool:
-            """Whether it is no number: so are constant bytes that are dequantized."""
+            """Return True if it is no number: so are constant bytes that are dequantized."""
             return input_tensor_idx == self.weights or bool(super().has_expr(input_tensor_idx))
 
         def get_expr(self, input_tensor_idx: int) -> Any:

@@ -17,7 +17,7 @@ from adt.model.importers.shapes import DeclaredShape, RequestedShapes, Shape, fi
 DAMAGED = (
     AssertionError, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error,
 )  # fmt: skip
-"""What reading a damaged flatbuffer raises."""
+"""Exceptions of reading a damaged flatbuffer."""
 
 
 @dataclass(frozen=True)

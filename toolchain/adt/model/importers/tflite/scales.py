@@ -42,7 +42,7 @@ STATEFUL = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """What the whole numbers of a tensor stand for."""
+    """Scale and zero point of a tensor's integers."""
 
     scale: Floats
     """One, or one for each place of *axis*."""
@@ -51,7 +51,7 @@ class Scale:
 
     @classmethod
     def of(cls, wrapper: Any) -> Scale | None:
-        """That of a tensor, as TVM's importer wraps it; None: it is not quantized."""
+        """Return the scale of a tensor, as TVM's importer wraps it; None: it is not quantized."""
         params = wrapper.qnn_params
         if not params:
             return None
@@ -68,7 +68,7 @@ class Scale:
         return np.asarray(whole * self.scale.reshape(shape), np.float32)
 
     def times(self, other: Scale) -> Scale:
-        """That of products."""
+        """Return the scale of products."""
         import numpy as np
 
         return Scale(np.asarray(self.scale * other.scale), 0, 0)

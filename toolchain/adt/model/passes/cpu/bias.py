@@ -49,7 +49,7 @@ def _starts_from_zero(block: Any) -> bool:
 
 
 def _bias_addition(block: Any, sums: Any) -> Any | None:
-    """Where *block* adds to *sums* what depends on their channel only."""
+    """Return where *block* adds to *sums* what depends on their channel only."""
     if not isinstance(block.body, tirx.BufferStore) or block.body.buffer.same_as(sums):
         return None
     for addition in tir_nodes(block.body, tirx.Add):

@@ -43,8 +43,9 @@ from adt.model.passes.nodes import tir_nodes
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
 EDGES, CHANNEL, ROWS = "edges", "channel", "rows"
-"""What has zeros around it: nothing, and the first and last positions look where they read, which takes a
-third less than a copy, but LLVM spills on Arm; a copy of each channel; a copy of the rows of each tile."""
+"""Ways to have zeros around the data: none are kept, and the first and last positions look where they
+read, which takes a third less than a copy, but LLVM spills on Arm; a copy of each channel; a copy of the
+rows of each tile."""
 ONCE = 4
 """Channels that a step without loops takes."""
 TASKS = 8
@@ -155,8 +156,8 @@ class Order:
     """In which order tiles are computed."""
 
     inside: int | None = None
-    """How many of the loops over tiles of rows and along a row are inside of the one over blocks of output
-    channels; None: all loops over positions."""
+    """Number of the loops over tiles of rows and along a row that are inside of the one over blocks of
+    output channels; None: all loops over positions."""
     by_rows: bool = False
     """The border is copied for the rows of a tile, before its blocks; else all of it at first."""
     words: str = ""
@@ -175,7 +176,8 @@ def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
 
 
 def _is_one_row(schedule: Any, sums: Any, stage: Any, store: Any) -> bool:
-    """Whether all positions can be one row: each is computed from what lies at its own, without a window."""
+    """Return True if all positions can be one row: each is computed from what lies at its own, without a
+    window."""
     block = schedule.get(store)
     channels, *taps = (extent_of(schedule, loop) for loop in reduce_loops(schedule, sums))
     taps = taps[: len(taps) - _of_terms(schedule, sums)]
@@ -193,7 +195,8 @@ def _is_one_row(schedule: Any, sums: Any, stage: Any, store: Any) -> bool:
 
 
 def _divides(schedule: Any, sums: Any, vectors: Vectors) -> bool:
-    """Whether one row leaves work for several threads: one that tiles do not divide is a single task."""
+    """Return True if one row leaves work for several threads: one that tiles do not divide is a single
+    task."""
     images, depth, *extents, _ = map(int, schedule.get(sums).writes[0].buffer.shape)
     positions = math.prod(extents)
     tile = best_tile(positions, 1, depth, vectors)
@@ -228,7 +231,7 @@ def _make_one_row(schedule: Any, sums: Any, store: Any, stage: Any | None) -> No
 
 
 def _in_word(schedule: Any, weights: Any) -> int:
-    """How many neighbouring terms one word of packed *weights* holds."""
+    """Return the number of neighbouring terms that one word of packed *weights* holds."""
     block = schedule.get(weights)
     return int(block.writes[0].buffer.shape[2]) // int(block.reads[0].buffer.shape[1])
 
@@ -271,8 +274,8 @@ def _accumulate(
 
 
 def _of_terms(schedule: Any, sums: Any) -> bool:
-    """Whether *sums* are of whole numbers, several of which one instruction multiplies: the weights have an
-    axis more."""
+    """Return True if *sums* are of integers, several of which one instruction multiplies: the weights have
+    an axis more."""
     return len(schedule.get(sums).reads[1].buffer.shape) > WEIGHT_AXES
 
 
@@ -311,7 +314,7 @@ def _accumulate_terms(
 
 
 def _is_of_pixels(schedule: Any, sums: Any) -> bool:
-    """Whether what *sums* read are images of one pixel, all of whose channels lie together."""
+    """Return True if what *sums* read are images of one pixel, all of whose channels lie together."""
     return math.prod(map(int, schedule.get(sums).reads[0].buffer.shape[2:-1])) == 1
 
 
@@ -386,7 +389,7 @@ def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors, stage: Any | No
 
 
 def _depthwise(schedule: Any, sums: Any) -> bool:
-    """Whether each lane reads a channel of its own: the weight, read second, has the blocks second."""
+    """Return True if each lane reads a channel of its own: the weight, read second, has the blocks second."""
     result = schedule.get(sums).writes[0].buffer.shape
     weight = schedule.get(sums).reads[1].buffer.shape
     channels = extent_of(schedule, reduce_loops(schedule, sums)[0])
@@ -451,13 +454,13 @@ def _depthwise_loops(
 
 
 def _has_border(schedule: Any, stage: Any) -> bool:
-    """Whether what the window reads is not the input itself: there are zeros around it."""
+    """Return True if the window does not read the input itself: there are zeros around it."""
     value = schedule.get(stage).body.value
     return not isinstance(value.value if isinstance(value, tirx.Cast) else value, tirx.BufferLoad)
 
 
 def _widens(schedule: Any, stage: Any, axes: int) -> bool:
-    """Whether what the window reads are blocks, of so many *axes*, in a wider type than the input's."""
+    """Return True if the window reads blocks of *axes* axes, in a wider type than the input's."""
     block = schedule.get(stage)
     types = {str(region.buffer.dtype) for region in (*block.reads, *block.writes)}
     return len(types) > 1 and len(block.writes[0].buffer.shape) == axes

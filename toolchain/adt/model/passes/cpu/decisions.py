@@ -1,4 +1,4 @@
-"""What a schedule leaves open, and who decides it: the rules themselves, or a search.
+"""Decisions that a schedule leaves open, made by the rules themselves or by a search.
 
 A rule asks for each thing that it could do in several ways, and names the ways, its own first.
 """

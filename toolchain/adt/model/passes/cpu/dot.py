@@ -37,18 +37,18 @@ class Dot:
     adds: bool = True
     """To what was summed before."""
     steps: int = 1
-    """So many are one, each with the next terms and weights."""
+    """Number of instructions that are one step, each with the next terms and weights."""
     pairs: str = ""
     """LLVM's name of what sums neighbours, if the products themselves are what an instruction gives: of 16
     bits, which hold the sum of all steps."""
     least: int = -128
-    """Of the weights."""
+    """Least value of the weights."""
     rows: int = 1
     """Positions that one instruction takes; of lanes it takes fewer by as much."""
 
     @property
     def widens(self) -> bool:
-        """Whether the instruction takes weights of 16 bits, of which there are 8 in memory."""
+        """Return True if the instruction takes weights of 16 bits, of which there are 8 in memory."""
         return (self.data, self.weights) == ("int16", "int8")
 
     @property
@@ -76,7 +76,7 @@ PAIRS = Dot(
     adds=False,
 )
 COMPUTED_PAIRS = replace(PAIRS, weights="int16")
-"""Whose second operand is as wide as the first."""
+"""Product whose second operand is as wide as the first."""
 SDOT = Dot("int8", "int8", 4, ((4, "llvm.aarch64.neon.sdot.v4i32.v16i8"),), weights_first=True)
 SMULL = Dot(
     "int8",

@@ -140,7 +140,7 @@ def _split_choices(schedule: Any, store: Any) -> None:
 
 
 def _conditions(block: Any) -> list[Any]:
-    """What decides what *block* reads."""
+    """Return the conditions that decide what *block* reads."""
     ranges, calls = _ranges(block), tir_nodes(block.body, tirx.Call)
     return [ranges.simplify(call.args[0]) for call in calls if is_call(call, "tirx.if_then_else")]
 
@@ -154,7 +154,7 @@ def _ranges(block: Any) -> Any:
 
 
 def _in_place(block: Any) -> bool:
-    """Whether each element is computed from those at its own place, and from scalars."""
+    """Return True if each element is computed from those at its own place, and from scalars."""
     axes = [iterator.var for iterator in block.iter_vars]
     shape = list(map(int, block.writes[0].buffer.shape))
     return len(axes) == len(shape) and all(
@@ -166,7 +166,7 @@ def _in_place(block: Any) -> bool:
 
 
 def _lies_together(block: Any) -> bool:
-    """Whether neighbours along the last axis are computed from neighbours."""
+    """Return True if neighbours along the last axis are computed from neighbours."""
     last, ranges = block.iter_vars[-1].var, _ranges(block)
     reads = [
         [ranges.simplify(index) for index in load.indices] for load in tir_nodes(block.body, tirx.BufferLoad)

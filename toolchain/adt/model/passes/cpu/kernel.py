@@ -85,7 +85,7 @@ def spatial_loops(schedule: Any, block: Any) -> list[Any]:
 
 
 def work_of(schedule: Any, block: Any) -> int:
-    """How often *block* is computed."""
+    """Return how often *block* is computed."""
     return math.prod(int(iterator.dom.extent) for iterator in schedule.get(block).iter_vars)
 
 
@@ -109,12 +109,12 @@ def partition(schedule: Any, loop: Any) -> None:
 
 
 def can_partition(schedule: Any, loop: Any) -> bool:
-    """Whether conditions on *loop* go where it is partitioned."""
+    """Return True if conditions on *loop* go where it is partitioned."""
     return str(schedule.get(loop).loop_var.dtype) == "int32"
 
 
 def vector_width(extent: int, lanes: int) -> int:
-    """How many of *extent* places one vector instruction or some of them take; 1: none."""
+    """Return how many of *extent* places one vector instruction or some of them take; 1: none."""
     for width in (size for size in (16, 8, 4) if size <= lanes):
         if extent % width == 0:
             return width * max(divisors(extent // width, VECTORS_EACH))

@@ -33,7 +33,7 @@ class FloatBlocks:
     vectors: Vectors
 
     def choose(self, computes: Signature, _channels: int, _moves: Moves) -> Choice:
-        """Whether *computes* is blocked."""
+        """Decide whether *computes* is blocked."""
         blocked = computes.dtype in (SINGLE, self.vectors.dtype, *BYTES)
         return Choice(
             blocked, "a lane for each output channel" if blocked else f"it computes in {computes.dtype}"
@@ -41,7 +41,8 @@ class FloatBlocks:
 
 
 def can_block(module: Any) -> bool:
-    """Whether the layout walk takes the model: one straight line of tensors whose extents are known."""
+    """Return True if the layout walk takes the model: one straight line of tensors whose extents are
+    known."""
     return is_flat(module) and all(static_shape(param) is not None for param in module["main"].params)
 
 

@@ -55,7 +55,7 @@ class CpuProducts(Products):
         self.vectors = vectors
 
     def takes(self, left: Any, right: Any) -> bool:
-        """Whether the product of these operands becomes a kernel."""
+        """Return True if the product of these operands becomes a kernel."""
         if self._dot_of(left, right):
             return True
         if left.struct_info.dtype != SINGLE or not super().takes(left, right):
@@ -63,7 +63,7 @@ class CpuProducts(Products):
         return (static_shape(left) or ())[-2] >= LEAST_ROWS or self.view_of(right).lies_along(-2)
 
     def _dot_of(self, left: Any, right: Any) -> Dot | None:
-        """What sums the products of these operands, if they are computed whole numbers."""
+        """Return the instruction that sums the products of these operands, if they are computed integers."""
         dot = dot_of_computed(self.vectors.dots)
         types = tuple(str(tensor.struct_info.dtype) for tensor in (left, right))
         if dot is None or isinstance(right, relax.Constant) or types != (dot.data, dot.weights):

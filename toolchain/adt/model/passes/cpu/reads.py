@@ -1,4 +1,4 @@
-"""Whether a scheduled kernel reads what it did before: TVM 0.25 makes wrong indices of some.
+"""Check that a scheduled kernel reads what it did before: TVM 0.25 makes wrong indices of some.
 
 Of ``(x % 464 - 232) // 16`` it makes ``(x + 8) % 464 // 16 - 15`` where a block's axes are transformed, for
 one. What is read for some elements of the result is compared, by evaluating conditions and indices.
@@ -24,8 +24,9 @@ class Unknown(Exception):
 
 
 def reads_differ(function: Any, scheduled: Any) -> bool:
-    """Whether the TIR *scheduled*, of one block, reads other elements than *function*, which reduces nothing,
-    does for the same element of the result. False where that depends on what tensors hold."""
+    """Return True if the TIR *scheduled*, of one block, reads other elements than *function*, which
+    reduces nothing, does for the same element of the result. False where that depends on what tensors
+    hold."""
     (realize,) = (
         node
         for node in tir_nodes(scheduled.body, tirx.SBlockRealize)
@@ -74,7 +75,7 @@ class _Reader:
         }  # fmt: skip
 
     def computed(self, buffer: Any, element: list[Any]) -> Any:
-        """What is read for an *element* of a *buffer*: numbers of parameters, and places in them."""
+        """Return what is read for an *element* of a *buffer*: numbers of parameters, and places in them."""
         if any(isinstance(place, frozenset) for place in element):
             raise Unknown
         if buffer not in self.blocks:

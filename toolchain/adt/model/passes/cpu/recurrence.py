@@ -38,7 +38,7 @@ class CpuSteps:
     """See :class:`adt.model.passes.recurrence.RecurrentSteps`."""
 
     def width(self, layer: Recurrence) -> int:
-        """So many that panels of weights are whole vectors."""
+        """Return the number of units that makes panels of weights whole vectors."""
         least = ceil_blocks(layer.hidden, LANES) * LANES
         candidates = range(least, least + MOST_COLUMNS, LANES)
         return min(candidates, key=lambda width: width / _panel(layer, width))
@@ -76,7 +76,7 @@ class CpuSteps:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Of the tiles of a layer."""
+    """Sizes of the tiles of a layer."""
 
     layer: Recurrence
     width: int
@@ -97,7 +97,7 @@ def _panel(layer: Recurrence, width: int) -> int:
 
 
 def is_recurrence(function: Any) -> bool:
-    """Whether a TIR function is such a kernel, whose loops are as they are to be."""
+    """Return True if a TIR function is such a kernel, whose loops are as they are to be."""
     return str(function.body.block.name_hint).startswith(STEPS)
 
 
@@ -140,7 +140,7 @@ class _Direction:
         return self.rows[at, b, self.number * self.sizes.layer.gates * self.sizes.width + n]
 
     def sums(self, b: Any, j: Any) -> list[Any]:
-        """Those of the gates of unit *j*."""
+        """Return the sums of the gates of unit *j*."""
         return [self.gates[b, number * self.sizes.width + j] for number in range(self.sizes.layer.gates)]
 
 

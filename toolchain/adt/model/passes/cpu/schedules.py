@@ -36,7 +36,7 @@ log = logging.getLogger("adt.compile")
 Rule = Callable[[Any, Vectors, Decisions], str]
 """Schedules a kernel and says in a few words how, or raises NoSchedule."""
 TILED: tuple[Rule, ...] = (convolution,)
-"""Those that leave something open."""
+"""Rules that leave something open."""
 RULES: tuple[Rule, ...] = (*TILED, product, reduction, rows, elements)
 
 
@@ -94,7 +94,7 @@ def _attempts(function: Any, vectors: Vectors, rules: Sequence[Rule]) -> Iterato
 
 
 FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias}
-"""What is done with a scheduled body, by the name that an annotation says."""
+"""Transformations of a scheduled body, by the name in an annotation."""
 
 
 def finished(schedule: Any) -> Any:

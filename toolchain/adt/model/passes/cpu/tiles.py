@@ -1,4 +1,4 @@
-"""How many sums of a convolution or product are kept in registers at once."""
+"""Tiles of convolutions and products: the sums that are kept in registers at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_PIXELS = 16
 MOST_TRIED = 100
 """Tiles among which a search chooses."""
 RAGGED, RAGGED_BY_ELEMENT = 1.02, 1.4
-"""What a row costs that tiles do not divide: the code of a second tile. On Arm, where that was not timed, as
+"""Cost of a row that tiles do not divide: the code of a second tile. On Arm, where that was not timed, as
 much as conditions cost."""
 FEW = 16
 """Registers beside which the values of the positions have no room: each is read for every multiply-add.
@@ -28,7 +28,7 @@ STACK = 1024
 PRODUCTS = 9
 """Registers of products on their way to the sums, and of what is multiplied: LLVM spills on an A53 with 8."""
 MOVED = 0.6
-"""What a position costs whose data are brought into lanes by instructions of their own, which take the units
+"""Cost of a position whose data are brought into lanes by instructions of their own, which take the units
 that multiply."""
 FEW_SUMS = 12
 """Sums in so few registers: with more LLVM spills (7×2, 14×1 on AVX2)."""
@@ -92,7 +92,7 @@ def _tiles(width: int, height: int, depth: int, most: int, vectors: Vectors) -> 
 
 
 def _cost(tile: Tile, width: int, height: int, vectors: Vectors, each: int) -> float:
-    """Of a multiply-add, in those of a tile that has no other costs."""
+    """Return the cost of a multiply-add, in those of a tile that has no other costs."""
     loaded = tile.deep * each
     beside, below = width % tile.wide, height % tile.high
     steps = width // tile.wide * _step(tile.wide * tile.high, loaded, vectors)
@@ -105,7 +105,7 @@ def _cost(tile: Tile, width: int, height: int, vectors: Vectors, each: int) -> f
 
 
 def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:
-    """Whether LLVM keeps the sums, and what they are multiplied from, in registers."""
+    """Return True if LLVM keeps the sums, and what they are multiplied from, in registers."""
     sums = pixels * deep
     if sums * vectors.lanes * 4 >= STACK:
         return False
@@ -121,7 +121,8 @@ def _fits(pixels: int, deep: int, vectors: Vectors) -> bool:
 
 
 def _step(pixels: int, deep: int, vectors: Vectors) -> float:
-    """What a step of so many positions and blocks of output channels takes, in multiply-adds."""
+    """Return the time of a step of *pixels* positions and *deep* blocks of output channels, in
+    multiply-adds."""
     sums = pixels * deep
     if vectors.registers <= FEW and not vectors.by_element:
         return max(sums + 0.25 * max(0, FEW_SUMS - sums), LEAST_SUMS) + 0.1 * (pixels + deep)

@@ -1,4 +1,4 @@
-"""exp, log, sigmoid, tanh and erf as polynomials in float32, which LLVM computes by vectors.
+"""Polynomials in float32 for exp, log, sigmoid, tanh and erf, which LLVM computes by vectors.
 
 For a vector of calls to libm it would call libm once a lane. The errors below were found by trying every
 32nd float32 (tests/integration/test_cpu_kernels.py tries a part of them).
@@ -21,7 +21,7 @@ from adt.model.passes.layout.signature import variables_of
 from adt.model.passes.nodes import is_call, tir_nodes
 
 EXP_LOW, EXP_HIGH = -87.3, 89.0
-"""Where exp is 0 here (from -86.99 on, not 2e-38), and where it is infinite."""
+"""Ends of exp: where it is 0 here (from -86.99 on, not 2e-38), and where it is infinite."""
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 MOST_NESTED = 6
@@ -91,7 +91,7 @@ def shared_divisors(statement: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether *value* is a number of the model's, by which it quantizes: there a last place counts."""
+    """Return True if *value* is a number of the model's, by which it quantizes: there a last place counts."""
     if isinstance(value, tirx.BufferLoad):
         return all(isinstance(extent, tirx.IntImm) and int(extent) == 1 for extent in value.buffer.shape)
     return isinstance(value, tirx.FloatImm)
@@ -144,7 +144,7 @@ def _exp(x: Any, high: float = EXP_HIGH) -> Any:
 
 
 def _argument_of_softplus(node: Any) -> Any | None:
-    """What the call *node* is tanh(softplus(…)) of, as in Mish."""
+    """Return the argument of tanh(softplus(…)), as in Mish, if the call *node* is that."""
     inner = node.args[0] if is_call(node, "tirx.tanh") and node.dtype == "float32" else None
     if not isinstance(inner, tirx.Select) or not is_call(inner.false_value, "tirx.log"):
         return None
@@ -156,7 +156,7 @@ def _argument_of_softplus(node: Any) -> Any | None:
 
 
 def _tanh_of_softplus(argument: Any) -> Any:
-    """tanh(log(1 + n)) with n = exp(x): (n² + 2n) / (n² + 2n + 2), which is 1 from 20 on."""
+    """Compute tanh(log(1 + n)) with n = exp(x): (n² + 2n) / (n² + 2n + 2), which is 1 from 20 on."""
     x = _bound("x", argument)
     grown = _bound("grown", _exp(x.var, 20))
     both = _bound("both", grown.var * (grown.var + _constant(2)))

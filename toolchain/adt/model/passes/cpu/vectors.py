@@ -18,7 +18,7 @@ from adt.model.passes.precision.half import HALF, SINGLE
 SIZES = {HALF: 2, SINGLE: 4, SUMS: 4}
 """Bytes of a number."""
 WORTH_IDLE_LANES = 1.05
-"""How much longer a model may take with narrower blocks, which leave fewer lanes idle."""
+"""Factor of the time that a model may take with narrower blocks, which leave fewer lanes idle."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class Vectors:
     dtype: str = SINGLE
     """In which convolutions and products multiply."""
     dots: tuple[Dot, ...] = ()
-    """How products of whole numbers are summed; none: as floats."""
+    """Instructions that sum products of integers; none: as floats."""
 
     @property
     def has_products(self) -> bool:
-        """Whether products of whole numbers are in registers of their own, before they are summed."""
+        """Return True if products of integers are in registers of their own, before they are summed."""
         return self.dtype == SUMS and bool(self.dots[0].pairs)
 
     @property
     def moves_data(self) -> bool:
-        """Whether what is multiplied has to be brought into lanes first."""
+        """Return True if what is multiplied has to be brought into lanes first."""
         return self.has_products or (self.dtype == SUMS and self.dots[0].rows > 1)
 
     def registers_for(self, lanes: int, dtype: str) -> int:
-        """How many registers so many lanes of *dtype* take."""
+        """Return the number of registers that *lanes* lanes of *dtype* take."""
         return ceil_blocks(lanes * SIZES[dtype], self.lanes * SIZES[self.dtype])
 
 

@@ -21,7 +21,7 @@ from adt.model.targets.gpu import ANY_ADRENO, Gpu
 from adt.options.resolve import did_you_mean
 
 CHOICES = ("auto", "always", "never")
-"""What the setting ``compile.texture_choice`` may be."""
+"""Values of the setting ``compile.texture_choice``."""
 
 LANES_USED = 2 / 3
 """Share of the lanes of an output's texels that must hold a channel."""
@@ -84,7 +84,8 @@ def work_per_texel(computes: Signature) -> float:
 
 
 def multiply_adds_per_texel(computes: Signature, gpu: Gpu) -> float:
-    """Of a kernel that keeps as many sums in registers as *gpu* allows: arithmetic for each texel it reads.
+    """Return the multiply-adds for each texel read by a kernel that keeps as many sums in registers as *gpu*
+    allows.
 
     A work-item has the sums of ``p`` neighbouring positions and ``b`` blocks of four output
     channels. For each four input channels under a tap it reads ``p`` texels of the input and

@@ -20,7 +20,7 @@ from adt.model.passes.reports import LANES
 from adt.model.tuning.schedules import is_scheduled
 
 TYPES = ("int32", "float32")
-"""Of what is joined: as wide as one another."""
+"""Types of what is joined: as wide as one another."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Kernels:
 
     module: Any
     params: Mapping[str, Any]
-    """Those that follow the inputs of ``main``, by name."""
+    """Parameters that follow the inputs of ``main``, by name."""
     plain: Mapping[str, Any]
     """The kernels before they were scheduled, by name."""
 
@@ -80,8 +80,8 @@ def _in_vectors(value: Any) -> bool:
 
 
 def _read_alike(function: Any, places: Sequence[int]) -> list[int]:
-    """Those of *places* whose buffers the scheduled *function* reads by vectors, or else by numbers: from one
-    buffer a code generator reads no vectors where it reads numbers, too."""
+    """Return those of *places* whose buffers the scheduled *function* reads by vectors, or else by
+    numbers: from one buffer a code generator reads no vectors where it reads numbers, too."""
 
     def reads(body: Any) -> Counter[Any]:
         return Counter(load.buffer for load in tir_nodes(body, tirx.BufferLoad))
@@ -133,7 +133,7 @@ class _Joiner(Rewriter):
         return {part for parts in self.joined.values() for part in parts}
 
     def weights(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Of *params*, those that follow the inputs, joined, by name and in order."""
+        """Return those of *params* that follow the inputs, joined, by name and in order."""
         gone = {part.name_hint for part in self._gone()}
         kept = {name: value for name, value in params.items() if name not in gone}
         joined = {}

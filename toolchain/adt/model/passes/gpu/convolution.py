@@ -55,7 +55,7 @@ UNROLLED = 128
 """Statements up to which loops over rows and channels are unrolled, too: of a longer kernel the H200 made
 nothing, and drivers compile it longer."""
 AXES = 3
-"""Of work-groups, and of work-items."""
+"""Number of axes of work-groups, and of work-items."""
 
 
 class Decisions(Protocol):
@@ -180,7 +180,7 @@ class OutputLoops:
     lane: Any
     across: tuple[Any, Any]
     down: tuple[Any, Any]
-    """How many work-items there are in a work-group along x and y, and how many texels each has."""
+    """Number of work-items in a work-group along x and y, and of texels of each."""
 
 
 def _direct_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
@@ -345,7 +345,7 @@ def _accumulate(
 
 
 def _depth(schedule: Any, block: Any, loop: Any) -> int:
-    """How many loops of *block* there are down to *loop*."""
+    """Return the number of loops of *block* down to *loop*."""
     innermost = schedule.get(loop)
     return 1 + next(
         place for place, own in enumerate(schedule.get_loops(block)) if schedule.get(own).same_as(innermost)

@@ -21,7 +21,7 @@ class NotSchedulable(Exception):
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """What TVM's scheduling raises meanwhile becomes NotSchedulable."""
+    """Raise NotSchedulable for what TVM's scheduling raises meanwhile."""
     try:
         yield
     except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:
@@ -35,7 +35,7 @@ class KernelBlocks:
     store: Any
     """Writes the output."""
     before: tuple[Any, ...]
-    """What the store needs, from the last to the first: in private memory of a work-item."""
+    """Blocks that the store needs, from the last to the first: in private memory of a work-item."""
     reduction: Any | None
     """The one of *before* that accumulates."""
 

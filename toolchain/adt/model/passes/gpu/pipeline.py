@@ -41,7 +41,7 @@ WORDS = replace(
     terms=(Terms(words.NUMBERS, words.DATA, words.WEIGHTS),),
     words=True,
 )
-"""How a model is blocked that has sums of whole numbers."""
+"""Blocking of a model that has sums of integers."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class GpuModule:
     plain: Mapping[str, Any]
     """The kernels before they were made for images and scheduled, by name."""
     integers: tuple[Convolution, ...] = ()
-    """What became of each convolution and product of a quantized model, where whole numbers are summed."""
+    """Result for each convolution and product of a quantized model, where integers are summed."""
 
 
 def for_gpu(

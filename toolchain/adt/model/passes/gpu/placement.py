@@ -1,4 +1,4 @@
-"""Which tensors of a fused model become images, and their kernels made for that.
+"""Placement of the tensors of a fused model in images, and the kernels made for that.
 
 A tensor is an image where all of this holds; otherwise it stays a buffer, and the
 reason is kept:
@@ -53,7 +53,7 @@ BUFFER = "global"
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """What the largest image of a device is."""
+    """Extents of the largest image of a device."""
 
     side: int
     """Greatest width and height, in texels."""
@@ -62,7 +62,7 @@ class ImageLimits:
 
 
 def image_limits(target: Any) -> ImageLimits:
-    """Those of TVM's *target*, which has images."""
+    """Return the limits of TVM's *target*, which has images."""
     attributes = target.attrs
     return ImageLimits(int(attributes["texture_spatial_limit"]), int(attributes["texture_depth_limit"]))
 
@@ -132,7 +132,7 @@ def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: Gp
 
 
 def _textured(binding: Any, reasons: Mapping[Any, str]) -> tuple[bool, ...]:
-    """Which arguments of a kernel's call are images; the output comes last."""
+    """Return which arguments of a kernel's call are images; the output comes last."""
     operands = binding.value.args[1].fields
     return tuple(reasons.get(variable, "-") == "" for variable in (*operands, binding.var))
 

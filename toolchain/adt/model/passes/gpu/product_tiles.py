@@ -1,4 +1,4 @@
-"""How much a work-item computes of a matrix product in plain buffers, chosen by a model of what it costs.
+"""Tiles of matrix products in plain buffers, chosen by a model of their costs.
 
 The model is that of :mod:`adt.model.passes.gpu.tiles`, whose constants mean the same here: a work-item
 keeps a tile of sums in registers, rows by vectors of columns, and where there are few sums, work-items share
@@ -18,7 +18,7 @@ from adt.model.passes.reports import LANES
 from adt.model.targets.gpu import Gpu
 
 MOST_ROWS, MOST_VECTORS = 8, 4
-"""Of a work-item."""
+"""Most rows and vectors of a work-item."""
 EXCHANGED = 4 << 10
 """Bytes of parts of a vector's sums that a group puts into local memory even where that is main memory."""
 LINE = 64
@@ -27,7 +27,7 @@ LINE = 64
 
 @dataclass(frozen=True)
 class Product:
-    """What a kernel computes: for each of a batch a matrix of sums of so many terms."""
+    """Product of a kernel: for each of a batch a matrix of sums of a number of terms."""
 
     batch: int
     rows: int
@@ -38,18 +38,18 @@ class Product:
     right_by_terms: bool
     """Four terms of the right operand are …"""
     right_by_columns: bool
-    """… or four columns."""
+    """True if the right operand is read by four columns."""
     lanes: int
     """Columns that are computed at once."""
     unit: int
     """Terms of one iteration."""
     bytes: int = 4
-    """Of a number of the right operand."""
+    """Bytes of a number of the right operand."""
 
 
 @dataclass(frozen=True)
 class ProductTile:
-    """What one work-item and one work-group compute."""
+    """Work of one work-item and one work-group."""
 
     wide: int
     """Rows of a work-item."""
@@ -73,7 +73,7 @@ def best_product_tile(product: Product, gpu: Gpu) -> ProductTile:
 
 
 def cost(product: Product, tile: ProductTile, gpu: Gpu) -> float:
-    """What *tile* costs, in multiply-adds of four lanes of one work-item."""
+    """Return the cost of *tile*, in multiply-adds of four lanes of one work-item."""
     unit, lanes = product.unit, product.lanes
     columns = tile.deep * lanes
     reads = tile.wide * (unit / LANES if product.left_by_terms else unit)

@@ -54,16 +54,16 @@ class Axis:
 
     @property
     def extent(self) -> int:
-        """Of all together."""
+        """Return the product of all extents."""
         return math.prod(self.extents)
 
     @property
     def has_fours(self) -> bool:
-        """Whether neighbouring places of the innermost one are in fours."""
+        """Return True if neighbouring places of the innermost one are in fours."""
         return bool(self.extents) and self.extents[-1] % LANES == 0
 
     def places(self, place: Any) -> dict[Any, Any]:
-        """What the variables are at *place*."""
+        """Return the variables' values at *place*."""
         result, stride = {}, self.extent
         for number, (variable, extent) in enumerate(zip(self.variables, self.extents, strict=True)):
             stride //= extent
@@ -74,7 +74,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a kernel computes: sums of products of *left* and *right*, and what it stores of them."""
+    """Sums of products of *left* and *right* that a kernel computes, and what it stores of them."""
 
     batch: Axis
     rows: Axis
@@ -84,12 +84,12 @@ class Terms:
     right: Any
     """Expressions of the axes' variables."""
     dtype: str
-    """Of the sums."""
+    """Type of the sums."""
     output: Any
     """The buffer that is written, at the variables of *at*."""
     at: tuple[Any, ...]
     stored: Callable[[Any], Any]
-    """What is stored of a sum: an expression of the axes' variables."""
+    """Function of a sum that is stored: an expression of the axes' variables."""
 
     @property
     def product(self) -> Product:
@@ -241,7 +241,7 @@ def _epilogue(
 
 
 def _lies_along(expression: Any, axis: Axis) -> bool:
-    """Whether all that *expression* reads at neighbouring places of *axis* lies together."""
+    """Return True if all that *expression* reads at neighbouring places of *axis* lies together."""
     variable = axis.variables[-1]
     loads = tir_nodes(expression, tirx.BufferLoad)
     for load in loads:

@@ -33,11 +33,11 @@ class GpuSteps:
     gpu: Gpu
 
     def width(self, layer: Recurrence) -> int:
-        """So many that work-items have as many terms each."""
+        """Return the number of terms that gives work-items as many each."""
         return step_tile(layer, self.gpu).width
 
     def state_width(self, layer: Recurrence) -> int:
-        """Those of the layer: the kernels leave out what is beyond."""
+        """Return the number of units of the layer: the kernels leave out what is beyond."""
         return layer.hidden
 
     def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -50,7 +50,7 @@ class GpuSteps:
         return np.ascontiguousarray(ordered.reshape(*ordered.shape[:4], tile.items * LANES))
 
     def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
-        """What :func:`bind_recurrences` makes the kernels of."""
+        """Return what :func:`bind_recurrences` makes the kernels of."""
         return {LAYER: json.dumps([asdict(layer), asdict(step_tile(layer, self.gpu))])}
 
     def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
@@ -86,7 +86,7 @@ def _function(kernel: type[LayerKernel], layer: Recurrence, tile: StepTile, tens
     shapes = [every, *(every[1:] for _ in tensors[3:]), *([] if tile.alone else [room])]
 
     def buffers(shapes: Iterable[Any], stem: str) -> list[Any]:
-        """Those that begin where the memory does: with an offset, no vector would be aligned."""
+        """Make buffers that begin where the memory does: with an offset, no vector would be aligned."""
         numbered = enumerate(shapes)
         return [tirx.decl_buffer(shape, "float32", f"{stem}{n}", layout=None) for n, shape in numbered]
 

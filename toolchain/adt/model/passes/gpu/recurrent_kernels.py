@@ -31,7 +31,7 @@ MOST_READS = 8
 
 
 class LayerKernel(ABC):
-    """What the work-items of a layer do, and where."""
+    """Kernel of a layer: the work of its work-items."""
 
     def __init__(self, layer: Recurrence, tile: StepTile, inputs: list[Any], outputs: list[Any]) -> None:
         self.layer = layer
@@ -40,7 +40,8 @@ class LayerKernel(ABC):
         self.result, *rest = outputs
         self.last = rest[: len(self.first)]
         self.room = rest[len(self.first) :]
-        """h before and after a step, and behind them what is reset and the sum of the update."""
+        """Buffers of h before and after a step, and behind them of what is reset and the sum of the
+        update."""
         self.guarded = tile.width > layer.hidden
 
     @abstractmethod
@@ -48,7 +49,7 @@ class LayerKernel(ABC):
         """The function's body."""
 
     def position(self, step: Any, d: Any) -> Any:
-        """Which of the inputs is the *step*-th of direction *d*."""
+        """Return the index of the input that is the *step*-th of direction *d*."""
         first, *second = self.layer.backwards
         forth, back = step, self.layer.steps - 1 - step
         if not second:
@@ -155,19 +156,19 @@ class _Place:
 
     @property
     def share(self) -> Any:
-        """Of the sums, which one is the work-item's."""
+        """Return the index of the work-item's part of the sums."""
         return self.item // self.tile.units if self.tile.shares > 1 else 0
 
     @property
     def unit(self) -> Any:
-        """Of the layer."""
+        """Return the index of the unit of the layer."""
         own = self.item % self.tile.units if self.tile.shares > 1 else self.item
         return self.group * self.tile.units + own
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """Where the c of a unit is."""
+    """Place of the c of a unit."""
 
     buffer: Any
     indices: list[Any]

@@ -1,4 +1,5 @@
-"""How a GPU's work-items share the units of a recurrent layer, by a model of what launches and reads take."""
+"""Distribution of the units of a recurrent layer over a GPU's work-items, by a model of what launches and
+reads take."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ LAUNCH = 10.0
 CORE_BYTES = 30e3
 """Bytes in a microsecond that one core reads of weights which lie in the GPU's cache."""
 CORES = 4
-"""Of a phone's usual GPU."""
+"""Number of cores of a phone's usual GPU."""
 
 
 @dataclass(frozen=True)
 class StepTile:
-    """How the units of a layer are dealt out."""
+    """Distribution of the units of a layer."""
 
     units: int
     """Units of a work-group at a time."""

@@ -22,11 +22,11 @@ from adt.model.targets.gpu import Gpu
 LEAST_SHARED = 32
 """Terms from which work-items share them."""
 LEAST_EACH = 4
-"""Of a work-item that shares them."""
+"""Least number of terms of a work-item that shares them."""
 
 
 def is_other_reduction(function: Any) -> bool:
-    """Whether the unscheduled TIR *function* reduces once, not to a sum, and writes no texels."""
+    """Return True if the unscheduled TIR *function* reduces once, not to a sum, and writes no texels."""
     blocks = [block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None]
     if len(blocks) != 1 or writes_texels(function):
         return False
@@ -91,7 +91,7 @@ def _terms(block: Any) -> int:
 
 
 def _reads_along_terms(block: Any) -> bool:
-    """Whether one term lies beside the other in memory."""
+    """Return True if one term lies beside the other in memory."""
     last = {axis.var for axis in block.iter_vars if int(axis.iter_type) != SPATIAL}
     regions = [region for region in block.reads if region.region]
     return any(last & variables_of([region.region[-1].min]) for region in regions)

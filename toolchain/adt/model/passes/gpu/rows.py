@@ -46,7 +46,7 @@ BEFORE_ELEMENTWISE = {"op_pattern": 4}
 
 @dataclass(frozen=True)
 class Deal:
-    """How the vectors of a row are dealt out."""
+    """Distribution of the vectors of a row."""
 
     items: int
     """Work-items of a row."""
@@ -57,7 +57,7 @@ class Deal:
 
 
 def deal_of(vectors: int, lanes: int, outer: Sequence[int], gpu: Gpu) -> Deal:
-    """How to deal out rows of *vectors* vectors of *lanes* elements, one for each index of the axes *outer*.
+    """Distribute rows of *vectors* vectors of *lanes* elements, one for each index of the axes *outer*.
 
     As few work-items share a row as keep it in their registers, the GPU busy and its waves full.
     """
@@ -201,7 +201,7 @@ def _shared(part: Any, name: str) -> Any:
 
 
 def is_dealt(function: Any) -> bool:
-    """Whether the unscheduled TIR *function* goes through rows so."""
+    """Return True if the unscheduled TIR *function* goes through rows in this way."""
     return any(block.name_hint.startswith(OWN) for block in tir_nodes(function.body, tirx.SBlock))
 
 
@@ -304,7 +304,8 @@ def _axis_of_groups(outer: Sequence[int]) -> int:
 
 
 def _rows_together(outer: Sequence[int], items: int, gpu: Gpu) -> int:
-    """How many rows a work-group takes: a divisor, since all its work-items have to meet at a barrier."""
+    """Return the number of rows of a work-group: a divisor, since all its work-items have to meet at a
+    barrier."""
     fitting = divisors(outer[_axis_of_groups(outer)], gpu.work_group // items)
     return next((size for size in fitting if size * items >= gpu.wave), fitting[-1])
 

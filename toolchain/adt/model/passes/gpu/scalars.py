@@ -17,7 +17,7 @@ class ScalarsWhereRead(Rewriter):
         self.computed: dict[Any, Any] = {}
         """Variable of the old function that is such a scalar, to the call that gives it."""
         self.copies: dict[Any, Any] = {}
-        """Such a variable to what stands for it where the latest binding reads it."""
+        """Map from such a variable to what stands for it where the latest binding reads it."""
 
     def bind(self, binding: Any) -> None:
         if static_shape(binding.var) == () and operator_name(binding.value) in ELEMENTWISE:

@@ -63,14 +63,14 @@ def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
 
 
 def writes_texels(function: Any) -> bool:
-    """Whether the TIR *function* writes a tensor whose last axis is a texel."""
+    """Return True if the TIR *function* writes a tensor whose last axis is a texel."""
     shape = function.buffer_map[function.params[-1]].shape
     return len(shape) > 3 and int(shape[-1]) == LANES
 
 
 def moves_texels(function: Any) -> bool:
-    """Whether the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools no
-    more than a small window for each."""
+    """Return True if the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools
+    no more than a small window for each."""
     if not writes_texels(function):
         return False
     numbers = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
@@ -152,7 +152,7 @@ def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
 
 
 def is_global_pool(function: Any) -> bool:
-    """Whether the unscheduled TIR *function* pools whole maps, large ones, of a blocked tensor."""
+    """Return True if the unscheduled TIR *function* pools whole maps, large ones, of a blocked tensor."""
     return _window(function) > MOST_ALONE
 
 
@@ -173,7 +173,7 @@ def pool_schedule(function: Any, gpu: Gpu) -> Any:
 
 @dataclass(frozen=True)
 class Shares:
-    """How the windows of a pool are dealt out."""
+    """Distribution of the windows of a pool."""
 
     parts: int
     """Work-items for each texel; they divide its window."""

@@ -1,4 +1,4 @@
-"""How much a work-item computes: the tile of a convolution, chosen by a model of what it costs.
+"""Tiles of convolutions, the work of a work-item, chosen by a model of their costs.
 
 A work-item keeps a tile of sums in registers: texels of a row, of some rows, and of some
 neighbouring blocks of channels. What it reads, input and weights, is used for all of them.
@@ -31,15 +31,15 @@ from adt.model.targets.gpu import Gpu
 READ = 4
 """Cost of reading a texel (or as much of a buffer), in multiply-adds of four lanes, which cost 1."""
 STEP = 4
-"""Of one iteration of the loops: a row of the window, for four channels."""
+"""Cost of one iteration of the loops: a row of the window, for four channels."""
 WRITE = 8
-"""Of what follows each sum: epilogue and store."""
+"""Cost of what follows each sum: epilogue and store."""
 START = 50
-"""Of a work-item's start."""
+"""Cost of a work-item's start."""
 MEET = 30
-"""Of a barrier, where parts are put together."""
+"""Cost of a barrier, where parts are put together."""
 ADD = 2
-"""Of adding one part to a sum."""
+"""Cost of adding one part to a sum."""
 
 MORE_ROOM = 4
 """Times :attr:`Gpu.items <adt.model.targets.gpu.Gpu.items>` that a GPU holds of work-items with no more
@@ -52,11 +52,12 @@ HEIGHTS, DEPTHS = (1, 2), (1, 2, 4)
 PARTS = (2, 4, 8, 16)
 """Work-items that share a sum."""
 PARTS_OF_A_PIXEL = (*PARTS, 32, 64)
-"""… where the output has one pixel: other work-items of its work-group would share no weights."""
+"""Numbers of parts where the output has one pixel: other work-items of its work-group would share no
+weights."""
 DEEPEST = 64
 """Work-items of a work-group in depth, at most: NVIDIA's GPUs launch no more along z."""
 STATEMENTS = 256
-"""Of one iteration, at most: drivers compile for seconds what is longer."""
+"""Most statements of one iteration: drivers compile for seconds what is longer."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Sums:
     """Input channels that are read at once and used one after the other: 4, or 1 of a depthwise kernel."""
     rows: int
     columns: int
-    """Of the window; rows of all its frames."""
+    """Columns of the window; rows of all its frames."""
     stride: tuple[int, int]
     """Down and across."""
     texels: bool
@@ -86,22 +87,22 @@ class Sums:
     matrix: bool = False
     """The row is the rows of a matrix, each an image of one pixel: weights are read for several of them."""
     words: bool = False
-    """What counts as a channel is a word of four (:mod:`adt.model.passes.words`)."""
+    """True if what counts as a channel is a word of four (:mod:`adt.model.passes.words`)."""
 
     @property
     def in_fours(self) -> bool:
-        """Whether the channels are whole fours, which can be cut into parts."""
+        """Return True if the channels are whole fours, which can be cut into parts."""
         return (self.texels or self.words) and self.lanes == LANES
 
     @property
     def shares_input(self) -> bool:
-        """Whether neighbouring blocks of output channels read the same."""
+        """Return True if neighbouring blocks of output channels read the same."""
         return not self.grouped and (self.lanes > 1 or self.words)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What one work-item and one work-group compute."""
+    """Work of one work-item and one work-group."""
 
     wide: int
     high: int
@@ -114,7 +115,7 @@ class Tile:
 
     @property
     def sums(self) -> int:
-        """That a work-item keeps."""
+        """Return the number of sums that a work-item keeps."""
         return self.wide * self.high * self.deep
 
     @property
@@ -132,7 +133,7 @@ def best_tile(sums: Sums, gpu: Gpu, *, shared: bool | None = None) -> Tile | Non
 
 
 def cost(sums: Sums, tile: Tile, gpu: Gpu) -> float:
-    """What *tile* costs, in multiply-adds of one work-item."""
+    """Return the cost of *tile*, in multiply-adds of one work-item."""
     reads = _input_reads(sums, tile) + _weight_reads(sums, tile)
     work = reads * READ + _multiplications(sums, tile) + STEP
     steps = sums.rows * sums.fours / tile.parts
@@ -201,7 +202,7 @@ def _tiles(sums: Sums, gpu: Gpu, shared: bool | None) -> Iterator[Tile]:
 
 
 def _fits(sums: Sums, tile: Tile, gpu: Gpu) -> bool:
-    """Whether registers, local memory and the driver have room for it."""
+    """Return True if registers, local memory and the driver have room for it."""
     statements = _input_reads(sums, tile) + _weight_reads(sums, tile) + _multiplications(sums, tile)
     registers = tile.sums + _texels_held(sums, tile)
     local = 0 if tile.parts == 1 else tile.items * tile.sums * 16
@@ -210,5 +211,5 @@ def _fits(sums: Sums, tile: Tile, gpu: Gpu) -> bool:
 
 
 def divisors(extent: int, most: int) -> list[int]:
-    """Of *extent*, from 1 up to *most*, in order."""
+    """Return the divisors of *extent*, from 1 up to *most*, in order."""
     return [size for size in range(1, max(1, min(extent, most)) + 1) if extent % size == 0]

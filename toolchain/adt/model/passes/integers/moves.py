@@ -1,4 +1,4 @@
-"""What quantizes, moves, joins and averages numbers of 8 bits."""
+"""Operators that quantize, move, join and average numbers of 8 bits."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def taken(self: Integers, variable: Any, call: Any) -> bool:
 
 
 def moved(self: Integers, variable: Any, call: Any) -> bool:
-    """What gives some of the elements of its first operand, whatever they stand for."""
+    """Move some of the elements of the first operand, whatever they stand for."""
     data = self.floats.get(call.args[0])
     if data is None:
         return False

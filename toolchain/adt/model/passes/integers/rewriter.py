@@ -39,7 +39,7 @@ class Integers(Rewriter):
         super().__init__(module)
         self.rules = rules
         self.dtype = data if data in RANGES else "uint8"
-        """uint8 or int8; tensors of the other type are computed in this one."""
+        """Type uint8 or int8; tensors of the other one are computed in this one."""
         self.least = least
         self.dot_of_computed = computed
         self.inlined = inlined
@@ -59,7 +59,7 @@ class Integers(Rewriter):
         self.wholes: dict[Any, Quantized] = {}
         """Variable of whole numbers, int32 or float32, of the old function: the scale is 1."""
         self.constants: dict[Any, Any] = {}
-        """Such a variable to its numbers, if they are known."""
+        """Map from such a variable to its numbers, if they are known."""
         self.exact: dict[Any, Any] = {}
         """Variable of the old function, of any type, to sums of the new one that have its numbers."""
         self.biases: dict[Any, Any] = {}
@@ -76,7 +76,7 @@ class Integers(Rewriter):
         self.tables: dict[Any, Pointwise] = {}
         """Variable of 8 bits of the new function to what it was looked up of."""
         self.report: list[Convolution] = []
-        """What became of each convolution and product."""
+        """Result for each convolution and product."""
 
     def value_of(self, variable: Any) -> Any:
         """The floats are computed for each reader, which is fused with that."""

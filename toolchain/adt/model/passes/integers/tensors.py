@@ -1,4 +1,4 @@
-"""What tensors of 8 bits, weights and sums stand for while a model is rewritten."""
+"""Meaning of tensors of 8 bits, weights and sums while a model is rewritten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm import relax
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 LARGEST = 255
-"""Of what is multiplied, and of its distance from zero."""
+"""Largest magnitude of what is multiplied, and of its distance from zero."""
 SUMMED = 1 << 31
 """Whole numbers below which int32 holds each."""
 EXACT = 1 << 24

@@ -30,7 +30,7 @@ def widened(self: Integers, variable: Any, call: Any) -> bool:
 
 
 def finite(self: Integers, variable: Any, call: Any) -> bool:
-    """What a float is that becomes a whole number: sums of these are finite."""
+    """Keep a float finite that becomes an integer: sums of these are finite."""
     condition, chosen, _ = call.args
     checks = [
         reader.var

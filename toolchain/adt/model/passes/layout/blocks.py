@@ -32,15 +32,15 @@ WEIGHTS = "weight_blocks"
 LOOKUP = "adt.lookup"
 """Attribute of a kernel that looks up each element of a tensor in a table."""
 RANKS = (3, 4, 5)
-"""How many axes a plain tensor has that is blocked."""
+"""Numbers of axes of a plain tensor that is blocked."""
 BYTES = ("int8", "uint8")
 FLOATS = ("float32", "float16")
-"""What an image can hold: four channels of either are one texel."""
+"""Types that an image can hold: four channels of either are one texel."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What one instruction adds to each lane of sums of whole numbers."""
+    """Terms that one instruction adds to each lane of sums of integers."""
 
     count: int
     """Products of as many neighbouring channels."""
@@ -54,13 +54,13 @@ class Terms:
 
     @property
     def channels(self) -> int:
-        """How many come together."""
+        """Return the number of channels that come together."""
         return self.count * self.steps
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """How many channels are one block, and which tensors are worth it."""
+    """Number of channels in one block, and the tensors that are worth it."""
 
     lanes: int
     """Channels of a block: those of a texel, or of a vector register."""
@@ -69,21 +69,21 @@ class Blocking:
     rounds: bool
     """Rows that no tile divides are computed a little longer."""
     widens: bool = False
-    """What a convolution multiplies gets the type of its sums before, weights by the compiler: a processor
-    converts more slowly than it multiplies."""
+    """True if what a convolution multiplies gets the type of its sums before, weights by the compiler: a
+    processor converts more slowly than it multiplies."""
     types: tuple[str, ...] = FLOATS
-    """Of tensors that are blocked."""
+    """Types of tensors that are blocked."""
     terms: tuple[Terms, ...] = ()
-    """How sums of whole numbers are computed, where they are, the best first."""
+    """Ways to compute sums of integers, where they are, the best first."""
     words: bool = False
-    """What is multiplied of these are words: see :mod:`adt.model.passes.words`."""
+    """True if words are multiplied of these: see :mod:`adt.model.passes.words`."""
 
     def count(self, channels: int) -> int:
-        """How many blocks hold *channels*."""
+        """Return the number of blocks that hold *channels*."""
         return ceil_blocks(channels, self.lanes)
 
     def terms_of(self, channels: int, row: int) -> Terms:
-        """How those over so many *channels* are computed, for a *row* of so many positions."""
+        """Return how sums over *channels* are computed, for a *row* of that many positions."""
         return next(
             terms
             for terms in self.terms
@@ -110,7 +110,7 @@ class Window:
     """Padding at the high end."""
     dilation: tuple[int, ...]
     border: int = 0
-    """What lies in the padding."""
+    """Value of the padding."""
 
     def extents(self, inputs: Sequence[int]) -> tuple[int, ...]:
         """Output extents for the input extents *inputs*."""
@@ -122,7 +122,7 @@ class Window:
         )
 
     def widened(self, before: Sequence[int], after: Sequence[int]) -> Window:
-        """The same window over an input with so much more padding."""
+        """Return the window over an input with that much more padding."""
         return replace(
             self,
             before=tuple(a + b for a, b in zip(self.before, before, strict=True)),
@@ -131,12 +131,12 @@ class Window:
 
 
 def ceil_blocks(channels: int, lanes: int = LANES) -> int:
-    """How many blocks of *lanes* hold *channels*."""
+    """Return the number of blocks of *lanes* that hold *channels*."""
     return -(-channels // lanes)
 
 
 def merged_groups(groups: int, outputs: int, lanes: int) -> int:
-    """How many of *groups* with so many *outputs* each are whole blocks together."""
+    """Return how many of *groups* with *outputs* each are whole blocks together."""
     count = lanes // math.gcd(outputs, lanes)
     return count if groups % count == 0 else groups
 
@@ -187,7 +187,7 @@ def floats(x: Any) -> Any:
 
 
 def lookup(table: Any, index: Any, dtype: str) -> Any:
-    """What *table* has at each element of *index*, as *dtype*."""
+    """Look up what *table* has at each element of *index*, as *dtype*."""
     return te.compute(index.shape, lambda *at: table[index(*at)].astype(dtype), name="lookup")
 
 
@@ -381,7 +381,7 @@ def convolution_of_words(x: Any, weight: Any, window: Window, blocking: Blocking
 
 
 def _place_in_blocks(group: Any, term: Any, count: int, lanes: int, places: Sequence[Any]) -> tuple[Any, ...]:
-    """Where in blocks of so many *lanes* the channel *term* of a *group* of *count* is."""
+    """Return where in blocks of *lanes* lanes the channel *term* of a *group* of *count* is."""
     if count > lanes:
         return (group * (count // lanes) + term // lanes, *places, term % lanes)
     each = lanes // count
@@ -389,7 +389,7 @@ def _place_in_blocks(group: Any, term: Any, count: int, lanes: int, places: Sequ
 
 
 def is_convolution(function: Any) -> bool:
-    """Whether the unscheduled TIR *function* is a convolution on blocked tensors."""
+    """Return True if the unscheduled TIR *function* is a convolution on blocked tensors."""
     blocks = getattr(function.body.block, "alloc_buffers", ())
     return any(buffer.name.startswith(STAGE) for buffer in blocks)
 
@@ -477,7 +477,7 @@ def padded(
     dtype: str,
     outside: Any = None,
 ) -> Any:
-    """What *read* gives under a window's tap; *outside* (by default 0) in the padding."""
+    """Return what *read* gives under a window's tap; *outside* (by default 0) in the padding."""
     at = [
         place * stride + tap * spread - low
         for place, stride, tap, spread, low in zip(

@@ -163,7 +163,7 @@ def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
 
 
 def _reshape(walk: _Walk, variable: Any, call: Any) -> Any:
-    """Of a single pixel: the order is that of both forms."""
+    """Reshape a single pixel: the order is that of both forms."""
     data, shape, output = call.args[0], static_shape(call.args[0]), static_shape(variable)
     if data in walk.first and shape and output and shape[1:3] == (1, 1):
         walk.values[variable] = walk.builder.emit(relax.op.reshape(walk.first[data], output))

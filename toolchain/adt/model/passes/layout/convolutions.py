@@ -87,8 +87,8 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
 
 
 def _terms(walk: Walk, variable: Any, channels: int, positions: tuple[int, ...]) -> Terms | None:
-    """How *variable*, sums over so many *channels* for each of a row of *positions*, is computed if it is of
-    whole numbers."""
+    """Return how *variable*, sums over *channels* for each of a row of *positions*, is computed if it is
+    of integers."""
     if not walk.blocking.terms or variable.struct_info.dtype != "int32":
         return None
     return walk.blocking.terms_of(channels, math.prod(positions))
@@ -112,7 +112,7 @@ def _weight_of_terms(walk: Walk, weight: Any, terms: Terms) -> Any:
 
 
 def _source(walk: Walk, data: Any, window: Window) -> Inlined:
-    """What a convolution with this window reads of *data*."""
+    """Return what a convolution with this window reads of *data*."""
     inlined = walk.inlined.get(data)
     if inlined is not None and (inlined.moves or math.prod(window.kernel) == 1):
         return inlined
@@ -137,7 +137,7 @@ def window_of(kernel: Sequence[int], attrs: Any) -> Window:
 
 
 def _moves(walk: Walk, data: Any, result: Any) -> Moves:
-    """What the forms of the neighbours cost an operator that makes *result* of *data*."""
+    """Return what the forms of the neighbours cost an operator that makes *result* of *data*."""
     blocked = data in walk.blocked
     fused = walk.made_by.get(data) in FUSED_WITH_PACKING
     return Moves(
@@ -148,7 +148,7 @@ def _moves(walk: Walk, data: Any, result: Any) -> Moves:
 
 
 def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str:
-    """Why a convolution cannot be blocked; empty if it can."""
+    """Return why a convolution cannot be blocked; empty if it can."""
     shape = static_shape(weight)
     if (obstacle := _obstacle(walk, data, weight, attrs, "OI")) or shape is None:
         return obstacle
@@ -158,7 +158,8 @@ def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str
 
 
 def _obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, layout: str) -> str:
-    """Why no convolution of *data* can be blocked whose *weight* is to begin with the axes *layout*."""
+    """Return why no convolution of *data* can be blocked whose *weight* is to begin with the axes
+    *layout*."""
     if static_shape(weight) is None or static_shape(data) is None:
         return "its shapes are not static"
     if not isinstance(weight, relax.Constant):
@@ -401,9 +402,9 @@ def blockwise_product(walk: Walk, variable: Any, call: Any) -> bool:
 
 
 def _product_of_rows(x: Any, multiply: Callable[[Any], Any], blocking: Blocking) -> Any:
-    """What *multiply* makes of the rows *x*, as a tensor expression. Of a number of rows that nothing
-    divides (197 tokens) a work-item could take but one at a time: it is rounded up, and what that adds is
-    not stored."""
+    """Return what *multiply* makes of the rows *x*, as a tensor expression. Of a number of rows that
+    nothing divides (197 tokens) a work-item could take but one at a time: it is rounded up, and what that
+    adds is not stored."""
     rows = int(x.shape[0])
     (count,) = blocks.divisible((rows,)) if blocking.rounds else (rows,)
     if count == rows:
@@ -416,7 +417,7 @@ def _product_of_rows(x: Any, multiply: Callable[[Any], Any], blocking: Blocking)
 
 
 def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:
-    """Why a matrix product cannot be in rows; empty if it can."""
+    """Return why a matrix product cannot be in rows; empty if it can."""
     rows, shape = static_shape(data), static_shape(weight)
     if rows is None or shape is None:
         return "its shapes are not static"

@@ -146,11 +146,11 @@ def resize(walk: Walk, variable: Any, call: Any) -> bool:
 
 
 REPEATING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_floor"))
-"""How a resize by a whole number that takes the nearest pixel finds the one that a division gives."""
+"""Modes in which a resize by an integer that takes the nearest pixel finds the one that a division gives."""
 
 
 def repeats(attrs: Any, shape: tuple[int, ...], output: tuple[int, ...]) -> bool:
-    """Whether a resize repeats each pixel a whole number of times."""
+    """Return True if a resize repeats each pixel an integral number of times."""
     how = (str(attrs.coordinate_transformation_mode), str(attrs.rounding_method))
     whole = all(large % small == 0 for small, large in zip(shape, output, strict=True))
     return str(attrs.method) == "nearest_neighbor" and whole and how in REPEATING

@@ -1,4 +1,4 @@
-"""Which operators of a model work on blocked tensors: convolutions, matrix products, and what joins them.
+"""Operators of a model that work on blocked tensors: convolutions, matrix products, and what joins them.
 
 One walk over the model in its order (:mod:`adt.model.passes.layout.walk`). An operator takes the
 form of its tensors that it can use, and what is missing is made once. So whether an operator
@@ -37,7 +37,7 @@ MOST_PLACES = 1 << 13
 MOST_PARTS = 1 << 8
 """In which a GPU takes a number of all elements."""
 EXTREMES = ("relax.max", "relax.min")
-"""Of a tensor, what a GPU looks for at once: who wants one mostly wants both."""
+"""Extremes of a tensor, which a GPU looks for at once: mostly both are wanted."""
 
 
 def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
@@ -63,7 +63,7 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
 
 
 def lookup(walk: Walk, variable: Any, call: Any) -> bool:
-    """What a constant table has at each element of a tensor, in the form of that."""
+    """Look up what a constant table has at each element of a tensor, in the form of that."""
     table, index = call.args
     if not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
         return False
@@ -104,8 +104,8 @@ def prelu(walk: Walk, variable: Any, call: Any) -> bool:
 
 
 def _gate(walk: Walk, variable: Any, call: Any) -> None:
-    """What a map is multiplied with channel by channel, a convolution that reads each of its texels once can
-    multiply there: the end of squeeze-and-excite."""
+    """Leave the product of a map and its gate, channel by channel, to a convolution that reads each of its
+    texels once: the end of squeeze-and-excite."""
     if call.op.name != "relax.multiply":
         return
     output = static_shape(variable)
@@ -119,7 +119,7 @@ def _gate(walk: Walk, variable: Any, call: Any) -> None:
 
 
 def _floats_of_bytes(walk: Walk, variable: Any, call: Any) -> None:
-    """What is a quarter as large is better read."""
+    """Read the bytes instead of their floats, which are four times as large."""
     source = walk.blocked[call.args[0]] if call.op.name == "relax.astype" else None
     if source is not None and source.struct_info.dtype in BYTES:
         walk.inlined[variable] = Inlined((source,), blocks.floats, moves=False)
@@ -130,7 +130,7 @@ Operand = Callable[[Walk, Any, tuple[int, ...]], Any | None]
 
 
 def _computed(walk: Walk, call: Any, operand: Operand, output: tuple[int, ...]) -> Any | None:
-    """What *call* gives, of the forms of its operands that broadcast to that of *output*."""
+    """Return what *call* gives, of the forms of its operands that broadcast to that of *output*."""
     operands = []
     for arg in call.args:
         tensor = isinstance(arg.struct_info, relax.TensorStructInfo)

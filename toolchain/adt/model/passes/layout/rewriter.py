@@ -69,11 +69,11 @@ class Rewriter:
         """Variable of the old function to its expression in the new one."""
 
     def value_of(self, variable: Any) -> Any:
-        """What stands for *variable* of the old function."""
+        """Return what stands for *variable* of the old function."""
         return self.values.get(variable, variable)
 
     def constant(self, constant: Any) -> Any:
-        """What stands for a constant of the old function."""
+        """Return what stands for a constant of the old function."""
         return constant
 
     def bind(self, binding: Any) -> None:
@@ -106,7 +106,7 @@ class Rewriter:
         return list(self.module["main"].params)
 
     def result(self) -> Any:
-        """What the new function returns."""
+        """Return the result of the new function."""
         return self.copy(self.module["main"].body.body)
 
     def run(self) -> Any:
@@ -175,7 +175,7 @@ def bindings_of(module: Any) -> list[Any]:
 
 
 def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
-    """What reads each variable of ``main``: bindings, and None for the result."""
+    """Return what reads each variable of ``main``: bindings, and None for the result."""
     readers: defaultdict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(module):
         for variable in relax.analysis.free_vars(binding.value):
@@ -186,7 +186,7 @@ def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
 
 
 def is_flat(module: Any) -> bool:
-    """Whether ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
+    """Return True if ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
     return all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks)
 
 

@@ -16,7 +16,7 @@ from adt.model.passes.reports import LANES
 SPATIAL, REDUCE = 0, 2
 """TVM's kinds of block iterators."""
 WEIGHT_AXES = 4
-"""Of a blocked weight: blocks, taps, input channels, lanes."""
+"""Number of axes of a blocked weight: blocks, taps, input channels, lanes."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Signature:
     """One convolution or matrix product."""
 
     dtype: str
-    """Of the data."""
+    """Type of the data."""
     outputs: int
     """Output channels, rounded up to whole texels."""
     positions: tuple[int, ...]
@@ -86,7 +86,7 @@ def _over(positions: Sequence[tuple[int, int]], taps: Sequence[int]) -> dict[str
 
 
 def reduces(block: Any) -> bool:
-    """Whether a TIR block accumulates."""
+    """Return True if a TIR block accumulates."""
     return any(int(axis.iter_type) != SPATIAL for axis in block.iter_vars)
 
 

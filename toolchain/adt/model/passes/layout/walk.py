@@ -39,26 +39,26 @@ RESHAPES = ("relax.expand_dims", "relax.flatten", "relax.reshape", "relax.squeez
 
 @dataclass(frozen=True)
 class Moves:
-    """What the neighbours of a convolution cost, in bytes of the tensors that would be moved."""
+    """Bytes of the tensors that the neighbours of a convolution would have moved."""
 
     pack: int = 0
-    """Of the input, if a blocked kernel wants it packed first."""
+    """Bytes of the input, if a blocked kernel wants it packed first."""
     unpack: int = 0
-    """Of the input, if a plain kernel wants it unpacked first."""
+    """Bytes of the input, if a plain kernel wants it unpacked first."""
     output: int = 0
-    """Of the output, which is packed after a plain convolution."""
+    """Bytes of the output, which is packed after a plain convolution."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether a convolution is blocked, and why."""
+    """Decision to block a convolution, and its reason."""
 
     blocked: bool
     reason: str
 
     @property
     def reasons(self) -> tuple[str, str]:
-        """Why it is plain, and why it is blocked: one of them is empty."""
+        """Return why it is plain, and why it is blocked: one of them is empty."""
         return ("", self.reason) if self.blocked else (self.reason, "")
 
 
@@ -123,7 +123,7 @@ class Walk(Rewriter):
         self.fields: dict[tuple[Any, int], Inlined] = {}
         """As :attr:`inlined`, for a field of such a variable."""
         self.report: list[Convolution] = []
-        """What became of convolutions and matrix products so far."""
+        """Result for each convolution and matrix product so far."""
         self.made_by: dict[Any, str] = {}
         """Variable of the model to the name of the operator whose result it is, in its plain form."""
         self._reshaped: dict[Any, Any] = {}
@@ -233,14 +233,14 @@ class Walk(Rewriter):
         return self.reshaped(result, shape)
 
     def can_block(self, value: Any, *, whole: bool = False) -> bool:
-        """Whether a tensor has channels to block, and with *whole* no lanes to spare."""
+        """Return True if a tensor has channels to block, and with *whole* no lanes to spare."""
         shape = static_shape(value)
         if shape is None or len(shape) not in RANKS or value.struct_info.dtype not in self.blocking.types:
             return False
         return shape[1] % self.lanes == 0 if whole else shape[1] >= self.blocking.least
 
     def in_whole_rows(self, value: Any) -> bool:
-        """Whether the last axis of a tensor is whole blocks."""
+        """Return True if the last axis of a tensor is whole blocks."""
         shape = static_shape(value)
         if not shape or len(shape) < 2 or value.struct_info.dtype not in self.blocking.types:
             return False
@@ -248,7 +248,7 @@ class Walk(Rewriter):
 
 
 def one_pixel(shape: tuple[int, ...]) -> bool:
-    """Whether the tensor ``(N, C, …)`` has a single place."""
+    """Return True if the tensor ``(N, C, …)`` has a single place."""
     return len(shape) >= 2 and math.prod(shape[2:]) == 1
 
 

@@ -1,4 +1,4 @@
-"""What TVM's CLML runtime computes rightly, of what TVM's CLML patterns would hand to it.
+"""Rules of CLML: what TVM's runtime for it computes rightly, of what TVM's patterns would hand to it.
 
 The patterns and the runtime (``clml_runtime.cc``) are not in step. The runtime drops
 a fused clip, takes grouped convolutions for plain ones, ignores a pool's dilation and
@@ -70,7 +70,7 @@ def rules(**_options: bool) -> Clml:
 
 
 def _other_layouts(function: Any) -> bool:
-    """Whether a convolution of *function* is laid out in another way than CLML's."""
+    """Return True if a convolution of *function* is laid out in another way than CLML's."""
     return any(
         (str(call.attrs.data_layout), str(call.attrs.kernel_layout)) != LAYOUTS
         for call in relax_nodes(function, relax.Call)

@@ -1,4 +1,4 @@
-"""What goes to cuBLAS: matrix products.
+"""Rules of cuBLAS: matrix products.
 
 The runtime is adt's own (``cmake_presets/src/cuda/cublas_runtime.cc``). A bias and what follows stay: TVM
 computes them in one kernel with the next operators, where cuBLAS has but a few activations.
@@ -24,7 +24,7 @@ MATMUL = "relax.matmul"
 
 @dataclass(frozen=True)
 class Cublas(Rules):
-    """cuBLAS, by adt's runtime."""
+    """Rules of cuBLAS, by adt's runtime."""
 
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Bind the weights and compute what depends on constants alone."""
@@ -55,7 +55,7 @@ def _shape(expression: Any) -> list[int]:
 
 
 def _batches(shape: Sequence[int]) -> int:
-    """How many matrices a tensor of *shape* holds."""
+    """Return the number of matrices in a tensor of *shape*."""
     return math.prod(shape[:-2])
 
 

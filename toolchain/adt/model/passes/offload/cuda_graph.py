@@ -22,7 +22,7 @@ TYPES = ("float32", "float16")
 
 @dataclass(frozen=True)
 class Layer:
-    """What a library computes in one call."""
+    """Operation that a library computes in one call."""
 
     operands: Sequence[Any]
     """Relax's variables."""
@@ -30,7 +30,7 @@ class Layer:
 
 
 def check_types(title: str, call: Any) -> str:
-    """Why the library *title* does not compute with the tensors of *call*; empty: it does."""
+    """Return why the library *title* does not compute with the tensors of *call*; empty: it does."""
     infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
     types = {str(info.dtype) for info in (*infos, call.struct_info)}
     if len(types) > 1 or not types <= set(TYPES):

@@ -1,4 +1,4 @@
-"""What goes to cuDNN: convolutions, with a bias, a tensor that is added, and ReLU.
+"""Rules of cuDNN: convolutions, with a bias, a tensor that is added, and ReLU.
 
 The runtime is adt's own (``cmake_presets/src/cuda/cudnn_runtime.cc``). cuDNN has one call for all of it,
 which knows no other activation, and pads both sides of a picture alike.
@@ -23,7 +23,7 @@ CONV2D, ADD, RELU = "relax.nn.conv2d", "relax.add", "relax.nn.relu"
 
 @dataclass(frozen=True)
 class Cudnn(Rules):
-    """cuDNN, by adt's runtime."""
+    """Rules of cuDNN, by adt's runtime."""
 
     def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
         """Bind the weights and fold batch norms."""

@@ -56,13 +56,13 @@ class OffloadedModel:
     module: Any
     """The Relax module to compile; its attributes hold the subgraphs and their constants."""
     params: Mapping[str, Any]
-    """What ``main`` still takes after its inputs, in order."""
+    """Parameters that ``main`` still takes after its inputs, in order."""
     report: OffloadReport
     subgraphs: tuple[Subgraph, ...]
 
     @property
     def libraries(self) -> str:
-        """Those that got a part, as ``--offload`` names them: ``clml``, or ``none``."""
+        """Return the names of libraries that got a part, as ``--offload`` has them: ``clml``, or ``none``."""
         wanted = parse_libraries(self.report.wanted)
         takers = {subgraph.library for subgraph in self.subgraphs}
         return join_libraries(tuple(library for library in wanted if library.name in takers))
@@ -279,6 +279,6 @@ def _misread(calls: list[Any], foreign: frozenset[str]) -> str:
 
 
 def _count(function: Any) -> Counter[str]:
-    """How often each operator is called in *function*."""
+    """Count the calls of each operator in *function*."""
     names = map(operator_name, relax_nodes(function, relax.Call))
     return Counter(name for name in names if name and name not in SHAPES)

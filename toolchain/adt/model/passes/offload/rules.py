@@ -1,4 +1,4 @@
-"""What one vendor's library can take: the form of its rules, and questions that they ask of calls."""
+"""Rules of one vendor's library: their form, and questions that they ask of calls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tvm import relax, tirx
 
 @dataclass(frozen=True)
 class Rules(ABC):
-    """What one library can take."""
+    """Rules of one library."""
 
     patterns: list[Any]
     """TVM's: ``(name, pattern, annotations, check)``."""
     codegen: str
-    """What the patterns' names begin with, before a dot: TVM's name of the code generator."""
+    """Prefix of the patterns' names, before a dot: TVM's name of the code generator."""
     reads: frozenset[str]
     """Types of operators' attributes that the code generator reads from memory, not by reflection."""
     weights_inside: bool
@@ -31,11 +31,11 @@ class Rules(ABC):
 
     @abstractmethod
     def objection(self, name: str, calls: list[Any]) -> str:
-        """Why the match of the pattern *name* with *calls* (in order) must not go; empty: it may."""
+        """Return why the match of the pattern *name* with *calls* (in order) must not go; empty: it may."""
 
 
 Check = Callable[[Any], str]
-"""Why a call must not be handed over; empty: it may."""
+"""Check that returns why a call must not be handed over; empty: it may."""
 
 
 def first_objection(calls: list[Any], check_types: Check, checks: Mapping[str, Check]) -> str:
@@ -48,12 +48,12 @@ def first_objection(calls: list[Any], check_types: Check, checks: Mapping[str, C
 
 
 def repeated(call: Any) -> bool:
-    """Whether both operands of *call* are the same tensor, which TVM's subgraphs then have once."""
+    """Return True if both operands of *call* are the same tensor, which TVM's subgraphs then have once."""
     return len(call.args) == 2 and call.args[0].same_as(call.args[1])
 
 
 def fixed(info: Any) -> bool:
-    """Whether a tensor's type has a shape of numbers alone."""
+    """Return True if a tensor's type has a shape of numbers alone."""
     return isinstance(info.shape, relax.ShapeExpr) and all(
         isinstance(extent, tirx.IntImm) for extent in info.shape
     )

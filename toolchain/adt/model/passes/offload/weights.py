@@ -129,7 +129,7 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
 
 
 def _only_operator(function: Any) -> str:
-    """What ends the name of a function that calls one composite alone."""
+    """Return the suffix of the name of a function that calls one composite alone."""
     composites = [node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs]
     return f"_{str(composites[0].attrs[COMPOSITE]).rpartition('.')[2]}" if len(composites) == 1 else ""
 

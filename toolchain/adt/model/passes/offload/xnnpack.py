@@ -1,4 +1,4 @@
-"""What goes to XNNPACK: convolutions, dense layers, what stands between them, in float32, float16 or int8.
+"""Rules of XNNPACK: convolutions, dense layers, what stands between them, in float32, float16 or int8.
 
 The runtime is adt's own (``cmake_presets/src/xnnpack_runtime.cc``), and so is what becomes of the matches
 (:mod:`adt.model.passes.offload.xnnpack_graph`); the reasons below are what XNNPACK itself refuses or computes
@@ -25,9 +25,9 @@ from adt.model.passes.offload.weights import fold_weights, weights_of
 CONV2D, DENSE, ADD = "relax.nn.conv2d", "relax.matmul", "relax.add"
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
 LAYERS = (CONV2D, DENSE)
-"""What has weights."""
+"""Operators that have weights."""
 RANK = 4
-"""Of the tensors whose dimensions the runtime puts in another order."""
+"""Number of axes of the tensors whose dimensions the runtime puts in another order."""
 LARGEST_RESCALING = 256.0
 """XNNPACK's limit of (scale of the input × scale of the weights / scale of the output), not included."""
 ONE_SCALE = "adt's runtime of XNNPACK takes tensors in int8 or uint8 of one scale"
@@ -244,7 +244,7 @@ _CHECKS: dict[str, Check] = {
 
 
 def _bias(core: Any, calls: list[Any]) -> str:
-    """What is added to a layer has one value for each of its channels."""
+    """Check that a layer adds one value for each of its channels."""
     added = next((call for call in calls if operator_name(call) == ADD), None)
     if operator_name(core) not in LAYERS or added is None:
         return ""
@@ -287,7 +287,8 @@ def _scales(core: Any, calls: list[Any]) -> str:
 
 
 def _layer_scales(name: str, weights: list[Any], scale: float, out: float) -> str:
-    """Of the filters and the bias of a layer, whose input and output have *scale* and *out*."""
+    """Check the scales of the filters and the bias of a layer, whose input and output have *scale* and
+    *out*."""
     for call in weights:
         if str(call.args[0].struct_info.dtype) not in ("int8", "int32") or _array(call.args[2]).any():
             return "XNNPACK's weights are int8 around zero, and what it adds int32"

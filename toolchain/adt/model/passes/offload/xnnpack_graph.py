@@ -29,9 +29,9 @@ CORES = {
     "relax.reshape": "reshape",
     "relax.add": "add",
 }
-"""What a match is about."""
+"""Main operators of matches."""
 LAYERS = {"conv2d": 0, "dense": 1}
-"""What has weights, and the dimension of its weights that are its channels."""
+"""Operators with weights, and the dimension of their weights that is the channels."""
 ATTRIBUTES = {
     "conv2d": ("strides", "padding", "dilation"),
     "max_pool2d": ("pool_size", "strides", "padding", "dilation"),
@@ -55,11 +55,11 @@ class _Value:
     """A tensor inside a match."""
 
     node: int = -1
-    """That computes it; -1: a constant, …"""
+    """Index of the node that computes it; -1: a constant, …"""
     constant: Any = None
-    """… this one."""
+    """Content of that constant."""
     scale: tuple[float, ...] = ()
-    """Of integers."""
+    """Scale of integers."""
     zero_point: int = 0
 
 
@@ -192,7 +192,7 @@ def _integers(value: _Value, arguments: Sequence[_Value]) -> _Value:
 
 
 def _bounds(name: str, call: Any, arguments: Sequence[_Value]) -> dict[str, float]:
-    """What an activation bounds a result by."""
+    """Return the bounds that an activation sets a result."""
     if name == "relax.nn.relu":
         return {"min": 0.0}
     if name == "relax.clip":

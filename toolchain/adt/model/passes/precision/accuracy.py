@@ -1,4 +1,4 @@
-"""How far a model in reduced precision is from float32: both are computed here, on the CPU, and compared.
+"""Accuracy of a model in reduced precision, against float32: both are computed here, on the CPU.
 
 TVM computes half precision on any processor: every operation is rounded to half where
 the processor has none. A device's own half units round the same way; it may add in
@@ -35,14 +35,14 @@ log = logging.getLogger("adt.compile")
 DIGITS = 3
 """Significant digits of a figure: what is stored must not differ between machines."""
 SUMS_TO_ONE = 1e-3
-"""How far a row of probabilities may be from a sum of 1."""
+"""Largest distance of a row of probabilities' sum from 1."""
 MOST_NAMED = 5
 """Overflowing values that the warning names."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What is computed on."""
+    """Samples that are computed on."""
 
     description: str
     """For people."""
@@ -56,7 +56,7 @@ class ReducedModel:
 
     precision: str
     module: Any
-    """float32."""
+    """Module in float32."""
     params: Mapping[str, Any]
     reduced_module: Any
     reduced_params: Mapping[str, Any]
@@ -192,7 +192,7 @@ def _compare(spec: TensorSpec, got: Sequence[Array], exact: Sequence[Array]) -> 
 
 
 def _scores(array: Any) -> bool:
-    """Whether *array* is one row of probabilities of classes for each element of a batch."""
+    """Return True if *array* is one row of probabilities of classes for each element of a batch."""
     rows = array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] > 1
     return rows and bool(np.all(array >= 0) and np.all(np.abs(array.sum(axis=1) - 1) < SUMS_TO_ONE))
 

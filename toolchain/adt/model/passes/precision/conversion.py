@@ -101,14 +101,14 @@ def convert_precision(
 
 
 def blocks_half(target: ModelTarget) -> bool:
-    """Whether code for the CPU *target* computes in half precision by blocks of a vector's lanes."""
+    """Return True if code for the CPU *target* computes in half precision by blocks of a vector's lanes."""
     return vectors_of(tvm.target.Target(target.spec), half=True).dtype == half.HALF
 
 
 def _samples(
     imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]
 ) -> accuracy.Samples | None:
-    """What to measure on; None where nothing can be made up and measuring was not asked for."""
+    """Return the samples to measure on; None where nothing can be made up and measuring was not asked for."""
     try:
         return accuracy.read_samples(imported.inputs, files)
     except InputError as error:
@@ -119,7 +119,7 @@ def _samples(
 
 
 def _is_measured(imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]) -> bool:
-    """Whether the accuracy is to be measured."""
+    """Return True if the accuracy is to be measured."""
     if settings.accuracy not in ACCURACY:
         raise ConfigError(
             f"compile.accuracy is {settings.accuracy!r}",

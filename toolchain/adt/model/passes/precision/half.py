@@ -74,15 +74,15 @@ class _Float(ABC):
 
     @abstractmethod
     def _version(self, dtype: str) -> Any:
-        """What holds it in *dtype*, for the first time."""
+        """Make what holds it in *dtype*, for the first time."""
 
     @abstractmethod
     def fits_half(self) -> bool:
-        """Whether it keeps its value in half precision."""
+        """Return True if it keeps its value in half precision."""
 
 
 class _Tensor(_Float):
-    """What an operator gives, or an input."""
+    """Result of an operator, or an input."""
 
     flexible = False
 
@@ -129,7 +129,7 @@ class _Weight(_Float):
 
 
 class _Moved(_Float):
-    """What an operator that only moves values makes of flexible arguments; emitted when it is read."""
+    """Result of an operator that only moves values, of flexible arguments; emitted when it is read."""
 
     def __init__(self, make: Callable[[str], Any], sources: Sequence[_Float]) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class _Rewriter:
     params: Mapping[str, Any]
     policy: Policy
     half: int = 0
-    """How many operators compute in half precision."""
+    """Number of operators that compute in half precision."""
     kept: Counter[str] = field(default_factory=Counter)
     """Operators that compute on floats in float32, and how often."""
 
@@ -406,7 +406,7 @@ def _floats(value: _Value) -> Iterator[_Float]:
 
 
 def _is_float(var: Any) -> bool:
-    """Whether *var* is a float32 tensor, or a tuple of such."""
+    """Return True if *var* is a float32 tensor, or a tuple of such."""
     info = var.struct_info
     if isinstance(info, relax.TupleStructInfo):
         return all(getattr(item, "dtype", "") == SINGLE for item in info.fields)
@@ -426,7 +426,7 @@ def _operator(op: str) -> Any:
 
 
 def _uses(main: Any) -> Counter[Any]:
-    """How many bindings (and the result) read each variable."""
+    """Count the bindings (and the result) that read each variable."""
     counts: Counter[Any] = Counter(relax.analysis.free_vars(main.body.body))
     for block in main.body.blocks:
         for binding in block.bindings:
@@ -467,7 +467,7 @@ def _narrow(data: Any) -> Any:
 
 
 def _fits(data: Any) -> bool:
-    """Whether *data* keeps its values in half precision; infinities and NaN do."""
+    """Return True if *data* keeps its values in half precision; infinities and NaN do."""
     sizes = np.abs(data[np.isfinite(data)])
     if sizes.size and float(sizes.max()) > LARGEST:
         return False

@@ -88,12 +88,12 @@ COMPUTING = PRODUCTS | ELEMENTWISE | KEPT.keys()
 """Operators that can compute in half precision."""
 
 RELAY_NAMES = {"nn.dense": "matmul", "nn.batch_matmul": "matmul"}
-"""What Relay called differently: ``--half-only`` takes lists that were written for it."""
+"""Names of Relay's for operators of other names: ``--half-only`` takes lists that were written for it."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How the operators of one module compute."""
+    """Policy of precision of the operators of one module."""
 
     accumulate: str
     """Type in which convolutions and matrix products add up: ``float16`` or ``float32``."""
@@ -103,7 +103,7 @@ class Policy:
     """Relax variables whose operator computes in float32."""
 
     def half(self, op: str, binding: str) -> bool:
-        """Whether the operator *op* that gives *binding* may compute in half precision."""
+        """Return True if the operator *op* that gives *binding* may compute in half precision."""
         able = op in COMPUTING or op in MOVING
         return able and op not in self.kept and binding not in self.kept_bindings
 
@@ -185,7 +185,8 @@ def _variables(module: Any) -> dict[str, str]:
 
 
 def multiplications(module: Any) -> int:
-    """How often *module*'s convolutions and matrix products multiply, as far as shapes are fixed."""
+    """Return the number of multiplications of *module*'s convolutions and matrix products, as far as
+    shapes are fixed."""
     total = 0
     for binding in bindings_of(module):
         call = binding.value
@@ -203,7 +204,7 @@ def multiplications(module: Any) -> int:
 
 
 def sums_whole_numbers(module: Any) -> bool:
-    """Whether a convolution or matrix product of *module* reads what was quantized."""
+    """Return True if a convolution or matrix product of *module* reads what was quantized."""
     values = {binding.var: binding.value for binding in bindings_of(module)}
     read = [value.args[0] for value in values.values() if operator_of(value) in PRODUCTS]
     return any("int" in dtype_of(data) or operator_of(values.get(data)) == "dequantize" for data in read)

@@ -104,12 +104,13 @@ def _widened(tensor: Any) -> Any:
 
 
 def has_half(module: Any) -> bool:
-    """Whether a tensor of the Relax *module* is float16."""
+    """Return True if a tensor of the Relax *module* is float16."""
     main = module["main"]
     variables = [*main.params, *(b.var for block in main.body.blocks for b in block.bindings)]
     return any(f'"{HALF}"' in str(variable.struct_info) for variable in variables)
 
 
 def _is_typed_by_arguments(call: Any) -> bool:
-    """Whether *call* gives what its arguments and attributes say, and no function of fixed types does it."""
+    """Return True if *call* gives what its arguments and attributes say, and no function of fixed types
+    does it."""
     return bool(operator_name(call)) and not call.sinfo_args

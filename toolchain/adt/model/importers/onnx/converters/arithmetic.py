@@ -12,7 +12,7 @@ from adt.model.importers.onnx.graph import type_name
 SIGNED = ("int8", "int16", "int32", "int64")
 BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 MOST_ROWS = 4
-"""Of a matrix whose determinant is computed."""
+"""Most rows of a matrix whose determinant is computed."""
 
 
 def _chain(op: str) -> Converter:
@@ -73,7 +73,7 @@ def _broadcast(node: Node, element: Callable[[Any, Any], Any]) -> Any:
 
 
 def _mod(node: Node) -> Any:
-    """What is left has the sign of the dividend with ``fmod``, of the divisor without."""
+    """Compute the remainder, which has the sign of the dividend with ``fmod``, of the divisor without."""
     from tvm import tirx
 
     by_dividend = node.attribute("fmod", 0)
@@ -139,7 +139,8 @@ def _is_inf(node: Node) -> Any:
 
 
 def _mish(node: Node) -> Any:
-    """x·tanh(ln(1 + eˣ)) with n = eˣ(eˣ + 2): x·n/(n + 2), which loses no digits where eˣ is small."""
+    """Compute x·tanh(ln(1 + eˣ)) with n = eˣ(eˣ + 2): x·n/(n + 2), which loses no digits where eˣ is
+    small."""
     from tvm import relax
 
     x, dtype = node.inputs[0], node.dtype()

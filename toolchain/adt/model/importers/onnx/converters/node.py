@@ -38,7 +38,7 @@ class Node:
         return attribute(self.proto, name, default)
 
     def has(self, index: int) -> bool:
-        """Whether the node has the input at *index*."""
+        """Return True if the node has the input at *index*."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def shape(self, index: int = 0) -> tuple[int, ...]:

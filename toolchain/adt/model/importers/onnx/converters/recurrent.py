@@ -64,7 +64,7 @@ def _recurrent(node: Node, kernels: RecurrentSteps) -> Any:
 def _biases(
     layer: Recurrence, biases: NDArray[np.generic]
 ) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    """What is added to the rows, and what to the product of the state before a GRU resets it; of B."""
+    """Return what is added to the rows, and what to the product of the state before a GRU resets it; of B."""
     import numpy as np
 
     of_input, of_state = np.split(biases, 2, axis=1)

@@ -16,7 +16,7 @@ class Windows:
     """Windows over the axes after batch and channel."""
 
     shape: tuple[int, ...]
-    """Of the data, batch and channel included."""
+    """Shape of the data, batch and channel included."""
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
@@ -30,7 +30,7 @@ class Windows:
         return (*self.shape[:2], *self.count)
 
     def place(self, out: Sequence[Any], tap: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Where the *tap* of the window *out* lies, and whether that is inside the data."""
+        """Return where the *tap* of the window *out* lies, and whether that is inside the data."""
         from tvm import tirx
 
         places, inside = [], []

@@ -116,7 +116,7 @@ class _Attention:
         return result, stages[mode]
 
     def _mask(self) -> tuple[str, str]:
-        """What is added to the scores, and which of them count; each may be empty."""
+        """Return what is added to the scores, and which of them count; each may be empty."""
         import numpy as np
 
         build, mask, lengths = self.build, self.inputs[3], self.inputs[6]
@@ -154,7 +154,7 @@ class _Attention:
         return bias, allowed
 
     def _bounds(self) -> tuple[int | None, int | None]:
-        """How far behind and ahead of its own position a query sees; None is without end."""
+        """Return how far behind and ahead of its own position a query sees; None is without end."""
         build = self.build
         left, right = (build.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
         ahead = right if right >= 0 else None
@@ -169,7 +169,7 @@ class _Attention:
         return np.arange(self.keys) - np.arange(self.queries)[:, None]
 
     def _window(self, lengths: NDArray[np.int64] | None) -> NDArray[np.bool_]:
-        """Which keys each query sees, [S, T] or, with *lengths* [batch, 1, 1, 1], [batch, 1, S, T]."""
+        """Return which keys each query sees, [S, T] or, with *lengths* [batch, 1, 1, 1], [batch, 1, S, T]."""
         import numpy as np
 
         start = self.past if lengths is None else lengths - self.queries
@@ -185,7 +185,7 @@ class _Attention:
         return allowed
 
     def _window_of_lengths(self, lengths: str) -> list[str]:
-        """The same by nodes: all of these must hold."""
+        """Return conditions, as nodes, by which a query sees a key: all of them must hold."""
         import numpy as np
 
         build = self.build

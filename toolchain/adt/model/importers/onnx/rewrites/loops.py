@@ -63,13 +63,13 @@ def _loop(build: Builder) -> list[str] | None:
 
 
 def _is_short(body: onnx.GraphProto, steps: int) -> bool:
-    """Whether *steps* of *body* can be written out."""
+    """Return True if *steps* of *body* can be written out."""
     plain = not any(True for node in body.node for _ in subgraphs(node))
     return plain and 0 < steps * len(body.node) <= MOST_NODES
 
 
 def _stays_true(body: onnx.GraphProto) -> bool:
-    """Whether the condition that *body* returns is the one that it gets, or true."""
+    """Return True if the condition that *body* returns is the one that it gets, or true."""
     from onnx import numpy_helper
 
     producers = {name: node for node in body.node for name in node.output}

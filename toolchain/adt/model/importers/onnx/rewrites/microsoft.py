@@ -1,4 +1,5 @@
-"""What onnxruntime's graph optimizer and model tools fuse, written apart again (``com.microsoft``)."""
+"""Operators that onnxruntime's graph optimizer and model tools fuse, written apart again
+(``com.microsoft``)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def _activated(build: Builder, value: str, numbers: Sequence[float]) -> str:
 
 
 def _gelu(build: Builder) -> str | None:
-    """x/2 · (1 + erf(x/√2)); before that a bias, if there is one."""
+    """Write x/2 · (1 + erf(x/√2)); before that a bias, if there is one."""
     if build.dtype not in FLOATS:
         return None
     value = build.plus(*build.operands(2))
@@ -43,7 +44,7 @@ def _gelu(build: Builder) -> str | None:
 
 
 def _fast_gelu(build: Builder) -> str | None:
-    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))); before that a bias, if there is one."""
+    """Write x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))); before that a bias, if there is one."""
     if build.dtype not in FLOATS:
         return None
     value = build.plus(*build.operands(2))
@@ -64,7 +65,7 @@ def _quick_gelu(build: Builder) -> str | None:
 
 
 def _fused_conv(build: Builder) -> str | None:
-    """x, w, bias, a tensor to add before the activation."""
+    """Write out x, w, bias, a tensor to add before the activation."""
     if build.dtype not in FLOATS:
         return None
     *inputs, added = build.operands(4)
@@ -82,7 +83,8 @@ def _fused_gemm(build: Builder) -> str | None:
 
 
 def _fused_matmul(build: Builder) -> str | None:
-    """trans swaps an operand's last two axes, transBatch moves its first beyond the other batch axes."""
+    """Write out trans, which swaps an operand's last two axes, and transBatch, which moves its first
+    beyond the other batch axes."""
     operands = []
     for name, side in zip(build.node.input, "AB", strict=True):
         shape = build.graph.shape(name)
@@ -109,7 +111,7 @@ def _nhwc_max_pool(build: Builder) -> str:
 
 
 def _skip_layer_norm(build: Builder) -> list[str] | None:
-    """x, skip, scale, [shift,] bias; the sum x + skip + bias is the fourth output."""
+    """Write out x, skip, scale, [shift,] bias; the sum x + skip + bias is the fourth output."""
     if build.dtype not in FLOATS:
         return None
     centred = build.node.op_type == "SkipLayerNormalization"
@@ -121,7 +123,7 @@ def _skip_layer_norm(build: Builder) -> list[str] | None:
 
 
 def _embed_layer_norm(build: Builder) -> list[str] | None:
-    """ids, segments, table of words, of positions, of segments, scale, shift, mask, positions.
+    """Write out ids, segments, table of words, of positions, of segments, scale, shift, mask, positions.
 
     The second output counts the positions that the mask leaves, the third is the sum before normalizing.
     """

@@ -13,9 +13,9 @@ from adt.model.importers.onnx.rewrites.quantized import dequantized
 from adt.model.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
 
 MASKED = -10000.0
-"""What is added to the score of a key that a mask leaves out, where the node does not say."""
+"""Number that is added to the score of a key that a mask leaves out, where the node does not say."""
 FUTURE = -60000.0
-"""What is added to the score of a key after its query."""
+"""Number that is added to the score of a key after its query."""
 
 
 def _extended(build: Builder, past: str, name: str) -> str:
@@ -34,7 +34,7 @@ def _attended(
     keys: int,
     masks: Sequence[str],
 ) -> str:
-    """softmax(query · keyᵀ · scale + *masks*) · value as [B, S, N·H of the values].
+    """Write softmax(query · keyᵀ · scale + *masks*) · value as [B, S, N·H of the values].
 
     Args:
         query, key, value: [B, N, S or T, H].
@@ -57,7 +57,8 @@ def _attended(
 
 
 def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str] | None:
-    """What is added to the scores: *added*, and *mask* with a great negative number for each key left out.
+    """Return what is added to the scores: *added*, and *mask* with a great negative number for each key left
+    out.
 
     Args:
         mask: lengths [B], or [B, T] or [B, S, T] of 0 and 1; None comes of other forms.
@@ -81,7 +82,7 @@ def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str] | None
 
 
 def _attention(build: Builder) -> list[str] | None:
-    """x [B, S, D], weights [D, 3·N·H], bias, mask, past [2, B, N, P, H], a bias of the scores."""
+    """Write out x [B, S, D], weights [D, 3·N·H], bias, mask, past [2, B, N, P, H], a bias of the scores."""
     data, weights, bias, mask, past, added, past_length = build.operands(7)
     shape, weights_shape = build.graph.shape(data), build.graph.shape(weights)
     past_shape = build.graph.shape(past) if past else None
@@ -110,7 +111,7 @@ def _attention(build: Builder) -> list[str] | None:
 
 
 def _multi_head_attention(build: Builder) -> list[str] | None:
-    """query, key, value, bias, mask of keys, a bias of the scores, past keys and values.
+    """Write out query, key, value, bias, mask of keys, a bias of the scores, past keys and values.
 
     query [B, S, N·H], key and value [B, T, N·H] or (of another sequence) [B, N, T, H].
     """
@@ -141,7 +142,8 @@ def _multi_head_attention(build: Builder) -> list[str] | None:
 
 
 def _rotary(build: Builder) -> str | None:
-    """x [B, S, N·H] or [B, N, S, H], positions [B, S] or the first one [1], tables of cosines and sines."""
+    """Write out x [B, S, N·H] or [B, N, S, H], positions [B, S] or the first one [1], tables of cosines
+    and sines."""
     data, positions, *tables = build.node.input
     graph = build.graph
     shape, table, place = graph.shape(data), graph.shape(tables[0]), graph.shape(positions)

@@ -28,7 +28,7 @@ FEW_BITS = ("uint8", "int8", "uint4", "int4")
 BLOCKS = (16, 32, 64, 128, 256)
 """Terms that may share a scale in MatMulNBits."""
 LONGEST_BLOCK = 128
-"""Of a column that has one scale."""
+"""Longest part of a column that has one scale."""
 
 
 def scalar(build: Builder, name: str) -> str:
@@ -114,7 +114,7 @@ def _softmax(build: Builder) -> str | list[str] | None:
 
 
 def _qlinear_conv(build: Builder) -> str | None:
-    """x, w, y's scale and zero point, bias in units of x_scale·w_scale."""
+    """Write out x, w, y's scale and zero point, bias in units of x_scale·w_scale."""
     import numpy as np
 
     x_scale, w_scale, weights, bias = (build.graph.constant(build.operand(i)) for i in (1, 4, 3, 8))
@@ -141,7 +141,7 @@ def _columns(build: Builder, position: int, axis: int) -> str | None:
 
 
 def _qlinear_matmul(build: Builder) -> str | None:
-    """a, b, y's scale and zero point."""
+    """Write out a, b, y's scale and zero point."""
     left, right = _columns(build, 0, -2), _columns(build, 3, -1)
     if left is None or right is None:
         return None
@@ -149,7 +149,8 @@ def _qlinear_matmul(build: Builder) -> str | None:
 
 
 def _qgemm(build: Builder) -> str | None:
-    """a, b, bias in units of alpha·a_scale·b_scale, y's scale and zero point; without those y is float32."""
+    """Write out a, b, bias in units of alpha·a_scale·b_scale, y's scale and zero point; without those y is
+    float32."""
     left = _columns(build, 0, -2)
     right = _columns(build, 3, -2 if build.attribute("transB", 0) else -1)
     if left is None or right is None:
@@ -185,7 +186,7 @@ def _spread(build: Builder, name: str, shape: Sequence[int], axis: int, block: i
 
 
 def _linear(build: Builder) -> str | None:
-    """The same with a scalar instead of ``[1]``, or by arithmetic, where TVM's converter needs that."""
+    """Give it a scalar instead of ``[1]``, or write it as arithmetic, where TVM's converter needs that."""
     name, scale, zero = build.operands(3)
     shape, extents = build.graph.shape(name), build.graph.shape(scale)
     if extents is None:
@@ -221,7 +222,7 @@ def _by_product(build: Builder, scale: str, zero: str) -> str | None:
 
 
 def _by_division(build: Builder, scale: str, zero: str) -> str | None:
-    """round(x / scale) + zero, within the type."""
+    """Write round(x / scale) + zero, within the type."""
     kind = build.graph.dtype(build.operand(2)) if zero else type_name(build.attribute("output_dtype", 0) or 2)
     build.dtype = build.graph.dtype(build.operand(1)) or ""  # of x, too, of which nothing may be known yet
     if not build.dtype or kind not in RANGES:
@@ -273,7 +274,7 @@ def _dynamic_quantize_matmul(build: Builder) -> str:
 
 
 def _matmul_n_bits(build: Builder) -> str | None:
-    """a, b [N, blocks, bytes], scales, zero points, order of the groups, bias; b becomes floats."""
+    """Write out a, b [N, blocks, bytes], scales, zero points, order of the groups, bias; b becomes floats."""
     a, b, scale, zero_name, order, bias = build.operands(6)
     values, scales, zeros = (build.graph.constant(name) for name in (b, scale, zero_name))
     dtype, form, n = build.graph.dtype(scale), form_of(build.node), build.attribute("N")

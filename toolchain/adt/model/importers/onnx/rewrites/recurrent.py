@@ -27,7 +27,7 @@ MOST_STEPS = 512
 """Longer sequences are not unrolled: each step becomes a dozen operators that are compiled one by one."""
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 _ACTIVATIONS = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
-"""Those without parameters, which are operators of the same name."""
+"""Activations without parameters, which are operators of the same name."""
 _QUANTIZED = {"DynamicQuantizeLSTM": "LSTM"}
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -40,7 +40,7 @@ def _unrolled(build: Builder) -> list[str] | None:
 
 
 def _covered(build: Builder) -> bool:
-    """Whether every part that the node has is one that the unrolling computes."""
+    """Return True if every part that the node has is one that the unrolling computes."""
     data, weights, recurrent, bias, lengths, _, _, peepholes = build.operands(8)
     constant, shape = build.graph.constant, build.graph.shape(data)
     if shape is None or len(shape) != 3:
@@ -59,7 +59,7 @@ def _covered(build: Builder) -> bool:
 
 
 def is_loop(build: Builder) -> bool:
-    """Whether the node can be one function of all steps
+    """Return True if the node can be one function of all steps
     (:mod:`adt.model.importers.onnx.converters.recurrent`)."""
     if build.node.op_type not in GATES or build.dtype != "float32" or build.operand(7) or not _covered(build):
         return False
@@ -106,7 +106,7 @@ class _Unrolled:
         return value
 
     def outputs(self) -> list[str]:
-        """Those of all directions, joined as ONNX orders them: Y, Y_h, Y_c."""
+        """Return the outputs of all directions, joined as ONNX orders them: Y, Y_h, Y_c."""
         build = self.build
         data = build.operand(0)
         if self.batch_first:

@@ -1,4 +1,4 @@
-"""What a rewrite is: one node in, the nodes that compute the same out."""
+"""Rewrite of a node: one node in, the nodes that compute the same out."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ where it needs or allows no rewriting."""
 
 @dataclass(frozen=True)
 class Rewrite:
-    """How nodes of one operator are rewritten."""
+    """Rewrite of the nodes of one operator."""
 
     op: str
     """As :func:`adt.model.importers.onnx.graph.op_name` spells it: ``Clip``, ``com.microsoft::FusedGemm``."""
     into: str
-    """What it becomes, for the op table."""
+    """Name of what it becomes, for the op table."""
     reason: str
-    """Why it is rewritten, for the op table."""
+    """Reason for it, for the op table."""
     apply: Apply
 
     def nodes(self, node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
