@@ -202,15 +202,18 @@ def test_a_damaged_bundle_is_packed_again(built: dict[str, Any]) -> None:
         load_bundle(Path(built["path"]))
 
 
-def test_the_bundle_of_an_older_adt_is_packed_again(built: dict[str, Any]) -> None:
-    """It does not say which functions its runtime has."""
+@pytest.mark.parametrize(
+    "fields", [{"functions": ()}, {"sources": "0" * 64}], ids=lambda fields: next(iter(fields))
+)
+def test_the_bundle_of_an_older_adt_is_packed_again(built: dict[str, Any], fields: dict[str, Any]) -> None:
+    """It does not tell which functions its runtime has, or tells other sources: a change may compile nothing."""
     path = Path(built["path"])
     described = load_bundle(path).manifest
-    older = manifest.dumps(replace(described, functions=()))
+    older = manifest.dumps(replace(described, **fields))
     with damaged(path / MANIFEST, older.encode()):
         again = adt_json("build-target", *built["arguments"])
         assert not again["reused"] and again["compiled"] == 0
-        assert load_bundle(path).manifest.functions == described.functions
+        assert load_bundle(path).manifest == described
 
 
 def test_out_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
                 present = beside.submit(_present, plan)
                 compiled = _compile(plan, progress)
             bundle = present.result()
-            if bundle is None or not _current(plan, bundle):
+            if bundle is None or not _current(plan, bundle, sources):
                 from adt.bundle.pack import pack_bundle  # with the whole ELF audit: only when there is work
 
                 packed = pack_bundle(plan, sources)
@@ -226,7 +226,7 @@ def explain_build(plan: BuildPlan) -> tuple[str, ...]:
         if steps:
             return (f"run {len(steps)} build steps, first: {steps[0]}", "pack the bundle")
         bundle = _present(plan)
-        if bundle is None or not _current(plan, bundle):
+        if bundle is None or not _current(plan, bundle, sources):
             return ("compile nothing", "pack the bundle (it is absent, damaged or older than the build)")
     return ("nothing: the build and the bundle are up to date",)
 
@@ -294,8 +294,11 @@ def _present(plan: BuildPlan) -> TargetBundle | None:
         return None
 
 
-def _current(plan: BuildPlan, bundle: TargetBundle) -> bool:
-    """Return True if *bundle* was packed after each of its files was last built."""
+def _current(plan: BuildPlan, bundle: TargetBundle, sources: str) -> bool:
+    """Return True if *bundle* was packed after each of its files was last built, and names these *sources*:
+    a change may compile nothing."""
+    if bundle.manifest.sources != sources:
+        return False
     packed = (bundle.path / MANIFEST).stat().st_mtime_ns
     built = [file for name in bundle.manifest.all_files if (file := plan.build_dir / name).is_file()]
     return all(file.stat().st_mtime_ns <= packed for file in built)
