@@ -82,7 +82,7 @@ std::string JsonReader::String(const std::string& key) {
 }
 
 std::int64_t JsonReader::Int(const std::string& key) {
-  return Get<std::int64_t>(key, "a whole number");
+  return Get<std::int64_t>(key, "an integer");
 }
 
 bool JsonReader::Bool(const std::string& key) { return Get<bool>(key, "true or false"); }

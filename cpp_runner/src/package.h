@@ -21,7 +21,7 @@ struct Dim {
   bool symbolic() const { return !symbol.empty(); }
 };
 
-/// Which whole numbers an input takes.
+/// Which integers an input takes.
 struct ValueRange {
   /// Values outside are refused: they would read other memory.
   bool index = false;

@@ -42,7 +42,7 @@ void Store(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(value));
 }
 
-// Whole numbers from *low*, as many as *count*.
+// Integers from *low*, as many as *count*.
 struct Span {
   std::uint64_t low = 0;
   std::uint64_t count = 100;

@@ -38,11 +38,11 @@ const char* FillModeName(FillMode fill);
 /// Every float is exact, in [0, 1). fnv1a64 starts at 0xCBF29CE484222325 and, for each byte b, does
 /// h = (h ^ b) * 0x100000001B3.
 /// Other modes: a float is the number itself, of arange modulo 2^24 (float16: 2^11), so that it is
-/// exact; whole numbers keep their low bytes, and stay in a known range, from its least number on
+/// exact; integers keep their low bytes, and stay in a known range, from its least number on
 /// again behind its largest; a bool is the number's lowest bit.
 ///
 /// Throws Error(kInput): a shape has a symbolic dimension, the element type is none of Array's, or
-/// nothing is known of whole numbers that become indices.
+/// nothing is known of integers that become indices.
 NamedArrays RandomInputs(const std::vector<TensorSpec>& specs, std::uint64_t seed,
                          FillMode fill = FillMode::kRandom);
 

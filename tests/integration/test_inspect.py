@@ -141,7 +141,7 @@ def test_how_a_cpu_computes_each_kernel(cpu: Path, opencl: Path) -> None:
     refused = adt("inspect", opencl, "--cpu")
     assert "computes on opencl" in refused.stderr and "--target cpu" in refused.stderr
     refused = adt("inspect", cpu, "--int8")
-    assert refused.returncode == 3 and "computes no whole numbers" in refused.stderr
+    assert refused.returncode == 3 and "computes no integers" in refused.stderr
 
 
 def test_textures_are_marked(model: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Quantized models are computed in whole numbers, with what each processor has for them."""
+"""Quantized models are computed in integers, with what each processor has for them."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_what_stays_in_floats_says_why(tmp_path: Path) -> None:
         "it has under 4 rows, or sums of no multiple of 2 products",
     ]
     lines = run_adt("inspect", tmp_path / "package", "--int8").stdout
-    assert lines.startswith("0 of 2 convolutions and products are in whole numbers, 0% of the arithmetic\n")
+    assert lines.startswith("0 of 2 convolutions and products are in integers, 0% of the arithmetic\n")
     assert "0 of 2 convolutions" in run_adt("inspect", tmp_path / "package").stdout
     (have,) = outputs_of(tmp_path / "package", inputs_of(tmp_path / "m.onnx")).values()
     (want,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, inputs_of(tmp_path / "m.onnx"))

@@ -107,7 +107,7 @@ class Metrics:
     """Squared range of the reference over the mean squared difference, decibels; infinite likewise."""
     top1: float | None
     """Share of rows along the last axis whose greatest element is at a place where the reference's is; None
-    where the last axis is no row of scores: whole numbers, one element, more than three axes."""
+    where the last axis is no row of scores: integers, one element, more than three axes."""
     nan: int
     """NaNs in the array …"""
     infinite: int
@@ -275,7 +275,7 @@ def joined(runs: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
 
 
 def relative_difference(got: Array, reference: Array, allowed: Array | float = 0.0) -> float:
-    """The largest difference as a share of the reference's largest magnitude; of whole numbers in steps.
+    """The largest difference as a share of the reference's largest magnitude; of integers in steps.
 
     Numbers from :data:`FILLER` on are compared among themselves: what masks a score (-1e9) would
     otherwise make the scores' own differences small.

@@ -277,7 +277,7 @@ def half(
 def whole(
     op: str, shape: tuple[int, ...], weights: Any, *, kind: int = INT64, **more: Any
 ) -> onnx.ModelProto:
-    """:func:`tiny` of whole numbers."""
+    """:func:`tiny` of integers."""
     return graph_of(
         [node(op, ["x", *weights], ["y"], **more)], {"x": shape}, ["y"], weights, kind=kind, output_kind=kind
     )
@@ -305,8 +305,8 @@ CONVERTED: dict[str, Callable[[], onnx.ModelProto]] = {
     ),
     "elu, half precision": lambda: half("Elu", (3, 5), alpha=1.3),
     "selu, half precision": lambda: half("Selu", (3, 5)),
-    "pow of whole numbers": lambda: whole("Pow", (3, 5), {"e": np.array([0, 1, 2, 3, 7])}),
-    "mod of whole numbers": lambda: whole("Mod", (3, 5), {"e": np.array([3, -3, 7, 11, -50])}),
+    "pow of integers": lambda: whole("Pow", (3, 5), {"e": np.array([0, 1, 2, 3, 7])}),
+    "mod of integers": lambda: whole("Mod", (3, 5), {"e": np.array([3, -3, 7, 11, -50])}),
     "bit shift": lambda: whole(
         "BitShift", (3, 5), {"e": np.array([0, 1, 2, 3, 7], np.uint8)}, kind=UINT8, direction="LEFT"
     ),

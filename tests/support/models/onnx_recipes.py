@@ -2,8 +2,8 @@
 
 An input is written as its shape, ``2,3,4`` (empty: a scalar), after a mark:
 
-    none  any number                       <5   whole numbers of [0, 5)
-    +     numbers above zero               ~5   whole numbers of [-5, 5)
+    none  any number                       <5   integers of [0, 5)
+    +     numbers above zero               ~5   integers of [-5, 5)
     w     a constant of any number         =    a constant that is given: ``=[1, -1]``
     -     left out                         @    an input whose values are given: ``@[1, nan]``
 

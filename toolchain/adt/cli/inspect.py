@@ -30,7 +30,7 @@ class InspectFlags(Options):
     asm: bool = option("Assembly of the host's code.", default=False)
     cpu: bool = option("How a CPU computes each kernel, and its share of the arithmetic.", default=False)
     int8: bool = option(
-        "What of a quantized model a CPU computes in whole numbers, and why not all.", default=False
+        "What of a quantized model a CPU computes in integers, and why not all.", default=False
     )
     params: bool = option("Name, shape, size and range of each one.", default=False)
     textures: bool = option("What is in textures, what is not, and why.", default=False)
@@ -177,9 +177,9 @@ def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
     operators = facts.made.integers
     if not operators:
         raise ConfigError(
-            f"the package {facts.name} computes no whole numbers: its model is not quantized, or "
+            f"the package {facts.name} computes no integers: its model is not quantized, or "
             f"{facts.target.name} computes floats",
-            remedy="Quantize the model (adt quantize), and compile it for what sums whole numbers "
+            remedy="Quantize the model (adt quantize), and compile it for what sums integers "
             "(docs/cpu.md): a CPU, or a GPU without textures (--target adreno-buffer, opencl).",
         )
     maps = inspection.float_maps()
@@ -187,7 +187,7 @@ def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
         facts.made.integer_summary,
         "",
         OPERATORS,
-        *aligned(_operator_rows(operators, ("whole numbers", "floats"))),
+        *aligned(_operator_rows(operators, ("integers", "floats"))),
         *(["", "floats that kernels write for others: elements"] if maps else []),
         *aligned([(name, f"{elements:,}") for name, elements in maps]),
     ]

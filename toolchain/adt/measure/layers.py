@@ -184,7 +184,7 @@ class CallComparison:
     limit: float = 0.0
     """Largest difference that passes."""
     alone: float = 0.0
-    """Largest difference on the device's own inputs, as a share of the largest magnitude; of whole numbers
+    """Largest difference on the device's own inputs, as a share of the largest magnitude; of integers
     in steps."""
     along: float = 0.0
     """Difference along the run."""

@@ -46,7 +46,7 @@ DEFINED = {
     "div": (1, 100), "mod": (1, 100), "floordiv": (1, 100), "floormod": (1, 100), "bitshift": (0, 7),
     "rightshift": (0, 7), "pow": (0, 3), "cast": (0, 100),
 }  # fmt: skip
-"""Operators that are defined for some whole numbers only: nothing is divided by zero."""
+"""Operators that are defined for some integers only: nothing is divided by zero."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def make_cases(
     indexed: Iterable[int],
     run: Callable[[dict[str, Any]], list[Any]],
 ) -> list[tuple[dict[str, Any], list[Any]]]:
-    """Run an operator on made-up inputs near zero and far from it, with whole numbers that it takes.
+    """Run an operator on made-up inputs near zero and far from it, with integers that it takes.
 
     Args:
         specs: shape and type of each input.

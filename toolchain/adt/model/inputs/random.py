@@ -126,7 +126,7 @@ def _numbered(spec: TensorSpec, size: int, fill_mode: str) -> NDArray[np.generic
 
 
 def _range(spec: TensorSpec) -> tuple[int, int]:
-    """The least whole number, and how many there are."""
+    """The least integer, and how many there are."""
     if spec.values is None:
         return 0, 100
     low = max(spec.values.least, 0)

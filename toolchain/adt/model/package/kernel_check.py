@@ -273,7 +273,7 @@ def compare(
     """Compare *computed* with *expected*.
 
     The difference is the greatest one over the greatest magnitude expected, or over
-    :data:`LEAST_MAGNITUDE` if that is more; of whole numbers, the share that differs (by more than one
+    :data:`LEAST_MAGNITUDE` if that is more; of integers, the share that differs (by more than one
     step, where they are quantised). NaN and infinity must come at the same places, and not everywhere:
     else the difference is infinite.
 

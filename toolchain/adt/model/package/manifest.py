@@ -203,8 +203,8 @@ class CompilationRecord:
 
     @property
     def integer_summary(self) -> str:
-        """``20 of 21 convolutions and products are in whole numbers, 99% of the arithmetic``."""
-        return _share(self.integers, "in whole numbers")
+        """``20 of 21 convolutions and products are in integers, 99% of the arithmetic``."""
+        return _share(self.integers, "in integers")
 
 
 def _share(operators: Sequence[Convolution], words: str) -> str:

@@ -27,7 +27,7 @@ class OutputCheck:
 
     name: str
     difference: float
-    """Greatest difference, as a share of the output's greatest magnitude; of whole numbers, the
+    """Greatest difference, as a share of the output's greatest magnitude; of integers, the
     share that differs."""
     floating: bool
     passed: bool = True

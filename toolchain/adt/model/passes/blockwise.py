@@ -121,7 +121,7 @@ class BlockwiseWeights:
 
 
 def unpacked(values: Array, bits: int) -> Array:
-    """Whole numbers of *bits* bits out of bytes, along the last axis, the lowest bits first."""
+    """Integers of *bits* bits out of bytes, along the last axis, the lowest bits first."""
     import numpy as np
 
     parts = np.asarray(values, np.uint8)[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)

@@ -61,7 +61,7 @@ def applied(variable: Any, call: Any, known: Callable[[Any], Pointwise | None]) 
 
 
 def quantized(values: Any, scale: float, zero: int, least: int, most: int) -> Any:
-    """The numpy array *values* of floats as whole numbers from *least* to *most*, rounded as ONNX rounds."""
+    """The numpy array *values* of floats as integers from *least* to *most*, rounded as ONNX rounds."""
     return np.clip(np.rint(values / np.float32(scale)) + zero, least, most)
 
 

@@ -308,7 +308,7 @@ def _ignored(spec: Mapping[str, Any]) -> tuple[str, ...]:
 def _whole(name: str, value: object, text: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(
-            f"the target {text!r}: {name} is {value!r}, which is no whole number above 0",
+            f"the target {text!r}: {name} is {value!r}, which is no integer above 0",
             remedy=f"For example: -{name}=256",
         )
     return value

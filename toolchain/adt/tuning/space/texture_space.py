@@ -108,7 +108,7 @@ def _usable_spaces(function: Any, target: Any) -> tuple[Callable[[Any], None], .
 
 
 def limits_of(target: Any) -> dict[str, int]:
-    """The whole numbers among the attributes of TVM's *target*."""
+    """The integers among the attributes of TVM's *target*."""
     return {str(name): int(value) for name, value in target.attrs.items() if isinstance(value, int)}
 
 

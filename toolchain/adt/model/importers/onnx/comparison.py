@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SEED = 20
 RANGES = tuple(itertools.product((-1.0, 0.0), (100, 2, 1)))
-"""Lower end of random floats and upper end of random whole numbers, tried in turn: a logarithm or root gives
-nothing but NaN below zero, and whole numbers may be indices, which must be in range."""
+"""Lower end of random floats and upper end of random integers, tried in turn: a logarithm or root gives
+nothing but NaN below zero, and integers may be indices, which must be in range."""
 REFERENCE_SECONDS = 30.0
 """After this the reference implementation starts no further node: its loops are Python's."""
 
@@ -168,7 +168,7 @@ ENGINES: dict[Callable[..., dict[str, Array]], str] = {
 
 
 def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, Array]:
-    """Floats in [*least*, 1), whole numbers below *most*, for every input that is no initializer."""
+    """Floats in [*least*, 1), integers below *most*, for every input that is no initializer."""
     import numpy as np
     import onnx
 

@@ -31,7 +31,7 @@ UNSAFE = re.compile(r"[onx:].*|.*[onx:]|[lg]v\d*", re.DOTALL)
 """Names of weights that the importer would cut (it strips the letters ``onx:`` from both ends), or would take
 for a variable of its own, and that variable for the weight."""
 MOST_WHOLE_ARGUMENT = 4096
-"""Elements up to which a tensor of whole numbers is an argument (sizes, axes, indices), not a weight."""
+"""Elements up to which a tensor of integers is an argument (sizes, axes, indices), not a weight."""
 MOST_FLOAT_ARGUMENT = 16
 """Largest number of elements of such an argument of floats (scales, limits, padding values)."""
 

@@ -143,7 +143,7 @@ class Builder:
         return self.graph.add_constant(f"{self.stem}_c", np.asarray(value, dtype))
 
     def integers(self, value: Any) -> str:
-        """Name of a new constant of whole numbers: axes, extents, indices."""
+        """Name of a new constant of integers: axes, extents, indices."""
         return self.constant(value, "int64")
 
     def add(self, op: str, *inputs: str | float, **attributes: Any) -> str:

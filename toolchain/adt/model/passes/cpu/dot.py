@@ -1,4 +1,4 @@
-"""Instructions that sum several products of whole numbers in each lane, and which a processor has.
+"""Instructions that sum several products of integers in each lane, and which a processor has.
 
 TVM's own intrinsics for these do not fit its LLVM, and to import them takes long.
 """

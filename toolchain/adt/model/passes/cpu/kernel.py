@@ -100,7 +100,7 @@ def parallel(schedule: Any, loops: Sequence[Any], work: int) -> Any:
 
 def partition(schedule: Any, loop: Any) -> None:
     """Have *loop* computed as several, so that no condition on its variable is left inside of them: what is
-    beyond a whole number of tiles, what is outside of a border, which part of a concatenation it is.
+    beyond a multiple of tiles, what is outside of a border, which part of a concatenation it is.
 
     TVM fails to where indices have 64 bits: there the conditions stay.
     """

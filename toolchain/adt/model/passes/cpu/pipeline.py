@@ -28,7 +28,7 @@ from adt.model.passes.reports import Convolution
 @dataclass(frozen=True)
 class FloatBlocks:
     """Blocks all convolutions and products of float32, those of half precision that *vectors* compute, and
-    those of whole numbers."""
+    those of integers."""
 
     vectors: Vectors
 

@@ -45,7 +45,7 @@ TERMS = "terms"
 
 
 class CpuProducts(Products):
-    """Makes a kernel of each product of float32, or whole numbers, by a computed tensor, where the shapes are
+    """Makes a kernel of each product of float32, or integers, by a computed tensor, where the shapes are
     known."""
 
     transposes_results = False

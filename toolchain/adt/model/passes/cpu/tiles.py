@@ -78,7 +78,7 @@ def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: in
 
 
 def _tiles(width: int, height: int, depth: int, most: int, vectors: Vectors) -> Iterator[Tile]:
-    """All tiles of at most *most* positions; of whole numbers those that divide the output: a condition would
+    """All tiles of at most *most* positions; of integers those that divide the output: a condition would
     be part of what one instruction is to compute."""
     whole = vectors.dtype == SUMS
     rows = vectors.dots[0].rows if whole else 1

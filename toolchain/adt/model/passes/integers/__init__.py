@@ -1,4 +1,4 @@
-"""Convolutions and products of quantized tensors as sums of whole numbers.
+"""Convolutions and products of quantized tensors as sums of integers.
 
 A quantized model says for each tensor of 8 bits which floats it stands for, ``(q - zero) * scale``, and
 computes with these. Its convolutions and products need not::

@@ -151,7 +151,7 @@ def relu(self: Integers, variable: Any, call: Any) -> bool:
 
 
 def mean(self: Integers, variable: Any, call: Any) -> bool:
-    """Whole numbers are summed in float32; nothing but their mean is made a float of the model."""
+    """Integers are summed in float32; nothing but their mean is made a float of the model."""
     data, attrs = self.floats.get(call.args[0]), call.attrs
     if data is None or (getattr(attrs, "count_include_pad", False) and any(attrs.padding)):
         return False

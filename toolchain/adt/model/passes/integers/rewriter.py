@@ -18,11 +18,11 @@ from adt.model.passes.pointwise import Pointwise
 from adt.model.passes.reports import Convolution
 
 ROUNDS = 3 << 22
-"""In whose neighbourhood float32 holds whole numbers only."""
+"""In whose neighbourhood float32 holds integers only."""
 
 
 class Integers(Rewriter):
-    """Rewrites ``main`` for a processor that sums products of whole numbers.
+    """Rewrites ``main`` for a processor that sums products of integers.
 
     The arguments are those of :func:`adt.model.passes.integers.rules.in_integers`.
     """
@@ -57,7 +57,7 @@ class Integers(Rewriter):
         self.embeddings: dict[Any, Quantized] = {}
         """Variable of the old function that is constant floats, to the numpy array that they are of."""
         self.wholes: dict[Any, Quantized] = {}
-        """Variable of whole numbers, int32 or float32, of the old function: the scale is 1."""
+        """Variable of integers, int32 or float32, of the old function: the scale is 1."""
         self.constants: dict[Any, Any] = {}
         """Map from such a variable to its numbers, if they are known."""
         self.exact: dict[Any, Any] = {}

@@ -1,4 +1,4 @@
-"""Convolutions and products: sums of whole numbers, with a bias, and what they are scaled by."""
+"""Convolutions and products: sums of integers, with a bias, and what they are scaled by."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def _scaled(
 
 
 def biased(self: Integers, variable: Any, call: Any) -> bool:
-    """A bias is added to the sums as the whole number that it is of their scale, as models' runtimes do."""
+    """A bias is added to the sums as the integer that it is of their scale, as models' runtimes do."""
     for value, bias in (call.args, call.args[::-1]):
         sums, floats = self.scaled.get(self.values.get(value)), self.biases.get(bias)
         if sums is None or floats is None:

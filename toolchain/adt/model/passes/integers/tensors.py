@@ -11,9 +11,9 @@ RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 LARGEST = 255
 """Largest magnitude of what is multiplied, and of its distance from zero."""
 SUMMED = 1 << 31
-"""Whole numbers below which int32 holds each."""
+"""Integers below which int32 holds each."""
 EXACT = 1 << 24
-"""Whole numbers up to which float32 holds each."""
+"""Integers up to which float32 holds each."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Sums:
     """Floats ``(sums - border) * scale``."""
 
     sums: Any
-    """A tensor of whole numbers, int32 or float32, of the new function."""
+    """A tensor of integers, int32 or float32, of the new function."""
     border: Any
     scale: Any
-    """Arrays, of whole numbers and float32, that broadcast to it: an element for each channel, or one."""
+    """Arrays, of integers and float32, that broadcast to it: an element for each channel, or one."""
     largest: int
     """No sum is larger."""
 

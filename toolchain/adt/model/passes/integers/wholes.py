@@ -1,4 +1,4 @@
-"""Whole numbers that a model computes itself, as those do that are quantized at run time (ConvInteger)."""
+"""Integers that a model computes itself, as those do that are quantized at run time (ConvInteger)."""
 
 from __future__ import annotations
 

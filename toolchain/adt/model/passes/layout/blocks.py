@@ -182,7 +182,7 @@ def part(x: Any, first: int, count: int) -> Any:
 
 
 def floats(x: Any) -> Any:
-    """The whole numbers *x* as floats."""
+    """The integers *x* as floats."""
     return te.compute(x.shape, lambda *at: x(*at).astype("float32"), name="float_blocks")
 
 

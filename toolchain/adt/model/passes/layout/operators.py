@@ -191,7 +191,7 @@ def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
 
 
 def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
-    """Part of the kernel; but a parameter where a CPU sums whole numbers: layers of other scales share it. A
+    """Part of the kernel; but a parameter where a CPU sums integers: layers of other scales share it. A
     GPU takes longer to be told of each parameter."""
     shared = walk.blocking.terms and not walk.blocking.words
     return relax.const(array if shared else array.reshape(()), dtype)

@@ -70,7 +70,7 @@ def convert_precision(
     if policy.sums_whole_numbers(imported.module):
         raise ConfigError(
             f"--precision {settings.precision} is for models of floats, and this one is quantized",
-            remedy="Leave --precision out: it sums whole numbers. Or compile the model that it was made of.",
+            remedy="Leave --precision out: it sums integers. Or compile the model that it was made of.",
         )
     if target.device == "opencl" and like is not None and like.fp16 is False:
         raise MismatchError(

@@ -233,11 +233,11 @@ def _by_division(build: Builder, scale: str, zero: str) -> str | None:
     return build.cast(limited(build, value, *RANGES[kind]), kind)
 
 
-# Products of whole numbers, and of floats that are quantized at run time
+# Products of integers, and of floats that are quantized at run time
 
 
 def _conv_integer(build: Builder) -> str | None:
-    """The sums are whole numbers that float32 holds exactly up to 2^24."""
+    """The sums are integers that float32 holds exactly up to 2^24."""
     shape = build.graph.shape(build.operand(1))
     if shape is None:
         return None
