@@ -113,7 +113,7 @@ EXEMPT = {
     r"measure InputError|tuning (ConfigError|PackageError|Busy)|integrate InputError": "names the verb that writes"
     " such a file, or a database with records, which is tuned for minutes",
     r"cli PackageError": "the model's path is known to the user alone, or a database must be damaged",
-    r"cli ConfigError the package … computes no whole": "names the verb that quantizes",
+    r"cli ConfigError the package … computes no integers": "names the verb that quantizes",
     r"host ToolNotFound|virtual |model CompileError": "a machine that lacks a program is needed",
     r"model UnsupportedOp": "no importer lets such an operator pass",
     r"model (PackageError|InputError|VerifyFailed)": "names verbs or options whose files the user alone knows",
