@@ -333,14 +333,8 @@ def plain(rack: Rack) -> Device:
 
 @pytest.fixture(scope="module")
 def phone(rack: Rack, workdir: Path) -> Phone:
-    """A virtual device whose userland has the stand-ins in it: what is on a device is not its programs' to change."""
-    userland = Path(shutil.copytree(rack.boot("apps").root, workdir / "userland", symlinks=True))
-    for name, text in {"pm": PM, "am": AM, "pidof": PIDOF}.items():
-        program = userland / "system/bin" / name
-        program.unlink(missing_ok=True)  # a link to toybox
-        program.write_text(text)
-        program.chmod(0o755)
-    return Phone(rack.start("phone", rootfs=userland))
+    """A virtual device with the stand-ins: what is on a device is not its programs' to change."""
+    return Phone(rack.start_with("phone", {"pm": PM, "am": AM, "pidof": PIDOF}, workdir))
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ PM = """#!/system/bin/sh
 AM = f"""#!/system/bin/sh
 cd {HOME} || exit 1
 echo "$*" >>calls
+[ "$1" = start ] && [ -f absent ] && echo "Error: Activity class {{x}} does not exist." && exit 1
 stop() {{ [ -f pid ] && kill -9 -- "-$(cat pid)"; rm -f pid in; }}
 case $1 in
   force-stop) stop ;;
@@ -63,16 +64,13 @@ case $1 in
     mkdir -p internal external
     mkfifo in
     LD_LIBRARY_PATH={HOME}/lib setsid sh -c '{{ cat words; exec sleep 3600; }} >in & echo $$ >pid
-      exec ./play libadt_activity.so assets internal external "" 0 0 <in' >out 2>>log &
+      exec ./play libadt_activity.so assets internal external "" 0 0 <in' >out 2>>/data/log/main &
     echo "Starting: Intent"
     ;;
 esac
 """
 PIDOF = f"""#!/system/bin/sh
 read -r pid <{HOME}/pid && [ -d /proc/$pid ] && echo $pid
-"""
-LOGCAT = f"""#!/system/bin/sh
-cat {HOME}/log
 """
 
 
@@ -113,7 +111,7 @@ def site(rack: Rack, workdir: Path, tmp_path_factory: pytest.TempPathFactory) ->
         adt_json("apk", "--rpc-server", "--bundle", bundle.path, "--ndk", ndk, "-o", apk)
         options = {"platform": "android-arm64-v8a", "ndk": str(ndk), "bundle": bundle.path}
         kernel = compile_add_one(workdir / "add_one.so", **options)
-        device = rack.start("app")
+        device = rack.start_with("app", {"pm": PM, "am": AM, "pidof": PIDOF}, workdir)
         put_android(device, make_player(ndk, workdir), apk)
         tracker = api.tracker_start(port=ports + 7).address
         yield Site(device, str(ndk), bundle, apk, kernel, tracker)
@@ -132,11 +130,6 @@ def put_android(device: Device, player: tuple[Path, Path], apk: Path) -> None:
             if name.startswith("lib/"):
                 device.push(archive.read(name), f"{HOME}/lib/{Path(name).name}", mode=0o644)
         device.push(archive.read(BENCH_PLAN), f"{HOME}/{BENCH_PLAN}", mode=0o644)
-    programs = "/data/local/tmp/programs"
-    device.script('mkdir -p "$1" && cp /adt/bin/* "$1"', programs)
-    for name, text in {"pm": PM, "am": AM, "pidof": PIDOF, "logcat": LOGCAT}.items():
-        device.push(text.encode(), f"{programs}/{name}", mode=0o755)
-    device.shell(("busybox", "mount", "--bind", programs, "/adt/bin"))
 
 
 def test_the_apk_asks_for_the_network_and_only_adb_may_start_it(site: Site) -> None:
@@ -215,10 +208,8 @@ with adt.rpc_session(key="phone", tracker={site.tracker!r}) as remote:
 
 def test_an_app_that_is_not_there_is_explained(site: Site) -> None:
     """As Android's activity manager says it."""
-    there = "/adt/bin/am"
-    error = "Error: Activity class {x} does not exist."
-    site.device.script(f"echo '#!/system/bin/sh\n[ $1 = start ] && echo \"{error}\" && exit 1' >{there}")
+    site.device.script('touch "$1"', f"{HOME}/absent")
     with pytest.raises(RpcError, match=r"did not start: the app ended.*does not exist") as caught:
         api.install(site.apk, serial=site.device.serial, run=True, tracker_address=site.tracker)
     assert "logcat -d adt:V" in caught.value.remedy
-    site.device.push(AM.encode(), there, mode=0o755)
+    site.device.script('rm "$1"', f"{HOME}/absent")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import struct
 import threading
@@ -109,6 +111,24 @@ def relayed() -> Iterator[tuple[socket.socket, socket.socket, list[str]]]:
         yield client, server, faults
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_the_last_request_reaches_the_server() -> None:
+    """A server that hears no farewell takes its client for gone; here the relay is slow to pass it on."""
+    server, inner = tcp_pair()
+    with server:
+        with inner:
+            link = relay.Relay(inner, time.monotonic(), 0)
+        with socket.create_connection(("127.0.0.1", link.port), timeout=10) as client:
+            greeting = f"client:{link._key}".encode()
+            client.sendall(struct.pack("<ii", handshake.MAGIC, len(greeting)) + greeting)
+            assert read_exactly(client, 15).endswith(b"server:")
+            os.kill(link._process.pid, signal.SIGSTOP)
+            client.sendall(packet(relay.SHUTDOWN))
+        threading.Timer(0.3, os.kill, (link._process.pid, signal.SIGCONT)).start()
+        link.close()
+        server.settimeout(10)
+        assert server.recv(64) == packet(relay.SHUTDOWN)
 
 
 def end_of(client: socket.socket) -> bytes:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +47,17 @@ class Rack:
         info = self.boot(name, data_size=data_size, faults=faults, abi=abi, rootfs=rootfs)
         selection.connect(info.serial)
         return selection.select(info.serial)
+
+    def start_with(self, name: str, programs: Mapping[str, str], workdir: Path) -> Device:
+        """Start a virtual device in whose userland *programs*, scripts by name, stand in for Android's."""
+        source = self.boot(f"{name}-plain").root
+        userland = Path(shutil.copytree(source, workdir / f"{name}-userland", symlinks=True))
+        for program, text in programs.items():
+            path = userland / "system/bin" / program
+            path.unlink(missing_ok=True)  # a link to toybox
+            path.write_text(text)
+            path.chmod(0o755)
+        return self.start(name, rootfs=userland)
 
     def boot(
         self,

@@ -199,8 +199,15 @@ class Relay:
             return self._process.stdout.read().decode()
         return ""
 
-    def close(self) -> None:
-        """End the session: what waits for the server in TVM, which has no time limits, fails at once."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End the session, after the client's last request has reached the server.
+
+        Args:
+            at_once: what waits for the server in TVM, which has no time limits, fails now.
+        """
+        if not at_once:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
         process.kill_group(self._process)
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -300,7 +307,7 @@ def connect(host: str, port: int, key: str, *, limit: int, seconds: float) -> tu
     try:
         return relay.connect(), relay
     except BaseException:
-        relay.close()
+        relay.close(at_once=True)
         raise
 
 

@@ -111,7 +111,7 @@ def open_session(
             raise _malformed(target, fault) from error
         raise _ended(target, time.monotonic() - link.began, limit, error) from error
     except BaseException:  # ctrl-C, perhaps because the server has stalled
-        link.close()
+        link.close(at_once=True)
         raise
     finally:
         close(remote)
