@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,9 @@ def test_another_program_s_records_of_the_same_model_are_found(unblocked: Path, 
     compilation, found = read(job(unblocked, "cpu"))
     target = tvm.target.Target(tuning_target(compilation.target, 2))
     with target:
-        theirs = extract_tasks(relax.get_pipeline("zero")(compilation.imported.module), target)
+        tasks = extract_tasks(relax.get_pipeline("zero")(compilation.imported.module), target)
+    # where NaN is, TVM asks in kernels of their own; adt's keep it in one pass
+    theirs = [task for task in tasks if not re.search("isnan|greater.*where", task.task_name)]
     ours = {task.name: task for task in found.tasks}
     assert {task.task_name: task.weight for task in theirs} == {
         task.name: task.weight for task in found.tasks

@@ -178,7 +178,7 @@ def _refuse(different: Sequence[str], runtime: str) -> None:
     if different:
         raise UnsupportedOp(
             f"{different[0]}, which {runtime} computes otherwise",
-            remedy="Export the model otherwise or without it, and report it; --no-check imports it as it is.",
+            remedy="Export the model otherwise, and report it; without --check it is imported as it is.",
             details="\n".join(different[1:]),
         )
 

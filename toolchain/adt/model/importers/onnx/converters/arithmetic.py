@@ -144,7 +144,8 @@ def _mish(node: Node) -> Any:
     from tvm import relax
 
     x, dtype = node.inputs[0], node.dtype()
-    e = relax.op.exp(relax.op.minimum(x, relax.const(10, dtype)))
+    most = 5 if dtype == "float16" else 10  # the gate is 1 from there on, and n no infinity yet
+    e = relax.op.exp(relax.op.minimum(x, relax.const(most, dtype)))
     n = relax.op.multiply(e, relax.op.add(e, relax.const(2, dtype)))
     gate = relax.op.divide(n, relax.op.add(n, relax.const(2, dtype)))
     return relax.op.multiply(x, gate)
