@@ -74,7 +74,7 @@ def extreme(dtype: str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
 def test_comparisons(dtype: str, tmp_path: Path) -> None:
-    """Of two inputs, and of one with a scalar: uint64 has those that an int64 cannot hold."""
+    """Two inputs are compared, and one with a scalar: those of uint64 may exceed int64."""
     x, y = extreme(dtype)
     top = onnx.numpy_helper.from_array(x.max(), "top")
     names = COMPARES if dtype != "bool" else COMPARES[:1]

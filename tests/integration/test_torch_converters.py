@@ -1,4 +1,4 @@
-"""What stands for operators of PyTorch in Relax computes what they do, by numpy; torch itself runs nightly."""
+"""Converters of PyTorch's operators to Relax, compared with numpy; torch itself runs nightly."""
 
 from __future__ import annotations
 

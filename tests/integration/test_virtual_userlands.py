@@ -244,7 +244,7 @@ def test_userland_that_others_cannot_read_is_refused_to_root(
 
 
 def test_userland_whose_shell_does_not_start_is_refused(phone: Phone, tmp_path: Path) -> None:
-    """Such as one that lacks a library, which is found when a program starts."""
+    """A library is missing, which shows when a program starts."""
     shutil.copytree(phone.info.root, tmp_path / "tree", symlinks=True)
     (library,) = (tmp_path / "tree").rglob("libcrypt.so.1")
     library.unlink()

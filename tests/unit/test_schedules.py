@@ -13,7 +13,7 @@ from adt.model.tuning.schedules import Untuned
 
 
 def vector_times_matrix() -> tvm.IRModule:
-    """Of integers: those of floats are not scheduled by TVM's rules."""
+    """Build a product of integers: TVM's rules do not schedule those of floats."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorStructInfo((1, 1, 256), "int32"))
     w = relax.Var("w", relax.TensorStructInfo((256, 512), "int32"))

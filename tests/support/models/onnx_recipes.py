@@ -1,4 +1,4 @@
-"""What each ONNX operator of the sweep gets as its inputs, and which options it is tried with.
+"""Recipes of the sweep: inputs of each ONNX operator, and the options that it is tried with.
 
 An input is written as its shape, ``2,3,4`` (empty: a scalar), after a mark:
 

@@ -66,7 +66,7 @@ class Cell:
     domain: str
     opset: int
     operands: tuple[tuple[str, str], ...]
-    """What is given, as :mod:`onnx_recipes` writes it, and its element type; of ``-`` nothing."""
+    """Operands as :mod:`onnx_recipes` writes them, with their element types; ``-`` is none."""
     attributes: Mapping[str, Any]
     outputs: int = 1
 

@@ -113,9 +113,7 @@ def _session(
     options.add_session_config_entry(*IN_FLOATS)
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", str(model.parent)
-    )
+    options.add_session_config_entry(DIRECTORY, str(model.parent))
     source = str(model) if graph is None else graph.SerializeToString()
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
