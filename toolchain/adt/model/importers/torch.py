@@ -47,8 +47,7 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     fixed = fixed_shapes(declared, shapes)
     if fixed != declared:
         program = _static(program, *_zeros(program, [(fixed[spec.name], spec.dtype) for spec in specs]))
-    with _quiet():
-        program = program.run_decompositions()
+    program = _decomposed(program)
     names = [spec.name for spec in program_inputs(program)]  # a placeholder's may be another now
     rows = _op_table(program)
     if reason := refusal(rows):
@@ -80,8 +79,23 @@ def explain_torch(path: Path) -> tuple[OpRow, ...]:
     is_open = any(isinstance(extent, str) for spec in program_inputs(program) for extent in spec.shape)
     if is_open and program.example_inputs is not None:
         program = _static(program, *program.example_inputs)
-    with _quiet():
-        return _op_table(program.run_decompositions())
+    return _op_table(_decomposed(program))
+
+
+def _decomposed(program: Any) -> Any:
+    """Return *program* in core ATen operators.
+
+    Raises:
+        ModelError: torch cannot do that.
+    """
+    try:
+        with _quiet():
+            return program.run_decompositions()
+    except Exception as error:  # torch raises many kinds while it traces
+        raise ModelError(
+            f"torch cannot decompose the program: {type(error).__name__}: {last_line(error)}",
+            remedy="Export it with fixed shapes, or import its ONNX form (torch.onnx.export).",
+        ) from error
 
 
 def _zeros(program: Any, inputs: Sequence[tuple[Shape, str]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
