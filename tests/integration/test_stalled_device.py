@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import signal
 import subprocess
 import threading
@@ -25,6 +24,7 @@ from adt.tuning.database.store import open_database
 from adt.virtual import emulator
 from support.devices import faulty
 from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.ports import free_span
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
 from support.devices.remains import soon_nothing
@@ -34,7 +34,6 @@ from support.waiting import wait_for
 PATIENCE = 15.0
 """Seconds in which a program ends that was told to, on a busy machine. No device that has stalled is given up
 so soon: what ends in it did not wait for one."""
-PORTS = random.randrange(20000, 32000, 100)
 pytestmark = pytest.mark.flaky(
     reruns=1, reason="limits of seconds on the clock are tested, which a busy machine may take for itself"
 )
@@ -43,9 +42,10 @@ pytestmark = pytest.mark.flaky(
 @pytest.fixture(scope="module")
 def phone(rack: Rack) -> Iterator[Device]:  # noqa: F811
     assert LEAVING < PATIENCE < SHORT < STALL
+    ports = free_span(61)
     with pytest.MonkeyPatch.context() as patch:
         for number, name in enumerate(("PORT", "PORT_END", "TRACKER_PORT", "TRACKER_PORT_END")):
-            patch.setenv(f"ADT_RPC_{name}", str(PORTS + 20 * number))
+            patch.setenv(f"ADT_RPC_{name}", str(ports + 20 * number))
         yield rack.start("phone", faults=[])
 
 
