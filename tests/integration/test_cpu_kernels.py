@@ -13,7 +13,8 @@ from tvm import relax, te, tirx, topi
 
 from adt.bundle.platforms import platform_named
 from adt.model.importers.importer import import_model
-from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
+from adt.model.inspection.flops import SCHEDULED
+from adt.model.inspection.graph import CPU_SCHEDULE
 from adt.model.passes.cpu.recurrence import CpuSteps, is_recurrence
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors, vectors_of

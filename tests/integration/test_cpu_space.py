@@ -15,7 +15,7 @@ import tvm
 from tvm import te
 
 import adt
-from adt.model.inspection.flops import CPU_SCHEDULE
+from adt.model.inspection.graph import CPU_SCHEDULE
 from adt.model.networks.builder import Network
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import vectors_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tvm import te
 
-from adt.model.inspection.flops import CPU_SCHEDULE
+from adt.model.inspection.graph import CPU_SCHEDULE
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors
 from adt.model.passes.layout.blocks import Blocking, Window, convolution

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tvm import te, tirx
 
-from adt.model.inspection.flops import CPU_SCHEDULE
+from adt.model.inspection.graph import CPU_SCHEDULE
 from adt.model.passes.cpu.schedules import scheduled
 from adt.model.passes.cpu.vectors import Vectors
 

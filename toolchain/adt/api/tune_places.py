@@ -158,7 +158,7 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
             words = f"servers with the key {key} of the tracker {address} ({count} now)"
             yield Rack(TrackerSource(address, key), words, CORES, _tracked(key), emulated=False, tracked=True)
     elif job.platform.name == HOST and not serials:
-        check_tuned_cpu(target, own_features(), "this machine")
+        check_tuned_cpu(target.cpu_features, own_features(), "this machine")
         words = f"on this machine ({device_facts.this_processor()})"
         local = LocalSource(bundle(), exclusive=not _own_gpu(target.device))
         yield Rack(local, words, os.cpu_count() or CORES, (), emulated=False)
@@ -204,7 +204,7 @@ def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -
         except AdtError as error:
             log.warning("%s: %s; it joins when it is there", serial, error.what)
             continue
-        check_tuned_cpu(target, facts.cpu_features, serial)
+        check_tuned_cpu(target.cpu_features, facts.cpu_features, serial)
         if platform not in facts.platforms:
             raise MismatchError(
                 f"{serial} is {' or '.join(facts.platforms)}, and the kernels are for {platform}",

@@ -42,9 +42,10 @@ from adt.model.passes.offload.partition import OffloadedModel, offload_module
 from adt.model.passes.pipeline import PreparedModule, prepare_module
 from adt.model.passes.precision.conversion import blocks_half
 from adt.model.passes.precision.single import has_half
+from adt.model.passes.reports import TuningReport
 from adt.model.targets.gpu import ANY_ADRENO
 from adt.model.tuning.schedules import KernelSchedules, Tuned, Untuned
-from adt.model.tuning.tuning import Tuning, TuningReport
+from adt.model.tuning.tuning import Tuning
 from adt.model.tuning.workload import KEPT, REFUSED, TUNED, marks
 from adt.options.option import values_of
 from adt.options.sections import Settings

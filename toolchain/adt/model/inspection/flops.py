@@ -13,8 +13,6 @@ ATTRIBUTE = "estimated_flops"
 """Attribute of a PrimFunc; TVM's estimator takes its value instead of counting."""
 SCHEDULED = "tirx.is_scheduled"
 """TVM's mark of a function that its schedule rules leave alone."""
-CPU_SCHEDULE = "adt.cpu_schedule"
-"""Attribute of a PrimFunc that was scheduled for a CPU by rules: how, in a few words."""
 CPU_FINISH = "adt.cpu_finish"
 """Annotation of a scheduled kernel for a CPU: what is still done with it."""
 UNCOUNTED = ("While", "AttrStmt")

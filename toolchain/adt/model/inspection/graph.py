@@ -13,6 +13,8 @@ KERNEL, BUILTIN, EXTERN, FUNCTION = "kernel", "builtin", "extern", "function"
 """Kinds of a call: a generated kernel, one of the VM's own, something a library computes (CLML),
 or another Relax function of the module."""
 
+CPU_SCHEDULE = "adt.cpu_schedule"
+"""Attribute of a PrimFunc that was scheduled for a CPU by rules: how, in a few words."""
 GLOBAL = "global"
 """The memory scope of plain buffers; textures have one that starts with ``global.texture``."""
 

@@ -21,8 +21,7 @@ from adt.host import manifest
 from adt.host.contained import contained_file, contained_name, file_name
 from adt.host.disk import scratch_directory
 from adt.limits import parse_json, read_text
-from adt.model.inspection.flops import CPU_SCHEDULE
-from adt.model.inspection.graph import GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
+from adt.model.inspection.graph import CPU_SCHEDULE, GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.model.package import params_file
 from adt.model.package.files import INSPECT, PARAMS, inspection_names
 from adt.model.package.package import ModelPackage, load_package

@@ -12,7 +12,6 @@ from adt.host.cpuinfo import own_features
 if TYPE_CHECKING:
     from adt.bundle.bundle import BundleManifest
     from adt.model.package.manifest import PackageManifest
-    from adt.model.targets import ModelTarget
 
 
 def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
@@ -92,15 +91,13 @@ def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *opt
         )
 
 
-def check_tuned_cpu(target: ModelTarget, offers: frozenset[str], where: str) -> None:
-    """Check that CPUs on which kernels are to be measured have what code for *target* uses.
-
-    Args: as of :func:`check_cpu`.
+def check_tuned_cpu(uses: Sequence[str], offers: frozenset[str], where: str) -> None:
+    """Check that CPUs on which kernels are to be measured have the features that the code *uses*.
 
     Raises:
         MismatchError: they do not: each candidate would end with SIGILL.
     """
-    if missing := _missing(target.cpu_features, offers):
+    if missing := _missing(uses, offers):
         raise MismatchError(
             f"the kernels are for CPUs with {', '.join(missing)}, which those of {where} lack",
             remedy="Tune where there are such: --serial SERIAL or --key KEY; or for these: leave --cpu away, "

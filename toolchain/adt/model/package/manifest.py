@@ -22,8 +22,7 @@ from adt.errors import PackageError
 from adt.host import manifest
 from adt.limits import MOST_ELEMENTS
 from adt.model.package.files import LIBRARY, PARAMS, is_inside
-from adt.model.passes.reports import Accuracy, Convolution, OffloadReport, TextureReport
-from adt.model.tuning.tuning import TuningReport
+from adt.model.passes.reports import Accuracy, Convolution, OffloadReport, TextureReport, TuningReport
 
 SCHEMA = "adt.model-package"
 SCHEMA_VERSION = 5

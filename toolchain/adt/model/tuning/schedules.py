@@ -11,7 +11,8 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from typing import Any, Protocol
 
-from adt.model.inspection.flops import CPU_SCHEDULE, SCHEDULED
+from adt.model.inspection.flops import SCHEDULED
+from adt.model.inspection.graph import CPU_SCHEDULE
 from adt.model.passes.cpu.dot import register
 from adt.model.passes.cpu.schedules import finished
 from adt.model.passes.indices import narrow_indices

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adt.model.graphs.rules import GraphError, check_index_map
-from adt.model.inspection.flops import CPU_FINISH, CPU_SCHEDULE
+from adt.model.inspection.flops import CPU_FINISH
+from adt.model.inspection.graph import CPU_SCHEDULE
 
 MOST_STEPS = 20_000
 VARIABLE = re.compile(r"[bvlr_]\w{0,15}|None")

@@ -41,27 +41,3 @@ class Tuning:
     """The times are no device's speed."""
     gpu: Gpu | None = None
     """The row that was fitted to that device; None: none was."""
-
-
-@dataclass(frozen=True)
-class TuningReport:
-    """Origin of the tuned kernels' schedules, and why others have none."""
-
-    digest: str
-    """Digest (sha256) of the records; the same records give the same."""
-    device: str
-    """On which they were taken."""
-    driver: str
-    """Version of its GPU's driver; empty for a CPU."""
-    emulated: bool = False
-    """They were taken under emulation: the times that chose them are no device's."""
-    kept: tuple[str, ...] = ()
-    """Kernels whose untuned schedule was faster than any candidate; they have that one."""
-    refused: tuple[str, ...] = ()
-    """Kernels to which their record does not apply; they have the untuned schedule."""
-
-    @property
-    def origin(self) -> str:
-        """Describe the origin of the records."""
-        driver = f", driver {self.driver}" if self.driver else ""
-        return f"records of {self.device}{driver}" + ", taken under emulation" * self.emulated

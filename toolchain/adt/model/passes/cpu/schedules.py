@@ -15,7 +15,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from adt.model.inspection.flops import CPU_FINISH, CPU_SCHEDULE, SCHEDULED
+from adt.model.inspection.flops import CPU_FINISH, SCHEDULED
+from adt.model.inspection.graph import CPU_SCHEDULE
 from adt.model.passes.cpu.bias import sums_from_bias
 from adt.model.passes.cpu.convolution import convolution
 from adt.model.passes.cpu.decisions import Decisions, Untuned
