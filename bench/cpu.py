@@ -187,7 +187,7 @@ def run(package: Path, runs: int, threads: int) -> list[float]:
 
 def model_file(place: Path, name: str) -> Path:
     """A network that the tests generate, a published one of theirs, or a file."""
-    from adt.model.networks import known
+    from adt.compiler.networks import known
     from support.models import published, sequences, transformers, vision
 
     if Path(name).is_file():

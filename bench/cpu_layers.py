@@ -58,7 +58,7 @@ def layer_file(place: Path, name: str, *, followed: bool = False) -> Path:
     """
     from cpu import model_file
 
-    from adt.model.networks.builder import Network
+    from adt.compiler.networks.builder import Network
 
     file = place / f"{name}.onnx"
     layer, _, more = name.partition("+")

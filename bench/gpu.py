@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from adt.model.passes.pipeline import PreparedModule
-    from adt.model.targets import ModelTarget
+    from adt.compiler.passes.pipeline import PreparedModule
+    from adt.compiler.targets import ModelTarget
 
 LIMIT = 1e-4
 """Largest difference that passes, as a share of the output's greatest magnitude."""
@@ -43,10 +43,10 @@ def pack(place: Path, models: list[str], targets: list[str]) -> None:
     import onnxruntime
 
     import adt
-    import adt.model.assemble
-    from adt.model.inputs.random import random_inputs
+    import adt.compiler.assemble
+    from adt.package.inputs.random import random_inputs
 
-    prepared = adt.model.assemble.prepare_module
+    prepared = adt.compiler.assemble.prepare_module
     place.mkdir(parents=True)
     shutil.copy(__file__, place / "gpu.py")
     bundle = adt.build_target(platform="host").bundle
@@ -57,7 +57,7 @@ def pack(place: Path, models: list[str], targets: list[str]) -> None:
         inputs: dict[str, np.ndarray] = {}
         for target in targets:
             stock = target == "stock"
-            adt.model.assemble.prepare_module = stock_module if stock else prepared
+            adt.compiler.assemble.prepare_module = stock_module if stock else prepared
             package = adt.compile(
                 model,
                 out=place / model.stem / target,
@@ -84,8 +84,8 @@ def stock_module(
     import tvm
     from tvm.relax.backend.gpu_generic import get_default_pipeline
 
-    from adt.model.passes.lowering import tir_pipeline
-    from adt.model.passes.pipeline import PreparedModule
+    from adt.compiler.passes.lowering import tir_pipeline
+    from adt.compiler.passes.pipeline import PreparedModule
 
     pipeline = get_default_pipeline(tvm.target.Target(target.spec))
     return PreparedModule(module, params, pipeline, tir_pipeline(alignment), None, (), {})

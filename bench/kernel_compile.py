@@ -15,10 +15,10 @@ from pathlib import Path
 
 from adt.api.place import open_place
 from adt.api.requests import PlaceOptions
+from adt.compiler.compilation import CompileJob
+from adt.compiler.compile import compile_model
 from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError
-from adt.model.compilation import CompileJob
-from adt.model.compile import compile_model
 
 JOB, SAID, PACKAGE = "job", "said", "package"
 

@@ -26,15 +26,15 @@ from kernel_table import CONV, DENSE, Op
 
 from adt.api.place import open_place
 from adt.api.requests import PlaceOptions
+from adt.compiler.compilation import CompileJob
 from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError, DeviceError, MismatchError, NoDevice, PackageError
 from adt.host.process import kill_group, start
 from adt.measure.profile.assembly import ProfilePlace, assemble
-from adt.model.compilation import CompileJob
-from adt.model.inspection.graph import Graph
-from adt.model.inspection.inspection import Inspection
-from adt.model.inspection.profile import EVENTS, CallTime, Profile
-from adt.model.package.package import ModelPackage, load_package
+from adt.package.inspection.graph import Graph
+from adt.package.inspection.inspection import Inspection
+from adt.package.inspection.profile import EVENTS, CallTime, Profile
+from adt.package.package import ModelPackage, load_package
 
 COMPILE_SECONDS, RUN_SECONDS = 900.0, 900.0
 """How long a batch may take."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import onnx
 
-from adt.model.networks.known import built
+from adt.compiler.networks.known import built
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.models.vision import yolov8n

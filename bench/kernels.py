@@ -40,12 +40,12 @@ from kernel_table import CONV, DENSE, NETWORKS, Op, operators
 import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
+from adt.compiler.compilation import CompileJob
+from adt.compiler.passes.gpu.choice import TextureChooser
+from adt.compiler.passes.layout.signature import convolution, product
+from adt.compiler.passes.layout.walk import Moves
+from adt.compiler.targets.gpu import ANY_ADRENO
 from adt.errors import AdtError, ConfigError, ToolNotFound
-from adt.model.compilation import CompileJob
-from adt.model.passes.gpu.choice import TextureChooser
-from adt.model.passes.layout.signature import convolution, product
-from adt.model.passes.layout.walk import Moves
-from adt.model.targets.gpu import ANY_ADRENO
 
 WARMUP = 3
 INTERRUPTED = "the bench was interrupted before"
@@ -170,7 +170,7 @@ def described(serial: str | None) -> DeviceFacts:
         NoDevice, DeviceError, …: see :func:`adt.probe`.
     """
     if serial is None:
-        from adt.model.host_run.opencl import opencl_device
+        from adt.package.host_run.opencl import opencl_device
 
         here = opencl_device()
         if here is None:

@@ -44,7 +44,7 @@ def pack(place: Path, models: list[Path]) -> None:
     """Put the bundle and the packages into *place*."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     import adt
-    from adt.model.networks.known import write_network
+    from adt.compiler.networks.known import write_network
 
     place.mkdir(parents=True, exist_ok=True)
     bundle = adt.build_target(platform="host").bundle

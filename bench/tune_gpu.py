@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _resnet18(path: Path, size: int) -> Path:
-    from adt.model.networks.known import write_network
+    from adt.compiler.networks.known import write_network
 
     return write_network("resnet-18", path, size)
 

@@ -22,8 +22,8 @@ from onnx_table import onnx_table
 from verb_table import DIRECTORY, verb_table
 
 from adt.cli.app import app
+from adt.compiler.targets.socs import SOCS
 from adt.errors import INTERNAL, INTERRUPTED, USAGE, all_errors
-from adt.model.targets.socs import SOCS
 from adt.options.option import options_of
 from adt.options.resolve import NOT_SETTINGS
 from adt.options.sections import SECTIONS
@@ -94,7 +94,8 @@ AREAS = {
     "host": "This machine: programs, NDK, SDKs, the TVM source, files",
     "integrate": "Models in apps",
     "measure": "Verify and measure",
-    "model": "Models and packages",
+    "compiler": "Compiling models",
+    "package": "Packages and their inputs",
     "quantization": "Quantizing",
     "rpc": "Tracker and RPC",
     "tuning": "Tuning and its database",
@@ -125,7 +126,7 @@ def targets() -> str:
     text = f"{written.rstrip()}\n{title}\n{NOTE}"
     text += (
         "By the core that code is for, other names in brackets. The site's page \"Chips and boards\" has each one's cores,\n"
-        "features and where they are known from (`toolchain/adt/model/targets/socs.py`).\n\n"
+        "features and where they are known from (`toolchain/adt/compiler/targets/socs.py`).\n\n"
     )
     for code in sorted({soc.code for soc in SOCS}):
         names = []
@@ -167,7 +168,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-SCHEMA_DIRECTORY = DIRECTORY.parent / "model/schemas"
+SCHEMA_DIRECTORY = DIRECTORY.parent / "package/schemas"
 
 
 def models() -> str:

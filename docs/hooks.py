@@ -20,7 +20,7 @@ TUTORIALS = {
 ELSEWHERE = {
     "../CHANGELOG.md": "changes.md",
     "../tests/seeds.md": "seeds.md",
-    "../toolchain/adt/model/schemas/": "schemas/",
+    "../toolchain/adt/package/schemas/": "schemas/",
     **TUTORIALS,
 }
 """Files of the repository that pages link to, and what the site calls them."""
@@ -58,7 +58,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     texts = {name: make() for name, make in SITE_PAGES.items()}
     for path in ("../CHANGELOG.md", "../tests/seeds.md"):
         texts[ELSEWHERE[path]] = (DOCS / path).read_text()
-    for schema in (DOCS.parent / "toolchain/adt/model/schemas").glob("*.json"):
+    for schema in (DOCS.parent / "toolchain/adt/package/schemas").glob("*.json"):
         texts[f"schemas/{schema.name}"] = schema.read_text()
     texts |= {
         name: page(DOCS / path) for path, name in TUTORIALS.items() if path in (DOCS / "index.md").read_text()

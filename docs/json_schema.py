@@ -10,12 +10,12 @@ import types
 import typing
 from typing import Any
 
-from adt.model.inspection.graph import Graph
-from adt.model.inspection.profile import Profile
-from adt.model.package.manifest import PackageManifest
+from adt.package.inspection.graph import Graph
+from adt.package.inspection.profile import Profile
+from adt.package.manifest import PackageManifest
 
 SCHEMAS = {"mod": PackageManifest, "inspection-graph": Graph, "profile": Profile}
-"""File name in ``toolchain/adt/model/schemas/`` → what it describes."""
+"""File name in ``toolchain/adt/package/schemas/`` → what it describes."""
 CONSTANT = ("schema", "schema_version")
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 

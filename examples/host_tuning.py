@@ -16,8 +16,8 @@ from efficientnet_lite0 import download
 
 import adt
 from adt.cli import tune_report
-from adt.model.classes import rank, read_labels
-from adt.model.inputs.pictures import PictureOptions
+from adt.package.classes import rank, read_labels
+from adt.package.inputs.pictures import PictureOptions
 
 TRIALS = 8  # for real: 1000 and more
 

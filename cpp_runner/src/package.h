@@ -1,6 +1,6 @@
 // The description of a ModelPackage: mod.json.
 //
-// The schema is adt's (toolchain/adt/model/package/manifest.py). A field that may be passed over is
+// The schema is adt's (toolchain/adt/package/manifest.py). A field that may be passed over is
 // nobody's concern here; what a runner must know is named in `requires`, or raises the version.
 #pragma once
 

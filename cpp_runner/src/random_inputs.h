@@ -18,7 +18,7 @@ std::optional<FillMode> FindFillMode(const std::string& name);
 const char* FillModeName(FillMode fill);
 
 /// Arrays for *specs*. Random ones are by the generator "adt-splitmix64-v1". Python's
-/// adt.model.random_inputs gives the same bits.
+/// adt.compiler.random_inputs gives the same bits.
 ///
 /// All arithmetic is on unsigned 64-bit integers, modulo 2^64:
 ///

@@ -14,9 +14,9 @@ import pytest
 
 import adt
 from adt.errors import UnsupportedOp
-from adt.model.host_run.run import run_package
-from adt.model.package.package import ModelPackage
-from adt.model.package.params_file import read_params
+from adt.package.host_run.run import run_package
+from adt.package.package import ModelPackage
+from adt.package.params_file import read_params
 from support.devices.emulated import outputs_of
 from support.models.blockwise import dequantized, matmul_n_bits, side_by_side
 

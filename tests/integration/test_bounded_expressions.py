@@ -14,14 +14,14 @@ import tvm
 from tvm import relax, tirx
 
 from adt.bundle.platforms import platform_named
+from adt.compiler.assemble import tvm_errors
+from adt.compiler.importers.importer import import_model
+from adt.compiler.passes.gpu.choice import BY_MODEL
+from adt.compiler.passes.inlining import LARGEST
+from adt.compiler.passes.pipeline import prepare_module
+from adt.compiler.passes.records.schedules import Untuned
+from adt.compiler.targets.target import model_target
 from adt.errors import CompileError
-from adt.model.assemble import tvm_errors
-from adt.model.importers.importer import import_model
-from adt.model.passes.gpu.choice import BY_MODEL
-from adt.model.passes.inlining import LARGEST
-from adt.model.passes.pipeline import prepare_module
-from adt.model.targets.target import model_target
-from adt.model.tuning.schedules import Untuned
 from support.models.onnx_graphs import graph_of, node, write
 
 SHAPE = (1, 3, 8, 10)

@@ -23,8 +23,8 @@ from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.tools import cmake, ninja
 from adt.host.xnnpack_source import find_xnnpack
 from adt.measure.reference import run_reference
-from adt.model.inputs.random import random_inputs
-from adt.model.package.package import load_package
+from adt.package.inputs.random import random_inputs
+from adt.package.package import load_package
 from support.codegen.bionic_levels import LEVELS
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json

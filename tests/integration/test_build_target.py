@@ -20,12 +20,12 @@ import pytest
 import adt
 from adt.bundle.bundle import MANIFEST, load_bundle
 from adt.bundle.functions import sources_of
+from adt.compiler.importers.functions import unregistered
 from adt.host import manifest
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.tools import ninja
-from adt.model.functions import unregistered
 from support.codegen.bionic_levels import LEVELS
 from support.devices.programs import ADT, adt_json, real_program
 from support.devices.programs import adt as run_adt

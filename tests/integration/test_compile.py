@@ -14,7 +14,7 @@ import pytest
 import adt as api
 from adt.errors import ModelError, UnsupportedOp
 from adt.host.elf import read_elf
-from adt.model.package.package import load_package
+from adt.package.package import load_package
 from support.devices.programs import adt, adt_json
 from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA, small_model
@@ -77,8 +77,8 @@ def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, a
     """The compiler's wheel assumes 64 bytes of every argument; a device's runtime gives 32."""
     import tvm
 
-    from adt.model.importers.importer import import_model
-    from adt.model.passes.lowering import tir_pipeline
+    from adt.compiler.importers.importer import import_model
+    from adt.compiler.passes.lowering import tir_pipeline
 
     imported = import_model(small_model(tmp_path / "m.onnx"), {})
     target = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"})

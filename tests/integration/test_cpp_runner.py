@@ -30,9 +30,10 @@ from adt.host.cache import file_sha256
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.tools import ninja
-from adt.model.inputs.random import random_inputs
-from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
-from adt.model.package.manifest import (
+from adt.options.sections import FILL_MODES
+from adt.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.package.inputs.random import random_inputs
+from adt.package.manifest import (
     Entry,
     PackageFile,
     PackageManifest,
@@ -42,8 +43,7 @@ from adt.model.package.manifest import (
     TensorSpec,
     ValueRange,
 )
-from adt.model.package.params_file import write_params
-from adt.options.sections import FILL_MODES
+from adt.package.params_file import write_params
 from support.devices.programs import Finished
 
 USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 import adt
 from adt.errors import MismatchError
-from adt.model.package.compatibility import check_cpu
-from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
+from adt.package.compatibility import check_cpu
+from adt.package.package import load_package
 from support.devices.emulated import outputs_of
 from support.models.onnx_graphs import graph_of, write
 from support.models.sequences import recurrent

@@ -12,18 +12,18 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from adt.bundle.platforms import platform_named
-from adt.model.importers.importer import import_model
-from adt.model.inspection.flops import SCHEDULED
-from adt.model.inspection.graph import CPU_SCHEDULE
-from adt.model.passes.cpu.recurrence import CpuSteps, is_recurrence
-from adt.model.passes.cpu.schedules import scheduled
-from adt.model.passes.cpu.vectors import Vectors, vectors_of
-from adt.model.passes.fusion import folded_by_numpy
-from adt.model.passes.gpu.choice import BY_MODEL
-from adt.model.passes.nodes import relax_nodes, tir_nodes
-from adt.model.passes.pipeline import prepare_module
-from adt.model.targets.target import model_target
-from adt.model.tuning.schedules import Untuned
+from adt.compiler.importers.importer import import_model
+from adt.compiler.ir.flops import SCHEDULED
+from adt.compiler.ir.nodes import relax_nodes, tir_nodes
+from adt.compiler.passes.cpu.recurrence import CpuSteps, is_recurrence
+from adt.compiler.passes.cpu.schedules import scheduled
+from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
+from adt.compiler.passes.fusion import folded_by_numpy
+from adt.compiler.passes.gpu.choice import BY_MODEL
+from adt.compiler.passes.pipeline import prepare_module
+from adt.compiler.passes.records.schedules import Untuned
+from adt.compiler.targets.target import model_target
+from adt.package.inspection.graph import CPU_SCHEDULE
 from support.models import sequences, transformers, vision
 from support.models.blocked import RANDOM, conv, model, weight
 from support.models.onnx_graphs import graph_of, node, recurrent, write

@@ -15,15 +15,15 @@ import tvm
 from tvm import te
 
 import adt
-from adt.model.inspection.graph import CPU_SCHEDULE
-from adt.model.networks.builder import Network
-from adt.model.passes.cpu.schedules import scheduled
-from adt.model.passes.cpu.vectors import vectors_of
-from adt.model.passes.layout import blocks
-from adt.model.tuning.schedules import load_intrinsics, schedule_by_record
-from adt.model.tuning.traces import check_trace
-from adt.model.tuning.trial import Trials, without_instructions
-from adt.model.tuning.workload import same, workload
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.cpu.schedules import scheduled
+from adt.compiler.passes.cpu.vectors import vectors_of
+from adt.compiler.passes.layout import blocks
+from adt.compiler.passes.records.schedules import load_intrinsics, schedule_by_record
+from adt.compiler.passes.records.traces import check_trace
+from adt.compiler.passes.records.trial import Trials, without_instructions
+from adt.compiler.passes.records.workload import same, workload
+from adt.package.inspection.graph import CPU_SCHEDULE
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Context, Failure, Record
 from adt.tuning.search.task_search import Searches, SearchOptions

@@ -22,16 +22,16 @@ from test_build_presets import check_syntax, nightly
 
 import adt
 from adt.bundle.bundle import TargetBundle
+from adt.compiler import cuda_code
+from adt.compiler.networks.builder import Network
 from adt.errors import CompileError, MismatchError, ToolNotFound
 from adt.host import cuda_headers
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.extras import install_command
 from adt.host.tools import cmake, ninja
-from adt.model import cuda_code
-from adt.model.inspection.inspection import Inspection
-from adt.model.networks.builder import Network
-from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
+from adt.package.inspection.inspection import Inspection
+from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.tuning.database.selection import describe
 from support.models.onnx_graphs import CONVERTED, recurrent, write
 from support.models.sequences import bert

@@ -21,7 +21,7 @@ import pytest
 import adt
 from adt.errors import MismatchError
 from adt.measure.reference import run_reference
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 from support.models.offload import Net
 from support.standins.cuda import make_driver, make_runtime
 from support.standins.cuda_libraries import make_libraries

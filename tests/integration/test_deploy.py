@@ -38,7 +38,7 @@ from adt.errors import (
     PackageError,
     RunError,
 )
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 from support.devices import faulty
 from support.devices.fixtures import Rack, child, entries, processes, rack
 from support.devices.remains import soon_nothing, wrong_files
@@ -250,7 +250,7 @@ import sys, time
 from pathlib import Path
 from adt.device import selection
 from adt.device.deploy.store import deploy
-from adt.model.package.package import load_package
+from adt.package.package import load_package
 from adt.bundle.bundle import load_bundle
 
 def slow(name, done, total):

@@ -14,10 +14,10 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from adt.compiler.importers.element_types import with_kernels_of_their_types
+from adt.compiler.importers.importer import explain_model, import_model
+from adt.compiler.importers.onnx.preparation import prepare
 from adt.errors import UnsupportedOp
-from adt.model.importers.element_types import with_kernels_of_their_types
-from adt.model.importers.importer import explain_model, import_model
-from adt.model.importers.onnx.preparation import prepare
 from support.models.imported import run_imported
 from support.models.onnx_graphs import f32, node, write
 

@@ -14,7 +14,7 @@ from test_rtvm import onnx_file, textured
 from test_runner_abi import case
 
 import adt
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 from support.codegen import sanitized
 
 __all__ = ["built", "driver", "onnx_file", "textured"]

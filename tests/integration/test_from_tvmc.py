@@ -15,10 +15,10 @@ import typer
 
 import adt as api
 from adt.cli.app import app
+from adt.compiler.targets import model_target, settings_and_platform
 from adt.host.cache import cache_dir
-from adt.model.package.package import load_package
-from adt.model.targets import model_target, settings_and_platform
 from adt.options.resolve import load_settings
+from adt.package.package import load_package
 from support.devices.programs import adt
 from support.models.small import MAGIKA
 from support.standins.ndk import make_standin_ndk

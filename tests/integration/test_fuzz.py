@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_cpp_runner import BAD_FILES, Package, mixed
 
-from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.package.files import LIBRARY, MANIFEST, PARAMS
 from support.codegen import sanitized
 from support.models import fuzz_seeds
 

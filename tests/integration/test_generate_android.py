@@ -23,7 +23,7 @@ from adt.integrate.gradle import android_app_files
 from adt.integrate.model_api import Project
 from adt.integrate.output import TextFile
 from adt.integrate.project import project
-from adt.model.package.manifest import TensorSpec
+from adt.package.manifest import TensorSpec
 from support.codegen.golden_projects import HOSTILE, made_up_project
 from support.codegen.kotlin import compile_kotlin
 from support.standins import android as standin_android

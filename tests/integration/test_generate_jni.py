@@ -33,9 +33,9 @@ from adt.integrate.model_api import Project as Described
 from adt.integrate.native_methods import CPP_TYPES, IMAGE_METHODS, NATIVE_METHODS
 from adt.integrate.output import DataFile, TextFile
 from adt.integrate.project import project
-from adt.model.inputs.pictures import PictureOptions
-from adt.model.package.package import load_package
 from adt.options.resolve import load_settings
+from adt.package.inputs.pictures import PictureOptions
+from adt.package.package import load_package
 from support.codegen import image_reference as reference
 from support.codegen.kotlin import compile_kotlin
 from support.devices.programs import real_program

@@ -15,7 +15,7 @@ from test_rtvm import onnx_file, textured
 from test_runner_abi import case
 
 import adt
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 
 __all__ = ["built", "onnx_file", "textured"]
 

@@ -14,13 +14,13 @@ import tvm
 from tvm import relax, te
 
 import adt
-from adt.model.host_run.run import run_package
-from adt.model.inputs.random import random_inputs
-from adt.model.passes.gpu.products import product_schedule
-from adt.model.passes.layout.rewriter import is_flat
-from adt.model.passes.lowering import tir_pipeline
-from adt.model.passes.products import Products
-from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
+from adt.compiler.ir.rewriter import is_flat
+from adt.compiler.passes.gpu.products import product_schedule
+from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.passes.products import Products
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
+from adt.package.host_run.run import run_package
+from adt.package.inputs.random import random_inputs
 from support.models.blocked import calls, model
 from support.models.onnx_graphs import f32, graph_of, node, write
 

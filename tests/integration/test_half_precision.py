@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import adt as api
 from adt.errors import AdtError, ConfigError, InputError, MismatchError
-from adt.model.package.package import load_package
 from adt.numerics import TOLERANCES
+from adt.package.package import load_package
 from support.devices import intel_opencl
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt, adt_json
@@ -260,7 +260,7 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_half_kernels_on_a_driver_that_computes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, precision: str
 ) -> None:
-    from adt.model.host_run.run import run_package
+    from adt.package.host_run.run import run_package
 
     source = mobile(tmp_path / "mobile.onnx")
     words = ["compile", source, "--for", "host", "--target", target, "--precision", precision]
@@ -276,11 +276,11 @@ def test_half_kernels_on_a_driver_that_computes_them(
 
 def test_a_device_without_half_precision_is_not_compiled_for(tmp_path: Path) -> None:
     from adt.bundle.platforms import PLATFORMS
-    from adt.model.importers.importer import import_model
-    from adt.model.package.manifest import PackageLike
-    from adt.model.passes.precision.conversion import convert_precision
-    from adt.model.targets import model_target
+    from adt.compiler.importers.importer import import_model
+    from adt.compiler.precision import convert_precision
+    from adt.compiler.targets import model_target
     from adt.options.resolve import load_settings
+    from adt.package.manifest import PackageLike
 
     like = PackageLike("a phone", "", "Old GPU", "1", False, (), {}, ())
     wanted = load_settings({"compile.precision": "float16", "compile.target": "opencl"}).settings.compile

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import adt
+from adt.bundle import plugins
+from adt.bundle.plugins import load_plugin
 from adt.errors import InputError, MismatchError, RunError, SourceError, ToolNotFound
 from adt.host import cache
 from adt.measure.reference import run_reference
-from adt.model import plugins
-from adt.model.host_run import run as host_run
-from adt.model.host_run.opencl import opencl_device
-from adt.model.host_run.run import HostRun, run_package, run_packages
-from adt.model.plugins import load_plugin
+from adt.package.host_run import run as host_run
+from adt.package.host_run.opencl import opencl_device
+from adt.package.host_run.run import HostRun, run_package, run_packages
 from support.models.small import small_model
 
 X = np.array([[1, 2, 3, 4]], np.float32)

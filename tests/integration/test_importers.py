@@ -12,18 +12,18 @@ import onnxruntime
 import pytest
 
 import adt as api
+from adt.compiler.importers import model_store
+from adt.compiler.importers.importer import explain_model, import_model
+from adt.compiler.importers.onnx.comparison import Runner
+from adt.compiler.importers.onnx.conversion import to_relax
+from adt.compiler.passes.extrema import EXTREMUM
+from adt.compiler.passes.lowering import tir_pipeline
 from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.measure.verify import compare
-from adt.model.importers.importer import explain_model, import_model
-from adt.model.importers.onnx.comparison import Runner
-from adt.model.importers.onnx.conversion import to_relax
-from adt.model.inputs.random import random_inputs
-from adt.model.package import model_store
-from adt.model.package.package import load_package
-from adt.model.passes.extrema import EXTREMUM
-from adt.model.passes.lowering import tir_pipeline
 from adt.options.resolve import load_settings
+from adt.package.inputs.random import random_inputs
+from adt.package.package import load_package
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt, adt_json
 from support.models import microsoft as microsoft_graphs

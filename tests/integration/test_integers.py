@@ -19,12 +19,12 @@ from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, q
 import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.gpu.reductions import LEAST_SHARED
 from adt.errors import ConfigError
-from adt.model.host_run.run import run_package
-from adt.model.inspection.reference_kernels import reference_file
-from adt.model.networks.builder import Network
-from adt.model.package.package import ModelPackage
-from adt.model.passes.gpu.reductions import LEAST_SHARED
+from adt.package.host_run.run import run_package
+from adt.package.inspection.reference_kernels import reference_file
+from adt.package.package import ModelPackage
 from adt.tuning.tasks import extract
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt

@@ -22,7 +22,7 @@ from kernel_table import CONV, Op
 import adt
 from adt.api.requests import PlaceOptions
 from adt.device.place import Opened
-from adt.model.package.package import ModelPackage, load_package
+from adt.package.package import ModelPackage, load_package
 from support.models.broken_kernels import with_library
 
 THREE = r"^(conv 1x1 160→960 7x7 relu6|max_pool 5x5 128 20x20|dense 512→1000)$"

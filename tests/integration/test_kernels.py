@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import adt
+from adt.compiler.kernels import CompiledKernel
 from adt.errors import CompileError, ConfigError, MismatchError, ModelError
 from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
-from adt.model.kernels import CompiledKernel
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.standins.ndk import make_standin_ndk
 

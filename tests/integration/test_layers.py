@@ -15,13 +15,13 @@ from onnx import TensorProto, helper
 from tvm import relax
 
 from adt.bundle.platforms import PLATFORMS
+from adt.compiler.compilation import CompileJob
+from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.onnx.converters import CONVERTERS
+from adt.compiler.importers.onnx.layers import shorter
+from adt.compiler.importers.tflite import importer as tflite_importer
+from adt.compiler.importers.tflite.converters import converter_class
 from adt.errors import UnsupportedOp
-from adt.model.compilation import CompileJob
-from adt.model.importers.importer import import_model
-from adt.model.importers.onnx.converters import CONVERTERS
-from adt.model.importers.onnx.layers import shorter
-from adt.model.importers.tflite import importer as tflite_importer
-from adt.model.importers.tflite.converters import converter_class
 from adt.options.resolve import load_settings
 from support.models.quantized_tflite import Model
 

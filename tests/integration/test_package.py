@@ -18,13 +18,13 @@ from onnx import numpy_helper
 
 import adt as api
 from adt.bundle.platforms import platform_named
+from adt.compiler.compilation import CompileJob
+from adt.compiler.compile import identity
+from adt.compiler.passes.records.tuning import Tuning
 from adt.host.cache import STAMP
-from adt.model.compilation import CompileJob
-from adt.model.compile import identity
-from adt.model.package.manifest import PackageLike
-from adt.model.package.package import load_package
-from adt.model.tuning.tuning import Tuning
 from adt.options.resolve import load_settings
+from adt.package.manifest import PackageLike
+from adt.package.package import load_package
 from support.devices.programs import ADT, adt, adt_json
 from support.models.small import small_model
 
@@ -147,7 +147,7 @@ def test_a_damaged_entry_is_made_again(model: Path, own_cache: Path, tmp_path: P
 
 
 def test_mod_json_fits_its_schema(package: Path) -> None:
-    schemas = Path(api.__file__).parent / "model" / "schemas"
+    schemas = Path(api.__file__).parent / "package" / "schemas"
     for file, schema in (("mod.json", "mod"), ("inspect/graph.json", "inspection-graph")):
         content = json.loads((schemas / f"{schema}.schema.json").read_text())
         jsonschema.Draft202012Validator(content).validate(json.loads((package / file).read_text()))

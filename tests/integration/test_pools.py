@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from adt.model.importers.importer import import_model
+from adt.compiler.importers.importer import import_model
 from support.models.imported import run_imported
 from support.models.onnx_graphs import f32, graph_of, node, write
 

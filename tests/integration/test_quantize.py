@@ -13,9 +13,9 @@ from PIL import Image
 
 import adt as api
 from adt.errors import ConfigError, VerifyFailed
-from adt.model.inputs.pictures import PictureOptions
-from adt.model.inputs.random import random_inputs
-from adt.model.package.package import load_package
+from adt.package.inputs.pictures import PictureOptions
+from adt.package.inputs.random import random_inputs
+from adt.package.package import load_package
 from adt.quantization.accuracy import compared, outputs_on
 from support.devices.programs import adt, adt_json
 from support.models.quantized_onnx import transformer

@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 
 import adt
-from adt.model.host_run.run import HostRun, run_packages
-from adt.model.inputs.random import random_inputs
+from adt.package.host_run.run import HostRun, run_packages
+from adt.package.inputs.random import random_inputs
 from support.models import sequences
 from support.models.onnx_graphs import recurrent, write
 

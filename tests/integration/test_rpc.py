@@ -26,6 +26,7 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import platform_named
 from adt.checkup import sockets
+from adt.compiler.link import linker_for
 from adt.device import selection
 from adt.device.deploy.store import user_directory
 from adt.device.device import Device
@@ -34,7 +35,6 @@ from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, NoDevice, RpcError, TrackerError
 from adt.host import identity
 from adt.host.process import run
-from adt.model.link import linker_for
 from adt.rpc import cleanup, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from support.devices import faulty

@@ -22,10 +22,10 @@ import pytest
 
 import adt
 from adt.bundle.bundle import TargetBundle
-from adt.model.inputs.random import random_inputs
-from adt.model.inspection.inspection import load_arrays
-from adt.model.networks.builder import Network
-from adt.model.package.package import ModelPackage
+from adt.compiler.networks.builder import Network
+from adt.package.inputs.random import random_inputs
+from adt.package.inspection.inspection import load_arrays
+from adt.package.package import ModelPackage
 from support.devices.ports import free_port
 from support.devices.programs import Finished
 

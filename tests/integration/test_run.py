@@ -22,7 +22,7 @@ from adt.device.device import Device
 from adt.device.transport import forwards
 from adt.errors import ConfigError, MismatchError, RpcError
 from adt.measure.reference import run_reference
-from adt.model.inputs.pictures import PictureOptions
+from adt.package.inputs.pictures import PictureOptions
 from adt.rpc import state
 from support.devices.fixtures import Rack, child, entries, processes, rack  # noqa: F401
 from support.devices.listeners import MARK

@@ -21,8 +21,8 @@ import adt
 from adt.bundle.bundle import load_bundle
 from adt.host import manifest
 from adt.host.elf import read_elf
-from adt.model.package.files import MANIFEST
-from adt.model.package.manifest import Entry, TensorSpec, ValueRange
+from adt.package.files import MANIFEST
+from adt.package.manifest import Entry, TensorSpec, ValueRange
 from support.models.small import small_model
 
 __all__ = ["built", "echo", "mixed", "symbolic"]

@@ -16,9 +16,9 @@ from test_rtvm import onnx_file, textured
 from test_runner_abi import CXX, built_library, case
 
 import adt
+from adt.bundle import plugins
 from adt.bundle.libraries import LIBRARIES
-from adt.model import plugins
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 
 __all__ = ["built", "driver", "echo", "large", "mixed", "onnx_file", "symbolic", "textured"]
 

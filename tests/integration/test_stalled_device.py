@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 import adt
+from adt.compiler.networks.builder import Network
 from adt.device.device import Device
 from adt.device.transport.deadline import LEAVING, SHORT, STALL
 from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
-from adt.model.networks.builder import Network
 from adt.tuning.database.store import open_database
 from adt.virtual import emulator
 from support.devices import faulty

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import adt
-from adt.model.host_run.run import run_package
-from adt.model.package.package import load_package
+from adt.package.host_run.run import run_package
+from adt.package.package import load_package
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json
 from support.models import published as real_models

@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import adt as api
+from adt.compiler.importers.importer import import_model
 from adt.measure.reference import run_reference
-from adt.model.importers.importer import import_model
 from support.models import quantized_tflite
 from support.models.imported import run_imported
 from support.models.onnx_graphs import f32, node, write

@@ -11,7 +11,7 @@ from test_gpu_faults import driver
 from test_runner_abi import case, on_opencl, opencl_environment, recurrent, state_on_opencl
 
 import adt
-from adt.model.package.manifest import ValueRange
+from adt.package.manifest import ValueRange
 from support.models.onnx_graphs import graph_of, node, write
 
 __all__ = [

@@ -10,11 +10,11 @@ import pytest
 import tvm
 from tvm import relax
 
-from adt.model.passes.gpu.choice import BY_MODEL
-from adt.model.passes.layout.blocks import Window, ceil_blocks
-from adt.model.passes.layout.channels import channels_first
-from adt.model.passes.layout.operators import block_channels
-from adt.model.passes.workarounds import LONGEST, short_name
+from adt.compiler.passes.gpu.choice import BY_MODEL
+from adt.compiler.passes.layout.blocks import Window, ceil_blocks
+from adt.compiler.passes.layout.channels import channels_first
+from adt.compiler.passes.layout.operators import block_channels
+from adt.compiler.passes.workarounds import LONGEST, short_name
 from support.models.blocked import (
     RANDOM,
     blocked_like_plain,

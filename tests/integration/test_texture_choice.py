@@ -13,9 +13,9 @@ import adt
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
 from adt.cli.app import app
-from adt.model.networks.builder import Network
-from adt.model.package.package import ModelPackage
-from adt.model.tuning.key import target_key, tvm_key
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.records.key import target_key, tvm_key
+from adt.package.package import ModelPackage
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import extract, tuning_target

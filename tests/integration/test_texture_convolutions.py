@@ -12,21 +12,21 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from adt.model.passes.gpu.convolution import (
+from adt.bundle.plugins import load_plugin, opencl_runtime
+from adt.compiler.passes.gpu.convolution import (
     DefaultDecisions,
     convolution_of,
     convolution_schedule,
     schedule_convolution,
 )
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable
-from adt.model.passes.gpu.placement import with_images
-from adt.model.passes.gpu.schedules import prove
-from adt.model.passes.gpu.tiles import Tile, best_tile
-from adt.model.passes.layout import blocks
-from adt.model.passes.layout.blocks import is_convolution
-from adt.model.passes.lowering import tir_pipeline
-from adt.model.plugins import load_plugin, opencl_runtime
-from adt.model.targets.gpu import ANY_ADRENO
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+from adt.compiler.passes.gpu.placement import with_images
+from adt.compiler.passes.gpu.schedules import prove
+from adt.compiler.passes.gpu.tiles import Tile, best_tile
+from adt.compiler.passes.layout import blocks
+from adt.compiler.passes.layout.blocks import is_convolution
+from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.targets.gpu import ANY_ADRENO
 
 TARGET = tvm.target.Target(
     {

@@ -12,15 +12,15 @@ import pytest
 import tvm
 from tvm import relax, te, tirx
 
-from adt.model.networks.builder import Network
-from adt.model.passes.gpu.choice import ALWAYS
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable
-from adt.model.passes.gpu.placement import ImageLimits, place, with_images
-from adt.model.passes.gpu.schedules import element_schedule, prove, texel_schedule
-from adt.model.passes.layout.operators import block_channels
-from adt.model.passes.lowering import check_images, image_faults, texture_lowering
-from adt.model.passes.reports import SCOPE
-from adt.model.tuning.schedules import Untuned
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.gpu.choice import ALWAYS
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+from adt.compiler.passes.gpu.placement import ImageLimits, place, with_images
+from adt.compiler.passes.gpu.schedules import element_schedule, prove, texel_schedule
+from adt.compiler.passes.layout.operators import block_channels
+from adt.compiler.passes.lowering import check_images, image_faults, texture_lowering
+from adt.compiler.passes.records.schedules import Untuned
+from adt.package.reports import SCOPE
 from support.models import vision
 
 TARGET = tvm.target.Target(
@@ -132,8 +132,8 @@ def _softmax() -> Any:
 
 
 def fused(path: Path) -> Any:
-    from adt.model.importers.importer import import_model
-    from adt.model.passes.layout import rewriter
+    from adt.compiler.importers.importer import import_model
+    from adt.compiler.ir import rewriter
 
     imported = import_model(path, {})
     module = rewriter.bind_params(imported.module, imported.params)
@@ -173,8 +173,8 @@ def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None
 
 
 def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
-    from adt.model.importers.importer import import_model
-    from adt.model.passes.gpu.pipeline import for_gpu
+    from adt.compiler.importers.importer import import_model
+    from adt.compiler.passes.gpu.pipeline import for_gpu
 
     imported = import_model(vision.mixed_blocks(tmp_path / "m.onnx"), {})
 
@@ -204,8 +204,8 @@ def rows_merged(path: Path) -> Any:
 
 
 def placed(path: Path) -> Any:
-    from adt.model.importers.importer import import_model
-    from adt.model.passes.gpu.pipeline import for_gpu
+    from adt.compiler.importers.importer import import_model
+    from adt.compiler.passes.gpu.pipeline import for_gpu
 
     imported = import_model(path, {})
     return for_gpu(imported.module, imported.params, TARGET, LIMITS, Untuned()).module
@@ -243,7 +243,7 @@ def test_work_items_share_the_sum_over_a_whole_map(tmp_path: Path, size: int) ->
 
 
 def lowered_main(module: Any) -> str:
-    from adt.model.passes.pipeline import fused_pipeline
+    from adt.compiler.passes.pipeline import fused_pipeline
 
     with TARGET:
         return str(fused_pipeline(Untuned())(module)["main"].script())

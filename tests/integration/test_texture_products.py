@@ -12,12 +12,12 @@ import pytest
 from tvm import relax
 
 import adt
-from adt.model.host_run.run import run_package
-from adt.model.inputs.random import random_inputs
-from adt.model.networks.builder import Network
-from adt.model.passes.gpu.choice import ALWAYS, BY_MODEL
-from adt.model.passes.layout.channels import channels_first
-from adt.model.passes.layout.operators import block_channels
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.gpu.choice import ALWAYS, BY_MODEL
+from adt.compiler.passes.layout.channels import channels_first
+from adt.compiler.passes.layout.operators import block_channels
+from adt.package.host_run.run import run_package
+from adt.package.inputs.random import random_inputs
 from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
 
 Body = Callable[[relax.BlockBuilder, Any], Any]

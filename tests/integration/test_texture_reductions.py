@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto
 
 import adt
-from adt.model.host_run.run import run_package
-from adt.model.inputs.random import random_inputs
+from adt.package.host_run.run import run_package
+from adt.package.inputs.random import random_inputs
 from support.models.sequences import SequenceNetwork
 
 SHAPES = [(2, 3, 7), (1, 21, 50), (3, 2, 61), (4, 1024, 80), (1, 3, 4096), (1, 1, 50257)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.model.networks.builder import Network
+from adt.compiler.networks.builder import Network
 from support.models.reference import off_reference
 from support.models.sequences import SequenceNetwork
 

@@ -13,15 +13,15 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule, meta_schedule
 
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable
-from adt.model.passes.gpu.placement import with_images
-from adt.model.passes.gpu.schedules import prove
-from adt.model.passes.gpu.tiles import MOST_WIDE
-from adt.model.passes.layout import blocks
-from adt.model.passes.lowering import tir_pipeline
-from adt.model.plugins import load_plugin, opencl_runtime
-from adt.model.tuning.schedules import load_intrinsics
-from adt.model.tuning.traces import apply_trace, trace_text
+from adt.bundle.plugins import load_plugin, opencl_runtime
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+from adt.compiler.passes.gpu.placement import with_images
+from adt.compiler.passes.gpu.schedules import prove
+from adt.compiler.passes.gpu.tiles import MOST_WIDE
+from adt.compiler.passes.layout import blocks
+from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.passes.records.schedules import load_intrinsics
+from adt.compiler.passes.records.traces import apply_trace, trace_text
 from adt.tuning.search.strategies import STEPS
 from adt.tuning.search.task_search import Searches, SearchOptions
 from adt.tuning.space.texture_space import MAX_STATEMENTS, statements, texture_space, uses_texels

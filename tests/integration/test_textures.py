@@ -10,13 +10,13 @@ import onnxruntime
 import pytest
 
 import adt
+from adt.compiler import kernel_check
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.layout import blocks
 from adt.errors import ToolNotFound, VerifyFailed
-from adt.model.host_run.opencl import opencl_device
-from adt.model.inputs.random import random_inputs
-from adt.model.networks.builder import Network
-from adt.model.package import kernel_check
-from adt.model.package.package import KernelCheck, ModelPackage, SkippedCheck
-from adt.model.passes.layout import blocks
+from adt.package.host_run.opencl import opencl_device
+from adt.package.inputs.random import random_inputs
+from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
 from support.devices import intel_opencl
 from support.models import vision
 from support.models.reference import off_reference

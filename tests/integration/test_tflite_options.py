@@ -14,11 +14,11 @@ from ai_edge_litert import schema_py_generated as schema
 from test_importers import run_imported
 from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter
 
+from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.tflite.converters import converter_class
+from adt.compiler.importers.tflite.file import model_of
+from adt.compiler.importers.tflite.operator_options import UNREAD, schema_slots, unread_option
 from adt.errors import UnsupportedOp
-from adt.model.importers.importer import import_model
-from adt.model.importers.tflite.converters import converter_class
-from adt.model.importers.tflite.file import model_of
-from adt.model.importers.tflite.operator_options import UNREAD, schema_slots, unread_option
 from support.models import tflite_options
 from support.models.quantized_tflite import Model, packed, unpacked
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.torch_converters import put
 from adt.errors import ModelError
 from adt.measure.reference import run_reference
-from adt.model.importers.importer import import_model
-from adt.model.importers.torch_converters import put
-from adt.model.inputs.random import random_inputs
+from adt.package.inputs.random import random_inputs
 from support.models.imported import run_imported
 from support.models.onnx_graphs import f32
 

@@ -19,8 +19,8 @@ import pytest
 import adt
 from adt.api import tune_places
 from adt.bundle.bundle import TargetBundle
+from adt.compiler.networks.builder import Network
 from adt.errors import AdtError, Busy, ConfigError, MismatchError, NoDevice, TrackerError
-from adt.model.networks.builder import Network
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
 from support.devices.fixtures import Rack, rack  # noqa: F401

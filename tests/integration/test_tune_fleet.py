@@ -18,7 +18,7 @@ import pytest
 
 import adt
 from adt.bundle.bundle import TargetBundle
-from adt.model.tuning.arguments import Argument
+from adt.compiler.passes.records.arguments import Argument
 from adt.rpc import board, server, tracker, wire
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import worker

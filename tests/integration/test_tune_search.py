@@ -12,10 +12,10 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from adt.model.passes.lowering import tir_pipeline
-from adt.model.plugins import load_plugin, opencl_runtime
-from adt.model.tuning.traces import apply_trace
-from adt.model.tuning.workload import same, workload
+from adt.bundle.plugins import load_plugin, opencl_runtime
+from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.passes.records.traces import apply_trace
+from adt.compiler.passes.records.workload import same, workload
 from adt.tuning.candidates import Candidate, Measurement, NoSpace
 from adt.tuning.correctness import count_outputs
 from adt.tuning.records import BASELINE, Context, Failure, Record

@@ -15,17 +15,17 @@ from onnx import TensorProto, helper, numpy_helper
 import adt
 from adt.api.model import job_of, tuned_job
 from adt.api.requests import CompileRequest
+from adt.compiler import kernel_check as check_module
+from adt.compiler.compilation import Compilation, CompileJob
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.gpu.tiles import cost
+from adt.compiler.passes.records.key import target_key, tvm_key
+from adt.compiler.passes.records.schedules import Recording, load_intrinsics
+from adt.compiler.passes.records.workload import same, workload
 from adt.errors import ConfigError
-from adt.model.compilation import Compilation, CompileJob
-from adt.model.host_run.run import run_package, run_packages
-from adt.model.inputs.random import random_inputs
-from adt.model.networks.builder import Network
-from adt.model.package import kernel_check as check_module
-from adt.model.package.package import KernelCheck, ModelPackage, load_package
-from adt.model.passes.gpu.tiles import cost
-from adt.model.tuning.key import target_key, tvm_key
-from adt.model.tuning.schedules import Recording, load_intrinsics
-from adt.model.tuning.workload import same, workload
+from adt.package.host_run.run import run_package, run_packages
+from adt.package.inputs.random import random_inputs
+from adt.package.package import KernelCheck, ModelPackage, load_package
 from adt.tuning.database.gpus import FILE as GPUS
 from adt.tuning.database.gpus import keep_gpu
 from adt.tuning.database.store import open_database
@@ -357,7 +357,7 @@ def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
     """Such a record is of an earlier adt, and applies: the kernel would be without vectors."""
     import tvm
 
-    from adt.model.tuning.traces import trace_text
+    from adt.compiler.passes.records.traces import trace_text
 
     compilation, found = read(job(model, "cpu"))
     task = next(task for task in found.tasks if "conv" in task.name)
@@ -375,7 +375,7 @@ def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path
     """A work-item for each lane: TVM's code generator would store each lane over the others."""
     import tvm
 
-    from adt.model.tuning.traces import trace_text
+    from adt.compiler.passes.records.traces import trace_text
 
     compilation, found = read(job(model, "adreno"))
     task = next(task for task in found.tasks if task.arguments[-1].scope == "global.texture")

@@ -18,10 +18,10 @@ import tvm
 from tvm import relax, te
 
 import adt
+from adt.compiler.passes.records.schedules import load_intrinsics
+from adt.compiler.passes.records.traces import apply_trace, trace_text
+from adt.compiler.passes.records.workload import workload as normal
 from adt.errors import ConfigError, DiskError, PackageError
-from adt.model.tuning.schedules import load_intrinsics
-from adt.model.tuning.traces import apply_trace, trace_text
-from adt.model.tuning.workload import workload as normal
 from adt.tuning.database.merge import merge
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import describe_workload, open_database
@@ -333,8 +333,8 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """TVM's stack ends in an endless sum; the check of the text, which refuses it, is left out here."""
-    from adt.model.graphs import reader
-    from adt.model.graphs.rules import GraphError
+    from adt.package.graphs import reader
+    from adt.package.graphs.rules import GraphError
 
     x = te.placeholder((4, 8), "float32", "x")
     function = te.create_prim_func([x, te.compute((4, 8), lambda i, j: x[i, j] + 1, "y")])
@@ -358,7 +358,7 @@ def test_what_was_mapped_before_is_no_part_of_a_readings_memory() -> None:
     program = (
         "import mmap, sys; held = mmap.mmap(-1, 40 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)\n"
         "from adt.host.isolated import limit_memory\n"
-        "from adt.model.graphs.reader import refusal\n"
+        "from adt.package.graphs.reader import refusal\n"
         "limit_memory(8 << 30); print(repr(refusal.__wrapped__(sys.stdin.read())))"
     )
     done = subprocess.run([sys.executable, "-c", program], input=graph, capture_output=True, text=True)

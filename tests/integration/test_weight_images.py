@@ -15,21 +15,21 @@ import pytest
 import tvm
 
 import adt
+from adt.compiler.importers.importer import import_model
+from adt.compiler.networks.builder import Network
+from adt.compiler.passes.gpu.choice import ALWAYS
+from adt.compiler.passes.gpu.pipeline import GpuModule, for_gpu
+from adt.compiler.passes.gpu.placement import ImageLimits
+from adt.compiler.passes.gpu.schedules import NotSchedulable, prove
+from adt.compiler.passes.records.schedules import Untuned
 from adt.errors import MismatchError
 from adt.host.cache import file_sha256
-from adt.model.host_run.run import run_package
-from adt.model.importers.importer import import_model
-from adt.model.inputs.random import random_inputs
-from adt.model.inspection.inspection import Inspection
-from adt.model.networks.builder import Network
-from adt.model.package.files import MANIFEST, PARAMS
-from adt.model.package.package import ModelPackage
-from adt.model.passes.gpu.choice import ALWAYS
-from adt.model.passes.gpu.pipeline import GpuModule, for_gpu
-from adt.model.passes.gpu.placement import ImageLimits
-from adt.model.passes.gpu.schedules import NotSchedulable, prove
-from adt.model.passes.reports import SCOPE
-from adt.model.tuning.schedules import Untuned
+from adt.package.files import MANIFEST, PARAMS
+from adt.package.host_run.run import run_package
+from adt.package.inputs.random import random_inputs
+from adt.package.inspection.inspection import Inspection
+from adt.package.package import ModelPackage
+from adt.package.reports import SCOPE
 from support.devices import intel_opencl
 from support.devices.programs import Finished
 
@@ -287,7 +287,7 @@ def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images
                 raise NotSchedulable("made up")
         prove(function, target)
 
-    monkeypatch.setattr("adt.model.passes.gpu.placement.prove", refusing)
+    monkeypatch.setattr("adt.compiler.passes.gpu.placement.prove", refusing)
 
     made = placed(model, ImageLimits(side=8192, layers=2048))
 

@@ -14,14 +14,14 @@ import tvm
 from test_cpu_space import TARGETS, of_bytes
 from test_tuned_compile import TUNED, compiled, job, keep, read
 
+from adt.compiler import compile as compile_module
+from adt.compiler.passes.records.schedules import Tuned, load_intrinsics
+from adt.compiler.passes.records.traces import trace_text
+from adt.compiler.passes.records.tuning import TunedKernel, Tuning
+from adt.compiler.passes.records.workload import MARK, REFUSED, workload
+from adt.compiler.targets import ModelTarget
 from adt.errors import VerifyFailed
-from adt.model import compile as compile_module
-from adt.model.package.package import KernelCheck
-from adt.model.targets import ModelTarget
-from adt.model.tuning.schedules import Tuned, load_intrinsics
-from adt.model.tuning.traces import trace_text
-from adt.model.tuning.tuning import TunedKernel, Tuning
-from adt.model.tuning.workload import MARK, REFUSED, workload
+from adt.package.package import KernelCheck
 from adt.tuning.space.cpu_space import cpu_space
 from support.models.onnx_graphs import graph_of, node
 from support.models.schedules import apply_by_hand

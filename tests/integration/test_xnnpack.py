@@ -13,8 +13,8 @@ from adt.bundle.bundle import TargetBundle
 from adt.device.rtvm import RtvmOptions
 from adt.errors import MismatchError
 from adt.measure.reference import run_reference
-from adt.model.host_run.run import run_package
-from adt.model.package.package import ModelPackage
+from adt.package.host_run.run import run_package
+from adt.package.package import ModelPackage
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.models.offload import mobile_net, residual_net, wide_net
 from support.models.quantized_onnx import examples, written_by_onnxruntime

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adt.compiler.passes.precision.accuracy import _compare, read_samples, warn
 from adt.errors import InputError
 from adt.measure.verify import limits_for
-from adt.model.package.manifest import TensorSpec
-from adt.model.passes.precision.accuracy import _compare, read_samples, warn
-from adt.model.passes.reports import Accuracy, OutputAccuracy, Overflow, far_off
 from adt.numerics import TOLERANCES
 from adt.options.resolve import load_settings
+from adt.package.manifest import TensorSpec
+from adt.package.reports import Accuracy, OutputAccuracy, Overflow, far_off
 
 SPEC = TensorSpec("y", (2, 3), "float32")
 EXACT = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], np.float32)

@@ -19,6 +19,7 @@ import pytest
 from adt.api import bench as api_bench
 from adt.api.model import job_of, tuned_job
 from adt.api.requests import CompileRequest
+from adt.compiler.importers.model_store import model_sha256
 from adt.errors import ConfigError, DiskError, InputError
 from adt.host.directories import data_dir
 from adt.measure import bench, history, trend
@@ -28,7 +29,6 @@ from adt.measure.record import EMULATED, BenchRecord, Machine, Method, Speed, St
 from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
 from adt.measure.trend import page_data
-from adt.model.package.model_store import model_sha256
 from support.models.small import small_model
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -27,7 +27,7 @@ from adt.errors import MismatchError, PackageError, RpcError
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.ndk import VARIABLES
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 from adt.rpc import state
 from adt.tuning.fleet.sources import SerialSource
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor

@@ -10,20 +10,13 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from adt.compiler.importers.value_ranges import rounds_within
+from adt.compiler.kernel_check import MOST, STEPS_WITHIN, _compared, _obstacle, compare, limit_of_steps
+from adt.compiler.targets import ModelTarget
 from adt.errors import VerifyFailed
-from adt.model.host_run.opencl import HostOpenCl
-from adt.model.importers.value_ranges import rounds_within
-from adt.model.package.kernel_check import MOST, STEPS_WITHIN, _compared, _obstacle, compare, limit_of_steps
-from adt.model.package.package import (
-    KernelCheck,
-    ModelPackage,
-    OutputCheck,
-    SkippedCheck,
-    load_check,
-    save_check,
-)
-from adt.model.targets import ModelTarget
 from adt.numerics import TOLERANCES
+from adt.package.host_run.opencl import HostOpenCl
+from adt.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck, load_check, save_check
 from support.standins.artefacts import package_manifest
 
 LIMIT = TOLERANCES["float32"].kernel

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adt.compiler.passes.records.arguments import Argument
 from adt.host.child import Child, ChildDied, ChildHung, Speech
 from adt.host.messages import ARRAY, BYTES, BadMessage, decode, encode
 from adt.host.process import kill_group
-from adt.model.tuning.arguments import Argument
 from adt.tuning.candidates import Timing
 from adt.tuning.fleet import measure_protocol
 

@@ -93,10 +93,10 @@ def test_start_builds_only_the_verb_asked_for(
 @pytest.mark.parametrize(
     ("api", "absent"),
     [
-        ("build", ("adt.model", "adt.device", "cattrs")),
-        ("device", ("adt.model.package.manifest", "adt.rpc", "cattrs")),
-        ("package", ("adt.model.compile", "adt.model.passes.pipeline", "tvm")),
-        ("run", ("adt.model.compile", "adt.rpc", "asyncio", "numpy", "statistics")),
+        ("build", ("adt.compiler", "adt.device", "cattrs")),
+        ("device", ("adt.package.manifest", "adt.rpc", "cattrs")),
+        ("package", ("adt.compiler.compile", "adt.compiler.passes.pipeline", "tvm")),
+        ("run", ("adt.compiler.compile", "adt.rpc", "asyncio", "numpy", "statistics")),
     ],
 )
 def test_a_verb_imports_no_more_than_it_needs(api: str, absent: tuple[str, ...]) -> None:
@@ -111,9 +111,9 @@ def test_a_verb_imports_no_more_than_it_needs(api: str, absent: tuple[str, ...])
         "api.tune_result",  # and what every other verb of tuning imports
         "api.up",
         "measure.reference",
-        "model.host_run.child",
-        "model.importers.onnx.importer",
-        "model.package.integrity",
+        "package.host_run.child",
+        "compiler.importers.onnx.importer",
+        "package.integrity",
     ],
 )
 def test_modules_that_read_packages_and_models_import_no_tvm(module: str) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from adt.api.requests import BuildRequest, NdkRequest, ProbeRequest
+from adt.bundle import plugins
 from adt.checkup.scope import make_scope
 from adt.errors import ConfigError, SourceError
-from adt.model import plugins
 from adt.options.option import options_of
 from adt.options.resolve import _show_program, executed, load_settings
 from adt.options.sections import SECTIONS

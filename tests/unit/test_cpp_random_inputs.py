@@ -10,8 +10,8 @@ import pytest
 
 from adt.device.rtvm import RtvmOptions
 from adt.errors import InputError
-from adt.model.inputs.random import random_inputs
-from adt.model.package.manifest import TensorSpec, ValueRange
+from adt.package.inputs.random import random_inputs
+from adt.package.manifest import TensorSpec, ValueRange
 
 DTYPES = (
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tvm import te
 
-from adt.model.inspection.graph import CPU_SCHEDULE
-from adt.model.passes.cpu.schedules import scheduled
-from adt.model.passes.cpu.vectors import Vectors
-from adt.model.passes.layout.blocks import Blocking, Window, convolution
+from adt.compiler.passes.cpu.schedules import scheduled
+from adt.compiler.passes.cpu.vectors import Vectors
+from adt.compiler.passes.layout.blocks import Blocking, Window, convolution
+from adt.package.inspection.graph import CPU_SCHEDULE
 
 AVX512, AVX2, SSE = Vectors(16, 32), Vectors(8, 16), Vectors(4, 16)
 NEON = Vectors(4, 32, by_element=True)

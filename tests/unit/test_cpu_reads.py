@@ -7,7 +7,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from adt.model.passes.cpu.reads import reads_differ
+from adt.compiler.passes.cpu.reads import reads_differ
 
 
 def joined(first: int) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tvm import te, tirx
 
-from adt.model.inspection.graph import CPU_SCHEDULE
-from adt.model.passes.cpu.schedules import scheduled
-from adt.model.passes.cpu.vectors import Vectors
+from adt.compiler.passes.cpu.schedules import scheduled
+from adt.compiler.passes.cpu.vectors import Vectors
+from adt.package.inspection.graph import CPU_SCHEDULE
 
 
 @pytest.mark.parametrize(

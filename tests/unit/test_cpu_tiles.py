@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adt.model.passes.cpu.tiles import Tile, best_tile
-from adt.model.passes.cpu.vectors import Vectors, _cost
+from adt.compiler.passes.cpu.tiles import Tile, best_tile
+from adt.compiler.passes.cpu.vectors import Vectors, _cost
 
 AVX512, AVX2, SSE = Vectors(16, 32), Vectors(8, 16), Vectors(4, 16)
 NEON, ARMV7 = Vectors(4, 32, by_element=True), Vectors(4, 16, by_element=True)

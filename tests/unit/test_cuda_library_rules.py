@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from adt.bundle.libraries import LIBRARIES
+from adt.compiler.passes.offload.partition import check_combination, rules_of
 from adt.errors import ConfigError
-from adt.model.passes.offload.partition import check_combination, rules_of
 
 
 def variable(*shape: int, dtype: str = "float32") -> Any:

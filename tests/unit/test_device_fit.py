@@ -10,8 +10,8 @@ import pytest
 from adt.device.deploy.fit import check_fit
 from adt.device.survey import DeviceFacts, parse
 from adt.errors import MismatchError
-from adt.model.package.compatibility import check_half, check_own_cpu
-from adt.model.package.manifest import CompilationRecord
+from adt.package.compatibility import check_half, check_own_cpu
+from adt.package.manifest import CompilationRecord
 from support.standins.artefacts import bundle_manifest, package_manifest
 
 LINUX = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)

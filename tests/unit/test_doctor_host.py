@@ -15,10 +15,9 @@ from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answer
 from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
 from adt.checkup.repair import mend
 from adt.checkup.scope import make_scope
-from adt.host import cache, identity, manifest
+from adt.host import cache, identity, manifest, versions
 from adt.host.process import Finished
 from adt.host.tools import Tool
-from adt.model import versions
 from adt.virtual import prerequisites, state
 from support.standins.artefacts import make_bundle
 

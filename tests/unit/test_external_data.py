@@ -15,11 +15,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from adt.compiler.importers import model_store
+from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.onnx.comparison import run
+from adt.compiler.importers.onnx.file import data_files, open_data, read_onnx
 from adt.errors import ModelError
-from adt.model.importers.importer import import_model
-from adt.model.importers.onnx.comparison import run
-from adt.model.importers.onnx.file import data_files, open_data, read_onnx
-from adt.model.package import model_store
 from support.models.onnx_graphs import node
 
 VALUES = np.arange(4, dtype=np.float32)

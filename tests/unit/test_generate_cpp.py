@@ -14,7 +14,7 @@ from adt.errors import PackageError
 from adt.integrate.cpp import WIDTH, files, signature
 from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
-from adt.model.inputs.pictures import PictureOptions
+from adt.package.inputs.pictures import PictureOptions
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 PHOTO = entry([tensor("photo", (1, 3, 32, 64))], [tensor("y", (1,))])

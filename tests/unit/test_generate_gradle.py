@@ -21,7 +21,7 @@ from adt.integrate.gradle import aar_files, android_app_files
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.integrate.project import project
-from adt.model.package.manifest import Entry
+from adt.package.manifest import Entry
 from support.codegen.golden_projects import DETECTOR
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 

@@ -21,7 +21,7 @@ from adt.integrate.native_methods import (
 )
 from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
-from adt.model.inputs.pictures import PictureOptions
+from adt.package.inputs.pictures import PictureOptions
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 

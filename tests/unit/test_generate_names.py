@@ -27,8 +27,8 @@ from adt.integrate.names import (
     words,
 )
 from adt.integrate.project import project
-from adt.model.inputs.pictures import PictureOptions
-from adt.model.package.manifest import Entry, TensorSpec
+from adt.package.inputs.pictures import PictureOptions
+from adt.package.manifest import Entry, TensorSpec
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 KEYWORDS = CPP | JAVA | KOTLIN

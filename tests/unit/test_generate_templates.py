@@ -23,7 +23,7 @@ from adt.integrate.names import Name, class_names, words
 from adt.integrate.output import CopiedFile, OutputFile, TextFile, plan
 from adt.integrate.project import project
 from adt.integrate.templates import GENERATED
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 from support.codegen.golden_projects import DETECTOR, PICTURES, PLATFORMS, expected, made_up_project, texts
 from support.codegen.skeleton import skeleton
 from support.standins.artefacts import entry, tensor

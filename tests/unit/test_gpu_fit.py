@@ -11,10 +11,10 @@ import pytest
 
 from adt.api.model import job_of
 from adt.api.requests import CompileRequest
+from adt.compiler.passes.gpu.tiles import Sums, Tile, _tiles, cost
+from adt.compiler.passes.records.tuning import Tuning
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 from adt.errors import ConfigError
-from adt.model.passes.gpu.tiles import Sums, Tile, _tiles, cost
-from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
-from adt.model.tuning.tuning import Tuning
 from adt.tuning.database.gpus import FILE, fitted_gpu, keep_gpu
 from adt.tuning.fit import LEAST_TIMES, TimedTile, fit, tile_of
 from adt.tuning.records import Context

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from adt.bundle.platforms import platform_named
-from adt.model.compilation import package_target
-from adt.model.package.manifest import PackageLike
-from adt.model.targets import gpu as table
-from adt.model.targets import model_target
-from adt.model.targets.gpu import ANY_ADRENO, gpu_of
+from adt.compiler.compilation import package_target
+from adt.compiler.targets import gpu as table
+from adt.compiler.targets import model_target
+from adt.compiler.targets.gpu import ANY_ADRENO, gpu_of
 from adt.options.resolve import load_settings
+from adt.package.manifest import PackageLike
 
 H200 = {"max_num_threads": 1024, "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
 

@@ -10,9 +10,9 @@ import pytest
 import tvm
 from tvm import relax
 
+from adt.compiler.passes.precision.half import rewrite
+from adt.compiler.passes.precision.policy import KEPT, multiplications, operator_of, policy
 from adt.errors import ConfigError
-from adt.model.passes.precision.half import rewrite
-from adt.model.passes.precision.policy import KEPT, multiplications, operator_of, policy
 
 Build = Callable[[relax.BlockBuilder, Any, Mapping[str, Any]], Any]
 
@@ -292,7 +292,7 @@ def test_an_unknown_precision_is_refused() -> None:
 
 
 def test_every_table_names_operators_of_relax() -> None:
-    from adt.model.passes.precision.policy import (
+    from adt.compiler.passes.precision.policy import (
         ELEMENTWISE,
         LAYOUT,
         MOVING,

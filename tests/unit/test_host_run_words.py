@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle import plugins
 from adt.bundle.libraries import LIBRARIES
 from adt.errors import RunError, ToolNotFound
 from adt.host.child import ChildDied, ChildFailed, ChildHung
-from adt.model import plugins
-from adt.model.host_run import opencl as host_opencl
-from adt.model.host_run import run as host_run
-from adt.model.host_run.opencl import HostOpenCl, choose
+from adt.package.host_run import opencl as host_opencl
+from adt.package.host_run import run as host_run
+from adt.package.host_run.opencl import HostOpenCl, choose
 from support.standins.artefacts import package_manifest
 
 POCL = HostOpenCl(

@@ -23,21 +23,21 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from adt.bundle.bundle import load_bundle
+from adt.compiler.importers.importer import declared_inputs, import_model
+from adt.compiler.importers.onnx.file import input_dtypes, read_onnx
+from adt.compiler.importers.tflite.file import model_of
+from adt.compiler.importers.tflite.importer import explain_tflite
 from adt.errors import AdtError, ConfigError, InputError, ModelError, PackageError
 from adt.integrate.apk.manifest import read_apk
 from adt.limits import MOST_DEPTH, parse_json
 from adt.measure import app_bench, history
-from adt.model.classes import read_labels
-from adt.model.importers.importer import declared_inputs, import_model
-from adt.model.importers.onnx.file import input_dtypes, read_onnx
-from adt.model.importers.tflite.file import model_of
-from adt.model.importers.tflite.importer import explain_tflite
-from adt.model.inputs.files import read_inputs
-from adt.model.package.files import leave_alone, pack, unpack
-from adt.model.package.integrity import examine
-from adt.model.package.manifest import read_manifest
-from adt.model.package.package import load_package
 from adt.options.resolve import _toml, load_settings
+from adt.package.classes import read_labels
+from adt.package.files import leave_alone, pack, unpack
+from adt.package.inputs.files import read_inputs
+from adt.package.integrity import examine
+from adt.package.manifest import read_manifest
+from adt.package.package import load_package
 from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
 from adt.tuning.database.publication import _unpack
 from adt.tuning.database.sqlite_file import FILE, create, entries

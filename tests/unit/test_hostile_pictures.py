@@ -16,14 +16,14 @@ import pytest
 from PIL import Image
 
 from adt.errors import InputError
-from adt.model.classes import MAX_LABEL, read_labels
+from adt.package.classes import MAX_LABEL, read_labels
 
 READ = """
 import resource, sys
 from pathlib import Path
 from adt.errors import InputError
-from adt.model.inputs.pictures import PictureOptions, pictures_as_input
-from adt.model.package.manifest import TensorSpec
+from adt.package.inputs.pictures import PictureOptions, pictures_as_input
+from adt.package.manifest import TensorSpec
 try:
     spec = TensorSpec("x", (1, 8, 8, 3), "uint8")
     print("mean", pictures_as_input([Path(sys.argv[1])], spec, PictureOptions()).array.mean())

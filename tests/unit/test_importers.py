@@ -10,26 +10,26 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from adt.compiler.importers import formats
+from adt.compiler.importers.importer import explain_model, import_model
+from adt.compiler.importers.onnx import comparison
+from adt.compiler.importers.onnx import preparation as preparing
+from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS
+from adt.compiler.importers.onnx.comparison import Runner
+from adt.compiler.importers.onnx.converters import CONVERTERS
+from adt.compiler.importers.onnx.file import OF_ONNXRUNTIME, read_onnx
+from adt.compiler.importers.onnx.graph import Builder, Graph, op_name
+from adt.compiler.importers.onnx.preparation import prepare
+from adt.compiler.importers.onnx.rewrites import REWRITES
+from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
+from adt.compiler.importers.onnx.support import unsupported_ops
+from adt.compiler.importers.shapes import fixed_shapes
+from adt.compiler.passes.cpu.recurrence import CpuSteps
 from adt.errors import ModelError, ToolNotFound, UnsupportedOp
 from adt.host import extras
 from adt.host.extras import install_command
-from adt.model.importers import formats
-from adt.model.importers.importer import explain_model, import_model
-from adt.model.importers.onnx import comparison
-from adt.model.importers.onnx import preparation as preparing
-from adt.model.importers.onnx.blockwise import MATMUL_N_BITS
-from adt.model.importers.onnx.comparison import Runner
-from adt.model.importers.onnx.converters import CONVERTERS
-from adt.model.importers.onnx.file import OF_ONNXRUNTIME, read_onnx
-from adt.model.importers.onnx.graph import Builder, Graph, op_name
-from adt.model.importers.onnx.preparation import prepare
-from adt.model.importers.onnx.rewrites import REWRITES
-from adt.model.importers.onnx.rewrites.rewrite import Rewrite
-from adt.model.importers.onnx.support import unsupported_ops
-from adt.model.importers.shapes import fixed_shapes
-from adt.model.inputs.random import random_inputs
-from adt.model.package.manifest import TensorSpec
-from adt.model.passes.cpu.recurrence import CpuSteps
+from adt.package.inputs.random import random_inputs
+from adt.package.manifest import TensorSpec
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs
 from support.models.blockwise import matmul_n_bits

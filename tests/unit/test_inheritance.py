@@ -103,7 +103,7 @@ def test_programs_of_the_directory_are_not_found(traps: Path, monkeypatch: pytes
 
 
 def test_our_own_children_run_our_own_code(traps: Path) -> None:
-    with Child("adt.model.host_run.child") as child:
+    with Child("adt.package.host_run.child") as child:
         assert child.ask({}, timeout=100)["stage"] == "start"
     assert not traps.exists(), traps.read_text()
 

@@ -13,11 +13,11 @@ from onnx import TensorProto
 
 import adt
 from adt.cli.verify import _span
+from adt.compiler.importers.importer import explain_model, import_model
+from adt.compiler.importers.onnx.file import USUAL
+from adt.compiler.importers.shapes import DeclaredShape, fixed_shapes, parse_shapes
+from adt.compiler.targets.parser import _typed
 from adt.errors import AdtError, ModelError, UnsupportedOp
-from adt.model.importers.importer import explain_model, import_model
-from adt.model.importers.onnx.file import USUAL
-from adt.model.importers.shapes import DeclaredShape, fixed_shapes, parse_shapes
-from adt.model.targets.parser import _typed
 from adt.rpc.wire import parse_address
 from adt.tuning.fleet.builders import make_builders
 from support.models.onnx_graphs import graph_of, node, write

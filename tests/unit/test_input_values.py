@@ -12,12 +12,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from adt.compiler.importers.imported_model import ImportedModel
+from adt.compiler.importers.importer import import_model
 from adt.errors import InputError
-from adt.model.importers.imported_model import ImportedModel
-from adt.model.importers.importer import import_model
-from adt.model.inputs.random import random_inputs
-from adt.model.inputs.validation import check_inputs
-from adt.model.package.manifest import INDEX, UNKNOWN, USUAL, Entry, TensorSpec, ValueRange
+from adt.package.inputs.random import random_inputs
+from adt.package.inputs.validation import check_inputs
+from adt.package.manifest import INDEX, UNKNOWN, USUAL, Entry, TensorSpec, ValueRange
 from support.models.onnx_graphs import node
 
 INT64, INT32, FLOAT = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adt.compiler import record
 from adt.errors import MismatchError, PackageError
 from adt.host import manifest
-from adt.model.inspection import layout, record
-from adt.model.inspection.graph import Call, DeviceKernel, Graph, Storage, Tensor, size_of
-from adt.model.inspection.inspection import Inspection
-from adt.model.inspection.page import render
-from adt.model.inspection.profile import CallTime, Profile, load_profile
+from adt.package.inspection import layout
+from adt.package.inspection.graph import Call, DeviceKernel, Graph, Storage, Tensor, size_of
+from adt.package.inspection.inspection import Inspection
+from adt.package.inspection.page import render
+from adt.package.inspection.profile import CallTime, Profile, load_profile
 from support.standins.artefacts import make_package
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>\u2028&amp;'

@@ -23,7 +23,7 @@ from kernel_runs import TEXTURE, Batch, Found, Kernel, Settings
 from kernel_table import CONV, DENSE, MAX_POOL, NETWORKS, Op
 
 from adt.errors import ConfigError, MismatchError, RunError
-from adt.model.inspection.graph import Call, Graph, Tensor
+from adt.package.inspection.graph import Call, Graph, Tensor
 
 SMALL = Op(CONV, (8, 6, 6), 8, (3, 3), 1, (1, 1), 1, "relu")
 POOL = Op(MAX_POOL, (8, 6, 6), 8, (3, 3), 2, (1, 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adt.model.passes.layout.rewriter import lift_constants
+from adt.compiler.ir.rewriter import lift_constants
 
 
 def lifted(weights: dict[str, np.ndarray], constants: list[np.ndarray]) -> dict[str, Any]:

@@ -17,15 +17,14 @@ from tvm.script import relax as R
 
 import adt
 from adt.api import requests
+from adt.compiler.importers import formats, model_store
+from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.relax import module_file
 from adt.errors import AdtError, ModelError
 from adt.host import cache
 from adt.measure.reference import reference_named
-from adt.model.importers import formats
-from adt.model.importers.importer import import_model
-from adt.model.importers.relax import module_file
-from adt.model.package import model_store
-from adt.model.package.package import ModelPackage
 from adt.options.resolve import load_settings
+from adt.package.package import ModelPackage
 from support.devices.programs import adt as adt_program
 from support.models.onnx_graphs import graph_of, node, write
 from support.standins.artefacts import package_manifest

@@ -14,9 +14,9 @@ import pytest
 
 import adt
 from adt.api.requests import CompileRequest, ExplainRequest, TuneRequest, VerifyRequest
+from adt.compiler.importers.importer import declared_inputs
+from adt.compiler.networks.known import NETWORKS, network_file, summary, write_network
 from adt.errors import ModelError
-from adt.model.importers.importer import declared_inputs
-from adt.model.networks.known import NETWORKS, network_file, summary, write_network
 from support.devices.programs import adt as adt_program
 
 PUBLISHED = {
@@ -52,7 +52,7 @@ def test_a_unet_is_that_of_its_paper_with_normalisations() -> None:
 
 
 def test_the_bytes_are_the_same_everywhere(tmp_path: Path) -> None:
-    """Where these change on purpose, adt.model.networks.known.REVISION counts up: caches have the old ones."""
+    """Where these change on purpose, adt.compiler.networks.known.REVISION counts up: caches have the old ones."""
     digests = {
         name: hashlib.sha256(write_network(name, tmp_path / "m.onnx").read_bytes()).hexdigest()[:16]
         for name in ("squeezenet-v1.1", "mobilenet-v3-large", "resnet-18")

@@ -11,20 +11,20 @@ import pytest
 
 from adt.bundle.bundle import BundleOptions
 from adt.bundle.libraries import LIBRARIES, Library, join_libraries, parse_libraries
-from adt.errors import ConfigError, ModelError, SourceError
-from adt.model.passes.offload.clml import Clml
-from adt.model.passes.offload.partition import (
+from adt.bundle.plugins import foreign_types, layout_function
+from adt.compiler.passes.offload.clml import Clml
+from adt.compiler.passes.offload.partition import (
     OffloadedModel,
     Subgraph,
     check_combination,
     offload_module,
     rules_of,
 )
-from adt.model.passes.reports import OffloadReport
-from adt.model.plugins import foreign_types, layout_function
+from adt.errors import ConfigError, ModelError, SourceError
 from adt.options.option import options_of
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
+from adt.package.reports import OffloadReport
 
 CLML = Clml([], "openclml", frozenset(), weights_inside=True)
 

@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from adt.compiler.importers.importer import explain_model, import_model
+from adt.compiler.importers.onnx.file import read_onnx, with_fixed_shapes
 from adt.errors import ModelError
-from adt.model.importers.importer import explain_model, import_model
-from adt.model.importers.onnx.file import read_onnx, with_fixed_shapes
 from adt.quantization.quantizer import read_float_model
 from support.models.onnx_graphs import graph_of, node, write
 

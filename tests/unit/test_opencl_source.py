@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adt.model.passes.lowering import identifier
-from adt.model.passes.opencl_source import finished
+from adt.compiler.passes.lowering import identifier
+from adt.compiler.passes.opencl_source import finished
 
 OTHER = "__kernel void other_kernel(__global float* restrict x);\n"
 

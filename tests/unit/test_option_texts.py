@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import adt
 from adt.bundle.libraries import parse_libraries
 from adt.cli.verify import _span
+from adt.compiler.importers.shapes import parse_shapes
+from adt.compiler.targets.parser import parse_target
 from adt.device import selection
 from adt.device.survey import Survey
 from adt.device.transport.adb import server_port
@@ -23,10 +25,8 @@ from adt.host.download import _file_name
 from adt.limits import natural
 from adt.measure.conditions import parse_cool_down
 from adt.measure.history import moment
-from adt.model.importers.shapes import parse_shapes
-from adt.model.inputs.pictures import parse_numbers, parse_size
-from adt.model.targets.parser import parse_target
 from adt.options.resolve import known_options, load_settings
+from adt.package.inputs.pictures import parse_numbers, parse_size
 from adt.rpc import wire
 from adt.tuning.fleet.dask_builders import _connect
 from adt.virtual.packages import is_distribution, parse_one_line, ports_twin

@@ -16,12 +16,12 @@ from tvm.script import relax as R
 
 import adt
 from adt.bundle.platforms import PLATFORMS
+from adt.compiler.importers import formats
+from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.relax import module_file
+from adt.compiler.own_passes import with_passes
+from adt.compiler.targets import ModelTarget, model_target
 from adt.errors import ConfigError, ModelError
-from adt.model.importers import formats
-from adt.model.importers.importer import import_model
-from adt.model.importers.relax import module_file
-from adt.model.passes.own import with_passes
-from adt.model.targets import ModelTarget, model_target
 
 
 @I.ir_module

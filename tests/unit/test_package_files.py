@@ -18,9 +18,9 @@ import adt
 from adt.errors import PackageError
 from adt.host import cache
 from adt.host.directories import resource
-from adt.model.package import files
-from adt.model.package.files import INSPECT, MANIFEST
-from adt.model.package.package import load_package, merge_params, split_params, write_package
+from adt.package import files
+from adt.package.files import INSPECT, MANIFEST
+from adt.package.package import load_package, merge_params, split_params, write_package
 from support.standins.artefacts import make_package
 
 
@@ -256,9 +256,9 @@ def test_a_package_of_schema_2_has_no_weights_in_images(package: Path) -> None:
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.Draft202012Validator:
-    path = resource("cpp_runner").parent / "toolchain/adt/model/schemas/mod.schema.json"
+    path = resource("cpp_runner").parent / "toolchain/adt/package/schemas/mod.schema.json"
     if not path.is_file():  # installed
-        path = Path(adt.__file__).parent / "model/schemas/mod.schema.json"
+        path = Path(adt.__file__).parent / "package/schemas/mod.schema.json"
     content = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(content)
     return jsonschema.Draft202012Validator(content)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 
-from adt.model.package.params_file import LEAST_BYTES, PADDING, read_params, write_params
+from adt.package.params_file import LEAST_BYTES, PADDING, read_params, write_params
 
 
 @pytest.mark.parametrize("alignment", [32, 64, 128])

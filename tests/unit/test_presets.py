@@ -11,10 +11,10 @@ import pytest
 
 from adt.bundle.platforms import PLATFORMS, PRESETS, platform_named
 from adt.bundle.presets import cache_variables, choose_preset, list_presets
+from adt.compiler.targets import model_target
 from adt.errors import ConfigError
 from adt.host.directories import resource
 from adt.host.tools import cmake
-from adt.model.targets import model_target
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
 

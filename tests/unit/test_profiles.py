@@ -18,8 +18,8 @@ from adt.measure.profile.assembly import Limits, ProfilePlace, align, assemble, 
 from adt.measure.profile.page import page_data, render
 from adt.measure.profile.table import TOP, sorted_totals, table
 from adt.measure.profile.trace import trace
-from adt.model.inspection.graph import Call, DeviceKernel, Graph, Tensor
-from adt.model.inspection.profile import Profile, load_profile
+from adt.package.inspection.graph import Call, DeviceKernel, Graph, Tensor
+from adt.package.inspection.profile import Profile, load_profile
 from support.standins.artefacts import make_package
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>\u2028\x1b[31m'
@@ -333,7 +333,7 @@ def test_what_cannot_be_is_refused_first(words: dict[str, Any], said: str, tmp_p
 def test_arithmetic_is_counted_as_by_formula() -> None:
     from tvm import te, tirx, topi
 
-    from adt.model.inspection.flops import ATTRIBUTE, SCHEDULED, flops_of
+    from adt.compiler.ir.flops import ATTRIBUTE, SCHEDULED, flops_of
 
     x, w = te.placeholder((1, 4, 16, 20), name="x"), te.placeholder((8, 4, 3, 5), name="w")
     conv = te.create_prim_func([x, w, topi.nn.conv2d_nchw(x, w, 2, (1, 2, 1, 2), 1)])

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from adt.errors import ConfigError, InputError
-from adt.model.inputs.pictures import PictureOptions
-from adt.model.package.manifest import Entry, TensorSpec
+from adt.package.inputs.pictures import PictureOptions
+from adt.package.manifest import Entry, TensorSpec
 from adt.quantization.samples import Samples, read_samples
 
 ENTRY = Entry("main", (TensorSpec("x", (1, 3, 4, 4), "float32"),), (), ())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adt.model.passes.gpu.recurrence import GpuSteps
-from adt.model.passes.gpu.recurrent_tile import step_tile
-from adt.model.passes.recurrence import Recurrence
-from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
+from adt.compiler.passes.gpu.recurrence import GpuSteps
+from adt.compiler.passes.gpu.recurrent_tile import step_tile
+from adt.compiler.passes.recurrence import Recurrence
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 
 GPUS = {"adreno": ANY_ADRENO, "mali": gpu_of("Mali", {}), "small": gpu_of("", {"max_threads_per_block": 20})}
 

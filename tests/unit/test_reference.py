@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 from adt.errors import ConfigError, InputError, ModelError, ToolNotFound
 from adt.measure import reference
 from adt.measure.reference import Reference, reference_named
-from adt.model.package.package import ModelPackage
 from adt.options.resolve import load_settings
 from adt.options.sections import Settings
+from adt.package.package import ModelPackage
 from support.models.onnx_graphs import node, write
 from support.standins.artefacts import package_manifest
 

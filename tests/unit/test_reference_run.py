@@ -11,16 +11,16 @@ import pytest
 
 import adt
 from adt.api.reference_run import MOST_BYTES, with_references
+from adt.compiler.importers import model_store
 from adt.integrate.gradle import device_tests
 from adt.integrate.model_api import Project
 from adt.integrate.output import DataFile, TextFile, diff
 from adt.integrate.project import project
 from adt.measure.reference import run_reference
-from adt.model.inputs.random import random_inputs
-from adt.model.package import model_store
-from adt.model.package.manifest import TensorSpec
 from adt.options.resolve import load_settings
 from adt.options.sections import Settings
+from adt.package.inputs.random import random_inputs
+from adt.package.manifest import TensorSpec
 from support.models.small import small_model
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 

@@ -10,8 +10,8 @@ import pytest
 
 from adt.api import remote
 from adt.errors import InputError, MismatchError, RpcError, RunError
-from adt.model.package.files import LIBRARY
-from adt.model.package.package import ModelPackage
+from adt.package.files import LIBRARY
+from adt.package.package import ModelPackage
 from adt.rpc import temporary_server, wire
 from adt.rpc.remote_model import explain_errors, remote_model
 from adt.rpc.state import ServerRecord, this_process

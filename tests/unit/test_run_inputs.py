@@ -15,10 +15,10 @@ from PIL import Image
 
 from adt.errors import InputError, ToolNotFound
 from adt.host import extras
-from adt.model.inputs.files import read_inputs
-from adt.model.inputs.pictures import PictureOptions, parse_numbers, parse_size, pictures_as_input
-from adt.model.inputs.validation import check_inputs
-from adt.model.package.manifest import Entry, TensorSpec
+from adt.package.inputs.files import read_inputs
+from adt.package.inputs.pictures import PictureOptions, parse_numbers, parse_size, pictures_as_input
+from adt.package.inputs.validation import check_inputs
+from adt.package.manifest import Entry, TensorSpec
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

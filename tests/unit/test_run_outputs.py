@@ -15,7 +15,7 @@ from adt.cli.arrays import check_outputs, described, save_outputs, table
 from adt.cli.run import _time
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
-from adt.model.classes import rank, read_labels
+from adt.package.classes import rank, read_labels
 from support.standins.artefacts import entry, make_typed_package, tensor
 
 SCORES = np.array([[1.0, 3.0, 2.0, 3.0]], np.float32)

@@ -8,8 +8,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from adt.model.passes.pipeline import relax_pipeline
-from adt.model.tuning.schedules import Untuned
+from adt.compiler.passes.pipeline import relax_pipeline
+from adt.compiler.passes.records.schedules import Untuned
 
 
 def vector_times_matrix() -> tvm.IRModule:

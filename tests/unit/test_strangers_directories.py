@@ -21,11 +21,11 @@ from adt.bundle.layout import export
 from adt.errors import InputError, PackageError
 from adt.host import cache
 from adt.host.contained import UnsafeFile, regular_files
-from adt.model.classes import read_labels
-from adt.model.inspection.inspection import open_inspection
-from adt.model.package.files import MOST_FILES, _members, unpack
-from adt.model.package.integrity import examine
-from adt.model.package.package import merge_params, split_params, write_package
+from adt.package.classes import read_labels
+from adt.package.files import MOST_FILES, _members, unpack
+from adt.package.inspection.inspection import open_inspection
+from adt.package.integrity import examine
+from adt.package.package import merge_params, split_params, write_package
 from adt.quantization.samples import read_samples
 from adt.tuning.database.gpus import FILE as GPUS
 from adt.tuning.database.interchange import LINES, workload_row

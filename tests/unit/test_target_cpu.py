@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from adt.bundle.platforms import PLATFORMS, platform_named
+from adt.compiler.targets import llvm, model_target, settings_and_platform
+from adt.compiler.targets.cpu import CpuChoice, cpu_choice
+from adt.compiler.targets.socs import LLVM_NAMES, SOCS, soc_named
 from adt.errors import ConfigError
 from adt.host.cpuinfo import own_features
-from adt.model.targets import llvm, model_target, settings_and_platform
-from adt.model.targets.cpu import CpuChoice, cpu_choice
-from adt.model.targets.socs import LLVM_NAMES, SOCS, soc_named
 from adt.options.resolve import load_settings
 
 TRIPLE = "aarch64-linux-gnu"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from adt.bundle.platforms import HOST_MACHINE, platform_named
+from adt.compiler.targets import NAMES, ModelTarget, model_target, settings_and_platform
 from adt.errors import ConfigError
-from adt.model.targets import NAMES, ModelTarget, model_target, settings_and_platform
 from adt.options.resolve import load_settings
 
 LINUX, PHONE = "linux-aarch64", "android-arm64-v8a"

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable
-from adt.model.passes.gpu.schedules import shares_of
-from adt.model.passes.layout.blocks import TEXELS, Window, packed
-from adt.model.passes.layout.movement import repeats
-from adt.model.passes.layout.walk import one_pixel
-from adt.model.targets.gpu import ANY_ADRENO
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+from adt.compiler.passes.gpu.schedules import shares_of
+from adt.compiler.passes.layout.blocks import TEXELS, Window, packed
+from adt.compiler.passes.layout.movement import repeats
+from adt.compiler.passes.layout.walk import one_pixel
+from adt.compiler.targets.gpu import ANY_ADRENO
 
 
 def test_rows_are_images_of_one_pixel() -> None:

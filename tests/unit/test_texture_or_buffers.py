@@ -6,16 +6,11 @@ import dataclasses
 
 import pytest
 
+from adt.compiler.passes.gpu.choice import ALWAYS, BY_MODEL, multiply_adds_per_texel, texture_chooser
+from adt.compiler.passes.layout.signature import Signature, convolution, product
+from adt.compiler.passes.layout.walk import Moves
+from adt.compiler.targets.gpu import ANY_ADRENO, gpu_of
 from adt.errors import ConfigError
-from adt.model.passes.gpu.choice import (
-    ALWAYS,
-    BY_MODEL,
-    multiply_adds_per_texel,
-    texture_chooser,
-)
-from adt.model.passes.layout.signature import Signature, convolution, product
-from adt.model.passes.layout.walk import Moves
-from adt.model.targets.gpu import ANY_ADRENO, gpu_of
 
 CONV = convolution("float32", (64, 64, 3, 3), (1, 64, 56, 56), (1, 1), 1)
 POINTWISE = convolution("float32", (8, 16, 1, 1), (1, 8, 100, 100), (1, 1), 1)

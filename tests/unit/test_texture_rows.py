@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from adt.model.passes.gpu.rows import Deal, deal_of
-from adt.model.targets.gpu import ANY_ADRENO, Gpu, gpu_of
+from adt.compiler.passes.gpu.rows import Deal, deal_of
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 
 
 @pytest.mark.parametrize(

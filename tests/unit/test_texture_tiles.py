@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from adt.model.passes.gpu.tiles import PARTS, STATEMENTS, Sums, Tile, best_tile, cost, divisors
-from adt.model.targets.gpu import ANY_ADRENO, gpu_of
+from adt.compiler.passes.gpu.tiles import PARTS, STATEMENTS, Sums, Tile, best_tile, cost, divisors
+from adt.compiler.targets.gpu import ANY_ADRENO, gpu_of
 
 DEEP = Sums(1, 128, 7, 7, 128, 4, 3, 3, (1, 1), texels=True, grouped=False)
 """3 x 3 of 512 channels on 7 x 7: few texels, long sums."""

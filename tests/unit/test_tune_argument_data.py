@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adt.model.tuning.arguments import Argument, sample_data, unwritten_data
+from adt.compiler.passes.records.arguments import Argument, sample_data, unwritten_data
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adt.compiler.passes.records.arguments import Argument
 from adt.errors import ConfigError
-from adt.model.tuning.arguments import Argument
 from adt.tuning.correctness import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search import cost_models

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from adt.compiler.passes.records import traces
+from adt.compiler.passes.records.key import key_words, target_key, tvm_version, without_textures
+from adt.compiler.passes.records.tuning import Tuning
+from adt.compiler.targets import ModelTarget
 from adt.errors import ConfigError, PackageError
-from adt.model.package.manifest import PackageLike
-from adt.model.targets import ModelTarget
-from adt.model.tuning import traces
-from adt.model.tuning.key import key_words, target_key, tvm_version, without_textures
-from adt.model.tuning.tuning import Tuning
+from adt.package.manifest import PackageLike
 from adt.tuning.database import tuned_schedules
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record, Workload

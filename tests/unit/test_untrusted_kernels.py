@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adt.model.graphs.rules import MOST_DEPTH, GraphError, check_graph, check_index_map
-from adt.model.tuning.traces import TraceError, canonical, check_trace
+from adt.compiler.passes.records.traces import TraceError, canonical, check_trace
+from adt.package.graphs.rules import MOST_DEPTH, GraphError, check_graph, check_index_map
 
 Graph = dict[str, Any]
 

@@ -10,8 +10,8 @@ import pytest
 
 import adt
 from adt.errors import ToolNotFound
-from adt.model import versions
-from adt.model.versions import FFI, PAIRINGS, TVM, require_tvm, texture_codegen_trusted
+from adt.host import versions
+from adt.host.versions import FFI, PAIRINGS, TVM, require_tvm, texture_codegen_trusted
 
 
 @pytest.fixture(autouse=True)

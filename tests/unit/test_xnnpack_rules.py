@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from adt.bundle.libraries import LIBRARIES
+from adt.compiler.passes.offload.partition import rules_of
 from adt.errors import SourceError
 from adt.host.xnnpack_source import TREES, find_xnnpack
-from adt.model.passes.offload.partition import rules_of
 
 
 @pytest.fixture(scope="module")

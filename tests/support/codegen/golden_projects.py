@@ -31,8 +31,8 @@ from adt.integrate.model_api import (
 )
 from adt.integrate.output import DataFile, TextFile
 from adt.integrate.project import project
-from adt.model.inputs.pictures import PictureOptions
-from adt.model.package.manifest import Entry
+from adt.package.inputs.pictures import PictureOptions
+from adt.package.manifest import Entry
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "generate"

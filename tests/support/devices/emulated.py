@@ -11,7 +11,7 @@ import numpy as np
 
 import adt
 from adt.bundle.bundle import TargetBundle
-from adt.model.package.package import load_package
+from adt.package.package import load_package
 
 EMULATORS = {
     "linux-aarch64": ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"),

@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from adt.model.passes.gpu.choice import ALWAYS
-from adt.model.passes.layout.operators import block_channels
+from adt.compiler.passes.gpu.choice import ALWAYS
+from adt.compiler.passes.layout.operators import block_channels
 
 RANDOM = np.random.default_rng(7)
 _FIRST = RANDOM.bit_generator.state

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from adt.model import assemble
-from adt.model.passes import pipeline
+from adt.compiler import assemble
+from adt.compiler.passes import pipeline
 
 
 def broken_source(package: Path, copy: Path, function: str, old: bytes, new: bytes) -> Path:

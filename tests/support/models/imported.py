@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adt.model.importers.imported_model import ImportedModel
+from adt.compiler.importers.imported_model import ImportedModel
 
 
 def run_imported(

@@ -365,7 +365,7 @@ def preload() -> None:
     """Import once what every case needs, before processes are forked."""
     import tvm.relax.frontend.onnx  # noqa: F401
 
-    import adt.model.compile  # noqa: F401
+    import adt.compiler.compile  # noqa: F401
 
 
 if __name__ == "__main__":

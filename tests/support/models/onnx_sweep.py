@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 import adt
+from adt.compiler.importers.onnx.blockwise import in_floats
+from adt.compiler.importers.onnx.comparison import run, run_reference
 from adt.errors import AdtError
-from adt.model.importers.onnx.blockwise import in_floats
-from adt.model.importers.onnx.comparison import run, run_reference
 from support.models.onnx_cases import CANNOT_RUN, FAILED, RAW, REFUSED, RIGHT, WRONG, Outcome, Worker, preload
 from support.models.onnx_recipes import RECIPES, Recipe
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from adt.model.host_run.run import run_package
-from adt.model.inputs.random import random_inputs
-from adt.model.package.package import ModelPackage
+from adt.package.host_run.run import run_package
+from adt.package.inputs.random import random_inputs
+from adt.package.package import ModelPackage
 
 
 def off_reference(package: ModelPackage, model: Path, least: float = 0.0) -> float:

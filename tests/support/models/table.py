@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 import adt
+from adt.compiler.kernel_check import compare
 from adt.errors import AdtError
 from adt.measure.reference import run_reference
-from adt.model.inputs.random import random_inputs
-from adt.model.package.kernel_check import compare
-from adt.model.package.manifest import TensorSpec
+from adt.package.inputs.random import random_inputs
+from adt.package.manifest import TensorSpec
 from support.devices import intel_opencl
 from support.models import published as real_models
 from support.models.published import RealModel

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from onnx import helper
 
-from adt.model.networks.builder import Network
-from adt.model.networks.known import write_network
+from adt.compiler.networks.builder import Network
+from adt.compiler.networks.known import write_network
 
 
 class VisionNetwork(Network):

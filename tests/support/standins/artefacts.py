@@ -15,11 +15,11 @@ from pathlib import Path
 from adt.bundle import bundle as bundle_module
 from adt.bundle.bundle import ACTIVITY, BundleFile, BundleManifest, BundleOptions, BundleTvm, TargetBundle
 from adt.bundle.platforms import platform_named
+from adt.compiler.record import recorded_files
 from adt.host import manifest
-from adt.model.inspection.graph import DeviceKernel, Graph, Subgraph
-from adt.model.inspection.record import recorded_files
-from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
-from adt.model.package.manifest import (
+from adt.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.package.inspection.graph import DeviceKernel, Graph, Subgraph
+from adt.package.manifest import (
     Entry,
     PackageFile,
     PackageManifest,
@@ -28,7 +28,7 @@ from adt.model.package.manifest import (
     SourceModel,
     TensorSpec,
 )
-from adt.model.package.package import ModelPackage, load_package
+from adt.package.package import ModelPackage, load_package
 
 LIBRARIES = ("libadt_runner.so", "libtvm_ffi.so", "libtvm_runtime.so")
 HEADERS = ("include/adt/adt_runner.h", "include/adt/runner.h")

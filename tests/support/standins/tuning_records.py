@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from adt.model.tuning.traces import canonical
+from adt.compiler.passes.records.traces import canonical
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record, Workload
 
 CONTEXT = Context(

@@ -28,9 +28,9 @@ from adt.integrate.contents import app_libraries
 from adt.integrate.large_pages import check_large_pages
 from adt.integrate.model_api import Project
 from adt.integrate.project import project, server_project
-from adt.model.package.package import load_package
 from adt.options.request import takes
 from adt.options.sections import RUN_SECONDS
+from adt.package.package import load_package
 from adt.rpc import server, state
 from adt.rpc.server import RpcServer
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from adt.api.place import open_place
 from adt.api.requests import AbRequest, BenchOptions, BenchRequest, ProtocolOptions, ReportRequest
 from adt.api.verify import VerifyResult, verify_at
+from adt.compiler.importers import model_store
 from adt.device.place import Opened
 from adt.errors import ConfigError
 from adt.host.cache import write_text
@@ -30,9 +31,8 @@ from adt.measure.protocol import Protocol, protocol_named
 from adt.measure.record import EMULATED, WRONG, BenchRecord, Flag
 from adt.measure.statistics import Interval
 from adt.measure.trend import TrendReport
-from adt.model.package import model_store
-from adt.model.package.package import load_package
 from adt.options.request import takes
+from adt.package.package import load_package
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.device.deploy.fit import check_device
 from adt.device.device import Device
 from adt.errors import MismatchError, RpcError
-from adt.model.package.compatibility import check_pair
-from adt.model.package.package import ModelPackage
+from adt.package.compatibility import check_pair
+from adt.package.package import ModelPackage
 
 SERVER = "bin/tvm_rpc"
 

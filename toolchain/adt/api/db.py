@@ -99,7 +99,7 @@ def db_export(request: DbExportRequest) -> ExportResult:
         ToolNotFound: TVM is not installed.
         DiskError: there is no room or no access.
     """
-    from adt.model.versions import require_tvm
+    from adt.host.versions import require_tvm
     from adt.tuning.database.metaschedule import export
 
     require_tvm()
@@ -123,7 +123,7 @@ def db_import(request: DbImportRequest) -> ImportResult:
         Busy: another process writes *into*.
         DiskError: there is no room or no access.
     """
-    from adt.model.versions import require_tvm
+    from adt.host.versions import require_tvm
     from adt.tuning.database.metaschedule import import_records
 
     require_tvm()
@@ -138,9 +138,9 @@ def db_import(request: DbImportRequest) -> ImportResult:
 
 def _target_key(request: DbImportRequest) -> str:
     """The key of what the records were generated for; empty: each says it itself."""
-    from adt.model.compilation import package_target
-    from adt.model.targets import settings_and_platform
-    from adt.model.tuning.key import target_key
+    from adt.compiler.compilation import package_target
+    from adt.compiler.passes.records.key import target_key
+    from adt.compiler.targets import settings_and_platform
 
     if all(request.named(name) is None for name in ("platform", "target", "cpu")):
         return ""

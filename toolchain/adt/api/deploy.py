@@ -26,9 +26,9 @@ from adt.device.deploy.store import DeployProgress, DeployReport
 from adt.device.device import Device
 from adt.device.parallel import Outcomes, Say
 from adt.errors import ConfigError
-from adt.model.package.compatibility import check_half
-from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
+from adt.package.compatibility import check_half
+from adt.package.package import ModelPackage, load_package
 
 if TYPE_CHECKING:
     from adt.rpc.server import RpcServer

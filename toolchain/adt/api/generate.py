@@ -17,8 +17,8 @@ from adt.integrate.large_pages import check_large_pages
 from adt.integrate.model_api import Project
 from adt.integrate.output import OutputFile, WritePlan, plan, write
 from adt.integrate.project import project
-from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
+from adt.package.package import ModelPackage, load_package
 
 KINDS: dict[str, Callable[[Project], tuple[OutputFile, ...]]] = {
     "cpp": cpp.files,

@@ -11,17 +11,17 @@ from adt.api.requests import DoctorRequest, ElfRequest, InspectRequest
 from adt.errors import ConfigError
 from adt.host.cache import write_text
 from adt.host.contained import file_name
-from adt.model.package.package import load_package
 from adt.options.option import options_of
 from adt.options.request import takes
 from adt.options.resolve import did_you_mean
+from adt.package.package import load_package
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
     from adt.checkup.diagnosis import Diagnosis
-    from adt.model.inspection.diff import PackageDiff
-    from adt.model.inspection.inspection import Inspection
     from adt.options.option import AnyPath
+    from adt.package.inspection.diff import PackageDiff
+    from adt.package.inspection.inspection import Inspection
 
 
 @takes(DoctorRequest)
@@ -57,7 +57,7 @@ def elf(request: ElfRequest) -> ElfReport:
             look at ``report.verdict``.
     """
     from adt.bundle.audit.request import audit_paths
-    from adt.model.package.files import is_archive
+    from adt.package.files import is_archive
 
     paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in request.paths)
     return audit_paths(
@@ -76,7 +76,7 @@ def inspect(request: InspectRequest) -> Inspection:
     Raises:
         PackageError: it is no package, or was changed.
     """
-    from adt.model.inspection.inspection import open_inspection
+    from adt.package.inspection.inspection import open_inspection
 
     return open_inspection(request.package)
 
@@ -87,7 +87,7 @@ def inspect_diff(before: AnyPath, after: AnyPath) -> PackageDiff:
     Raises:
         PackageError: one of them is no package, or was changed.
     """
-    from adt.model.inspection.diff import compare
+    from adt.package.inspection.diff import compare
 
     return compare(inspect(before), inspect(after))
 
@@ -102,8 +102,8 @@ def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = No
         PackageError: it is no package, has no ``inspect/``, or *profile* is no profile.
         MismatchError: *profile* is of another package.
     """
-    from adt.model.inspection.page import render
-    from adt.model.inspection.profile import load_profile
+    from adt.package.inspection.page import render
+    from adt.package.inspection.profile import load_profile
 
     inspection = inspect(package)
     times = load_profile(Path(profile), inspection.package.manifest) if profile else None

@@ -20,20 +20,20 @@ from adt.api.requests import (
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.bundle.libraries import AUTO, NONE
 from adt.bundle.platforms import platform_named
+from adt.compiler.importers.formats import require_model
+from adt.compiler.targets import settings_and_platform
 from adt.errors import ConfigError, MismatchError
 from adt.host.ndk import find_ndk
-from adt.model.importers.formats import require_model
-from adt.model.package.manifest import PackageLike
-from adt.model.package.package import ModelPackage
-from adt.model.targets import settings_and_platform
-from adt.model.versions import require_tvm
+from adt.host.versions import require_tvm
 from adt.options.request import takes
+from adt.package.manifest import PackageLike
+from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
-    from adt.model.compilation import CompileJob
-    from adt.model.importers.importer import Explanation
-    from adt.model.kernels import CompiledKernel
-    from adt.model.networks.known import NetworkSummary
+    from adt.compiler.compilation import CompileJob
+    from adt.compiler.importers.importer import Explanation
+    from adt.compiler.kernels import CompiledKernel
+    from adt.compiler.networks.known import NetworkSummary
 
 log = logging.getLogger("adt.compile")
 
@@ -54,9 +54,9 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
         ModelError, UnsupportedOp, CompileError, MismatchError: see :mod:`adt.errors`.
     """
     require_tvm()
-    from adt.model.assemble import package_name
-    from adt.model.compile import compile_to
-    from adt.model.passes.precision.accuracy import warn
+    from adt.compiler.assemble import package_name
+    from adt.compiler.compile import compile_to
+    from adt.compiler.passes.precision.accuracy import warn
 
     require_model(request.model)
     job = replace(job_of(request), accuracy_inputs=request.accuracy_inputs, passes=tuple(request.passes))
@@ -81,7 +81,7 @@ def job_of(
         Those of :func:`compile`.
     """
     require_tvm()
-    from adt.model.compilation import CompileJob, package_target
+    from adt.compiler.compilation import CompileJob, package_target
 
     model_like = None
     if request.like is not None:
@@ -118,7 +118,7 @@ def tuned_job(job: CompileJob) -> CompileJob:
                 remedy="Name the database, too: --db DIR",
             )
         return job
-    from adt.model.tuning.key import tvm_key
+    from adt.compiler.passes.records.key import tvm_key
     from adt.tuning.database.tuned_schedules import tuning_for_target
 
     records, target = Path(settings.db), job.target()
@@ -131,10 +131,10 @@ def measured_offload(job: CompileJob) -> CompileJob:
     settings, source = job.settings, job.model
     if settings.compile.offload != AUTO:
         return job
+    from adt.compiler.compilation import package_target
+    from adt.compiler.importers.model_store import model_sha256
     from adt.measure import history
     from adt.measure.offload_choice import fastest_offload
-    from adt.model.compilation import package_target
-    from adt.model.package.model_store import model_sha256
 
     fastest = fastest_offload(
         history.load(),
@@ -159,8 +159,8 @@ def explain(request: ExplainRequest) -> Explanation:
         ModelError: the file is missing or of no format that adt reads.
         ToolNotFound: TVM, or what the model's format needs, is not installed.
     """
-    from adt.model.importers.importer import explain_model
-    from adt.model.importers.shapes import parse_shapes
+    from adt.compiler.importers.importer import explain_model
+    from adt.compiler.importers.shapes import parse_shapes
 
     require_tvm()
     return explain_model(request.model, parse_shapes(request.shapes))
@@ -196,7 +196,7 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
         ConfigError, CompileError, MismatchError, NdkError: see :mod:`adt.errors`.
     """
     require_tvm()
-    from adt.model import kernels
+    from adt.compiler import kernels
 
     settings, chosen = settings_and_platform(request.resolved)
     linked = load_bundle(request.bundle) if request.bundle else None
@@ -221,7 +221,7 @@ def network(request: NetworkRequest) -> Path:
         ModelError: no network has that name.
         DiskError: there is no room or no access.
     """
-    from adt.model.networks.known import known_name, network_file, no_network
+    from adt.compiler.networks.known import known_name, network_file, no_network
 
     name = known_name(request.name)
     if name is None:
@@ -232,6 +232,6 @@ def network(request: NetworkRequest) -> Path:
 @takes(NetworksRequest)
 def networks(_request: NetworksRequest) -> tuple[NetworkSummary, ...]:
     """The networks that a model's name may be, with their parameters and multiplications."""
-    from adt.model.networks.known import NETWORKS, summary
+    from adt.compiler.networks.known import NETWORKS, summary
 
     return tuple(map(summary, NETWORKS))

@@ -15,14 +15,14 @@ from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries, titles
 from adt.errors import ConfigError, ModelError
 from adt.measure.statistics import Interval
 from adt.measure.verify import Verification, compare
-from adt.model.inspection.inspection import Inspection
-from adt.model.inspection.profile import Profile
-from adt.model.package.package import ModelPackage
 from adt.numerics import TOLERANCES
 from adt.options.request import takes
+from adt.package.inspection.inspection import Inspection
+from adt.package.inspection.profile import Profile
+from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
-    from adt.model.compilation import CompileJob
+    from adt.compiler.compilation import CompileJob
 
 log = logging.getLogger("adt.bench")
 
@@ -139,7 +139,7 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
 
 
 def _compiled(job: CompileJob, offload: str, *, apart: bool = False) -> ModelPackage:
-    from adt.model.compile import cached_package
+    from adt.compiler.compile import cached_package
 
     settings = replace(job.settings, compile=job.settings.compile.but(offload=offload))
     return cached_package(replace(job, settings=settings, apart=apart))

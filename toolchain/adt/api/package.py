@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from adt.api.requests import MergeRequest, PackageVerifyRequest, SplitRequest
 from adt.host.disk import scratch_directory
-from adt.model.package.integrity import Integrity, examine
-from adt.model.package.package import (
+from adt.options.request import takes
+from adt.package.integrity import Integrity, examine
+from adt.package.package import (
     ModelPackage,
     SplitPackage,
     load_package,
@@ -16,7 +17,6 @@ from adt.model.package.package import (
     split_params,
     write_package,
 )
-from adt.options.request import takes
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport

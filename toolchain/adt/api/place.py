@@ -7,9 +7,9 @@ from adt.api.deploy import deploy_to
 from adt.api.device import device_of
 from adt.api.requests import PlaceOptions
 from adt.device.place import DevicePlace, HostPlace, Opened
-from adt.model.host_run.opencl import opencl_device
-from adt.model.package.compatibility import check_half, check_own_cpu
-from adt.model.package.package import ModelPackage
+from adt.package.compatibility import check_half, check_own_cpu
+from adt.package.host_run.opencl import opencl_device
+from adt.package.package import ModelPackage
 
 
 def runs_here(package: ModelPackage, request: PlaceOptions) -> bool:

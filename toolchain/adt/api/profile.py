@@ -15,9 +15,9 @@ from adt.errors import ConfigError, RpcError, RunError
 from adt.host.cache import write_text
 from adt.limits import parse_json
 from adt.measure.profile.assembly import Limits, ProfilePlace, assemble
-from adt.model.inspection.profile import Profile
-from adt.model.package.package import load_package
 from adt.options.request import takes
+from adt.package.inspection.profile import Profile
+from adt.package.package import load_package
 
 if TYPE_CHECKING:
     from adt.api.remote import Remote
@@ -119,7 +119,7 @@ def _check(request: ProfileRequest) -> None:
 
 
 def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
-    from adt.model.inputs.random import random_inputs
+    from adt.package.inputs.random import random_inputs
     from adt.rpc.remote_model import explain_errors
 
     model, entry, runs, inputs = remote.model, request.entry, request.runs, request.inputs

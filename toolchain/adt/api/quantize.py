@@ -9,13 +9,13 @@ from shlex import quote
 from typing import Any
 
 from adt.api.requests import QuantizeRequest
+from adt.compiler.importers import formats
 from adt.errors import ConfigError, ModelError
 from adt.host.disk import disk_errors, library_files, scratch_directory
 from adt.host.isolated import isolated
-from adt.model.importers import formats
-from adt.model.inputs.pictures import PictureOptions
 from adt.options.option import options_of, values_of
 from adt.options.request import takes
+from adt.package.inputs.pictures import PictureOptions
 from adt.quantization.accuracy import LayerCost, OutputAccuracy
 
 WRITTEN = "quantized.onnx"
@@ -79,7 +79,7 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
     """
     import onnx
 
-    from adt.model.importers.shapes import parse_shapes
+    from adt.compiler.importers.shapes import parse_shapes
     from adt.quantization import fidelity, quantizer
     from adt.quantization.samples import read_samples
     from adt.quantization.target import Target, attempt, unmeasured

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from adt.compiler.importers import model_store
 from adt.errors import AdtError, InputError
 from adt.integrate.model_api import Project, ReferenceOutput, ReferenceRun
-from adt.model.package import model_store
-from adt.model.package.manifest import PackageManifest, TensorSpec
-from adt.model.package.package import ModelPackage
 from adt.numerics import REORDERED
 from adt.options.sections import Settings, VerifySettings
+from adt.package.manifest import PackageManifest, TensorSpec
+from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
@@ -50,7 +50,7 @@ def reference_run(packages: Sequence[ModelPackage], settings: Settings) -> Refer
             it, its runtime is missing or fails, or its outputs are nothing to compare with.
     """
     from adt.measure.reference import reference_named
-    from adt.model.inputs.random import random_inputs
+    from adt.package.inputs.random import random_inputs
 
     package, asked = packages[0], settings.verify
     entry = package.manifest.entry()

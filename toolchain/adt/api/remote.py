@@ -16,10 +16,10 @@ from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, ConfigError, MismatchError
-from adt.model.package.compatibility import check_own_cpu, check_pair
-from adt.model.package.files import LIBRARY
-from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
+from adt.package.compatibility import check_own_cpu, check_pair
+from adt.package.files import LIBRARY
+from adt.package.package import ModelPackage, load_package
 from adt.rpc import session
 from adt.rpc.remote_model import RemoteModel, remote_model
 from adt.rpc.temporary_server import Endpoint, device_server, local_server

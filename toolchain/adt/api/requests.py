@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from adt.device.rtvm import RtvmOptions
     from adt.device.transport.sync import Progress
     from adt.measure.reference import Array
-    from adt.model.inputs.pictures import PictureOptions
+    from adt.package.inputs.pictures import PictureOptions
     from adt.tuning.results import Status, TuningPlan
 
     Arrays = Mapping[str, Array]
@@ -202,11 +202,11 @@ class ModelPlace(Trust):
         """Replace an address or a network's name by its local file; refuse code that is not trusted."""
         model = fetched(arguments["model"], any_digest=bool(arguments["insecure_no_digest"]))
         if model is not None and is_word(model):
-            from adt.model.networks.known import named
+            from adt.compiler.networks.known import named
 
             model = named(Path(model)) or model
         if model is not None and self._runs_model:
-            from adt.model.package.model_store import require_trusted
+            from adt.compiler.importers.model_store import require_trusted
 
             require_trusted(model, bool(arguments["trust"]))
         return super()._complete({**arguments, "model": model})
@@ -233,7 +233,7 @@ class ModelArgument(ModelPlace):
         """With a file that has the model, where it is a module of Relax."""
         model, params = arguments["model"], arguments["params"]
         if model is not None and not isinstance(model, str | os.PathLike):
-            from adt.model.importers.relax import module_file  # with TVM, which others start without
+            from adt.compiler.importers.relax import module_file  # with TVM, which others start without
 
             model, params = module_file(model, params or {}), None
         if params is not None:

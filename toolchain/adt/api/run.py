@@ -11,14 +11,14 @@ from adt.api.place import open_place
 from adt.api.requests import RunRequest
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
-from adt.model.inputs.validation import check_inputs, taken_inputs
-from adt.model.package.manifest import Entry
-from adt.model.package.package import ModelPackage, load_package
 from adt.options.request import takes
+from adt.package.inputs.validation import check_inputs, taken_inputs
+from adt.package.manifest import Entry
+from adt.package.package import ModelPackage, load_package
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
-    from adt.model.inputs.files import InputArray
+    from adt.package.inputs.files import InputArray
 
 NATIVE, RPC = VIA = ("native", "rpc")
 
@@ -89,7 +89,7 @@ def _run_remotely(
     arrays: Mapping[str, Array] | None,
 ) -> RunResult:
     from adt.api.remote import connect
-    from adt.model.inputs.random import random_inputs
+    from adt.package.inputs.random import random_inputs
 
     if arrays is None:
         arrays = random_inputs(entry.inputs, request.seed, request.fill_mode)
@@ -106,7 +106,7 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
         raise InputError("options for pictures, and no picture", remedy="Add --image FILE.")
     if request.inputs is None and not request.files and not request.images:
         return None
-    from adt.model.inputs.files import InputArray, read_inputs
+    from adt.package.inputs.files import InputArray, read_inputs
 
     given = taken_inputs(entry, request.inputs or {})
     arrays = tuple(InputArray(name, array, "") for name, array in given.items())

@@ -16,18 +16,18 @@ from adt.api.model import job_of, measured_offload
 from adt.api.requests import TuneRequest
 from adt.api.tune_places import Rack, open_rack, platform_for, served
 from adt.api.tune_result import check_ended, compare_packages, compile_command, tune_result
+from adt.compiler.importers.formats import require_model
 from adt.errors import ConfigError
 from adt.host.interrupts import handled, interrupt
-from adt.model.importers.formats import require_model
-from adt.model.versions import require_tvm
+from adt.host.versions import require_tvm
 from adt.options.request import takes
 from adt.options.sections import TuneSettings
 from adt.tuning.candidates import Timing
 from adt.tuning.results import TuneResult, TuningPlan
 
 if TYPE_CHECKING:
-    from adt.model.compilation import CompileJob
-    from adt.model.targets import ModelTarget
+    from adt.compiler.compilation import CompileJob
+    from adt.compiler.targets import ModelTarget
     from adt.tuning.database.store import Database
     from adt.tuning.engine import EngineResult
 
@@ -103,7 +103,7 @@ def _run(
     database: Database,
 ) -> tuple[TuningPlan, EngineResult]:
     """Take the kernels out of the model, and tune them."""
-    from adt.model.tuning.key import target_key, tvm_key
+    from adt.compiler.passes.records.key import target_key, tvm_key
     from adt.tuning import engine
     from adt.tuning.fleet.builders import make_builders
     from adt.tuning.fleet.fleet import Fleet

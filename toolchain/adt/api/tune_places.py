@@ -14,23 +14,23 @@ from adt.api.device import chosen_device
 from adt.api.requests import TuneRequest
 from adt.api.rpc import served_bundle, server_ports, tracker_start
 from adt.bundle.bundle import TargetBundle
+from adt.compiler.targets import ModelTarget
+from adt.compiler.targets.parser import parse_target
 from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
 from adt.host.cpuinfo import own_features
 from adt.limits import natural
-from adt.model.host_run.opencl import opencl_device
-from adt.model.package.compatibility import check_tuned_cpu
-from adt.model.targets import ModelTarget
-from adt.model.targets.parser import parse_target
 from adt.options.sections import Settings
+from adt.package.compatibility import check_tuned_cpu
+from adt.package.host_run.opencl import opencl_device
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
 from adt.tuning.fleet import device_facts
 from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource
 
 if TYPE_CHECKING:
-    from adt.model.compilation import CompileJob
+    from adt.compiler.compilation import CompileJob
 
 log = logging.getLogger("adt.tune")
 

@@ -19,7 +19,7 @@ from adt.tuning.records import Context
 from adt.tuning.results import Comparison, Figures, TunedTask, TuneResult, TuningPlan, quarantined_candidates
 
 if TYPE_CHECKING:
-    from adt.model.compilation import CompileJob
+    from adt.compiler.compilation import CompileJob
     from adt.tuning.engine import EngineResult
     from adt.tuning.task_progress import TaskResult
 
@@ -124,7 +124,7 @@ def compare_packages(
     Raises:
         RunError, MismatchError, …: as :func:`adt.bench_ab`.
     """
-    from adt.model.compile import cached_package
+    from adt.compiler.compile import cached_package
 
     context = tuned.context
     tuned_on = context.place if context else ""

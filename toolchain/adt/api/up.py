@@ -19,16 +19,16 @@ from adt.bundle.build import build_bundle
 from adt.bundle.bundle import MANIFEST
 from adt.bundle.plan import plan_build
 from adt.bundle.platforms import platform_named
+from adt.compiler.importers import model_store
 from adt.device import selection
 from adt.device.device import Device
 from adt.device.place import DevicePlace, Opened
 from adt.errors import MismatchError
+from adt.host.versions import require_tvm
 from adt.measure.verify import limits_for
-from adt.model.package import model_store
-from adt.model.package.package import ModelPackage
-from adt.model.versions import require_tvm
 from adt.options.request import takes
 from adt.options.sections import Settings
+from adt.package.package import ModelPackage
 
 VIRTUAL_PLATFORM = "linux-aarch64"
 """Platform of the virtual device."""
@@ -56,10 +56,10 @@ def up(request: UpRequest) -> UpResult:
     """
     require_tvm()
     from adt.api.model import tuned_job
-    from adt.model.compilation import CompileJob
-    from adt.model.compile import cached_package
-    from adt.model.importers.importer import declared_inputs, import_model
-    from adt.model.importers.shapes import parse_shapes
+    from adt.compiler.compilation import CompileJob
+    from adt.compiler.compile import cached_package
+    from adt.compiler.importers.importer import declared_inputs, import_model
+    from adt.compiler.importers.shapes import parse_shapes
 
     model, shapes = request.model, parse_shapes(request.shapes)
     # A faulty model fails here, not after a build.

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from adt.api.place import open_place
 from adt.api.requests import LayersRequest, VerifyRequest
+from adt.compiler.importers import model_store
 from adt.device.place import Opened
 from adt.device.rtvm import RtvmOptions
 from adt.errors import AdtError, ConfigError, PackageError
 from adt.measure.layers import LayerScan, Scan, compare_layers
 from adt.measure.verify import Verification, accuracy, compare, worst_of
-from adt.model.package import model_store, origin
-from adt.model.package.package import load_package
 from adt.numerics import joined
 from adt.options.request import takes
 from adt.options.sections import Settings
+from adt.package import origin
+from adt.package.package import load_package
 
 if TYPE_CHECKING:
     from adt.measure.reference import Array
@@ -100,8 +101,8 @@ def verify_at(
     """
     from adt.measure.reference import FILE, MODEL, reference_named, with_unused
     from adt.measure.roundings import explained
-    from adt.model.inputs.random import random_inputs
-    from adt.model.inputs.validation import taken_inputs
+    from adt.package.inputs.random import random_inputs
+    from adt.package.inputs.validation import taken_inputs
 
     manifest = opened.package.manifest
     entry = manifest.entry()
@@ -173,8 +174,8 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         RunError, InputError, …: see :mod:`adt.errors`. A wrong kernel does not raise: look at
             ``result.layers.passed``.
     """
-    from adt.model.inputs.random import random_inputs
-    from adt.model.inputs.validation import taken_inputs
+    from adt.package.inputs.random import random_inputs
+    from adt.package.inputs.validation import taken_inputs
 
     package, inputs = load_package(request.package), request.inputs
     if not (request.trust or origin.is_known(package.manifest)):

@@ -5,7 +5,7 @@ A library joins with
 - its row here;
 - a setting of a build that builds it in (``build.NAME``), and a field of the row's name in
   :class:`~adt.bundle.bundle.BundleOptions` and in what BuildInfo.cmake writes;
-- ``adt/model/passes/offload/NAME.py``, whose function ``rules`` says what it takes;
+- ``adt/compiler/passes/offload/NAME.py``, whose function ``rules`` says what it takes;
 - its runtime in ``cmake_presets``, and its code generator: Python beside the rules, or a plugin of
   TVM's sources in ``cmake_presets/plugins``.
 """

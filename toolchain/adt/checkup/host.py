@@ -15,6 +15,7 @@ from adt.bundle.platforms import PLATFORMS, Platform, platform_named
 from adt.checkup import storage
 from adt.checkup.check import Action, Check, Fix, Question, Status, failed, ok, warning
 from adt.checkup.scope import Scope
+from adt.compiler.cuda_code import find_compiler
 from adt.errors import AdtError, SdkError, ToolNotFound
 from adt.host import process, tools
 from adt.host.android_sdk import find_apk_tools
@@ -22,8 +23,7 @@ from adt.host.directories import resource
 from adt.host.extras import install_command
 from adt.host.process import Finished
 from adt.host.tools import Tool, Version, parse_version
-from adt.model.cuda_code import find_compiler
-from adt.model.versions import FFI, OURS, PAIRINGS, TVM, install, installed_version, mend
+from adt.host.versions import FFI, OURS, PAIRINGS, TVM, install, installed_version, mend
 from adt.virtual import prerequisites, state
 
 MINIMUM = (3, 11)

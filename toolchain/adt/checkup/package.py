@@ -15,8 +15,8 @@ from adt.device.deploy.fit import check_device
 from adt.device.device import Device
 from adt.errors import AdtError, MismatchError
 from adt.host import cache
-from adt.model.package.compatibility import check_pair
-from adt.model.package.package import ModelPackage, load_package
+from adt.package.compatibility import check_pair
+from adt.package.package import ModelPackage, load_package
 
 WHOLE = "its files are those that"
 

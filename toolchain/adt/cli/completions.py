@@ -46,13 +46,13 @@ def _platforms() -> list[str]:
 
 
 def _targets() -> list[str]:
-    from adt.model.targets.parser import NAMES
+    from adt.compiler.targets.parser import NAMES
 
     return list(NAMES)
 
 
 def _processors() -> list[str]:
-    from adt.model.targets.socs import SOCS
+    from adt.compiler.targets.socs import SOCS
 
     return ["native", *(soc.name for soc in SOCS)]
 

@@ -13,7 +13,7 @@ from adt.options.option import MaybePath, Options, Texts, option
 
 if TYPE_CHECKING:
     from adt.api.generate import Generated
-    from adt.model.inputs.pictures import PictureOptions
+    from adt.package.inputs.pictures import PictureOptions
 
 EXAMPLE = "adt generate android-app detector-pkg --bundle bundle-arm64 --out app --package com.example.vision"
 
@@ -44,7 +44,7 @@ class GenerateFlags(Options):
 def generate(keywords: Keywords, flags: GenerateFlags) -> Rendering:
     """Write code and a project that put packages into an app; again, to bring them up to date."""
     import adt
-    from adt.model.classes import read_labels
+    from adt.package.classes import read_labels
 
     result = adt.generate(
         **keywords,
@@ -77,7 +77,7 @@ def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
     """Return how pictures are prepared, by package; an option without a name holds for those with a name,
     too."""
     from adt.errors import InputError
-    from adt.model.inputs.pictures import PictureOptions, parse_numbers
+    from adt.package.inputs.pictures import PictureOptions, parse_numbers
 
     options_of: dict[str, dict[str, Any]] = {}
     for name in ("scale", "mean", "std", "layout", "color"):

@@ -13,9 +13,9 @@ from adt.errors import ConfigError
 from adt.options.option import MaybePath, Options, option, values_of
 
 if TYPE_CHECKING:
-    from adt.model.inspection.diff import PackageDiff
-    from adt.model.inspection.inspection import Inspection, Param
-    from adt.model.passes.reports import Convolution, OffloadReport, TextureReport
+    from adt.package.inspection.diff import PackageDiff
+    from adt.package.inspection.inspection import Inspection, Param
+    from adt.package.reports import Convolution, OffloadReport, TextureReport
 
 
 class InspectFlags(Options):

@@ -12,10 +12,10 @@ from adt.cli.endings import command_with
 from adt.options.option import Options, option, options_of
 
 if TYPE_CHECKING:
-    from adt.model.importers.importer import Explanation
-    from adt.model.networks.known import NetworkSummary
-    from adt.model.package.package import ModelPackage
-    from adt.model.passes.reports import Accuracy
+    from adt.compiler.importers.importer import Explanation
+    from adt.compiler.networks.known import NetworkSummary
+    from adt.package.package import ModelPackage
+    from adt.package.reports import Accuracy
 
 
 class CompileFlags(Options):
@@ -93,7 +93,7 @@ def _lines(package: ModelPackage) -> Iterator[str]:
                 yield f"         {operator.name} stays plain: {operator.reason}"
     if compilation.offload:
         from adt.cli.inspect import offload_lines
-        from adt.model.inspection.inspection import Inspection
+        from adt.package.inspection.inspection import Inspection
 
         yield from offload_lines(compilation.offload, Inspection(package))
     yield from _check_lines(package)
@@ -104,7 +104,7 @@ def _lines(package: ModelPackage) -> Iterator[str]:
 
 def _check_lines(package: ModelPackage) -> Iterator[str]:
     """Yield the result of running the kernels here."""
-    from adt.model.package.package import KernelCheck
+    from adt.package.package import KernelCheck
 
     checked = package.checked
     if isinstance(checked, KernelCheck):

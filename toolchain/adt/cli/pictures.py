@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adt.options.option import Options, option
 
 if TYPE_CHECKING:
-    from adt.model.inputs.pictures import PictureOptions
+    from adt.package.inputs.pictures import PictureOptions
 
 CENTER = "center"
 
@@ -38,7 +38,7 @@ class PictureFlags(Options):
 def picture_options(flags: PictureFlags) -> PictureOptions | None:
     """Return how pictures are prepared; None without such an option."""
     from adt.errors import InputError
-    from adt.model.inputs.pictures import PictureOptions, parse_numbers, parse_size
+    from adt.package.inputs.pictures import PictureOptions, parse_numbers, parse_size
 
     if flags.crop not in (None, CENTER):
         raise InputError(f"a picture is not cut {flags.crop!r}", remedy=f"Use --crop {CENTER}.")

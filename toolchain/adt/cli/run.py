@@ -13,7 +13,7 @@ from adt.options.option import MaybePath, Texts, option, options_of
 
 if TYPE_CHECKING:
     from adt.api.run import RunResult
-    from adt.model.classes import Ranking
+    from adt.package.classes import Ranking
 
 EXAMPLE = (
     "adt run model-pkg --image cat.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --labels synset.txt"
@@ -58,7 +58,7 @@ def run(keywords: Keywords, flags: RunFlags) -> Rendering:
     import adt
     from adt.cli.arrays import check_outputs, save_outputs
     from adt.device.rtvm import RtvmOptions
-    from adt.model.classes import TOP, rank, read_labels
+    from adt.package.classes import TOP, rank, read_labels
 
     names = read_labels(flags.labels) if flags.labels else ()
     check_outputs(flags.outputs)
@@ -107,7 +107,7 @@ def _lines(
     result: RunResult, written: tuple[Path, ...], ranking: Callable[[], Ranking | None]
 ) -> Iterator[str]:
     from adt.cli.arrays import table
-    from adt.model.inputs.validation import array_kind
+    from adt.package.inputs.validation import array_kind
 
     how = " over RPC" if result.via == "rpc" else ""
     where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"

@@ -21,9 +21,9 @@ from adt.host.cache import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.npz import npz_bytes
 from adt.host.process import run
-from adt.model.inputs.validation import taken_inputs
-from adt.model.package.package import ModelPackage
 from adt.options.sections import RUN_SECONDS
+from adt.package.inputs.validation import taken_inputs
+from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,7 +28,7 @@ from adt.host.cache import cache_dir
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
-    from adt.model.package.manifest import PackageLike
+    from adt.package.manifest import PackageLike
 
 log = logging.getLogger("adt.probe")
 
@@ -272,7 +272,7 @@ def _remember(probe: Probe) -> None:
 
 def package_like(probe: Probe, machine: str) -> PackageLike:
     """Return the part of *probe* that packages for the ELF *machine* are compiled for."""
-    from adt.model.package.manifest import PackageLike
+    from adt.package.manifest import PackageLike
 
     device = probe.opencl.device if probe.opencl else None
     return PackageLike(

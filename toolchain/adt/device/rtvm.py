@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host.npz import DamagedNpz, read_npz
-from adt.model.inputs.random import check_fill_mode
+from adt.package.inputs.random import check_fill_mode
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from adt.bundle.platforms import PLATFORMS
 from adt.errors import MismatchError, PackageError
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile
-from adt.model.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.package.files import LIBRARY, MANIFEST, PARAMS
 
 LIBRARIES = "lib/"
 """Beginning of the paths that Android loads code from."""

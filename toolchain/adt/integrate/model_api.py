@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from adt.bundle.bundle import TargetBundle
 from adt.errors import PackageError
 from adt.integrate.android_versions import NEWEST, AndroidVersions
-from adt.model.package.files import PARAMS
-from adt.model.package.package import ModelPackage
+from adt.package.files import PARAMS
+from adt.package.package import ModelPackage
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ from adt.integrate.names import (
     project_name,
     tensor_names,
 )
-from adt.model.inputs.pictures import COLORS, LAYOUTS, PictureOptions
-from adt.model.inputs.validation import kind
-from adt.model.package.compatibility import check_pair
-from adt.model.package.manifest import Entry, PackageManifest, TensorSpec
-from adt.model.package.package import ModelPackage
+from adt.package.compatibility import check_pair
+from adt.package.inputs.pictures import COLORS, LAYOUTS, PictureOptions
+from adt.package.inputs.validation import kind
+from adt.package.manifest import Entry, PackageManifest, TensorSpec
+from adt.package.package import ModelPackage
 
 
 def project(

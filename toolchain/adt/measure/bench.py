@@ -34,7 +34,7 @@ from adt.measure.record import (
     Subject,
 )
 from adt.measure.statistics import Interval, drift, quantiles, ratio_interval, summarise, time_line
-from adt.model.package.files import MANIFEST
+from adt.package.files import MANIFEST
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import RunError, last_line
 from adt.host.child import Child, ChildFailed, serve
-from adt.model.inspection.reference_kernels import read_kernels, reference_file
-from adt.model.package.package import ModelPackage
+from adt.package.inspection.reference_kernels import read_kernels, reference_file
+from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 """Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
 TEXTURED = re.compile(r"_texture(_\d+)?$")
-"""Suffix of the names of kernels for images (:mod:`adt.model.passes.gpu.placement`)."""
+"""Suffix of the names of kernels for images (:mod:`adt.compiler.passes.gpu.placement`)."""
 
 
 class NotComputable(Exception):
@@ -100,7 +100,7 @@ class HostKernels:
     def _function(self, name: str) -> Any:
         import tvm
 
-        from adt.model.targets.llvm import host_target
+        from adt.compiler.targets.llvm import host_target
 
         if name not in self._compiled:
             function = self._functions[name].with_attr("global_symbol", name)

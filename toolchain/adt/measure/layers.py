@@ -1,7 +1,7 @@
 """Find the kernel that computes wrongly: each one that a device ran against the same one on this machine.
 
 A package keeps its kernels as they were before they were scheduled and put into textures
-(:mod:`adt.model.inspection.reference_kernels`): plain loops that any machine can run. The device gives
+(:mod:`adt.package.inspection.reference_kernels`): plain loops that any machine can run. The device gives
 the tensors of each call after it was made. With them each kernel is judged twice:
 
 *alone*: the plain kernel computes on what the device's kernel really read. When the results
@@ -28,10 +28,10 @@ from adt.device.place import Place
 from adt.device.rtvm import RtvmOptions
 from adt.errors import InputError, RunError
 from adt.measure.host_kernels import KernelProcess, NotComputable
-from adt.model.inspection.graph import KERNEL, size_of
-from adt.model.inspection.inspection import Inspection
-from adt.model.package.package import ModelPackage
 from adt.numerics import TOLERANCES, Metrics, metrics, relative_difference, steps_allowed
+from adt.package.inspection.graph import KERNEL, size_of
+from adt.package.inspection.inspection import Inspection
+from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.bundle.platforms import PLATFORMS
+from adt.compiler.importers import formats, model_store
+from adt.compiler.importers.imported_model import distinct_names
+from adt.compiler.networks.known import named
 from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFound
 from adt.host.extras import load
 from adt.host.isolated import isolated
 from adt.host.npz import DamagedNpz, read_npz
+from adt.host.versions import require_tvm
 from adt.measure import roundings
-from adt.model.importers import formats
-from adt.model.importers.imported_model import distinct_names
-from adt.model.networks.known import named
-from adt.model.package import model_store
-from adt.model.package.package import ModelPackage
-from adt.model.versions import require_tvm
 from adt.options.sections import Settings
+from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,9 +149,9 @@ def _on_host(
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
         require_tvm()
-        from adt.model.compilation import CompileJob
-        from adt.model.compile import cached_package
-        from adt.model.host_run.run import run_package
+        from adt.compiler.compilation import CompileJob
+        from adt.compiler.compile import cached_package
+        from adt.package.host_run.run import run_package
 
         used = package.manifest.made.settings
         plain = settings.compile.but(
@@ -225,7 +224,7 @@ def _run_tflite(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _run_torch(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
     torch = load("torch", "torch", "running a PyTorch program as the reference")
-    from adt.model.importers.torch import load_program, program_inputs, program_outputs
+    from adt.compiler.importers.torch import load_program, program_inputs, program_outputs
 
     program = load_program(model)
     try:
@@ -242,7 +241,7 @@ def _run_torch(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _run_keras(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    from adt.model.importers.keras import load_keras, run_keras
+    from adt.compiler.importers.keras import load_keras, run_keras
 
     loaded = load_keras(model)
     try:

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.compiler.importers.onnx.blockwise import ACCURACY, IN_FLOATS, in_floats
+from adt.compiler.importers.onnx.graph import attribute
 from adt.host.isolated import isolated
 from adt.measure.verify import OutputComparison, Verification, compare, limits_of_output
-from adt.model.importers.onnx.blockwise import ACCURACY, IN_FLOATS, in_floats
-from adt.model.importers.onnx.graph import attribute
 from adt.numerics import QUANTIZED, Metrics, gaps, metrics
 from adt.options.sections import VerifySettings
 

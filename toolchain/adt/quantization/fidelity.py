@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from adt.compiler.importers.onnx.blockwise import OPERATOR, form_of
+from adt.compiler.importers.onnx.comparison import difference, random_inputs, run
+from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset, type_number
+from adt.compiler.passes.layout.blockwise import unpacked
 from adt.errors import ModelError
-from adt.model.importers.onnx.blockwise import OPERATOR, form_of
-from adt.model.importers.onnx.comparison import difference, random_inputs, run
-from adt.model.importers.onnx.graph import Graph, attribute, operand, opset, type_number
-from adt.model.passes.blockwise import unpacked
 
 if TYPE_CHECKING:
     import numpy as np

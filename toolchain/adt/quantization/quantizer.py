@@ -10,16 +10,16 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adt.compiler.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
+from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset
+from adt.compiler.importers.onnx.upgrade import upgraded
+from adt.compiler.importers.op_table import named_nodes
+from adt.compiler.importers.shapes import RequestedShapes
 from adt.errors import AdtError, ConfigError, ModelError
 from adt.host.disk import disk_errors
 from adt.limits import MOST_PROTOBUF
-from adt.model.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
-from adt.model.importers.onnx.graph import Graph, attribute, operand, opset
-from adt.model.importers.onnx.upgrade import upgraded
-from adt.model.importers.op_table import named_nodes
-from adt.model.importers.shapes import RequestedShapes
-from adt.model.package.manifest import Entry, TensorSpec
 from adt.options.resolve import did_you_mean
+from adt.package.manifest import Entry, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from adt.errors import ConfigError, InputError
 from adt.host.contained import regular_files
-from adt.model.inputs.files import SUFFIXES, read_inputs
-from adt.model.inputs.pictures import PictureOptions
-from adt.model.inputs.random import random_inputs
-from adt.model.inputs.validation import check_inputs
-from adt.model.package.manifest import Entry
+from adt.package.inputs.files import SUFFIXES, read_inputs
+from adt.package.inputs.pictures import PictureOptions
+from adt.package.inputs.random import random_inputs
+from adt.package.inputs.validation import check_inputs
+from adt.package.manifest import Entry
 
 if TYPE_CHECKING:
     import numpy as np

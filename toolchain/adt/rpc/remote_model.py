@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, MismatchError, RunError, last_line
-from adt.model.inputs.validation import check_inputs
-from adt.model.package.files import LIBRARY, PARAMS
-from adt.model.package.manifest import Entry
-from adt.model.package.package import ModelPackage
-from adt.model.package.params_file import read_params
+from adt.package.files import LIBRARY, PARAMS
+from adt.package.inputs.validation import check_inputs
+from adt.package.manifest import Entry
+from adt.package.package import ModelPackage
+from adt.package.params_file import read_params
 from adt.rpc.session import lost
 
 if TYPE_CHECKING:

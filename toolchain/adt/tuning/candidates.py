@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from adt.model.cuda_code import CudaCode
-from adt.model.tuning.arguments import Argument
+from adt.compiler.cuda_code import CudaCode
+from adt.compiler.passes.records.arguments import Argument
 from adt.tuning.records import Failure, MeasuredOn
 
 
@@ -120,7 +120,7 @@ class Candidate:
     """One schedule of a kernel that was not measured yet."""
 
     trace: str
-    """Trace as a record keeps it (:func:`adt.model.tuning.traces.trace_text`)."""
+    """Trace as a record keeps it (:func:`adt.compiler.passes.records.traces.trace_text`)."""
     module: str
     """TVM's JSON of the scheduled IRModule ``{"main": PrimFunc}``: what is built."""
 

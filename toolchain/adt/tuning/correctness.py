@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adt.model.tuning.arguments import Argument
+from adt.compiler.passes.records.arguments import Argument
 from adt.numerics import REORDERED, gaps
 
 

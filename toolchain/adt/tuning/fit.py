@@ -1,7 +1,7 @@
 """Fit the row of a GPU to measured times: that by which the model of costs orders kernels best.
 
 The kernels are the convolutions and products on blocked tensors among a tuning's records. Each was measured
-with many tiles (:mod:`adt.model.passes.gpu.tiles`), which its traces have as decisions. Of all rows of a
+with many tiles (:mod:`adt.compiler.passes.gpu.tiles`), which its traces have as decisions. Of all rows of a
 grid the one is taken by which most pairs of schedules of one kernel are in the order of their times. What
 times do not tell, the greatest work-group, stays.
 """
@@ -15,10 +15,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable, refusals
+from adt.compiler.passes.gpu.tiles import Sums, Tile, cost
+from adt.compiler.targets.gpu import Gpu
 from adt.errors import ConfigError
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable, refusals
-from adt.model.passes.gpu.tiles import Sums, Tile, cost
-from adt.model.targets.gpu import Gpu
 from adt.tuning.records import BASELINE, Context, by_candidate, typical_record
 from adt.tuning.results import GpuFit
 
@@ -56,7 +56,7 @@ def fit_gpu(database: Database, context: Context, before: Gpu) -> GpuFit:
 
 
 def fit(times: Sequence[TimedTile], before: Gpu) -> GpuFit:
-    """Fit the row of a GPU by which :func:`~adt.model.passes.gpu.tiles.cost` orders *times* best."""
+    """Fit the row of a GPU by which :func:`~adt.compiler.passes.gpu.tiles.cost` orders *times* best."""
     pairs = _pairs(times) if len(times) >= LEAST_TIMES else None
     if pairs is None or not pairs.size:
         raise ConfigError(
@@ -137,8 +137,8 @@ def sums_of(module: Any) -> Sums | None:
     """The sums of the workload *module*; None: it is no convolution on blocked tensors."""
     from tvm import s_tir
 
-    from adt.model.passes.gpu.convolution import convolution_of
-    from adt.model.passes.layout.blocks import is_convolution
+    from adt.compiler.passes.gpu.convolution import convolution_of
+    from adt.compiler.passes.layout.blocks import is_convolution
 
     if not is_convolution(module["main"]):
         return None
@@ -150,7 +150,7 @@ def sums_of(module: Any) -> Sums | None:
 
 
 def tile_of(trace: str) -> Tile | None:
-    """The tile of a schedule by :func:`adt.model.passes.gpu.convolution.schedule_convolution`, of its
+    """The tile of a schedule by :func:`adt.compiler.passes.gpu.convolution.schedule_convolution`, of its
     *trace*; None: it is of another one."""
     steps, decisions = json.loads(trace)
     chosen = dict(decisions)

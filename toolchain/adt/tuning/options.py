@@ -59,7 +59,7 @@ class TuningOptions:
 def run_id(model_sha256: str, settings: Settings, target: str, tvm: str) -> str:
     """Return the digest (32 hex digits) of what makes a tuning the same one, whichever devices measure.
 
-    *target* is from :func:`adt.model.tuning.key.target_key`, *tvm* TVM's version of three numbers.
+    *target* is from :func:`adt.compiler.passes.records.key.target_key`, *tvm* TVM's version of three numbers.
     """
     facts = {
         "model": model_sha256,

@@ -188,7 +188,7 @@ def schedule(task: Task, trace: str) -> ScheduledModule:
     """Schedule the task's module as in *trace*; takes TVM, for the search's thread."""
     import tvm
 
-    from adt.model.tuning.schedules import schedule_by_record
+    from adt.compiler.passes.records.schedules import schedule_by_record
 
     module = (
         task.baseline if trace == BASELINE else str(tvm.ir.save_json(schedule_by_record(task.module, trace)))

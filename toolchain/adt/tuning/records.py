@@ -17,7 +17,7 @@ class Context:
     """Conditions under which a result holds: different contexts are never compared, nor applied."""
 
     target: str
-    """Target of the generated code: :func:`adt.model.tuning.key.target_key`."""
+    """Target of the generated code: :func:`adt.compiler.passes.records.key.target_key`."""
     tvm: str
     """TVM's version, three numbers: ``0.25.0``."""
     device: str
@@ -42,7 +42,7 @@ class Workload:
     """TVM's, decimal, as TVM *tvm* computed it."""
     tvm: str
     module: str
-    """TVM's JSON of the IRModule ``{"main": PrimFunc}``, see :func:`adt.model.tuning.workload.workload`."""
+    """TVM's JSON of the IRModule ``{"main": PrimFunc}``; see :mod:`adt.compiler.passes.records.workload`."""
 
     @staticmethod
     def id_of(module: str) -> str:
@@ -91,7 +91,7 @@ class Record:
     task: str
     """The kernel's name in the model that was tuned."""
     trace: str
-    """TVM's trace as JSON (:mod:`adt.model.tuning.traces`); :data:`BASELINE` for the untuned schedule."""
+    """TVM's trace as JSON (:mod:`adt.compiler.passes.records.traces`); :data:`BASELINE` without a record."""
     seconds: tuple[float, ...]
     """Duration of one call in each repeat; empty for a failure."""
     failure: Failure | None

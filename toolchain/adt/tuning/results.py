@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.model.targets.gpu import Gpu
+from adt.compiler.targets.gpu import Gpu
 from adt.tuning.records import Context, Record
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.bundle.libraries import parse_libraries, titles
-from adt.model.assemble import offload, preparation
-from adt.model.compilation import Compilation
-from adt.model.cuda_code import cuda_code
-from adt.model.inspection.flops import flops_of
-from adt.model.targets import ModelTarget
-from adt.model.tuning.arguments import Argument, arguments
-from adt.model.tuning.schedules import Recording, is_scheduled
-from adt.model.tuning.workload import marks, named_main, same, structural_hash, workload
+from adt.compiler.assemble import offload, preparation
+from adt.compiler.compilation import Compilation
+from adt.compiler.cuda_code import cuda_code
+from adt.compiler.ir.flops import flops_of
+from adt.compiler.passes.records.arguments import Argument, arguments
+from adt.compiler.passes.records.schedules import Recording, is_scheduled
+from adt.compiler.passes.records.workload import marks, named_main, same, structural_hash, workload
+from adt.compiler.targets import ModelTarget
 from adt.tuning.candidates import Toolchain
 from adt.tuning.results import UntunableKernel
 
@@ -27,7 +27,7 @@ class Task:
     name: str
     """The kernel's name in the model, as in mod.json."""
     module: Any
-    """The workload: ``tvm.IRModule {"main": PrimFunc}``, see :mod:`adt.model.tuning.workload`."""
+    """The workload: ``tvm.IRModule {"main": PrimFunc}``, see :mod:`adt.compiler.passes.records.workload`."""
     weight: int
     """Number of calls in one run of the model."""
     flops: int | None
@@ -54,7 +54,7 @@ def extract(compilation: Compilation) -> Extraction:
     Raises:
         CompileError: TVM failed.
         ModelError, UnsupportedOp, ToolNotFound, SourceError, DownloadError: see
-            :func:`adt.model.assemble.assemble`.
+            :func:`adt.compiler.assemble.assemble`.
     """
     compilation, offloaded = offload(compilation)
     recording = Recording()
@@ -68,7 +68,7 @@ def toolchain_of(compilation: Compilation) -> Toolchain:
     """Return how candidates become libraries, so that they are as in a package.
 
     Raises:
-        ToolNotFound, SourceError, DownloadError: see :func:`adt.model.cuda_code.cuda_code`.
+        ToolNotFound, SourceError, DownloadError: see :func:`adt.compiler.cuda_code.cuda_code`.
     """
     return Toolchain(
         target=dict(compilation.target.spec),

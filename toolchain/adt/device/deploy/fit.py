@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adt.errors import MismatchError
-from adt.model.package.compatibility import check_cpu, check_pair
+from adt.package.compatibility import check_cpu, check_pair
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import BundleManifest
     from adt.device.survey import DeviceFacts
-    from adt.model.package.manifest import PackageManifest
+    from adt.package.manifest import PackageManifest
 
 
 def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:

@@ -19,7 +19,7 @@ from adt.host.contained import plain_name
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
-    from adt.model.package.package import ModelPackage
+    from adt.package.package import ModelPackage
 
 SCHEMA = "adt.deployment"
 SCHEMA_VERSION = 1

@@ -44,7 +44,7 @@ from adt.errors import DeviceError, DeviceFull, PackageError
 from adt.host.cache import file_sha256
 from adt.host.disk import size_text
 from adt.host.transfers import observer
-from adt.model.package.package import ModelPackage
+from adt.package.package import ModelPackage
 
 log = logging.getLogger("adt.deploy")
 

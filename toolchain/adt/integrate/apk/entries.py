@@ -18,7 +18,7 @@ from adt.integrate.apk.stub_dex import CLASSES_DEX, stub_dex
 from adt.integrate.bench_plan import BENCH_PLAN
 from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files
 from adt.integrate.model_api import Project
-from adt.model.package.files import PARAMS
+from adt.package.files import PARAMS
 
 WORD = 4
 """Bytes at which Android wants what it maps from an APK and is no library."""

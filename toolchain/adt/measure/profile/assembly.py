@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.errors import RunError
-from adt.model.inspection.graph import BUILTIN, Call, Graph, size_of
-from adt.model.inspection.inspection import Inspection
-from adt.model.inspection.profile import EVENTS, HOST_CLOCK, CallArgument, CallTime, KernelTotal, Profile
-from adt.model.package.files import LIBRARY
-from adt.model.package.package import ModelPackage
+from adt.package.files import LIBRARY
+from adt.package.inspection.graph import BUILTIN, Call, Graph, size_of
+from adt.package.inspection.inspection import Inspection
+from adt.package.inspection.profile import EVENTS, HOST_CLOCK, CallArgument, CallTime, KernelTotal, Profile
+from adt.package.package import ModelPackage
 
 MIXED = "mixed"
 

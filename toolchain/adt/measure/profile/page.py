@@ -7,7 +7,7 @@ from typing import Any
 
 from adt.host.web_page import web_page
 from adt.measure.profile.table import sums
-from adt.model.inspection.profile import CallTime, KernelTotal, Profile
+from adt.package.inspection.profile import CallTime, KernelTotal, Profile
 
 
 def render(profile: Profile) -> str:

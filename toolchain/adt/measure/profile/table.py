@@ -9,7 +9,7 @@ from dataclasses import replace
 from adt.errors import ConfigError
 from adt.host.columns import aligned
 from adt.measure.profile.assembly import SORTS, UNTIMED, Limits, kernel_totals
-from adt.model.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Profile
+from adt.package.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Profile
 
 TOP = 20
 """Rows of a table that is not asked for all."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from adt.errors import ConfigError
-from adt.model.inspection.profile import Profile
+from adt.package.inspection.profile import Profile
 
 PROCESS = 1
 TRACKS = {"opencl": 1, "cuda": 1, "library": 2, "cpu": 3, "vm": 4}

@@ -9,12 +9,12 @@ from importlib import metadata
 from pathlib import Path
 from shlex import quote
 
+from adt.compiler.passes.records.key import tvm_version
+from adt.compiler.passes.records.traces import TraceError, check_trace
 from adt.errors import PackageError
 from adt.host.contained import contained_file
 from adt.host.disk import disk_errors
-from adt.model.graphs.rules import GraphError, check_graph
-from adt.model.tuning.key import tvm_version
-from adt.model.tuning.traces import TraceError, check_trace
+from adt.package.graphs.rules import GraphError, check_graph
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.interchange import (
     HEADER,

@@ -8,10 +8,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from adt.compiler.targets.gpu import Gpu
 from adt.host.cache import write_text
 from adt.host.contained import read_contained
 from adt.limits import parse_json
-from adt.model.targets.gpu import Gpu
 from adt.tuning.records import Context
 
 log = logging.getLogger("adt.tune")

@@ -106,7 +106,7 @@ class _Addition:
 
 def _is_same(workload: Workload, other: Workload) -> bool:
     """Return True if two workloads of equal hash are the same; only this needs TVM."""
-    from adt.model.tuning.workload import same
+    from adt.compiler.passes.records.workload import same
     from adt.tuning.database.store import modules_of
 
     modules = modules_of((workload, other))

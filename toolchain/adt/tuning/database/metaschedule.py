@@ -198,9 +198,9 @@ def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
 
 def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[Any, str] | None]:
     """Workload and TVM version of each line; None for a bad line, with the reason in *refused*."""
-    from adt.model.graphs.reader import read_graphs
-    from adt.model.tuning.key import tvm_key, tvm_version
-    from adt.model.tuning.workload import workload
+    from adt.compiler.passes.records.key import tvm_key, tvm_version
+    from adt.compiler.passes.records.workload import workload
+    from adt.package.graphs.reader import read_graphs
 
     texts = [_module_text(row) for _, row in rows]
     modules: list[tuple[Any, str] | None] = []
@@ -238,7 +238,7 @@ def _record(
     refused: list[str],
 ) -> Record | None:
     """The record of a line; None, with a reason in *refused*, for a bad line."""
-    from adt.model.tuning.traces import TraceError, canonical
+    from adt.compiler.passes.records.traces import TraceError, canonical
 
     if row is None:
         return None
@@ -271,8 +271,8 @@ def _record(
 
 def _key(target: Mapping[str, Any] | None) -> str:
     """The key of TVM's *target*."""
-    from adt.model.targets.target import ModelTarget
-    from adt.model.tuning.key import target_key
+    from adt.compiler.passes.records.key import target_key
+    from adt.compiler.targets.target import ModelTarget
 
     if not target:
         raise ValueError("it does not say for which target: give --target")

@@ -29,7 +29,7 @@ class Selection:
 
 def select(contexts: Iterable[Context], selection: Selection) -> tuple[Context, ...]:
     """Return the contexts that *selection* matches."""
-    from adt.model.tuning.key import key_words
+    from adt.compiler.passes.records.key import key_words
 
     return tuple(
         context
@@ -64,7 +64,7 @@ def select_one(contexts: Iterable[Context], selection: Selection) -> Context:
 
 def describe(context: Context) -> str:
     """The context in one line, for people."""
-    from adt.model.tuning.key import key_words
+    from adt.compiler.passes.records.key import key_words
 
     driver = f", driver {context.driver}" if context.driver else ""
     return f"{context.device}{driver}, {key_words(context.target)}, TVM {context.tvm}"

@@ -230,7 +230,7 @@ class Database:
 
     def find(self, module: Any) -> str | None:
         """The id of the workload whose module equals *module*, an IRModule; None when it is not there."""
-        from adt.model.tuning.workload import same, structural_hash
+        from adt.compiler.passes.records.workload import same, structural_hash
 
         with self._lock:
             for workload, other in self._hashes().get(structural_hash(module), ()):
@@ -241,7 +241,7 @@ class Database:
     def workload_id(self, module: Any) -> str:
         """Return the id of the workload with *module*, an IRModule; a new one is added, durably, or is a
         ValueError where the database is only read."""
-        from adt.model.tuning.workload import structural_hash
+        from adt.compiler.passes.records.workload import structural_hash
 
         with self._lock:
             if known := self.find(module):
@@ -255,7 +255,7 @@ class Database:
 
     def _hashes(self) -> dict[str, list[tuple[str, Any]]]:
         """Id and module of each workload, by the hash that this TVM gives it."""
-        from adt.model.tuning.workload import structural_hash
+        from adt.compiler.passes.records.workload import structural_hash
 
         if self._by_hash is None:
             self._by_hash = {}
@@ -298,8 +298,8 @@ def describe_workload(module: Any) -> Workload:
     """*module*, an IRModule with one function ``main``, as a workload."""
     from tvm import ir
 
-    from adt.model.tuning.key import tvm_key
-    from adt.model.tuning.workload import structural_hash
+    from adt.compiler.passes.records.key import tvm_key
+    from adt.compiler.passes.records.workload import structural_hash
 
     text = ir.save_json(module)
     return Workload(Workload.id_of(text), structural_hash(module), tvm_key(), text)
@@ -307,8 +307,8 @@ def describe_workload(module: Any) -> Workload:
 
 def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
     """The IRModule of each of *workloads*; None, with a warning, for what may not or cannot be read."""
-    from adt.model.graphs.reader import read_graphs
-    from adt.model.graphs.rules import GraphError
+    from adt.package.graphs.reader import read_graphs
+    from adt.package.graphs.rules import GraphError
 
     modules: list[Any | None] = []
     for workload, module in zip(workloads, read_graphs([each.module for each in workloads]), strict=True):

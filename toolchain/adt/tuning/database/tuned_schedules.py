@@ -9,11 +9,11 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from adt.compiler.passes.records.key import key_words, target_key, without_textures
+from adt.compiler.passes.records.tuning import TunedKernel, Tuning
+from adt.compiler.targets import ModelTarget
 from adt.errors import ConfigError
-from adt.model.package.manifest import PackageLike
-from adt.model.targets import ModelTarget
-from adt.model.tuning.key import key_words, target_key, without_textures
-from adt.model.tuning.tuning import TunedKernel, Tuning
+from adt.package.manifest import PackageLike
 from adt.tuning.database.gpus import fitted_gpu
 from adt.tuning.database.selection import describe
 from adt.tuning.database.store import Database, open_database
@@ -28,7 +28,7 @@ def tuning_for_target(
     """Find the records for the schedules of a compile for *target*; None, with a warning, without any.
 
     Args:
-        tvm: its version, see :func:`adt.model.tuning.key.tvm_key`.
+        tvm: its version, see :func:`adt.compiler.passes.records.key.tvm_key`.
         tuned_on: ``NAME`` or ``NAME, DRIVER`` of the device that they were taken on; parts are enough.
 
     Raises:
@@ -54,7 +54,7 @@ def find_tuning(
     """Find the fastest schedules on record for a target, of one device; None, with a warning, without any.
 
     Args:
-        target: the target's key, see :func:`adt.model.tuning.key.target_key`.
+        target: the target's key, see :func:`adt.compiler.passes.records.key.target_key`.
         device, driver: exactly as records have them; None: whichever the database has.
     """
     with open_database(directory) as database:

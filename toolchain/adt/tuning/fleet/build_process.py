@@ -43,10 +43,10 @@ def build(job: BuildJob) -> BuildOutcome:
 def _compile(module: str, toolchain: Toolchain) -> bytes:
     import tvm
 
-    from adt.model.cuda_code import machine_code
-    from adt.model.link import Linker
-    from adt.model.passes.lowering import tir_pipeline
-    from adt.model.tuning.schedules import load_intrinsics
+    from adt.compiler.cuda_code import machine_code
+    from adt.compiler.link import Linker
+    from adt.compiler.passes.lowering import tir_pipeline
+    from adt.compiler.passes.records.schedules import load_intrinsics
 
     load_intrinsics(str(toolchain.target.get("mtriple", "")))
     linker = Linker(Path(toolchain.compiler), toolchain.link_options)

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import adt
+from adt.compiler.cuda_code import find_compiler
 from adt.errors import ConfigError, MismatchError, ToolNotFound
 from adt.host.extras import install_command
-from adt.model.cuda_code import find_compiler
 from adt.rpc.wire import parse_address
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import BuildProcess
@@ -131,7 +131,7 @@ def _facts(toolchain: Toolchain) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    from adt.model.versions import require_tvm
+    from adt.host.versions import require_tvm
 
     python = ".".join(platform.python_version_tuple()[:2])
     return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}

@@ -12,9 +12,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from adt.compiler.passes.records.arguments import Argument, download, sample_data, unwritten_data, upload
 from adt.errors import last_line
 from adt.host.child import serve
-from adt.model.tuning.arguments import Argument, download, sample_data, unwritten_data, upload
 from adt.rpc import relay
 from adt.rpc.session import CONNECT_SECONDS, close, lost
 from adt.tuning.fleet.measure_protocol import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adt.compiler.passes.records.arguments import Argument
 from adt.host.child import Speech
-from adt.model.tuning.arguments import Argument
 from adt.tuning.candidates import Timing
 
 

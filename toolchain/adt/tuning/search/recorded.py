@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from adt.model.tuning import traces
+from adt.compiler.passes.records import traces
 from adt.tuning.records import BASELINE, Record
 
 log = logging.getLogger("adt.tune")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from adt.compiler.passes.records import traces
 from adt.errors import ConfigError
-from adt.model.tuning import traces
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
 from adt.tuning.search.cost_models import CostModel, as_tvm, cost_model

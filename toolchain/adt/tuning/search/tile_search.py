@@ -190,8 +190,8 @@ class TileSearch:
         """Yield candidates that were fast on other devices, at most *room* of them."""
         from tvm import ir
 
-        from adt.model.tuning.schedules import schedule_by_record
-        from adt.model.tuning.traces import TraceError
+        from adt.compiler.passes.records.schedules import schedule_by_record
+        from adt.compiler.passes.records.traces import TraceError
 
         for record in self._elsewhere if room else ():
             if record.trace in self._known or record.trace in self._seen:

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.cpu.decisions import Chosen
-from adt.model.passes.cpu.schedules import TILED, finished, schedule_of
-from adt.model.passes.cpu.vectors import Vectors, vectors_of
-from adt.model.passes.precision.half import HALF
-from adt.model.tuning.traces import trace_text
+from adt.compiler.passes.cpu.decisions import Chosen
+from adt.compiler.passes.cpu.schedules import TILED, finished, schedule_of
+from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
+from adt.compiler.passes.precision.half import HALF
+from adt.compiler.passes.records.traces import trace_text
 from adt.tuning.candidates import Candidate
 
 

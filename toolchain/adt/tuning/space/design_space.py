@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.errors import last_line
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable
-from adt.model.tuning.schedules import load_intrinsics
 from adt.tuning.candidates import NoSpace
 from adt.tuning.space.texture_space import texture_space, uses_texels
 

@@ -2,7 +2,7 @@
 
 Upstream's rules know no images: they store lanes one by one and stage tiles in shared
 memory. Here each work-item computes whole texels. A convolution's schedules are those
-of :mod:`adt.model.passes.gpu.schedules`, which compiling takes, too: what its cost model
+of :mod:`adt.compiler.passes.gpu.schedules`, which compiling takes, too: what its cost model
 decides there is sampled here, with that decision as the first one, so that the search
 explores around it. Of other kernels the shape of the work-group and the texels of a
 work-item are sampled. All of it is by TVM's instructions, so that its evolutionary
@@ -16,21 +16,21 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from adt.model.passes.gpu.convolution import convolution_of, schedule_convolution
-from adt.model.passes.gpu.kernel_blocks import (
+from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.gpu.convolution import convolution_of, schedule_convolution
+from adt.compiler.passes.gpu.kernel_blocks import (
     NotSchedulable,
     kernel_blocks,
     reduction_loops,
     refusals,
     texel_loops,
 )
-from adt.model.passes.gpu.schedules import moves_texels, prove
-from adt.model.passes.gpu.tiles import DEEPEST, STATEMENTS, best_tile
-from adt.model.passes.layout.blocks import is_convolution
-from adt.model.passes.layout.signature import REDUCE
-from adt.model.passes.nodes import tir_nodes
-from adt.model.passes.reports import SCOPE
-from adt.model.targets.gpu import Gpu, gpu_of
+from adt.compiler.passes.gpu.schedules import moves_texels, prove
+from adt.compiler.passes.gpu.tiles import DEEPEST, STATEMENTS, best_tile
+from adt.compiler.passes.layout.blocks import is_convolution
+from adt.compiler.passes.layout.signature import REDUCE
+from adt.compiler.targets.gpu import Gpu, gpu_of
+from adt.package.reports import SCOPE
 from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
 
 ITEMS = (32, 64, 128, 256)
@@ -55,7 +55,7 @@ def texture_space(function: Any, target: Any) -> Any:
     are those of the trace that is generated is checked to use the images rightly.
 
     Args:
-        function: of :func:`adt.model.passes.gpu.placement.with_images`: static shapes, not scheduled.
+        function: of :func:`adt.compiler.passes.gpu.placement.with_images`: static shapes, not scheduled.
         target: TVM's; the context in which the generator is used must name the same.
     """
     from tvm.s_tir import meta_schedule as ms
@@ -143,7 +143,7 @@ def _texel_space(schedule: Any, *, by_lane: bool, rounded: bool) -> None:
     """Sample a schedule whose work-items compute whole texels.
 
     If *rounded*, rows and columns of few divisors are rounded up; what is beyond their end is not stored.
-    *by_lane* is as in :func:`adt.model.passes.gpu.schedules.texel_schedule`.
+    *by_lane* is as in :func:`adt.compiler.passes.gpu.schedules.texel_schedule`.
     """
     blocks = kernel_blocks(schedule, by_lane=by_lane)
     *outer, lane = texel_loops(schedule, blocks.store)
@@ -188,7 +188,7 @@ seen to compile for 20 s what 1024 give."""
 
 
 class Sampled:
-    """A :class:`adt.model.passes.gpu.convolution.Decisions` of TVM's instructions that sample."""
+    """A :class:`adt.compiler.passes.gpu.convolution.Decisions` of TVM's instructions that sample."""
 
     def tile(self, schedule: Any, loop: Any, wanted: Sequence[int], most: int) -> Sequence[Any]:
         """Any extents whose product is the loop's."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.model.passes.gpu.kernel_blocks import NotSchedulable
-from adt.model.passes.gpu.schedules import WORK_GROUP
-from adt.model.passes.gpu.tiles import divisors
-from adt.model.passes.reports import LANES
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+from adt.compiler.passes.gpu.schedules import WORK_GROUP
+from adt.compiler.passes.gpu.tiles import divisors
+from adt.package.reports import LANES
 
 MOST_TEXELS = (4, 2, 4)
 """Most texels that a work-item computes along x, y and the axis before them (channels); each fills four

@@ -1,0 +1,326 @@
+"""Make the files of a package from an imported model: offload, passes, code, and what mod.json says."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import adt
+from adt.bundle.libraries import NONE
+from adt.compiler.compilation import Compilation
+from adt.compiler.cuda_code import cuda_code, machine_code
+from adt.compiler.importers.functions import called_functions
+from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.lowered import Capture
+from adt.compiler.passes.gpu.choice import texture_chooser
+from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.passes.offload.partition import OffloadedModel, offload_module
+from adt.compiler.passes.pipeline import PreparedModule, prepare_module
+from adt.compiler.passes.precision.single import has_half
+from adt.compiler.passes.records.schedules import KernelSchedules, Tuned, Untuned
+from adt.compiler.passes.records.tuning import Tuning
+from adt.compiler.passes.records.workload import KEPT, REFUSED, TUNED, marks
+from adt.compiler.precision import blocks_half
+from adt.compiler.record import record, recorded_files
+from adt.compiler.targets.gpu import ANY_ADRENO
+from adt.errors import AdtError, CompileError, last_line, lines_of
+from adt.host import manifest
+from adt.host.cache import file_sha256
+from adt.host.elf import ElfFacts, read_elf
+from adt.host.interrupts import pass_through_tvm
+from adt.options.option import values_of
+from adt.options.sections import Settings
+from adt.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.package.manifest import (
+    CompilationRecord,
+    Entry,
+    Kernel,
+    PackageFile,
+    PackageManifest,
+    PackageTarget,
+    PackageTvm,
+)
+from adt.package.package import ModelPackage
+from adt.package.params_file import write_params
+from adt.package.reports import TuningReport
+
+KERNEL_PREFIX = "__tvm_ffi_"
+"""Prefix that the code generator gives functions that a module exports."""
+
+
+def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
+    """Compile the imported model and write mod.so, mod.params and mod.json into *directory*.
+
+    Raises:
+        CompileError: TVM or the linker failed.
+        ModelError: operators were to be handed over, and the model has open dimensions.
+        ToolNotFound, SourceError, DownloadError: … and their code generator cannot be built.
+    """
+    compilation, offloaded = offload(compilation)
+    build = _build(compilation, directory)
+    if offloaded is not None:
+        offloaded.write(directory)
+    package_manifest = _manifest(compilation, build, directory, offloaded)
+    manifest.write(package_manifest, directory / MANIFEST)
+    return ModelPackage(directory, package_manifest)
+
+
+def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | None]:
+    """Hand operators to libraries, if that was asked for: what is left, and what was handed over.
+
+    Raises:
+        CompileError: the library's code generator failed.
+        ModelError, ToolNotFound, SourceError, DownloadError: see :func:`assemble`.
+    """
+    imported, settings = compilation.imported, compilation.settings
+    libraries = settings.compile.offload
+    if libraries == NONE:
+        return compilation, None
+    with tvm_errors(f"the part for {libraries}"):
+        offloaded = offload_module(
+            imported.module,
+            imported.params,
+            libraries,
+            tvm=settings.tvm,
+            half=compilation.target.device == "cpu" and blocks_half(compilation.target),
+            tf32=settings.compile.tf32,
+            apart=compilation.apart,
+        )
+    left = dataclasses.replace(imported, module=offloaded.module, params=offloaded.params)
+    return dataclasses.replace(compilation, imported=left), offloaded
+
+
+def _asserts(module: Any) -> bool:
+    """Return True if a kernel of the user's asserts something. If none does, none checks its arguments
+    either: TVM's checks are half of a small model's code, and repeat what the VM checks of the inputs of
+    ``main``."""
+    from tvm import tirx
+
+    return any(
+        isinstance(function, tirx.PrimFunc) and tir_nodes(function.body, tirx.AssertStmt)
+        for _, function in module.functions_items()
+    )
+
+
+@contextlib.contextmanager
+def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
+    """TVM's target, and the model ready for ``tvm.compile``, while TVM is set up for *compilation*.
+
+    Raises:
+        CompileError: TVM failed, there or inside.
+    """
+    import tvm
+
+    target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
+    with tvm_errors("the model"):
+        tvm_target = tvm.target.Target(target.spec)
+        chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO)
+        config = {"tirx.disable_assert": not _asserts(imported.module)}
+        with tvm.transform.PassContext(opt_level=settings.opt_level, config=config), tvm_target:
+            module, params = imported.module, imported.params
+            yield (
+                tvm_target,
+                prepare_module(
+                    module,
+                    params,
+                    target,
+                    compilation.alignment,
+                    schedules,
+                    chooser,
+                    plain=compilation.plain,
+                ),
+            )
+
+
+@dataclass(frozen=True)
+class _Build:
+    """Results of compiling, besides files."""
+
+    prepared: PreparedModule
+    params: PackageFile
+    textures: Mapping[str, int]
+    """Function → how many image arguments its kernels have."""
+    lowered: Any
+    """The module after the last Relax pass."""
+    functions: tuple[str, ...]
+    """Functions of the runtime that the code calls."""
+
+
+def _build(compilation: Compilation, directory: Path) -> _Build:
+    tuning = compilation.tuning
+    if tuning is None:
+        capture, prepared, built = _compiled(compilation, Untuned())
+    else:
+        with contextlib.closing(Tuned(tuning, compilation.target)) as tuned:
+            try:
+                capture, prepared, built = _compiled(compilation, tuned)
+            except CompileError:
+                if not tuned.leave_out(functools.partial(_compiled_alone, compilation)):
+                    raise
+                capture, prepared, built = _compiled(compilation, tuned)
+    on_cpu = compilation.target.device == "cpu"
+    write_params(prepared.params, directory / PARAMS, compilation.alignment if on_cpu else 1)
+    params = _described(directory / PARAMS)
+    with tvm_errors("the model"):
+        compilation.linker.export(built, directory / LIBRARY, params=params.sha256)
+    textures = record(directory, capture, built, prepared.plain)
+    return _Build(prepared, params, textures, capture.lowered, called_functions(built, capture.lowered))
+
+
+def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[Capture, PreparedModule, Any]:
+    """Compile the model with *schedules*: what was lowered, what was prepared, and TVM's executable."""
+    import tvm
+
+    capture = Capture()
+    with (
+        preparation(compilation, schedules) as (tvm_target, prepared),
+        machine_code(cuda_code(compilation.target, compilation.settings.tvm)),
+    ):
+        built = tvm.compile(
+            prepared.module,
+            tvm_target,
+            relax_pipeline=capture.after(prepared.relax_pipeline),
+            tir_pipeline=prepared.tir_pipeline,
+        )
+    return capture, prepared, built
+
+
+def _compiled_alone(compilation: Compilation, module: Any) -> None:
+    """Compile the kernel *module* by itself, as :func:`_compiled` would."""
+    import tvm
+
+    target, gpu = compilation.target, compilation.target.device != "cpu"
+    pipeline = tir_pipeline(
+        compilation.alignment, textures=target.textures, buffers=gpu and not target.textures
+    )
+    with machine_code(cuda_code(target, compilation.settings.tvm)):
+        tvm.compile(module, target=tvm.target.Target(target.spec), tir_pipeline=pipeline)
+
+
+@contextlib.contextmanager
+def tvm_errors(what: str) -> Iterator[None]:
+    """Turn whatever TVM raises while it compiles *what* into a CompileError; ours pass unchanged."""
+    pass_through_tvm()
+    try:
+        yield
+    except AdtError:
+        raise
+    except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
+        raise CompileError(
+            f"TVM could not compile {what}: {type(error).__name__}: {last_line(error)}",
+            remedy="TVM's last lines are below; another --opt-level may avoid the failing pass.",
+            details="\n".join(lines_of(error)[-10:]),
+        ) from error
+
+
+def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
+    """The data symbols of a module that the runtime fills with its functions: the module's ABI."""
+    return tuple(sorted(name for name in elf.objects if name.startswith("__TVM")))
+
+
+def exported_functions(elf: ElfFacts) -> tuple[str, ...]:
+    """The functions that a module offers to its callers, sorted."""
+    return tuple(
+        sorted(
+            name.removeprefix(KERNEL_PREFIX)
+            for name in elf.functions
+            if name.startswith(KERNEL_PREFIX) and not name.startswith(KERNEL_PREFIX + "_")
+        )
+    )
+
+
+def package_name(model: Path) -> str:
+    """A short name from the model's file name: letters, digits, ``_`` and ``-``."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", model.stem).strip("_") or "model"
+
+
+def _manifest(
+    compilation: Compilation, build: _Build, directory: Path, offloaded: OffloadedModel | None
+) -> PackageManifest:
+    import tvm
+    import tvm_ffi
+
+    imported, settings = compilation.imported, compilation.settings
+    target, platform = compilation.target, compilation.platform
+    elf = read_elf(directory / LIBRARY)
+    names = exported_functions(elf)
+    textures = build.prepared.textures
+    entry = Entry(
+        "main",
+        imported.inputs,
+        imported.outputs,
+        tuple(build.prepared.params),
+        images=textures.images if textures else (),
+        unused=imported.unused,
+    )
+    origins = {name: mark for name, _, mark in marks(build.lowered)}
+    tuned = [name for name in names if origins.get(name) == TUNED]
+    return PackageManifest(
+        adt_version=adt.__version__,
+        name=package_name(Path(imported.source.file)),
+        source=imported.source,
+        entries=(entry,),
+        target=PackageTarget(
+            name=target.name,
+            device=target.device,
+            platform=platform.name,
+            triple=platform.llvm_triple(settings.build.api_level),
+            machine=elf.machine,
+            spec=target.spec,
+            vdevices=target.vdevices,
+            cpu_features=target.cpu_features,
+        ),
+        tvm=PackageTvm(str(tvm.__version__), str(tvm_ffi.__version__), context_symbols(elf)),
+        alignment=compilation.alignment,
+        precision=settings.compile.precision,
+        offload=offloaded.libraries if offloaded else NONE,
+        kernels=tuple(
+            Kernel(name, target.device, tuned=name in tuned, textures=build.textures.get(name, 0))
+            for name in names
+        ),
+        tuned=len(tuned),
+        total=len(names),
+        files={
+            LIBRARY: _described(directory / LIBRARY, elf.needed),
+            PARAMS: build.params,
+        },
+        like=compilation.like,
+        made=CompilationRecord(
+            settings=_recorded_settings(settings),
+            textures=textures,
+            blocked=build.prepared.blocked,
+            integers=build.prepared.integers,
+            accuracy=compilation.accuracy,
+            offload=offloaded.report if offloaded else None,
+            tuning=_tuning_report(compilation.tuning, origins),
+            functions=build.functions,
+            quanta=dict(imported.quanta),
+            half=has_half(imported.module),
+        ),
+        inspection=recorded_files(directory),
+    )
+
+
+def _recorded_settings(settings: Settings) -> dict[str, Any]:
+    """The settings that decide the package's bytes: checking it does not, and records tell of themselves."""
+    facts = values_of(settings.compile)
+    for name in ("check", "db", "tuned_on"):
+        del facts[name]
+    return facts
+
+
+def _tuning_report(tuning: Tuning | None, origins: Mapping[str, str]) -> TuningReport | None:
+    if tuning is None:
+        return None
+    kept, refused = (tuple(n for n in sorted(origins) if origins[n] == mark) for mark in (KEPT, REFUSED))
+    return TuningReport(tuning.digest, tuning.device, tuning.driver, tuning.emulated, kept, refused)
+
+
+def _described(path: Path, needed: tuple[str, ...] = ()) -> PackageFile:
+    return PackageFile(file_sha256(path), path.stat().st_size, needed=needed)

@@ -1,0 +1,158 @@
+"""A model and all that it is compiled with: as asked for (a job), and once it is imported (a compilation)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adt.bundle.bundle import TargetBundle
+from adt.bundle.platforms import Platform
+from adt.compiler.importers import model_store
+from adt.compiler.importers.imported_model import ImportedModel
+from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.shapes import parse_shapes
+from adt.compiler.link import Linker, linker_for
+from adt.compiler.own_passes import with_passes
+from adt.compiler.passes.offload.partition import check_combination
+from adt.compiler.passes.pipeline import recurrent_steps
+from adt.compiler.passes.precision.half import SINGLE
+from adt.compiler.passes.records.tuning import Tuning
+from adt.compiler.precision import convert_precision
+from adt.compiler.targets import ModelTarget, model_target
+from adt.host.ndk import Ndk
+from adt.options.sections import Settings
+from adt.package.manifest import PackageLike
+from adt.package.reports import Accuracy
+
+log = logging.getLogger("adt.compile")
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """A model and all that it is compiled with."""
+
+    model: Path
+    platform: Platform
+    settings: Settings
+    ndk: Ndk | None = None
+    bundle: TargetBundle | None = None
+    """Bundle that the package will run with; needed for Android. Generated code may assume its alignment."""
+    like: PackageLike | None = None
+    """The device to compile for in particular; None: any one of the platform."""
+    accuracy_inputs: tuple[Path, ...] = ()
+    """.npz files, one sample each, on which reduced precision is measured; empty: random inputs."""
+    tuning: Tuning | None = None
+    """Records that kernels get their schedules from."""
+    plain: bool = False
+    """A CPU computes plain loops on the model's own tensors: a reference for what is computed otherwise."""
+    passes: tuple[Callable[[Any], Any], ...] = ()
+    """The user's own, on the imported model, before anything else is done with it."""
+    apart: bool = False
+    """Each layer that a library takes is a subgraph of its own, so that it can be timed; not as fast."""
+
+    def target(self) -> ModelTarget:
+        """Return the target that the settings mean.
+
+        Raises:
+            ConfigError, MismatchError: the target, the platform and the offload do not go together.
+        """
+        settings = self.settings
+        target = package_target(self.platform, settings, self.like)
+        if self.tuning is not None and self.tuning.gpu is not None and target.gpu is not None:
+            target = replace(target, gpu=target.gpu.fitted(self.tuning.gpu))
+        check_combination(settings.compile.offload, target.device, tf32=settings.compile.tf32)
+        return target
+
+    def linker(self) -> Linker:
+        """Return the linker of mod.so.
+
+        Raises:
+            ToolNotFound, NdkError, MismatchError: see :func:`adt.compiler.link.linker_for`.
+        """
+        api_level = self.settings.build.api_level
+        return linker_for(self.platform, ndk=self.ndk, api_level=api_level, bundle=self.bundle)
+
+    def load(self, *, accuracy: bool = True) -> Compilation:
+        """Import the model and bring it into its precision.
+
+        Args:
+            accuracy: measure that of reduced precision, as configured.
+
+        Raises:
+            ModelError, UnsupportedOp: the model cannot be imported.
+            ConfigError, MismatchError, InputError: see
+                :func:`adt.compiler.precision.convert_precision`.
+            ToolNotFound, NdkError: the platform's compiler is not there.
+        """
+        settings, platform = self.settings, self.platform
+        linker, target = self.linker(), self.target()
+        bundled = self.bundle.manifest.options if self.bundle else settings.build
+        log.info("importing %s", self.model.name)
+        options = settings.compile
+        # No library takes the steps of a recurrent layer as one function; in half precision they stay
+        # float32. What is a reference unrolls them: it is not to have the faults of that function. The same
+        # goes for products by weights of few bits, which CUDA has no kernels for.
+        own = not self.plain and options.offload == "none"
+        steps = recurrent_steps(target) if own else None
+        blockwise = own and target.device in ("cpu", "opencl") and options.precision == SINGLE
+        check = options.check == "on"  # it takes longer than the import
+        shapes = parse_shapes(options.shapes)
+        imported = import_model(self.model, shapes, steps, blockwise=blockwise, check=check)
+        model_store.keep(imported.file, imported.source.sha256)
+        imported = with_passes(imported, self.passes, target, options.opt_level)
+        log.info("compiling for %s on %s", target.name, platform.name)
+        options = options if accuracy else options.but(accuracy="off")
+        files = self.accuracy_inputs if accuracy else ()
+        imported, report = convert_precision(imported, options, target, self.like, files)
+        return Compilation(
+            imported,
+            target,
+            platform,
+            settings,
+            linker,
+            bundled.alignment or platform.alignment,
+            self.like,
+            report,
+            self.tuning,
+            self.plain,
+            self.apart,
+        )
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """An imported model in its precision, and what its package is made for."""
+
+    imported: ImportedModel
+    target: ModelTarget
+    platform: Platform
+    settings: Settings
+    linker: Linker
+    alignment: int
+    """Bytes to which the runtime aligns tensors."""
+    like: PackageLike | None = None
+    accuracy: Accuracy | None = None
+    """Accuracy of the reduced precision, against float32."""
+    tuning: Tuning | None = None
+    """Records that kernels get their schedules from; None: there are none."""
+    plain: bool = False
+    """See :attr:`CompileJob.plain`."""
+    apart: bool = False
+    """See :attr:`CompileJob.apart`."""
+
+
+def package_target(platform: Platform, settings: Settings, like: PackageLike | None) -> ModelTarget:
+    """Return the target that the settings mean on *platform*, for the device *like*."""
+    return model_target(
+        settings.compile.target,
+        platform,
+        settings.build.api_level,
+        like.cpu_features if like else (),
+        like.opencl_limits if like else None,
+        cpu=settings.compile.cpu,
+        gpu=like.gpu if like else "",
+        gpu_cores=like.compute_units if like else 0,
+    )

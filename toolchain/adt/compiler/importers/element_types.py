@@ -1,0 +1,108 @@
+"""Operators on operands for which TVM has no kernel, or a wrong one, by operators that it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from adt.compiler.ir.nodes import operator_name
+from adt.compiler.passes.workarounds import replaced_calls
+
+COMPARES = tuple(
+    f"relax.{name}" for name in ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
+)
+
+ARITHMETIC = tuple(
+    f"relax.{name}" for name in ("add", "divide", "maximum", "minimum", "multiply", "subtract", "where")
+)
+
+
+def with_kernels_of_their_types(module: Any) -> Any:
+    """Return *module* with other operators for those of :data:`REPLACED`."""
+    return replaced_calls("adt.ElementTypes", REPLACED, lambda builder, call: _replaced(builder, call))(
+        module
+    )
+
+
+def _replaced(builder: Any, call: Any) -> Any:
+    dtype = getattr(call.args[0].struct_info, "dtype", "")
+    return REPLACED[operator_name(call)](call, dtype, builder.emit) or call
+
+
+def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Comparisons of booleans: LLVM takes them for those of floats."""
+    from tvm import relax
+
+    if dtype != "bool":
+        return _with_tensors(call, dtype, emit)
+    return relax.Call(call.op, [emit(relax.op.astype(arg, "int8")) for arg in call.args], call.attrs)
+
+
+def _sign(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """The sign of unsigned numbers: TVM makes a -1 of their type."""
+    from tvm import relax
+
+    if not dtype.startswith("u"):
+        return None
+    return relax.op.astype(emit(relax.op.not_equal(call.args[0], relax.const(0, dtype))), dtype)
+
+
+def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """The mean of integers, rounded towards zero: TVM divides by a number of another type."""
+    from tvm import relax
+
+    shape = getattr(call.args[0].struct_info.shape, "values", ())
+    if not dtype.startswith(("int", "uint")) or not all(hasattr(extent, "value") for extent in shape):
+        return None
+    axes = range(len(shape)) if call.attrs.axis is None else [int(axis) for axis in call.attrs.axis]
+    count = math.prod(int(shape[axis]) for axis in axes)
+    total = relax.op.sum(emit(relax.op.astype(call.args[0], "int64")), call.attrs.axis, call.attrs.keepdims)
+    return relax.op.astype(emit(relax.op.divide(emit(total), relax.const(count, "int64"))), dtype)
+
+
+def _scanned(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Running sums and products of booleans, of int64 where no other type is given, as PyTorch has them."""
+    from tvm import relax
+
+    if dtype != "bool":
+        return None
+    attributes, given = call.attrs, call.attrs.dtype
+    wide = "int64" if str(given) in ("", "void", "bool") else str(given)
+    scan = getattr(relax.op, operator_name(call).removeprefix("relax."))
+    operand = emit(relax.op.astype(call.args[0], wide))
+    result = scan(operand, attributes.axis, wide, exclusive=attributes.exclusive)
+    return relax.op.astype(emit(result), "bool") if str(given) == "bool" else result
+
+
+def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Computes with tensors instead of scalar constants that TVM's expressions cannot have.
+
+    Its simplifier fails on a division by a scalar 0, and takes products and quotients of one for 0, where
+    infinities and NaN may come of it; its integers have 63 bits and a sign.
+    """
+    from tvm import relax
+
+    scaling = operator_name(call) in ("relax.divide", "relax.multiply")
+
+    def is_unfit(arg: Any) -> bool:
+        if not isinstance(arg, relax.Constant) or arg.data.shape:
+            return False
+        value = arg.data.numpy()
+        return bool(value >= 2**63 if dtype == "uint64" else scaling and not value)
+
+    if not dtype.startswith(("float", "uint64")) or not any(map(is_unfit, call.args)):
+        return None
+    args = [relax.const(arg.data.numpy().reshape(1), dtype) if is_unfit(arg) else arg for arg in call.args]
+    result = relax.Call(call.op, args, call.attrs)
+    return result if call.struct_info.ndim else relax.op.reshape(emit(result), ())
+
+
+REPLACED: dict[str, Callable[[Any, str, Callable[[Any], Any]], Any]] = {
+    **dict.fromkeys(COMPARES, _compared),
+    **dict.fromkeys(ARITHMETIC, _with_tensors),
+    **dict.fromkeys(("relax.cumprod", "relax.cumsum"), _scanned),
+    "relax.mean": _mean,
+    "relax.sign": _sign,
+}
+"""Operators, and what gives another expression for a call on some types; None on others."""

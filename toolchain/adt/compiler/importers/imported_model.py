@@ -1,0 +1,127 @@
+"""ImportedModel: what every importer makes, and how a Relax module becomes one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adt.compiler.importers.constants import fold_shape_values
+from adt.compiler.importers.element_types import with_kernels_of_their_types
+from adt.compiler.importers.op_table import OpRow
+from adt.compiler.importers.value_ranges import output_quanta, with_ranges
+from adt.errors import ModelError
+from adt.package.manifest import SourceModel, TensorSpec
+
+log = logging.getLogger("adt.import")
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model in Relax, with its parameters detached."""
+
+    module: Any
+    """``tvm.IRModule`` with the entry ``main(inputs…, params…)``."""
+    params: Mapping[str, Any]
+    """Name to ``tvm.runtime.Tensor``, in the order in which they follow the inputs."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    unused: tuple[TensorSpec, ...]
+    """Inputs of the model that nothing depends on; ``main`` does not take them."""
+    source: SourceModel
+    file: Path
+    """The file that was read; for a callable, the program that was exported from it, in the cache."""
+    ops: tuple[OpRow, ...] = ()
+    """Result for each operator."""
+    quanta: Mapping[str, float] = field(default_factory=dict)
+    """Float outputs that are dequantized integers → one step of the integers."""
+
+
+def detached(module: Any) -> tuple[Any, Sequence[Any]]:
+    """Give *module*, as an importer leaves it, its last form, and the values of its parameters apart."""
+    from tvm.relax.frontend import detach_params
+
+    module, params = detach_params(with_kernels_of_their_types(fold_shape_values(module)))
+    return module, params.get("main", [])
+
+
+def imported_model(
+    module: Any,
+    *,
+    inputs: Mapping[str, TensorSpec],
+    output_names: Sequence[str],
+    source: SourceModel,
+    file: Path,
+    ops: tuple[OpRow, ...],
+    origin: Callable[[str], str] = lambda _: "the operator that makes it so (NonZero, NonMaxSuppression, …)",
+) -> ImportedModel:
+    """Describe *module*, whose ``main`` has ``num_input`` inputs and carries its parameters' values.
+
+    Args:
+        inputs: name of a parameter of ``main`` to the model's input that it is.
+        origin: gives the operator that makes an output's shape depend on the data.
+
+    Raises:
+        ModelError: two parameters have one name, or the shape of an output depends on the data.
+    """
+    module, values = detached(module)
+    main = module["main"]
+    names = [str(parameter.name_hint) for parameter in main.params]
+    first = int(main.attrs["num_input"])
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ModelError(
+            f"several inputs or weights of {file.name} are called {', '.join(twice)}",
+            remedy="Export the model again, with a name for each.",
+        )
+    params = dict(zip(names[first:], values, strict=True))
+    unused = tuple(spec for name, spec in inputs.items() if name not in names[:first])
+    for spec in unused:
+        log.warning("no output of %s depends on %s: the package does not take it", file.name, spec.name)
+    returned = main.ret_struct_info
+    fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
+    outputs = tuple(
+        _output(name, info, file.name, origin) for name, info in zip(output_names, fields, strict=True)
+    )
+    ranged = with_ranges([inputs[name] for name in names[:first]], module)
+    quanta = output_quanta(main, output_names)
+    return ImportedModel(module, params, ranged, outputs, unused, source, file, ops, quanta)
+
+
+def _output(name: str, info: Any, model: str, origin: Callable[[str], str]) -> TensorSpec:
+    extents = getattr(getattr(info, "shape", None), "values", None)
+    if extents is None:
+        raise ModelError(
+            f"the shape of output {name!r} of {model} depends on the input's values",
+            remedy=f"Cut the model before {origin(name)}, or make what it depends on a constant.",
+        )
+    shape = tuple(_extent(extent) for extent in extents)
+    if 0 in shape:
+        raise ModelError(
+            f"output {name!r} of {model} has no elements: its shape is {','.join(map(str, shape))}",
+            remedy="Remove it from the outputs (onnx.utils.extract_model): there is nothing to compute.",
+        )
+    return TensorSpec(name, shape, str(info.dtype))
+
+
+def _extent(extent: Any) -> int | str:
+    try:
+        return int(extent)
+    except (TypeError, ValueError):
+        return str(extent)
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """Number the *names* that come again: a value that is returned twice, equal names in a file.
+
+    A name that comes once stays, whatever the others become.
+    """
+    given, result = list(names), list[str]()
+    for name in given:
+        text, number = name, 1
+        while text in result or (number > 1 and text in given):
+            number += 1
+            text = f"{name}_{number}"
+        result.append(text)
+    return result

@@ -1,0 +1,148 @@
+"""Import a Keras model (``.keras``, ``.h5``): Keras itself writes it as ONNX.
+
+TVM has no importer of Keras. Keras 3 runs on any of its backends; adt's extra takes
+torch, so that TensorFlow is not needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.compiler.importers.imported_model import ImportedModel, distinct_names
+from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
+from adt.errors import ModelError, last_line
+from adt.host.directories import cache_dir
+from adt.host.disk import scratch_directory
+from adt.host.extras import load, need
+from adt.package.manifest import SourceModel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+
+def import_keras(
+    path: Path, shapes: RequestedShapes, source: SourceModel, *, check: bool = False
+) -> ImportedModel:
+    """Import a Keras model through ONNX, whose operators are compared with onnxruntime if *check*.
+
+    Raises:
+        ModelError: the file is damaged, Keras cannot export it, or its ONNX form cannot be imported.
+        UnsupportedOp: there is no converter for an operator.
+        ToolNotFound: the extra is missing.
+    """
+    import dataclasses
+
+    from adt.compiler.importers.onnx.importer import import_onnx, onnx_inputs
+
+    model = load_keras(path)
+    declared: dict[str, DeclaredShape] = {
+        name: tuple("" if extent is None else int(extent) for extent in tensor.shape)
+        for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+    }
+    fixed = fixed_shapes(declared, shapes)
+    with scratch_directory("keras") as directory:
+        written = directory / f"{path.stem}.onnx"
+        _export(model, fixed, written, path)
+        imported = import_onnx(written, {}, source, check=check)
+        exported = onnx_inputs(written, {})  # in the order of the signature, none left out
+    names = dict(zip(exported, declared, strict=True))
+    inputs, unused = (
+        tuple(dataclasses.replace(spec, name=names[spec.name]) for spec in specs)
+        for specs in (imported.inputs, imported.unused)
+    )
+    outputs = tuple(
+        dataclasses.replace(spec, name=name)
+        for spec, name in zip(imported.outputs, _output_names(model), strict=True)
+    )
+    return dataclasses.replace(imported, inputs=inputs, unused=unused, outputs=outputs, quanta={}, file=path)
+
+
+def load_keras(path: Path) -> Any:
+    """Load the model in a ``.keras`` or ``.h5`` file; code in it (Lambda layers) is not run.
+
+    Raises:
+        ModelError: it is damaged, or has layers that only its author's code knows.
+        ToolNotFound: the extra is missing.
+    """
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    if not Path("~/.keras/keras.json").expanduser().exists():  # else it writes one, with our backend for ever
+        os.environ.setdefault("KERAS_HOME", str(cache_dir() / "keras"))
+    need("keras", "reading a Keras model")
+    keras = load("keras", "keras", "reading a Keras model")
+    try:
+        with _quiet():
+            model = keras.saving.load_model(str(path), compile=False, safe_mode=True)
+    except Exception as error:  # Keras raises what its layers and h5py meet
+        raise ModelError(
+            f"Keras cannot load {path}: {last_line(error)}",
+            remedy="Save it with model.save('model.keras') by Keras 3, without Lambda layers.",
+        ) from error
+    return model
+
+
+def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Outputs of a loaded model, by name."""
+    import numpy as np
+
+    given = [inputs[name] for name in _input_names(model)]
+    with _quiet():
+        result = model(given if len(given) > 1 else given[0], training=False)
+    results = result if isinstance(result, (list, tuple)) else [result]
+    if isinstance(result, dict):
+        results = list(result.values())
+    arrays = [np.asarray(value.detach().cpu() if hasattr(value, "detach") else value) for value in results]
+    return dict(zip(_output_names(model), arrays, strict=True))
+
+
+def _input_names(model: Any) -> list[str]:
+    """Names of the input layers; tensors' own names differ with every load."""
+    return distinct_names(tensor._keras_history.operation.name for tensor in model.inputs)
+
+
+def _output_names(model: Any) -> list[str]:
+    """Names of the layers that give the outputs."""
+    return distinct_names(tensor._keras_history.operation.name for tensor in model.outputs)
+
+
+def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> None:
+    import keras
+
+    signature = [
+        keras.InputSpec(shape=fixed[name], dtype=tensor.dtype, name=name)
+        for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+    ]
+    try:
+        with _quiet():
+            model.export(str(out), format="onnx", verbose=False, input_signature=signature)
+    except Exception as error:  # Keras, torch and onnxscript raise what they meet
+        raise ModelError(
+            f"Keras cannot write {path.name} as ONNX: {type(error).__name__}: {last_line(error)}",
+            remedy="Convert it to ONNX or TFLite where it was trained.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Keras, torch and the exporter print."""
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)

@@ -1,0 +1,99 @@
+"""Products by weights of few bits, onnxruntime's MatMulNBits: nodes that are one function, and its shape.
+
+ONNX infers no shapes of another domain's operators, nor of what follows them, and much that is rewritten
+needs them. It is told this one's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from adt.compiler.importers.onnx.graph import all_nodes, attribute
+from adt.compiler.passes.layout.blockwise import Blockwise
+
+if TYPE_CHECKING:
+    import onnx
+
+    from adt.compiler.importers.onnx.graph import Builder
+
+DOMAIN, OPERATOR = "com.microsoft", "MatMulNBits"
+MATMUL_N_BITS = f"{DOMAIN}::{OPERATOR}"
+INPUTS = ("A", "B", "scales", "zero_points", "g_idx", "bias")
+IN_FLOATS = ("session.qdq_matmulnbits_accuracy_level", "1")
+"""Entry of onnxruntime's configuration without which it rounds what such weights multiply to 8 bits, where
+DequantizeLinear makes floats of them."""
+ACCURACY = "accuracy_level"
+"""Attribute of MatMulNBits that lets onnxruntime be less exact: at 4 it rounds activations to 8 bits."""
+BITS = (4, 8)
+"""Bits of weights that stay as they are."""
+
+
+def form_of(node: onnx.NodeProto) -> Blockwise:
+    """Return how the weights of *node* are written."""
+    return Blockwise(attribute(node, "bits", 4), attribute(node, "block_size"), attribute(node, "K"))
+
+
+def in_floats(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Take :data:`ACCURACY` from the nodes of *model*, by which onnxruntime rounds activations; return it."""
+    for node in all_nodes(model.graph):
+        if node.op_type == OPERATOR:
+            others = [each for each in node.attribute if each.name != ACCURACY]
+            del node.attribute[:]
+            node.attribute.extend(others)
+    return model
+
+
+def is_blockwise(build: Builder) -> bool:
+    """Return True if the node can be a function that reads its weights as they are
+    (:mod:`adt.compiler.importers.onnx.converters.blockwise`)."""
+    _, values, scales, zeros, order, _ = build.operands(6)
+    constants = [build.graph.constant(name) for name in (values, scales, zeros) if name]
+    if order or any(constant is None for constant in constants):
+        return False
+    types = [build.dtype, *(str(constant.dtype) for constant in constants if constant is not None)]
+    return (
+        types == ["float32", "uint8", "float32", "uint8"][: len(types)] and form_of(build.node).bits in BITS
+    )
+
+
+@contextlib.contextmanager
+def inferred_products() -> Iterator[None]:
+    """Within, ONNX infers the shape and type of MatMulNBits."""
+    import onnx
+    from onnx import defs
+
+    def infer(context: Any) -> None:
+        data = context.get_input_type(0)
+        columns = context.get_attribute("N")
+        if data is None or columns is None or not data.tensor_type.HasField("shape"):
+            return
+        result = onnx.TypeProto()
+        result.CopyFrom(data)
+        result.tensor_type.shape.dim[-1].Clear()
+        result.tensor_type.shape.dim[-1].dim_value = columns.i
+        context.set_output_type(0, result)
+
+    schema, parameter = defs.OpSchema, defs.OpSchema.FormalParameter
+    optional = schema.FormalParameterOption.Optional
+    required = schema.FormalParameterOption.Single
+    types = [f"tensor({name})" for name in ("float", "float16", "bfloat16", "uint8", "int32")]
+    described = schema(
+        OPERATOR,
+        DOMAIN,
+        1,
+        inputs=[
+            parameter(name, f"T{place}", param_option=required if place < 3 else optional)
+            for place, name in enumerate(INPUTS)
+        ],
+        outputs=[parameter("Y", "T0")],
+        type_constraints=[(f"T{place}", types, "") for place in range(len(INPUTS))],
+        attributes=[],
+    )
+    described.set_type_and_shape_inference_function(infer)
+    defs.register_schema(described)
+    try:
+        yield
+    finally:
+        defs.deregister_schema(OPERATOR, 1, DOMAIN)

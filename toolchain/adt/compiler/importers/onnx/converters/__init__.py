@@ -1,0 +1,21 @@
+"""Converters from ONNX operators to Relax that are adt's own, one module per kind of operator.
+
+TVM's importer has none for some operators, and others of its compute something else or
+cannot be compiled for every type. A rewrite to other ONNX operators is preferred where
+there is one (:mod:`adt.compiler.importers.onnx.rewrites`); what is here is shorter as Relax,
+or as a tensor expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from adt.compiler.importers.onnx.converters import arithmetic, images, indices, shapes, signal, windows
+from adt.compiler.importers.onnx.converters.node import Converter
+
+CONVERTERS: Mapping[str, Converter] = {
+    op: converter
+    for module in (arithmetic, images, indices, shapes, signal, windows)
+    for op, converter in module.CONVERTERS.items()
+}
+"""Converters by operator of ONNX's own domain."""

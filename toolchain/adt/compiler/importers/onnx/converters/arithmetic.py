@@ -1,0 +1,372 @@
+"""Operators that compute element by element, or along one axis."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
+from adt.compiler.importers.onnx.graph import type_name
+
+SIGNED = ("int8", "int16", "int32", "int64")
+BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+MOST_ROWS = 4
+"""Most rows of a matrix whose determinant is computed."""
+
+
+def _chain(op: str) -> Converter:
+    """TVM stacks the inputs and reduces the stack, which no later pass fuses."""
+
+    def convert(node: Node) -> Any:
+        from tvm import relax
+
+        return _folded(node, getattr(relax.op, op))
+
+    return convert
+
+
+def _folded(node: Node, op: Any) -> Any:
+    return functools.reduce(lambda a, b: node.builder.normalize(op(a, b)), node.inputs)
+
+
+def _mean(node: Node) -> Any:
+    from tvm import relax
+
+    total = _folded(node, relax.op.add)
+    return relax.op.multiply(total, relax.const(1 / len(node.inputs), total.struct_info.dtype))
+
+
+def _bit_shift(node: Node) -> Any:
+    """Shifts by the width or more are undefined in C; ONNX's result is what falls out of the far end."""
+    from tvm import tirx
+
+    bits = BITS[node.dtype()]
+    left = node.attribute("direction") == "LEFT"
+
+    def shifted(x: Any, by: Any) -> Any:
+        inside = tirx.all(by >= tirx.const(0, by.dtype), by < tirx.const(bits, by.dtype))
+        amount = tirx.Select(inside, by, tirx.const(0, by.dtype))
+        beyond = tirx.const(0, x.dtype)
+        if not left and x.dtype in SIGNED:
+            beyond = x >> tirx.const(bits - 1, x.dtype)
+        return tirx.Select(inside, x << amount if left else x >> amount, beyond)
+
+    return _broadcast(node, shifted)
+
+
+def _broadcast(node: Node, element: Callable[[Any, Any], Any]) -> Any:
+    """*element* of the node's two inputs, broadcast to one shape."""
+    shapes = [node.shape(index) for index in range(2)]
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    extents = [next((n for n in pair if n != 1), 1) for pair in zip(*aligned, strict=True)]
+
+    def at(tensor: Any, shape: Sequence[int], indices: Any) -> Any:
+        own = indices[rank - len(shape) :]
+        return tensor(*(i if n != 1 else 0 for i, n in zip(own, shape, strict=True)))
+
+    def compute(a: Any, b: Any, indices: Any) -> Any:
+        return element(at(a, shapes[0], indices), at(b, shapes[1], indices))
+
+    return node.compute(extents, compute, *node.inputs)
+
+
+def _mod(node: Node) -> Any:
+    """Compute the remainder, which has the sign of the dividend with ``fmod``, of the divisor without."""
+    from tvm import tirx
+
+    by_dividend = node.attribute("fmod", 0)
+
+    def element(x: Any, y: Any) -> Any:
+        if not x.dtype.startswith("float"):
+            return tirx.truncmod(x, y) if by_dividend else tirx.floormod(x, y)
+        infinite = tirx.all(tirx.isinf(y), tirx.Not(tirx.isinf(x)))
+        rest = tirx.Select(infinite, x, x - tirx.trunc(x / y) * y)
+        if by_dividend:
+            return rest
+        zero = tirx.const(0, x.dtype)
+        other_side = tirx.any(tirx.all(rest < zero, y > zero), tirx.all(rest > zero, y < zero))
+        return tirx.Select(other_side, rest + y, rest)
+
+    return _broadcast(node, element)
+
+
+def _pow(node: Node) -> Any:
+    """The result has the base's type, whatever the exponent's; TVM has powers of floating point only."""
+    from tvm import relax, tirx
+
+    base, exponent = node.dtype(0), node.dtype(1)
+    if base.startswith("float"):
+        same = base == exponent
+        return None if same else relax.op.power(node.inputs[0], relax.op.astype(node.inputs[1], base))
+
+    def of_whole(x: Any, by: Any) -> Any:
+        """By squaring: exact, and it wraps around as the type does."""
+        one = tirx.const(1, x.dtype)
+        result, square = one, x
+        for bit in range(BITS[x.dtype].bit_length()):
+            odd = (by >> tirx.const(bit, by.dtype)) & tirx.const(1, by.dtype)
+            result = result * tirx.Select(odd != tirx.const(0, by.dtype), square, one)
+            square = square * square
+        negative = by < tirx.const(0, by.dtype)
+        inverse = tirx.Select(x == one, one, tirx.const(0, x.dtype))
+        if x.dtype in SIGNED:
+            minus = tirx.const(-1, x.dtype)
+            even = (by & tirx.const(1, by.dtype)) == tirx.const(0, by.dtype)
+            inverse = tirx.Select(x == minus, tirx.Select(even, one, minus), inverse)
+        return tirx.Select(negative, inverse, result)
+
+    def of_real(x: Any, by: Any) -> Any:
+        return tirx.pow(x.astype("float64"), by.astype("float64")).astype(x.dtype)
+
+    return _broadcast(node, of_real if exponent.startswith("float") else of_whole)
+
+
+def _is_inf(node: Node) -> Any:
+    from tvm import relax
+
+    x = node.inputs[0]
+    infinity = relax.const(float("inf"), node.dtype())
+    positive, negative = (node.attribute(f"detect_{sign}", 1) for sign in ("positive", "negative"))
+    if positive and negative:
+        return relax.op.isinf(x)
+    if positive:
+        return relax.op.equal(x, infinity)
+    if negative:
+        return relax.op.equal(relax.op.negative(x), infinity)
+    return relax.op.zeros(node.shape(), "bool")
+
+
+def _mish(node: Node) -> Any:
+    """Compute x·tanh(ln(1 + eˣ)) with n = eˣ(eˣ + 2): x·n/(n + 2), which loses no digits where eˣ is
+    small."""
+    from tvm import relax
+
+    x, dtype = node.inputs[0], node.dtype()
+    most = 5 if dtype == "float16" else 10  # the gate is 1 from there on, and n no infinity yet
+    e = relax.op.exp(relax.op.minimum(x, relax.const(most, dtype)))
+    n = relax.op.multiply(e, relax.op.add(e, relax.const(2, dtype)))
+    gate = relax.op.divide(n, relax.op.add(n, relax.const(2, dtype)))
+    return relax.op.multiply(x, gate)
+
+
+def _elu(node: Node) -> Any:
+    """Elu and Selu; the constants of TVM's are float32, whatever the input is."""
+    from tvm import relax
+
+    x, dtype = node.inputs[0], node.dtype()
+    selu = node.proto.op_type == "Selu"
+    alpha = node.attribute("alpha", 1.6732632 if selu else 1.0)
+    below = relax.op.minimum(relax.op.subtract(relax.op.exp(x), relax.const(1, dtype)), relax.const(0, dtype))
+    result = relax.op.add(relax.op.nn.relu(x), relax.op.multiply(relax.const(alpha, dtype), below))
+    gamma = node.attribute("gamma", 1.050701)
+    return relax.op.multiply(relax.const(gamma, dtype), result) if selu else result
+
+
+def _thresholded_relu(node: Node) -> Any:
+    """TVM's multiplies by the comparison, which makes NaN of infinity."""
+    from tvm import relax
+
+    x, dtype = node.inputs[0], node.dtype()
+    above = relax.op.greater(x, relax.const(node.attribute("alpha", 1.0), dtype))
+    return relax.op.where(above, x, relax.const(0, dtype))
+
+
+def _prelu(node: Node) -> Any:
+    """Other than pictures; a slope of one axis that does not fit the last is one for each channel."""
+    from tvm import relax
+
+    x, slope, shape = *node.inputs, node.shape()
+    by_channel = len(shape) > 1 and node.shape(1) == shape[1:2] != shape[-1:]
+    if len(shape) == 4 and not by_channel:
+        return None
+    if by_channel:
+        slope = relax.op.reshape(slope, (shape[1], *[1] * (len(shape) - 2)))
+    zero = relax.const(0, node.dtype())
+    return relax.op.add(relax.op.maximum(x, zero), relax.op.multiply(slope, relax.op.minimum(x, zero)))
+
+
+def _dequantize(node: Node) -> Any:
+    """The result has the scale's type; TVM's is always float32."""
+    from tvm import relax
+
+    if node.dtype(1) == "float32":
+        return None
+    return relax.op.astype(node.builder.normalize(node.by_tvm(node.inputs)), node.dtype(1))
+
+
+def _cast(node: Node) -> Any:
+    """Numbers beyond a narrower integer type wrap, what is not finite becomes 0, as in TVM's converter.
+
+    That wraps by a remainder of 2**32, with which TVM's simplifier cannot compute in kernels for a GPU;
+    a narrowing cast of int64 wraps by itself.
+    """
+    from tvm import relax
+
+    kind, x = type_name(node.attribute("to")), node.inputs[0]
+    computed = isinstance(x.struct_info, relax.TensorStructInfo) and not isinstance(x, relax.Constant)
+    if not computed or not node.dtype().startswith("float") or BITS.get(kind, 64) == 64:
+        return None
+    emit = node.builder.normalize
+    finite = emit(relax.op.where(emit(relax.op.isfinite(x)), x, relax.const(0, node.dtype())))
+    return relax.op.astype(emit(relax.op.astype(finite, "int64")), kind)
+
+
+def _cast_like(node: Node) -> Any:
+    from tvm import relax
+
+    return relax.op.astype(node.inputs[0], node.dtype(1))
+
+
+def _bit_cast(node: Node) -> Any:
+    from tvm import tirx
+
+    dtype = type_name(node.attribute("to"))
+
+    def element(a: Any, at: Any) -> Any:
+        x = a(*at)
+        if "bool" in (x.dtype, dtype):
+            return x.astype(dtype)
+        return x if x.dtype == dtype else tirx.reinterpret(dtype, x)
+
+    return node.compute(node.shape(), element, node.inputs[0])
+
+
+def _cumulative(op: str) -> Converter:
+    def convert(node: Node) -> Any:
+        from tvm import relax
+
+        x, dtype, rank = node.inputs[0], node.dtype(), len(node.shape())
+        axis = node.number(1, "axis") % rank
+        reverse = node.attribute("reverse", 0)
+        if reverse:
+            x = relax.op.flip(x, axis)
+        exclusive = bool(node.attribute("exclusive", 0))
+        result = getattr(relax.op, op)(x, axis, dtype, exclusive=exclusive)
+        return relax.op.flip(result, axis) if reverse else result
+
+    return convert
+
+
+def _lp_normalization(node: Node) -> Any:
+    """A vector of norm 0 stays as it is."""
+    from tvm import relax
+
+    x, dtype, p = node.inputs[0], node.dtype(), node.attribute("p", 2)
+    axis = node.axis(len(node.shape()), -1)
+    if p == 1:
+        norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
+    else:
+        norm = relax.op.sqrt(relax.op.sum(relax.op.multiply(x, x), axis, keepdims=True))
+    norm = node.builder.normalize(norm)
+    zero = relax.op.equal(norm, relax.const(0, dtype))
+    return relax.op.divide(x, relax.op.where(zero, relax.const(1, dtype), norm))
+
+
+def _compared(op: str) -> Converter:
+    """Comparisons of two constants: TVM gives the result their type."""
+
+    def convert(node: Node) -> Any:
+        import numpy as np
+
+        values = [node.value(place) for place in range(2)]
+        known = [value for value in values if value is not None]
+        return literal(getattr(np, op)(*known)) if len(known) == 2 else None
+
+    return convert
+
+
+def _by_floats(node: Node) -> Any:
+    """Operators with roots, logarithms or fractions, of integers: rounded towards zero from float64."""
+    from tvm import relax
+
+    dtype = node.dtype()
+    if dtype.startswith("float"):
+        return None
+    wide = node.builder.normalize(relax.op.astype(node.inputs[0], "float64"))
+    return relax.op.astype(node.builder.normalize(node.by_tvm((wide, *node.inputs[1:]))), dtype)
+
+
+def _reduced_bool(op: str) -> Converter:
+    """Largest and smallest of booleans: TVM knows no least of that type."""
+
+    def convert(node: Node) -> Any:
+        from tvm import relax
+
+        if node.dtype() != "bool":
+            return None
+        inputs = (relax.op.astype(node.inputs[0], "int32"), *node.inputs[1:])
+        changed = node.by_tvm(tuple(value and node.builder.normalize(value) for value in inputs))
+        return relax.op.astype(changed, "bool")
+
+    return convert
+
+
+def _batch_normalization(node: Node) -> Any:
+    """TVM's takes training for inference, and parameters of the input's type only."""
+    from tvm import relax
+
+    if node.attribute("training_mode", 0):
+        raise node.refusal("training_mode is 1: it is for training")
+    dtype, *others = (node.dtype(index) for index in range(5))
+    if all(other == dtype for other in others):
+        return None
+    emit, wider = node.builder.normalize, "float64" if "float64" in (dtype, *others) else "float32"
+    wide = [emit(relax.op.astype(value, wider)) for value in node.inputs]
+    return relax.op.astype(emit(relax.TupleGetItem(emit(node.by_tvm(wide)), 0)), dtype)
+
+
+def _det(node: Node) -> Any:
+    """By Laplace's rule: for the small matrices that models have."""
+    *batch, rows, _ = node.shape()
+    if rows > MOST_ROWS:
+        raise node.refusal(f"matrices of more than {MOST_ROWS} rows")
+
+    def expanded(a: Any, at: Any, row: int, columns: tuple[int, ...]) -> Any:
+        if row == rows - 1:
+            return a(*at, row, columns[0])
+        total: Any = None
+        for number, column in enumerate(columns):
+            rest = columns[:number] + columns[number + 1 :]
+            part = a(*at, row, column) * expanded(a, at, row + 1, rest)
+            total = part if total is None else total - part if number % 2 else total + part
+        return total
+
+    return node.compute(batch, lambda a, at: expanded(a, at, 0, tuple(range(rows))), node.inputs[0])
+
+
+CONVERTERS: dict[str, Converter] = {
+    "BatchNormalization": _batch_normalization,
+    "BitCast": _bit_cast,
+    "BitShift": _bit_shift,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "CumProd": _cumulative("cumprod"),
+    "DequantizeLinear": _dequantize,
+    "Det": _det,
+    "Elu": _elu,
+    "Equal": _compared("equal"),
+    "Greater": _compared("greater"),
+    "GreaterOrEqual": _compared("greater_equal"),
+    "IsInf": _is_inf,
+    "Less": _compared("less"),
+    "LessOrEqual": _compared("less_equal"),
+    "LpNormalization": _lp_normalization,
+    "Max": _chain("maximum"),
+    "Mean": _mean,
+    "Min": _chain("minimum"),
+    "Mish": _mish,
+    "Mod": _mod,
+    "PRelu": _prelu,
+    "Pow": _pow,
+    "ReduceL2": _by_floats,
+    "ReduceLogSum": _by_floats,
+    "ReduceLogSumExp": _by_floats,
+    "ReduceMax": _reduced_bool("max"),
+    "ReduceMin": _reduced_bool("min"),
+    "Selu": _elu,
+    "Shrink": _by_floats,
+    "Sum": _chain("add"),
+    "ThresholdedRelu": _thresholded_relu,
+}

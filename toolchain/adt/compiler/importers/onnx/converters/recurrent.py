@@ -1,0 +1,88 @@
+"""RNN, GRU and LSTM as a product of all inputs and one function of all steps.
+
+Elsewhere the steps are unrolled (:mod:`adt.compiler.importers.onnx.rewrites.recurrent`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
+from adt.compiler.passes.recurrence import GATES, Recurrence, RecurrentSteps
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def recurrent_converters(kernels: RecurrentSteps) -> Mapping[str, Converter]:
+    """The converters of layers whose steps are computed by *kernels*."""
+    return dict.fromkeys(GATES, partial(_recurrent, kernels=kernels))
+
+
+def _recurrent(node: Node, kernels: RecurrentSteps) -> Any:
+    """Y, Y_h and, of an LSTM, Y_c."""
+    import numpy as np
+    from tvm import relax
+
+    kind, emit = node.proto.op_type, node.builder.emit
+    batch_first = bool(node.attribute("layout", 0))
+    data = emit(relax.op.permute_dims(node.inputs[0], [1, 0, 2])) if batch_first else node.inputs[0]
+    steps, batch, size = (int(extent) for extent in node.builder.normalize(data).struct_info.shape)
+    weights, recurrent = (node.constant(place, what) for place, what in ((1, "W"), (2, "R")))
+    hidden = recurrent.shape[-1]
+    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+    direction = backwards[node.attribute("direction", "forward")]
+    resets_after = bool(node.attribute("linear_before_reset", 0))
+    layer = Recurrence(kind, steps, batch, hidden, direction, resets_after)
+    none = np.zeros((layer.directions, 2 * layer.gates * hidden), np.float32)
+    of_rows, of_new = _biases(layer, node.constant(3, "B") if node.has(3) else none)
+    width, state_width = kernels.width(layer), kernels.state_width(layer)
+    inputs = emit(relax.op.reshape(data, (steps * batch, size)))
+    columns = layer.filled(weights, width).reshape(-1, size)
+    rows = emit(relax.op.matmul(inputs, literal(columns.T)))
+    rows = emit(relax.op.add(rows, literal(layer.filled(of_rows, width).reshape(-1))))
+    result = node.te(
+        lambda *tensors: kernels.compute(layer, *tensors),
+        emit(relax.op.reshape(rows, (steps, batch, len(columns)))),
+        literal(kernels.packed(layer, recurrent)),
+        literal(layer.filled(of_new, width)),
+        *(_initial(node, place, layer, state_width) for place in ((5, 6) if kind == "LSTM" else (5,))),
+        attributes=kernels.attributes(layer),
+    )
+    parts = [emit(relax.TupleGetItem(result, place)) for place in range(3 if kind == "LSTM" else 2)]
+    if state_width != hidden:
+        parts = [emit(relax.op.strided_slice(part, [-1], [0], [hidden])) for part in parts]
+    if batch_first:
+        orders = ([2, 0, 1, 3], [1, 0, 2], [1, 0, 2])
+        parts = [emit(relax.op.permute_dims(part, order)) for part, order in zip(parts, orders, strict=False)]
+    return tuple(parts)
+
+
+def _biases(
+    layer: Recurrence, biases: NDArray[np.generic]
+) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    """Return what is added to the rows, and what to the product of the state before a GRU resets it; of B."""
+    import numpy as np
+
+    of_input, of_state = np.split(biases, 2, axis=1)
+    first = 2 * layer.hidden if layer.kind == "GRU" and layer.reset_after else of_state.shape[1]
+    resets = np.arange(of_state.shape[1]) >= first
+    return of_input + np.where(resets, 0, of_state), np.where(resets, of_state, 0)
+
+
+def _initial(node: Node, place: int, layer: Recurrence, width: int) -> Any:
+    """The state ``[directions, batch, width]`` before the first step."""
+    import numpy as np
+    from tvm import relax
+
+    emit = node.builder.emit
+    if not node.has(place):
+        return literal(np.zeros((layer.directions, layer.batch, width), np.float32))
+    state = node.inputs[place]
+    if node.attribute("layout", 0):
+        state = emit(relax.op.permute_dims(state, [1, 0, 2]))
+    spare = width - layer.hidden
+    return emit(relax.op.nn.pad(state, [0, 0, 0, 0, 0, spare])) if spare else state

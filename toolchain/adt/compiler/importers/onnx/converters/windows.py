@@ -1,0 +1,255 @@
+"""Operators on windows that move over the spatial axes: pooling, and what undoes convolution and pooling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over the axes after batch and channel."""
+
+    shape: tuple[int, ...]
+    """Shape of the data, batch and channel included."""
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+    """Padding in front of each axis, then behind each."""
+    count: tuple[int, ...]
+    """Windows along each axis."""
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        return (*self.shape[:2], *self.count)
+
+    def place(self, out: Sequence[Any], tap: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Return where the *tap* of the window *out* lies, and whether that is inside the data."""
+        from tvm import tirx
+
+        places, inside = [], []
+        for axis, extent in enumerate(self.shape[2:]):
+            at = out[axis] * self.strides[axis] - self.pads[axis] + tap[axis] * self.dilations[axis]
+            places.append(at)
+            inside += [at >= 0, at < extent]
+        return places, tirx.all(*inside)
+
+
+def windows(node: Node) -> Windows:
+    """The windows of a pooling node, padded and counted as ONNX says."""
+    shape = node.shape()
+    kernel = tuple(node.attribute("kernel_shape"))
+    rank = len(kernel)
+    strides = tuple(node.attribute("strides", [1] * rank))
+    dilations = tuple(node.attribute("dilations", [1] * rank))
+    pads, auto = list(node.attribute("pads", [0] * (2 * rank))), node.attribute("auto_pad", "NOTSET")
+    count = []
+    for axis, extent in enumerate(shape[2:]):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            number = -(-extent // strides[axis])
+            total = max(0, (number - 1) * strides[axis] + reach - extent)
+            pads[axis] = total // 2 if auto == "SAME_UPPER" else total - total // 2
+            pads[axis + rank] = total - pads[axis]
+        else:
+            if auto == "VALID":
+                pads[axis] = pads[axis + rank] = 0
+            padded = extent + pads[axis] + pads[axis + rank] - reach
+            number = padded // strides[axis] + 1
+            if node.attribute("ceil_mode", 0):
+                number = math.ceil(padded / strides[axis]) + 1
+                if (number - 1) * strides[axis] >= extent + pads[axis]:
+                    number -= 1  # no window starts in the padding behind
+        count.append(number)
+    return Windows(shape, kernel, strides, dilations, tuple(pads), tuple(count))
+
+
+def _lp_pool(node: Node) -> Any:
+    from tvm import te, tirx
+
+    moving, p = windows(node), node.attribute("p", 2)
+
+    def compute(x: Any) -> Any:
+        taps = [te.reduce_axis((0, extent), f"tap{axis}") for axis, extent in enumerate(moving.kernel)]
+        wide = "float64" if x.dtype == "float64" else "float32"
+
+        def element(n: Any, c: Any, *out: Any) -> Any:
+            places, inside = moving.place(out, taps)
+            value = tirx.if_then_else(inside, tirx.abs(x(n, c, *places)), tirx.const(0, x.dtype)).astype(wide)
+            powered: Any = tirx.const(1, wide)
+            for _ in range(p):
+                powered = powered * value
+            return te.sum(powered, axis=taps)
+
+        total = te.compute(moving.output, element)
+
+        def root(*at: Any) -> Any:
+            if p == 1:
+                return total(*at).astype(x.dtype)
+            if p == 2:
+                return tirx.sqrt(total(*at)).astype(x.dtype)
+            return tirx.pow(total(*at), tirx.const(1 / p, wide)).astype(x.dtype)
+
+        return te.compute(moving.output, root)
+
+    return node.te(compute, node.inputs[0])
+
+
+def _padded_pool(node: Node) -> Any:
+    """TVM's own pads of SAME are those of another count of windows, or of no dilations."""
+    if node.attribute("auto_pad", "NOTSET") not in ("SAME_UPPER", "SAME_LOWER"):
+        return None
+    return node.by_tvm(node.inputs, auto_pad=b"NOTSET", pads=list(windows(node).pads), ceil_mode=0)
+
+
+def _max_pool(node: Node) -> Any:
+    """With indices: the flat place of each largest value in the whole tensor."""
+    import numpy as np
+    from tvm import relax, te, tirx
+
+    if len(node.proto.output) < 2 or not node.proto.output[1]:
+        return _padded_pool(node)
+    moving = windows(node)
+    spatial = moving.shape[2:]
+    taps = list(itertools.product(*map(range, moving.kernel)))
+
+    def stacked(x: Any) -> Any:
+        least = tirx.min_value(x.dtype)
+
+        def element(n: Any, c: Any, *rest: Any) -> Any:
+            *out, tap = rest
+            along = []
+            for extent in reversed(moving.kernel):
+                along.append(tap % extent)
+                tap = tap // extent
+            places, inside = moving.place(out, along[::-1])
+            return tirx.if_then_else(inside, x(n, c, *places), least)
+
+        return te.compute((*moving.output, len(taps)), element)
+
+    values = node.te(stacked, node.inputs[0])
+    chosen = node.builder.normalize(relax.op.argmax(values, axis=-1))
+    column_major = bool(node.attribute("storage_order", 0))
+
+    def flat(tap: Any) -> Any:
+        def element(n: Any, c: Any, *out: Any) -> Any:
+            rest, along = tap(n, c, *out).astype("int64"), []
+            for extent in reversed(moving.kernel):
+                along.append(tirx.floormod(rest, extent))
+                rest = tirx.floordiv(rest, extent)
+            places, _ = moving.place([i.astype("int64") for i in out], along[::-1])
+            index: Any = tirx.const(0, "int64")
+            pairs = list(zip(places, spatial, strict=True))
+            for place, extent in reversed(pairs) if column_major else pairs:
+                index = index * extent + place
+            first = (n.astype("int64") * moving.shape[1] + c.astype("int64")) * int(np.prod(spatial))
+            return first + index
+
+        return te.compute(moving.output, element, name="indices")
+
+    return relax.op.max(values, axis=-1), node.te(flat, chosen)
+
+
+def _max_unpool(node: Node) -> Any:
+    """Each value goes to its flat index in a tensor of the shape before pooling; 0 elsewhere."""
+    import numpy as np
+    from tvm import relax
+
+    shape = node.shape()
+    kernel = node.attribute("kernel_shape")
+    rank = len(kernel)
+    strides, pads = node.attribute("strides", [1] * rank), node.attribute("pads", [0] * (2 * rank))
+    pooled = [
+        (extent - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + rank]
+        for axis, extent in enumerate(shape[2:])
+    ]
+    plain = (*shape[:2], *pooled)
+    out = tuple(node.constant(2, "output_shape").tolist()) if node.has(2) else plain
+    blank = literal(np.zeros(math.prod(plain), node.dtype()))
+    flat = (relax.op.reshape(value, (-1,)) for value in (node.inputs[1], node.inputs[0]))
+    filled = relax.op.reshape(relax.op.scatter_elements(blank, *flat, axis=0), plain)
+    if out == plain:
+        return filled
+    behind = [extent - smaller for extent, smaller in zip(out, plain, strict=True)]
+    return relax.op.nn.pad(filled, [width for extra in behind for width in (0, extra)])
+
+
+def _col2im(node: Node) -> Any:
+    """Each pixel sums what the columns of all windows over it hold."""
+    from tvm import te, tirx
+
+    image = node.constant(1, "image_shape").tolist()
+    block = node.constant(2, "block_shape").tolist()
+    rank = len(image)
+    strides, dilations = node.attribute("strides", [1] * rank), node.attribute("dilations", [1] * rank)
+    pads = node.attribute("pads", [0] * (2 * rank))
+    batch, rows, _ = node.shape()
+    channels = rows // math.prod(block)
+    count = [
+        (image[axis] + pads[axis] + pads[axis + rank] - (block[axis] - 1) * dilations[axis] - 1)
+        // strides[axis]
+        + 1
+        for axis in range(rank)
+    ]
+
+    taps = [te.reduce_axis((0, extent), f"tap{axis}") for axis, extent in enumerate(block)]
+
+    def element(x: Any, at: Any) -> Any:
+        n, c, *pixel = at
+        row, column, inside = c, 0, []
+        for axis in range(rank):
+            moved = pixel[axis] + pads[axis] - taps[axis] * dilations[axis]
+            window = tirx.floordiv(moved, strides[axis])
+            inside += [moved >= 0, tirx.floormod(moved, strides[axis]) == 0, window < count[axis]]
+            row = row * block[axis] + taps[axis]
+            column = column * count[axis] + window
+        value = tirx.if_then_else(tirx.all(*inside), x(n, row, column), tirx.const(0, x.dtype))
+        return te.sum(value, axis=taps)
+
+    return node.compute((batch, channels, *image), element, node.inputs[0])
+
+
+def _conv_transpose(node: Node) -> Any:
+    """TVM ignores ``output_shape`` and takes no dilations: pads and zeros in the kernel say both."""
+    from tvm import topi
+
+    shape, kernel = node.shape(), node.shape(1)[2:]
+    rank = len(kernel)
+    strides, dilations = node.attribute("strides", [1] * rank), node.attribute("dilations", [1] * rank)
+    extra, out = list(node.attribute("output_padding", [0] * rank)), node.attribute("output_shape")
+    changes: dict[str, Any] = {}
+    if out is not None:
+        out, pads = list(out)[-rank:], [0] * (2 * rank)
+        for axis, extent in enumerate(shape[2:]):
+            reach = (kernel[axis] - 1) * dilations[axis] + 1
+            total = strides[axis] * (extent - 1) + extra[axis] + reach - out[axis]
+            if total < 0:
+                extra[axis], total = extra[axis] - total, 0
+            upper = node.attribute("auto_pad", "NOTSET") == "SAME_UPPER"
+            pads[axis] = total // 2 if upper else total - total // 2
+            pads[axis + rank] = total - pads[axis]
+        changes |= {"pads": pads, "output_padding": extra, "auto_pad": b"NOTSET"}
+    weights = node.inputs[1]
+    if any(step != 1 for step in dilations):
+        weights = node.te(lambda w: topi.nn.dilate(w, [1, 1, *dilations]), weights)
+        reached = [(extent - 1) * step + 1 for extent, step in zip(kernel, dilations, strict=True)]
+        changes |= {"dilations": [1] * rank, "kernel_shape": reached}
+    if not changes:
+        return None
+    return node.by_tvm((node.inputs[0], weights, *node.inputs[2:]), **changes)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "AveragePool": _padded_pool,
+    "Col2Im": _col2im,
+    "ConvTranspose": _conv_transpose,
+    "LpPool": _lp_pool,
+    "MaxPool": _max_pool,
+    "MaxUnpool": _max_unpool,
+}

@@ -1,0 +1,82 @@
+"""Values that static shapes and constants tell: they become constants."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from adt.compiler.importers.onnx.graph import COMPUTED, Graph, subgraphs
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+log = logging.getLogger("adt.import")
+
+MOST_ELEMENTS = 4096
+"""Elements of a tensor that is taken for a shape, or for what one is made of."""
+
+
+def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:
+    """Make constants of the nodes of *model* whose values its inferred shapes tell, in place.
+
+    Args:
+        uncomputed: only of those that read constants of types in which nothing computes, of any size.
+
+    Returns:
+        True if there were any: more shapes may be inferred now.
+    """
+    from onnx import helper, numpy_helper
+
+    graph = Graph(model, model.graph)
+    known: dict[str, Array] = {}
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        values = {} if node.op_type == "Constant" else _values(node, graph, known, uncomputed)
+        known |= values
+        nodes += [
+            helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value))
+            for name, value in values.items()
+        ] or [node]
+    model.graph.ClearField("node")
+    model.graph.node.extend(nodes)
+    return bool(known)
+
+
+def _values(
+    node: onnx.NodeProto, graph: Graph, known: dict[str, Array], uncomputed: bool
+) -> dict[str, Array]:
+    """The outputs of *node* by name, where its inputs are constant or their shapes are enough; else none."""
+    import numpy as np
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    most = math.inf if uncomputed else MOST_ELEMENTS
+    if uncomputed and all(graph.dtype(name) in COMPUTED for name in node.input if name):
+        return {}
+    if node.op_type in ("Shape", "Size") and (shape := graph.shape(node.input[0])) is not None:
+        inputs = {node.input[0]: np.broadcast_to(np.zeros((), bool), shape)}  # of no memory
+    else:
+        given = {name: known.get(name, graph.constant(name)) for name in node.input if name}
+        inputs = {name: value for name, value in given.items() if value is not None}
+        if len(inputs) < len(given) or any(value.size > most for value in inputs.values()):
+            return {}
+    if not inputs or node.domain or any(subgraphs(node)):  # without inputs it may be random
+        return {}
+    infos = [helper.make_tensor_value_info(name, 1, None) for name in inputs]
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in node.output if name]
+    alone = helper.make_model(
+        helper.make_graph([node], "alone", infos, outputs), opset_imports=graph.model.opset_import
+    )
+    try:
+        results = ReferenceEvaluator(alone).run(None, inputs)
+    except Exception as error:  # the reference raises what numpy does
+        log.debug("%s has no known value: %s", node.output[0], error)
+        return {}
+    arrays = {info.name: np.asarray(result) for info, result in zip(outputs, results, strict=True)}
+    fit = all(a.size <= most and graph.dtype(name) in (None, a.dtype) for name, a in arrays.items())
+    return arrays if fit else {}

@@ -1,0 +1,436 @@
+"""Simplify and rewrite an ONNX model for TVM's importer; what running both does not confirm is dropped."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS, inferred_products, is_blockwise
+from adt.compiler.importers.onnx.comparison import Runner
+from adt.compiler.importers.onnx.conversion import drop_unused
+from adt.compiler.importers.onnx.graph import (
+    Builder,
+    Graph,
+    all_nodes,
+    op_name,
+    opset,
+    subgraphs,
+    type_number,
+)
+from adt.compiler.importers.onnx.known_values import fold_known
+from adt.compiler.importers.onnx.rewrites import REWRITES
+from adt.compiler.importers.onnx.rewrites.recurrent import is_loop
+from adt.compiler.importers.onnx.support import convertible, unsupported_ops
+from adt.compiler.importers.onnx.upgrade import POOLS, correct_extents, correct_windows, upgraded
+from adt.compiler.importers.op_table import named_nodes
+from adt.compiler.passes.recurrence import GATES
+from adt.host.disk import library_files, scratch_directory
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+log = logging.getLogger("adt.import")
+
+LEAST_OPSET = 11
+"""Older models are brought to UPGRADED: TVM's importer misreads Slice, Resize and TopK of before."""
+UPGRADED = 13
+MOST_ROUNDS = 4
+"""Most rounds: an operator that was written out may need rewriting itself (a loop's body, a function's
+functions)."""
+QUANTIZING = re.compile("(Dynamic)?Q(uantize|Linear|Gemm|Attention)")
+"""Operators that round to quanta."""
+MOST_PASSES = 64
+"""Rewriting one operator gives the types of what follows it, or leaves others to be rewritten."""
+MOST_OBSERVED = 64
+"""Rewritten nodes whose own output is compared, besides the model's outputs."""
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A model as it goes to TVM's importer."""
+
+    model: onnx.ModelProto
+    simplified: onnx.ModelProto
+    """Before its operators were rewritten; what the op table counts."""
+    rewritten: Mapping[str, str]
+    """Operator to what became of it, for those that were rewritten."""
+    kept: frozenset[str] = frozenset()
+    """Operators that were left as they are, to be one function each: recurrent ones, and products by weights
+    of few bits."""
+
+
+def prepare(
+    model: onnx.ModelProto, name: str, *, loops: bool = False, blockwise: bool = False
+) -> PreparedModel:
+    """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
+
+    Every step is trusted only if the model computes the same with it as without, on random
+    inputs (:mod:`~adt.compiler.importers.onnx.comparison`); a step that is not confirmed is left
+    out and a warning says so. Where nothing can run the model, nothing is left out, and a
+    warning says that.
+
+    Args:
+        name: the model's file name, for messages.
+        loops: leave recurrent operators as they are where they can be one function of all steps.
+        blockwise: leave products by weights of few bits as they are, where these can stay so.
+    """
+    with inferred_products():
+        return _prepared(model, name, loops, blockwise)
+
+
+def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -> PreparedModel:
+    model = _inlined(model, name)
+    runner = Runner(model)
+    if runner.reason:
+        log.warning("nothing here can run %s to confirm what is rewritten in it: %s", name, runner.reason)
+    model = _upgraded(model, runner, name)
+    corrected = _with_extents(model)
+    if corrected is not model:
+        model, runner = corrected, Runner(corrected)  # onnxruntime folds the extents that ONNX infers
+    simplified = _simplified(model, runner, name)
+    if simplified is not model:
+        runner = Runner(simplified)
+    model, notes = simplified, dict[str, str]()
+    looped = _loops(simplified) if loops else frozenset[str]()
+    kept = looped | {MATMUL_N_BITS} if blockwise and _all_blockwise(simplified) else looped
+    for _ in range(MOST_ROUNDS):
+        written, expanded = _function_bodies(model, runner, name)
+        if expanded:
+            model = _simplified(written, runner, name)
+            runner = Runner(model)
+        model, rewritten = _rewritten(model, runner, kept)
+        if any("::" in op for op in rewritten):  # no shapes were known behind other domains' operators
+            model = _with_extents(model)
+            model = _simplified(model, Runner(model), name)
+        notes = expanded | rewritten | notes
+        if not unsupported_ops(model) and rewritten.keys().isdisjoint(("Loop", "Scan")):
+            break  # what a loop becomes is rewritten as all other nodes are
+        if not (expanded or rewritten):
+            break
+        runner = Runner(model)
+    typed = _typed(model)
+    drop_unused(typed)  # weights that stay in blocks of 4 bits become no floats
+    if fold_known(typed, uncomputed=True):
+        typed = _typed(typed)
+    return PreparedModel(typed, simplified, notes, kept)
+
+
+def _loops(model: onnx.ModelProto) -> frozenset[str]:
+    """Recurrent operators of *model* of which each node can be one function of all steps."""
+    graph = Graph(model, model.graph)
+    nodes = [node for node in all_nodes(model.graph) if node.op_type in GATES]
+    main = {node.name for node in model.graph.node}
+    hindered = {node.op_type for node in nodes if node.name not in main or not is_loop(Builder(graph, node))}
+    return frozenset(op_name(node) for node in nodes if node.op_type not in hindered)
+
+
+def _all_blockwise(model: onnx.ModelProto) -> bool:
+    """Return True if each MatMulNBits of *model* can be a function of its own."""
+    graph = Graph(model, model.graph)
+    nodes = [node for node in all_nodes(model.graph) if op_name(node) == MATMUL_N_BITS]
+    main = {node.name for node in model.graph.node}
+    return all(node.name in main and is_blockwise(Builder(graph, node)) for node in nodes)
+
+
+def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """*model* with its own functions written out (exporters of today write some)."""
+    if not model.functions:
+        return model
+    from onnx import inliner
+
+    try:
+        return inliner.inline_local_functions(model, convert_version=True)
+    except Exception as error:  # the inliner raises what its C++ side throws
+        log.warning("the functions in %s could not be inlined: %s", name, error)
+        return model
+
+
+def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
+    """*model* with operators of a later opset when its own is too old for TVM's importer."""
+    if opset(model) >= LEAST_OPSET:
+        return model
+    try:
+        later = upgraded(model, UPGRADED)
+    except Exception as error:  # the converter raises what its C++ side throws
+        log.warning("%s of opset %d could not be upgraded: %s", name, opset(model), error)
+        return model
+    if reason := runner.difference(later):
+        log.warning("%s upgraded to opset %d is not used: %s", name, UPGRADED, reason)
+        return model
+    log.debug("%s upgraded from opset %d to %d", name, opset(model), UPGRADED)
+    return later
+
+
+def _with_extents(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return *model* with onnxruntime's extents of its Resizes and pools, and shapes after them."""
+    if not any(node.op_type in ("Resize", *POOLS) for node in model.graph.node):
+        return model
+    typed, changed = _typed(model), False
+    for _ in range(len(typed.graph.node)):
+        graph = Graph(typed, typed.graph)
+        if not correct_extents(graph) and not correct_windows(graph):
+            break
+        typed, changed = _typed(_with_inferred_shapes(typed)), True
+    return typed if changed else model
+
+
+def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
+    """Simplify *model* by onnxslim, or by its static shapes alone where that fails or is something else."""
+    import onnxslim
+
+    try:
+        with scratch_directory("simplify") as scratch, library_files(scratch):
+            slim = onnxslim.slim(deepcopy(model))
+    except Exception as error:  # onnxslim raises whatever its passes meet
+        log.warning("onnxslim could not simplify %s (%s); importing it as it is", name, error)
+        return _folded(model)
+    if reason := runner.difference(slim):
+        log.warning("what onnxslim made of %s is not used: %s", name, reason)
+        return _folded(model)
+    return _with_inferred_shapes(slim)
+
+
+def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """*model* with constants for what its static shapes tell."""
+    folded = _typed(model)
+    for _ in range(MOST_PASSES):
+        if not fold_known(folded):
+            break
+        folded = _typed(folded)
+    return folded
+
+
+def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
+    """*slim* with the shapes that ONNX infers, where it does: others may be wrong.
+
+    onnxslim's are of a Resize with axes, and ONNX's own of Attention's scores with past keys, until it is
+    rewritten.
+    """
+
+    plain = deepcopy(slim)
+    del plain.graph.value_info[:]
+    for value in plain.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    graph = _typed(plain).graph
+    inferred = {
+        value.name: value.type
+        for value in (*graph.value_info, *graph.output)
+        if value.type.tensor_type.HasField("shape")
+    }
+    for value in (*slim.graph.value_info, *slim.graph.output):
+        if value.name in inferred:
+            value.type.CopyFrom(inferred[value.name])
+    return slim
+
+
+def _function_bodies(
+    model: onnx.ModelProto, runner: Runner, name: str
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """*model* with those operators written out that ONNX defines by others and TVM has no converter for.
+
+    Returns:
+        the model, and a note for each operator that was written out.
+    """
+    from onnx import inliner
+
+    notes: dict[str, str] = {}
+    refused: set[tuple[str, str]] = set()
+    while functions := {function for function in _functions(model) if function not in refused}:
+        for domain, op in sorted(functions):  # what one is written out with may be another
+            try:
+                complete = _all_typed(_with_defaults(model, domain, op))
+                inlined = inliner.inline_selected_functions(
+                    complete, [(domain, op)], inline_schema_functions=True
+                )
+                reason = runner.difference(inlined)
+            except Exception as error:  # see _inlined
+                reason = str(error)
+            if reason or (domain, op) in set(_functions(inlined)):
+                log.warning("%s in %s is not written out as ONNX defines it: %s", op, name, reason)
+                refused.add((domain, op))
+            else:
+                model = inlined
+                notes[op if domain == "" else f"{domain}::{op}"] = "its definition by other operators"
+    return model, notes
+
+
+def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """:func:`_typed`, with the types of initializers and of left-out inputs, which the inliner asks for."""
+    import onnx
+
+    typed = _typed(model)
+    typed.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in typed.graph.initializer
+    )
+    typed.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
+    return typed
+
+
+def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelProto:
+    """A copy of *model* with the default attributes of *op*, which the inliner leaves out."""
+
+    copy = deepcopy(model)
+    for node in all_nodes(copy.graph):
+        if (node.domain, node.op_type) == (domain, op) and (schema := _schema(copy, node)):
+            present = {attribute.name for attribute in node.attribute}
+            node.attribute.extend(
+                declared.default_value
+                for name, declared in schema.attributes.items()
+                if name not in present and declared.default_value.name
+            )
+    return copy
+
+
+def _schema(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
+    """ONNX's description of *node*'s operator, of the version that *model* asks for."""
+    from onnx import defs
+
+    version = next((o.version for o in model.opset_import if o.domain == node.domain), 1)
+    try:
+        return defs.get_schema(node.op_type, version, node.domain)
+    except defs.SchemaError:
+        return None
+
+
+def _functions(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    """Domain and name of the operators of *model* that must and can be written out."""
+    for node in all_nodes(model.graph):
+        if op_name(node) in REWRITES or convertible(node.domain, node.op_type):
+            continue
+        schema = _schema(model, node)
+        if schema and (schema.has_function or schema.has_context_dependent_function):
+            yield node.domain, node.op_type
+
+
+def _rewritten(
+    model: onnx.ModelProto, runner: Runner, kept: Collection[str]
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """*model* with all rewrites that are confirmed, and for each operator what was done.
+
+    Args:
+        kept: operators that are not rewritten.
+    """
+    allowed = {op for op in REWRITES if op not in kept}
+    changed, done = _apply(model, allowed)
+    if not done:
+        return model, {}
+    if reason := _difference(model, changed, done, runner):
+        log.debug("the rewrites together: %s", reason)
+        for op in list(done):
+            alone, single = _apply(model, {op})
+            if reason := _difference(model, alone, single, runner):
+                log.warning("the rewriting of %s is not used: %s", op, reason)
+                allowed.discard(op)
+        changed, done = _apply(model, allowed)
+        if done and (reason := _difference(model, changed, done, runner)):
+            log.warning("no rewriting is used: together they compute something else: %s", reason)
+            return model, {}
+    notes = {
+        op: f"to {REWRITES[op].into}: {REWRITES[op].reason}; {named_nodes(node.name for node in nodes)}"
+        for op, nodes in done.items()
+    }
+    return changed, notes
+
+
+def _difference(
+    model: onnx.ModelProto, changed: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]], runner: Runner
+) -> str:
+    """Return what *changed* computes otherwise than *model*; empty when it computes the same.
+
+    Where a model quantizes within, a value on the edge of two quanta may become the other one,
+    and all that follows differs by more than rounding. There each rewritten node is compared
+    with the original by itself, on what it gets in the original.
+    """
+    reason = runner.difference(changed, _observed(model, done))
+    if not reason or not any(QUANTIZING.match(node.op_type) for node in model.graph.node):
+        return reason
+    nodes = [node for node in model.graph.node if op_name(node) in done][:MOST_OBSERVED]
+    separate, inputs = _separate(model, nodes, runner)
+    rewritten, _ = _apply(separate, done)
+    return Runner(separate, inputs).difference(rewritten)
+
+
+def _separate(
+    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], runner: Runner
+) -> tuple[onnx.ModelProto, dict[str, NDArray[np.generic]]]:
+    """A model of *nodes* with nothing between them, and the inputs that they have in *model*."""
+    from onnx import helper
+
+    inside = {name for node in model.graph.node for name in node.output}
+    inside |= {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
+    names = {name for node in nodes for name in node.input if name in inside}
+    values = {**runner.inputs, **runner.run(model, runner.inputs, sorted(names - set(runner.inputs)))}
+    inputs = {f"{name} of the model": values[name] for name in sorted(names)}
+    separate = deepcopy(model)
+    for field in ("node", "input", "output", "value_info"):
+        separate.graph.ClearField(field)
+    for node in nodes:
+        copy = separate.graph.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = [f"{name} of the model" if name in names else name for name in node.input]
+        separate.graph.output.extend(
+            helper.make_empty_tensor_value_info(name) for name in node.output if name
+        )
+    separate.graph.input.extend(
+        helper.make_tensor_value_info(name, type_number(str(value.dtype)), value.shape)
+        for name, value in inputs.items()
+    )
+    return separate, inputs
+
+
+def _observed(model: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]]) -> list[str]:
+    """Outputs of rewritten nodes of the main graph: the closest place to see a difference."""
+    inside = {name for node in model.graph.node for name in node.output if name}
+    names = [name for nodes in done.values() for node in nodes for name in node.output if name in inside]
+    step = max(1, len(names) // MOST_OBSERVED)
+    return names[::step]
+
+
+def _apply(
+    model: onnx.ModelProto, allowed: Collection[str]
+) -> tuple[onnx.ModelProto, dict[str, list[onnx.NodeProto]]]:
+    """A copy of *model* with the rewrites of *allowed* operators, and the nodes that were rewritten."""
+    copy = _typed(model)
+    done: dict[str, list[onnx.NodeProto]] = {}
+    for _ in range(MOST_PASSES + len(copy.graph.node)):
+        count = sum(map(len, done.values()))
+        _apply_to(Graph(copy, copy.graph), allowed, done)
+        if sum(map(len, done.values())) == count:
+            break
+        del copy.graph.value_info[:]
+        copy = _typed(_with_inferred_shapes(copy))
+    return copy, done
+
+
+def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.NodeProto]]) -> None:
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.graph.node:
+        for inner in subgraphs(node):
+            _apply_to(Graph(graph.model, inner, graph), allowed, done)
+        rewrite = REWRITES.get(op_name(node))
+        replaced = rewrite.nodes(node, graph) if rewrite and rewrite.op in allowed else None
+        if replaced is None:
+            nodes.append(deepcopy(node))
+        else:
+            done.setdefault(op_name(node), []).append(deepcopy(node))
+            nodes.extend(replaced)
+    del graph.graph.node[:]
+    graph.graph.node.extend(nodes)
+
+
+def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of *model* with the shape and type of every tensor that can be inferred."""
+    import onnx
+
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception as error:  # raised for what the checker lets pass, e.g. operators of other domains
+        log.debug("shapes could not be inferred: %s", error)
+        return deepcopy(model)

@@ -1,0 +1,38 @@
+"""Operators that TVM's importer refuses, misreads or converts badly, written with others.
+
+One module for each kind of operator, each with its ``REWRITES``;
+:mod:`adt.compiler.importers.onnx.preparation` runs the graph before and after each rewrite and
+compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from adt.compiler.importers.onnx.rewrites import (
+    attention,
+    elementary,
+    loops,
+    microsoft,
+    microsoft_attention,
+    normalization,
+    quantized,
+    recurrent,
+)
+from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
+
+REWRITES: Mapping[str, Rewrite] = {
+    rewrite.op: rewrite
+    for module in (
+        attention,
+        elementary,
+        loops,
+        microsoft,
+        microsoft_attention,
+        normalization,
+        quantized,
+        recurrent,
+    )
+    for rewrite in module.REWRITES
+}
+"""Rewrites by operator."""

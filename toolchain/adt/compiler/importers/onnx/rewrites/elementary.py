@@ -1,0 +1,104 @@
+"""Activations and limits, element by element; operators that move or name values and compute nothing."""
+
+from __future__ import annotations
+
+from adt.compiler.importers.onnx.graph import Builder
+from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, Rewrite
+
+
+def limited(build: Builder, name: str, least: float | str, greatest: float | str) -> str:
+    """*name* between two limits."""
+    return build.add("Min", build.add("Max", name, least), greatest)
+
+
+def _clip(build: Builder) -> str | None:
+    """The limits are inputs, or attributes before opset 11."""
+    if not build.dtype:
+        return None
+    value = build.operand(0)
+    for position, (op, name) in enumerate((("Max", "min"), ("Min", "max")), start=1):
+        limit = build.operand(position) or build.attribute(name)
+        if limit is not None:
+            value = build.add(op, value, limit)
+    return value
+
+
+def _hard_sigmoid(build: Builder) -> str | None:
+    if build.dtype not in FLOATS:
+        return None
+    scaled = build.add("Mul", build.operand(0), build.attribute("alpha", 0.2))
+    return limited(build, build.add("Add", scaled, build.attribute("beta", 0.5)), 0, 1)
+
+
+def _hard_swish(build: Builder) -> str | None:
+    if build.dtype not in FLOATS:
+        return None
+    gate = limited(build, build.add("Add", build.operand(0), 3), 0, 6)
+    return build.add("Mul", build.operand(0), build.add("Mul", gate, 1 / 6))
+
+
+def _prelu(build: Builder) -> str | None:
+    """TVM takes a slope of one axis or of full rank with one axis; exporters write ``[C, 1, 1]``."""
+    name, slope_name = build.operands(2)
+    data, slope = build.graph.shape(name), build.graph.shape(slope_name)
+    if data is None or slope is None or not build.dtype:
+        return None
+    axes = [axis for axis, extent in enumerate(slope) if extent != 1]
+    if len(axes) == 1 and len(slope) in (1, len(data)):
+        return None
+    value = build.graph.constant(slope_name)
+    if len(axes) == 1 and value is not None:
+        full = value.reshape((1,) * (len(data) - len(slope)) + slope)
+        return build.add("PRelu", name, build.constant(full, str(full.dtype)))
+    below = build.add("Mul", build.add("Min", name, 0), slope_name)
+    return build.add("Add", build.add("Max", name, 0), below)
+
+
+def _squeeze(build: Builder) -> str | None:
+    """Before opset 13 the axes are an attribute, which TVM ignores: it squeezes every axis of 1."""
+    axes, shape = build.attribute("axes"), build.graph.shape(build.operand(0))
+    if axes is None or shape is None:
+        return None
+    gone = {axis % len(shape) for axis in axes}
+    return build.reshaped(
+        build.operand(0), *(extent for axis, extent in enumerate(shape) if axis not in gone)
+    )
+
+
+def _pad(build: Builder) -> str | None:
+    """From opset 18 Pad may name its axes, which TVM ignores."""
+    name, pads_name, value, axes_name = build.operands(4)
+    if not axes_name:
+        return None
+    shape, pads = build.graph.shape(name), build.graph.constant(pads_name)
+    axes = build.graph.constant(axes_name)
+    if shape is None or axes is None or pads is None:
+        return None
+    full = [0] * (2 * len(shape))
+    for position, axis in enumerate(axes.tolist()):
+        full[axis % len(shape)] = int(pads[position])
+        full[axis % len(shape) + len(shape)] = int(pads[position + len(axes)])
+    return build.add("Pad", name, build.integers(full), value, mode=build.attribute("mode", "constant"))
+
+
+def _constant(build: Builder) -> str | None:
+    """TVM reads a Constant's ``value`` only, not ``value_float`` and the like."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    for name, value in build.attributes().items():
+        if name in kinds:
+            return build.add("Constant", value=numpy_helper.from_array(np.asarray(value, kinds[name])))
+    return None
+
+
+REWRITES = (
+    Rewrite("Clip", "Max, Min", "TVM adds a choice on NaN that OpenCL textures cannot hold", _clip),
+    Rewrite("HardSigmoid", "Mul, Add, Max, Min", "precision passes fail on its scalars", _hard_sigmoid),
+    Rewrite("HardSwish", "Add, Max, Min, Mul", "precision passes fail on its scalars", _hard_swish),
+    Rewrite("PRelu", "PRelu with a full slope; Max, Min, Mul, Add", "TVM refuses its slope's shape", _prelu),
+    Rewrite("Squeeze", "Reshape", "TVM ignores the attribute axes", _squeeze),
+    Rewrite("Pad", "Pad of every axis", "TVM ignores the input axes", _pad),
+    Rewrite("Constant", "Constant with a tensor", "TVM reads tensors only", _constant),
+)

@@ -1,0 +1,142 @@
+"""Loops whose number of steps is known, written out step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from adt.compiler.importers.onnx.graph import Builder, attribute, subgraphs
+from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
+
+if TYPE_CHECKING:
+    import onnx
+
+MOST_NODES = 8192
+"""Nodes that a loop may become: all are compiled one by one."""
+
+
+def _scan(build: Builder) -> list[str] | None:
+    """Its inputs are the states, then what it goes through; its outputs the states, then what it gathers."""
+    body, count = build.attribute("body"), build.attribute("num_scan_inputs")
+    names = list(build.node.input)
+    states, sequences = names[:-count], names[-count:]
+    shapes = [build.graph.shape(name) for name in sequences]
+    if build.graph.opset < 9 or any(not shape for shape in shapes):
+        return None
+    axes = build.attribute("scan_input_axes", [0] * count)
+    backwards = build.attribute("scan_input_directions", [0] * count)
+    steps = (shapes[0] or ())[axes[0]]
+    if not _is_short(body, steps):
+        return None
+
+    def elements(step: int) -> list[str]:
+        places = (build.integers(steps - 1 - step if reverse else step) for reverse in backwards)
+        return [
+            build.add("Gather", name, place, axis=axis)
+            for name, place, axis in zip(sequences, places, axes, strict=True)
+        ]
+
+    states, rows = _unroll(build, body, states, steps, lambda step, states: [*states, *elements(step)])
+    for index, reverse in enumerate(build.attribute("scan_output_directions", [])):
+        rows[index] = rows[index][::-1] if reverse else rows[index]
+    return [*states, *_stacked(build, rows, build.attribute("scan_output_axes", [0] * len(rows)))]
+
+
+def _loop(build: Builder) -> list[str] | None:
+    """Trip count, condition, states to states, what is gathered; the condition must stay true."""
+    body = build.attribute("body")
+    count, start = (build.graph.constant(name) if name else None for name in build.operands(2))
+    goes_on = not build.operand(1) or (start is not None and bool(start))
+    if count is None or not goes_on or not _stays_true(body) or not _is_short(body, int(count.item())):
+        return None
+    true = build.constant(True, "bool")
+    states, rows = _unroll(
+        build,
+        body,
+        list(build.node.input[2:]),
+        int(count.item()),
+        lambda step, states: [build.integers(step), true, *states],
+        skipped=1,  # the condition
+    )
+    return [*states, *_stacked(build, rows, [0] * len(rows))]
+
+
+def _is_short(body: onnx.GraphProto, steps: int) -> bool:
+    """Return True if *steps* of *body* can be written out."""
+    plain = not any(True for node in body.node for _ in subgraphs(node))
+    return plain and 0 < steps * len(body.node) <= MOST_NODES
+
+
+def _stays_true(body: onnx.GraphProto) -> bool:
+    """Return True if the condition that *body* returns is the one that it gets, or true."""
+    from onnx import numpy_helper
+
+    producers = {name: node for node in body.node for name in node.output}
+    name = body.output[0].name
+    while name in producers and producers[name].op_type == "Identity":
+        name = producers[name].input[0]
+    if producer := producers.get(name):
+        return producer.op_type == "Constant" and bool(numpy_helper.to_array(attribute(producer, "value")))
+    tensor = next((tensor for tensor in body.initializer if tensor.name == name), None)
+    return name == body.input[1].name or (tensor is not None and bool(numpy_helper.to_array(tensor)))
+
+
+def _unroll(
+    build: Builder,
+    body: onnx.GraphProto,
+    states: list[str],
+    steps: int,
+    inputs: Callable[[int, list[str]], list[str]],
+    skipped: int = 0,
+) -> tuple[list[str], list[list[str]]]:
+    """The states after all steps, and of each other output of *body* what the steps gave.
+
+    Args:
+        inputs: the inputs of *body* for a step with its states.
+        skipped: how many outputs of *body* come before the states.
+    """
+    count = len(states)
+    rows: list[list[str]] = [[] for _ in range(len(body.output) - skipped - count)]
+    for step in range(steps):
+        outputs = _step(build, body, inputs(step, states))[skipped:]
+        states = outputs[:count]
+        for row, name in zip(rows, outputs[count:], strict=True):
+            row.append(name)
+    return states, rows
+
+
+def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[str]:
+    """Append the nodes of *body* for one step; the names of its outputs."""
+    from onnx import numpy_helper
+
+    names = {value.name: name for value, name in zip(body.input, inputs, strict=True)}
+    for tensor in body.initializer:
+        names[tensor.name] = build.graph.add_constant(tensor.name, numpy_helper.to_array(tensor))
+    for node in body.node:
+        copy = deepcopy(node)
+        copy.name = build.graph.fresh(node.name or f"{build.stem}_{node.op_type}")
+        copy.input[:] = [names.get(name, name) for name in node.input]
+        names |= {name: build.graph.fresh(name) if name else "" for name in node.output}
+        copy.output[:] = [names[name] for name in node.output]
+        build.nodes.append(copy)
+    return [names.get(value.name, value.name) for value in body.output]
+
+
+def _stacked(build: Builder, rows: Sequence[Sequence[str]], axes: Sequence[int]) -> list[str]:
+    """Each of *rows* along a new axis."""
+    stacks = []
+    for names, axis in zip(rows, axes, strict=True):
+        if build.graph.opset >= 13:
+            along = build.integers([axis])
+            wide = [build.add("Unsqueeze", name, along) for name in names]
+        else:
+            wide = [build.add("Unsqueeze", name, axes=[axis]) for name in names]
+        stacks.append(build.add("Concat", *wide, axis=axis))
+    return stacks
+
+
+REWRITES = (
+    Rewrite("Scan", "its body for each step", NO_CONVERTER, _scan),
+    Rewrite("Loop", "its body for each step", NO_CONVERTER, _loop),
+)

@@ -1,0 +1,40 @@
+"""Rewrite of a node: one node in, the nodes that compute the same out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adt.compiler.importers.onnx.graph import Builder, Graph
+
+if TYPE_CHECKING:
+    import onnx
+
+FLOATS = ("float16", "float32", "float64")
+NO_CONVERTER = "TVM's importer has no converter"
+
+Apply = Callable[[Builder], str | list[str] | None]
+"""Adds the nodes that take a node's place; returns the names of its outputs (a single one as text), or None
+where it needs or allows no rewriting."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Rewrite of the nodes of one operator."""
+
+    op: str
+    """As :func:`adt.compiler.importers.onnx.graph.op_name` spells it: ``com.microsoft::FusedGemm``."""
+    into: str
+    """Name of what it becomes, for the op table."""
+    reason: str
+    """Reason for it, for the op table."""
+    apply: Apply
+
+    def nodes(self, node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+        """The nodes in the place of *node*, with its output names; None: it stays."""
+        build = Builder(graph, node)
+        results = self.apply(build)
+        if results is None:
+            return None
+        return build.finish([results] if isinstance(results, str) else results)

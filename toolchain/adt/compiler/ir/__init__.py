@@ -1,0 +1,1 @@
+"""Relax and TIR as all passes read and write them."""

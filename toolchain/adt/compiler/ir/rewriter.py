@@ -1,0 +1,286 @@
+"""Rebuild the function ``main`` of a Relax module, one binding after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from adt.compiler.ir.nodes import operator_name
+
+ELEMENTWISE = frozenset(
+    "relax." + name
+    for name in (
+        "abs",
+        "add",
+        "astype",
+        "ceil",
+        "clip",
+        "cos",
+        "divide",
+        "erf",
+        "exp",
+        "floor",
+        "floor_divide",
+        "log",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negative",
+        "nn.gelu",
+        "nn.gelu_tanh",
+        "nn.leakyrelu",
+        "nn.relu",
+        "nn.silu",
+        "nn.softplus",
+        "power",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "sin",
+        "sqrt",
+        "square",
+        "subtract",
+        "tan",
+        "tanh",
+    )
+)
+"""Operators that compute each element from the elements at the same place."""
+
+
+IN_CACHE = 1 << 15
+"""Values of a tensor that are looked at together."""
+
+
+class Rewriter:
+    """A copy of ``main``; subclasses say what becomes of a variable, a binding or a constant."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.builder = relax.BlockBuilder()
+        self.values: dict[Any, Any] = {}
+        """Variable of the old function to its expression in the new one."""
+
+    def value_of(self, variable: Any) -> Any:
+        """Return what stands for *variable* of the old function."""
+        return self.values.get(variable, variable)
+
+    def constant(self, constant: Any) -> Any:
+        """Return what stands for a constant of the old function."""
+        return constant
+
+    def bind(self, binding: Any) -> None:
+        """Carry one binding over; afterwards :meth:`value_of` answers for its variable."""
+        value = self.copy(binding.value)
+        if isinstance(binding, relax.MatchCast):
+            self.values[binding.var] = self.builder.match_cast(value, binding.struct_info)
+        elif isinstance(value, relax.ShapeExpr | relax.PrimValue):
+            self.values[binding.var] = value  # operators want it itself, no variable of it
+        else:
+            self.values[binding.var] = self.builder.emit(value, name_hint=binding.var.name_hint)
+
+    def copy(self, value: Any) -> Any:
+        """The expression *value* of the old function, for the new one."""
+        if isinstance(value, relax.Var):
+            return self.value_of(value)
+        if isinstance(value, relax.Constant):
+            return self.constant(value)
+        if isinstance(value, relax.Call):
+            args = [self.copy(arg) for arg in value.args]
+            return relax.Call(value.op, args, value.attrs, value.sinfo_args, value.span)
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.copy(part) for part in value.fields])
+        if isinstance(value, relax.TupleGetItem):
+            return relax.TupleGetItem(self.copy(value.tuple_value), value.index)
+        return value
+
+    def params(self) -> list[Any]:
+        """The parameters of the new function, asked for when its body is done."""
+        return list(self.module["main"].params)
+
+    def result(self) -> Any:
+        """Return the result of the new function."""
+        return self.copy(self.module["main"].body.body)
+
+    def run(self) -> Any:
+        """The module with the new ``main``."""
+        main = self.module["main"]
+        with self.builder.function("main", attrs=dict(main.attrs or {})):
+            with self.builder.dataflow():
+                for block in main.body.blocks:
+                    for binding in block.bindings:
+                        self.bind(binding)
+                result = self.builder.emit_output(self.result())
+            self.builder.emit_func_output(result, self.params())
+        rewritten = self.builder.get()
+        for name, function in self.module.functions.items():
+            if name.name_hint != "main":
+                rewritten.update_func(name, function)
+        for key, info in self.module.global_infos.items():
+            rewritten.update_global_info(key, info)
+        return rewritten.with_attrs(dict(self.module.attrs)) if self.module.attrs else rewritten
+
+
+class StaticShapes(Rewriter):
+    """Replaces the shape of a tensor by its extents where they are known, and a tensor of them by a constant.
+
+    Folding constants wants them so: it fails at a shape that is a variable. And a tensor
+    of extents would be made in the host's memory, which a GPU's kernel cannot read.
+    """
+
+    def bind(self, binding: Any) -> None:
+        value = binding.value
+        name = operator_name(value)
+        shape = None
+        if name == "relax.shape_of":
+            shape = value.args[0].struct_info.shape
+        elif name == "relax.shape_to_tensor":
+            shape = self.copy(value.args[0])
+        if not isinstance(shape, relax.ShapeExpr) or not all(
+            isinstance(e, tirx.IntImm) for e in shape.values
+        ):
+            super().bind(binding)
+        elif name == "relax.shape_of":
+            self.values[binding.var] = shape
+        else:
+            self.values[binding.var] = relax.Constant(
+                tvm.runtime.tensor(np.array([int(extent) for extent in shape.values], np.int64))
+            )
+
+
+def returned_views(module: Any) -> Any:
+    """*module* with a name of its own for what ``main`` returns, where a kernel makes it of another's result.
+
+    TVM makes views of reshapes, but not of that which is returned; of one that has another name it does.
+    Of an input no view is returned: the caller may write to it.
+    """
+    main = module["main"]
+    last = main.body.blocks[-1].bindings[-1] if is_flat(module) and main.body.blocks else None
+    if last is None or not last.var.same_as(main.body.body) or not isinstance(last.value, relax.Call):
+        return module
+    read = relax.analysis.free_vars(last.value)
+    return module if any(param in read for param in main.params) else Rewriter(module).run()
+
+
+def bindings_of(module: Any) -> list[Any]:
+    """The bindings of ``main``, in order."""
+    return [binding for block in module["main"].body.blocks for binding in block.bindings]
+
+
+def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
+    """Return what reads each variable of ``main``: bindings, and None for the result."""
+    readers: defaultdict[Any, list[Any]] = defaultdict(list)
+    for binding in bindings_of(module):
+        for variable in relax.analysis.free_vars(binding.value):
+            readers[variable].append(binding)
+    for variable in relax.analysis.free_vars(module["main"].body.body):
+        readers[variable].append(None)
+    return readers
+
+
+def is_flat(module: Any) -> bool:
+    """Return True if ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
+    return all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks)
+
+
+def static_shape(value: Any) -> tuple[int, ...] | None:
+    """Static extents of a tensor; None where one is open, or *value* is no tensor."""
+    shape = getattr(value.struct_info, "shape", None)
+    values = getattr(shape, "values", None)
+    if values is None:
+        return None
+    try:
+        return tuple(int(extent) for extent in values)
+    except (TypeError, ValueError):
+        return None
+
+
+def resized(call: Any, data: Any, layout: str) -> Any:
+    """The ``resize2d`` of *call* on *data*, its tensor in another layout."""
+    attrs = call.attrs
+    return relax.op.image.resize2d(
+        data,
+        call.args[1],
+        roi=[float(edge) for edge in attrs.roi],
+        layout=layout,
+        method=attrs.method,
+        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+        rounding_method=attrs.rounding_method,
+        cubic_alpha=float(attrs.cubic_alpha),
+        cubic_exclude=int(attrs.cubic_exclude),
+        extrapolation_value=float(attrs.extrapolation_value),
+    )
+
+
+def bind_params(module: Any, params: Mapping[str, Any]) -> Any:
+    """The Relax *module* with its parameters as constants of ``main``."""
+    return relax.transform.BindParams("main", dict(params))(module)
+
+
+class ConstantLifter(Rewriter):
+    """Turns the constants that kernels read into parameters of ``main``."""
+
+    def __init__(self, module: Any, params: Mapping[str, Any]) -> None:
+        super().__init__(module)
+        self.names = {digest(tensor): name for name, tensor in params.items()}
+        """Digest of a tensor to its name in the imported model."""
+        self.packed_names = {packed_digest(tensor): name for name, tensor in params.items()}
+        """As :attr:`names`, for a tensor that was packed."""
+        self.lifted: dict[str, tuple[Any, Any]] = {}
+        """Digest to the new parameter and its value."""
+
+    def constant(self, constant: Any) -> Any:
+        key = digest(constant.data)
+        if key not in self.lifted:
+            packed = packed_digest(constant.data)
+            name = self.names.get(key) or (packed and self.packed_names.get(packed)) or "folded"
+            self.lifted[key] = (relax.Var(self._unused(name), constant.struct_info), constant.data)
+        return self.lifted[key][0]
+
+    def params(self) -> list[Any]:
+        return [*super().params(), *(variable for variable, _ in self.lifted.values())]
+
+    def _unused(self, name: str) -> str:
+        """*name*, with a number behind it if it is another parameter's."""
+        used = {variable.name_hint for variable, _ in self.lifted.values()}
+        numbered = (f"{name}_{count}" for count in itertools.count())
+        return next(free for free in itertools.chain([name], numbered) if free not in used)
+
+
+def lift_constants(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Make parameters of the constants that kernels of the flat, legalized *module* read.
+
+    Returns the module, whose ``main`` takes its inputs and then the parameters, and these by name. A weight
+    keeps its name in *params*, packed or not; results of folding are ``folded``, ``folded_0``, …
+    """
+    lifter = ConstantLifter(module, params)
+    rewritten = lifter.run()
+    return rewritten, {variable.name_hint: value for variable, value in lifter.lifted.values()}
+
+
+def digest(tensor: Any) -> str:
+    """A key for the shape, type and values of *tensor*."""
+    array = tensor.numpy()
+    return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()
+
+
+def packed_digest(tensor: Any) -> tuple[str, int] | None:
+    """A key for the type of *tensor* and its values other than 0, in any order: to pack a tensor moves its
+    values and puts zeros between them. None: it has no other values."""
+    array = tensor.numpy()
+    if not array.any():
+        return None
+    words = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")
+    total = 0
+    for start in range(0, words.size, IN_CACHE):
+        mixed = words[start : start + IN_CACHE].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(32)
+        total += int((mixed * mixed).sum())
+    return str(array.dtype), total

@@ -1,0 +1,283 @@
+"""The module after the last Relax pass: caught within ``tvm.compile``, its ``main`` as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from adt.compiler.ir.flops import flops_of
+from adt.package.inspection.graph import (
+    BUILTIN,
+    EXTERN,
+    FUNCTION,
+    GLOBAL,
+    KERNEL,
+    Call,
+    Graph,
+    Storage,
+    Tensor,
+    size_of,
+)
+
+BOOKKEEPING = (
+    "vm.builtin.check_",
+    "vm.builtin.match_",
+    "vm.builtin.make_",
+    "vm.builtin.alloc_shape_heap",
+    "vm.builtin.null_value",
+    "vm.builtin.store_",
+    "vm.builtin.assert_",
+    "vm.builtin.call_py_func",
+)
+"""Builtins that compute no tensor."""
+
+
+def read_main(module: Any) -> Graph:
+    """The graph of the function ``main`` of a lowered module.
+
+    What it does not know (a branch, an object that is no tensor) is passed over: the
+    graph then lacks it.
+    """
+    reader = _Reader(module)
+    main = module["main"]
+    first = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
+    for index, parameter in enumerate(main.params):
+        reader.declare(parameter, "input" if index < first else "param")
+    reader.body(main.body)
+    return reader.graph()
+
+
+@dataclass
+class _Reader:
+    module: Any
+    tensors: list[Tensor] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    storages: list[Storage] = field(default_factory=list)
+    known: dict[Any, tuple[int, ...]] = field(default_factory=dict)
+    """Tensors that a Relax variable stands for: one, or several of a tuple."""
+    stored: dict[Any, int] = field(default_factory=dict)
+    """Variable of a storage → its index."""
+    unwritten: set[int] = field(default_factory=set)
+    """Tensors that are allocated and that no call has written."""
+    killed: set[int] = field(default_factory=set)
+    returned: tuple[int, ...] = ()
+
+    def declare(self, variable: Any, kind: str, **facts: Any) -> int:
+        """A new tensor for *variable*, from its annotation."""
+        info = variable.struct_info
+        shape, dtype = _shape(getattr(info, "shape", None)), str(getattr(info, "dtype", "") or "")
+        name = str(getattr(variable, "name_hint", "")) or kind
+        self.tensors.append(Tensor(name, kind, shape, dtype, size_of(shape, dtype), **facts))
+        index = len(self.tensors) - 1
+        self.known[variable] = (index,)
+        return index
+
+    def body(self, expression: Any) -> None:
+        """Walk a function's body."""
+        from tvm import relax
+
+        if not isinstance(expression, relax.SeqExpr):
+            self.returned = self.of(expression)
+            return
+        for block in expression.blocks:
+            for binding in block.bindings:
+                self.bind(binding.var, getattr(binding, "value", None))
+        self.returned = self.of(expression.body)
+
+    def bind(self, variable: Any, value: Any) -> None:
+        """One binding of a block."""
+        from tvm import relax
+
+        if isinstance(value, relax.If):
+            for branch in (value.true_branch, value.false_branch):
+                self.body(branch)
+                self.known[variable] = self.known.get(variable, ()) + self.returned
+        elif isinstance(value, relax.Call):
+            self.call(variable, value)
+        elif value is not None:
+            self.known[variable] = self.of(value)
+            if value in self.stored:
+                self.stored[variable] = self.stored[value]
+
+    def of(self, expression: Any) -> tuple[int, ...]:
+        """The tensors that an argument or a returned expression stands for."""
+        from tvm import relax
+
+        if isinstance(expression, relax.Var):
+            return self.known.get(expression, ())
+        if isinstance(expression, relax.Tuple):
+            return tuple(index for part in expression.fields for index in self.of(part))
+        if isinstance(expression, relax.TupleGetItem):
+            whole = self.of(expression.tuple_value)
+            return whole[expression.index : expression.index + 1]
+        if isinstance(expression, relax.Constant):
+            if expression not in self.known:
+                shape = tuple(int(extent) for extent in expression.data.shape)
+                dtype = str(expression.data.dtype)
+                name = f"constant{sum(t.kind == 'constant' for t in self.tensors)}"
+                self.tensors.append(Tensor(name, "constant", shape, dtype, size_of(shape, dtype)))
+                self.known[expression] = (len(self.tensors) - 1,)
+            return self.known[expression]
+        return ()
+
+    def call(self, variable: Any, call: Any) -> None:
+        """A call: of the allocator, a kernel, a builtin or a library."""
+        import tvm
+        from tvm import relax
+
+        target = call.op
+        if isinstance(target, tvm.ir.Op):
+            self.operator(variable, str(target.name), call.args)
+        elif isinstance(target, relax.ExternFunc):
+            name = str(target.global_symbol)
+            if not name.startswith(BOOKKEEPING):
+                kind = BUILTIN if name.startswith("vm.builtin.") else EXTERN
+                self.compute(variable, name, kind, call.args)
+        elif isinstance(target, tvm.ir.GlobalVar):
+            function = self.module[target]
+            kernel = isinstance(function, tvm.tirx.PrimFunc)
+            if not kernel:
+                self.compute(variable, str(target.name_hint), FUNCTION, call.args)
+            else:
+                self.compute(variable, str(target.name_hint), KERNEL, call.args, flops_of(function))
+                self.place(call.args, _scopes(function))
+
+    def operator(self, variable: Any, name: str, arguments: Sequence[Any]) -> None:
+        """One of the VM's or the memory planner's own operators."""
+        short = name.removeprefix("relax.").removeprefix("vm.").removeprefix("memory.")
+        if short == "alloc_storage":
+            extents = _shape(arguments[0])
+            scope = _text(arguments[3]) if len(arguments) > 3 else GLOBAL
+            size = size_of(extents, _text(arguments[2]))
+            self.stored[variable] = len(self.storages)
+            self.storages.append(Storage(size, scope, _number(arguments[1]), len(self.calls), -1))
+        elif short == "alloc_tensor":
+            storage = self.stored.get(arguments[0])
+            scope = self.storages[storage].scope if storage is not None else GLOBAL
+            self.unwritten.add(self.declare(variable, "value", storage=storage, scope=scope))
+        elif short in ("kill_object", "kill_storage"):
+            if (index := self.stored.get(arguments[0])) is not None:
+                self.end(index)
+        elif short == "call_tir_dyn":
+            inner = arguments[1].fields if hasattr(arguments[1], "fields") else arguments[1:]
+            function = self.module[arguments[0]]
+            self.compute(variable, str(arguments[0].name_hint), KERNEL, inner, flops_of(function))
+            self.place(inner, _scopes(function))
+
+    def place(self, arguments: Sequence[Any], scopes: Sequence[str]) -> None:
+        """A tensor lies where a kernel takes it to be; Relax itself no longer knows."""
+        for argument, scope in zip(arguments, scopes, strict=False):
+            for index in self.of(argument) if scope != GLOBAL else ():
+                self.tensors[index] = replace(self.tensors[index], scope=scope)
+                storage = self.tensors[index].storage
+                if storage is not None:
+                    self.storages[storage] = replace(self.storages[storage], scope=scope)
+
+    def end(self, index: int) -> None:
+        """The storage is free after the last call so far, or after what uses it later."""
+        self.killed.add(index)
+        self.storages[index] = replace(self.storages[index], last=max(0, len(self.calls) - 1))
+
+    def compute(
+        self, variable: Any, name: str, kind: str, arguments: Sequence[Any], flops: int | None = None
+    ) -> None:
+        """A call that reads and writes tensors.
+
+        Kernels write into arguments: those that were allocated and not written yet. The
+        rest give their result back.
+        """
+        used = [index for argument in arguments for index in self.of(argument)]
+        written = [index for index in used if index in self.unwritten]
+        read = [index for index in used if index not in self.unwritten]
+        self.unwritten -= set(written)
+        if not written:
+            info = getattr(variable, "struct_info", None)
+            for position, part in enumerate(getattr(info, "fields", None) or [info]):
+                if getattr(part, "dtype", None):
+                    written.append(self.result(variable, position, part, read))
+            if written:
+                self.known[variable] = tuple(written)
+        for index in used:
+            storage = self.tensors[index].storage
+            if storage in self.killed:  # TVM ends a storage when its last tensor has been made
+                self.storages[storage] = replace(self.storages[storage], last=len(self.calls))
+        reads, writes = tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written))
+        self.calls.append(Call(name, kind, reads, writes, flops))
+
+    def result(self, variable: Any, position: int, info: Any, read: Sequence[int]) -> int:
+        """A tensor that a builtin gives back; a reshape's lies where its input does."""
+        shape, dtype = _shape(getattr(info, "shape", None)), str(info.dtype)
+        origin = self.tensors[read[0]] if len(read) == 1 else None
+        name = str(getattr(variable, "name_hint", "value")) + (f".{position}" if position else "")
+        self.tensors.append(
+            Tensor(
+                name,
+                "view" if origin and origin.storage is not None else "value",
+                shape,
+                dtype,
+                size_of(shape, dtype),
+                origin.storage if origin else None,
+                origin.scope if origin else GLOBAL,
+            )
+        )
+        return len(self.tensors) - 1
+
+    def graph(self) -> Graph:
+        """Return the graph that was read; a storage that is never ended lives to the end."""
+        last = max(0, len(self.calls) - 1)
+        storages = tuple(
+            storage if index in self.killed else replace(storage, last=last)
+            for index, storage in enumerate(self.storages)
+        )
+        return Graph(tuple(self.tensors), tuple(self.calls), storages, self.returned)
+
+
+def _scopes(function: Any) -> tuple[str, ...]:
+    """Memory scope of each argument of a kernel."""
+    buffers = [function.buffer_map.get(p) for p in function.params]
+    return tuple(str(buffer.scope()) if buffer is not None else GLOBAL for buffer in buffers)
+
+
+def _shape(expression: Any) -> tuple[int | str, ...]:
+    values = getattr(expression, "values", None)
+    return tuple(_extent(value) for value in values) if values is not None else ()
+
+
+def _extent(value: Any) -> int | str:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _number(expression: Any) -> int:
+    try:
+        return int(expression.value)
+    except (AttributeError, TypeError, ValueError):
+        return 0
+
+
+def _text(expression: Any) -> str:
+    return str(getattr(expression, "value", expression))
+
+
+class Capture:
+    """Holds the lowered module once a pipeline from :meth:`after` has run."""
+
+    def __init__(self) -> None:
+        self.lowered: Any = None
+        """``tvm.IRModule``; None before the compile."""
+
+    def after(self, pipeline: Any) -> Any:
+        """Wrap *pipeline*, a pass or a name of TVM's, for ``tvm.compile``; its result is left here."""
+        import tvm
+
+        inner = tvm.relax.get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+
+        @tvm.transform.module_pass(opt_level=0, name="adt.Capture")  # type: ignore[untyped-decorator]
+        def capture(module: Any, _context: Any) -> Any:
+            self.lowered = inner(module)
+            return self.lowered
+
+        return capture

@@ -1,0 +1,125 @@
+"""An unscheduled kernel as the rules for CPUs see it: its blocks, their loops, and what a thread is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+
+from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.layout.signature import REDUCE, reduces, variables_of
+
+WORTH_A_THREAD = 1 << 15
+"""Multiply-adds, or elements, of a kernel from which on it is given to all threads: to start them takes
+about as long as so many take one."""
+UNROLLED_TAPS = 9
+"""Taps of a window that are unrolled at most, where each is a vector of its own (depthwise, pools)."""
+LONGEST_VECTOR = 16
+"""Elements that one loop computes as a vector at most, whatever the registers."""
+VECTORS_EACH = 4
+"""Vectors of sums that a reduction along other axes keeps at once."""
+
+
+class NoSchedule(Exception):
+    """A rule does not take a kernel."""
+
+
+class Kernel:
+    """The blocks of an unscheduled kernel."""
+
+    def __init__(self, schedule: Any) -> None:
+        self.schedule = schedule
+        root = schedule.get_sblock("root")
+        blocks = schedule.get_child_blocks(root)
+        outputs = schedule.get_output_blocks(root)
+        if len(outputs) != 1 or any(schedule.get_child_blocks(block) for block in blocks):
+            raise NoSchedule("it has several outputs, or blocks in blocks")
+        self.names = [schedule.get(block).name_hint for block in blocks]
+        self.output = schedule.get(outputs[0]).name_hint
+        self.sums = tuple(
+            name for name, block in zip(self.names, blocks, strict=True) if reduces(schedule.get(block))
+        )
+
+    def store_apart(self, keep: Sequence[str]) -> tuple[Any, list[Any]]:
+        """Inline all blocks but those to *keep* and the output; the one that stores, and the reductions.
+
+        What stores is apart from what sums, so that sums stay in registers.
+        """
+        schedule = self.schedule
+        for name in self.names:
+            if name not in keep and name != self.output:
+                schedule.compute_inline(schedule.get_sblock(name))
+        sums = [schedule.get_sblock(name) for name in self.sums]
+        if self.output in self.sums:
+            return schedule.cache_write(schedule.get_sblock(self.output), 0, "global"), sums
+        return schedule.get_sblock(self.output), sums
+
+
+def extent_of(schedule: Any, loop: Any) -> int:
+    return int(schedule.get(loop).extent)
+
+
+def loops_of(schedule: Any, block: Any) -> tuple[list[Any], list[Any]]:
+    """The loops of *block* over places, and those that it accumulates over, outermost first."""
+    loops, own = schedule.get_loops(block), schedule.get(block)
+    if not loops:
+        return [], []
+    realizations = tir_nodes(schedule.get(loops[0]), tirx.SBlockRealize)
+    (values,) = (node.iter_values for node in realizations if node.block.same_as(own))
+    bound = zip(own.iter_vars, values, strict=True)
+    reduced = variables_of([value for axis, value in bound if int(axis.iter_type) == REDUCE])
+    reduce = [loop for loop in loops if schedule.get(loop).loop_var in reduced]
+    return [loop for loop in loops if schedule.get(loop).loop_var not in reduced], reduce
+
+
+def reduce_loops(schedule: Any, block: Any) -> list[Any]:
+    """The loops that *block* accumulates over, outermost first."""
+    return loops_of(schedule, block)[1]
+
+
+def spatial_loops(schedule: Any, block: Any) -> list[Any]:
+    """The loops of *block* over places."""
+    return loops_of(schedule, block)[0]
+
+
+def work_of(schedule: Any, block: Any) -> int:
+    """Return how often *block* is computed."""
+    return math.prod(int(iterator.dom.extent) for iterator in schedule.get(block).iter_vars)
+
+
+def parallel(schedule: Any, loops: Sequence[Any], work: int) -> Any:
+    """Give *loops* to all threads, as one, if it is worth it; the innermost of what they are then."""
+    if work < WORTH_A_THREAD:
+        return loops[-1]
+    spread = schedule.fuse(*loops)
+    schedule.parallel(spread)
+    return spread
+
+
+def partition(schedule: Any, loop: Any) -> None:
+    """Have *loop* computed as several, so that no condition on its variable is left inside of them: what is
+    beyond a multiple of tiles, what is outside of a border, which part of a concatenation it is.
+
+    TVM fails to where indices have 64 bits: there the conditions stay.
+    """
+    if can_partition(schedule, loop):
+        schedule.annotate(loop, "pragma_loop_partition_hint", 1)
+
+
+def can_partition(schedule: Any, loop: Any) -> bool:
+    """Return True if conditions on *loop* go where it is partitioned."""
+    return str(schedule.get(loop).loop_var.dtype) == "int32"
+
+
+def vector_width(extent: int, lanes: int) -> int:
+    """Return how many of *extent* places one vector instruction or some of them take; 1: none."""
+    for width in (size for size in (16, 8, 4) if size <= lanes):
+        if extent % width == 0:
+            return width * max(divisors(extent // width, VECTORS_EACH))
+    return lanes if extent > 2 * lanes else 1
+
+
+def divisors(number: int, most: int) -> list[int]:
+    return [size for size in range(1, min(number, most) + 1) if number % size == 0]

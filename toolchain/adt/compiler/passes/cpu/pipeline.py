@@ -1,0 +1,73 @@
+"""The passes of a model for a CPU, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax
+
+from adt.compiler.ir.rewriter import bind_params, is_flat, static_shape
+from adt.compiler.passes.cpu.products import CpuProducts
+from adt.compiler.passes.cpu.vector_rows import VectorRow
+from adt.compiler.passes.cpu.vectors import Vectors, best_lanes
+from adt.compiler.passes.dot import SUMS, dot_of_computed
+from adt.compiler.passes.fusion import bound_operators, cpu_dispatch, fuse
+from adt.compiler.passes.integers.rules import in_integers
+from adt.compiler.passes.layout.blocks import BYTES, FLOATS, Blocking, Terms
+from adt.compiler.passes.layout.channels import channels_first
+from adt.compiler.passes.layout.operators import block_channels
+from adt.compiler.passes.layout.signature import Signature
+from adt.compiler.passes.layout.walk import Choice, Moves
+from adt.compiler.passes.normalizations import Normalizations, Rows
+from adt.compiler.passes.precision.half import SINGLE
+from adt.package.reports import Convolution
+
+
+@dataclass(frozen=True)
+class FloatBlocks:
+    """Blocks all convolutions and products of float32, those of half precision that *vectors* compute, and
+    those of integers."""
+
+    vectors: Vectors
+
+    def choose(self, computes: Signature, _channels: int, _moves: Moves) -> Choice:
+        """Decide whether *computes* is blocked."""
+        blocked = computes.dtype in (SINGLE, self.vectors.dtype, *BYTES)
+        return Choice(
+            blocked, "a lane for each output channel" if blocked else f"it computes in {computes.dtype}"
+        )
+
+
+def can_block(module: Any) -> bool:
+    """Return True if the layout walk takes the model: one straight line of tensors whose extents are
+    known."""
+    return is_flat(module) and all(static_shape(param) is not None for param in module["main"].params)
+
+
+def with_blocks(
+    module: Any, params: Mapping[str, Any], target: Any, vectors: Vectors
+) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
+    """Fuse the imported *module* (see :func:`can_block`) into kernels on blocked tensors.
+
+    Returns it, its parameters, and of a quantized one the outcome of its convolutions and products.
+    """
+    bound = bind_params(module, params)
+    report: tuple[Convolution, ...] = ()
+    terms = tuple(Terms(dot.terms, dot.data, dot.weights, dot.steps, dot.rows) for dot in vectors.dots)
+    if terms:
+        first, *_ = vectors.dots
+        bound, report = in_integers(bound, first.data, first.least, dot_of_computed(vectors.dots))
+    with target:
+        first = channels_first(bound_operators(bound))
+        lanes = best_lanes(first, vectors)
+        rows = Rows(lambda x: VectorRow(x, vectors.lanes))
+        first = Normalizations(CpuProducts(first, vectors).run(), rows).run()
+        types = (*FLOATS, *BYTES, SUMS) if terms else FLOATS
+        blocking = Blocking(
+            lanes, least=max(1, lanes // 4), rounds=False, widens=True, types=types, terms=terms
+        )
+        blocked, _ = block_channels(first, FloatBlocks(vectors), blocking)
+        fused, weights = fuse(blocked, params, cpu_dispatch())
+        return relax.transform.DeadCodeElimination(["main"])(fused), weights, report

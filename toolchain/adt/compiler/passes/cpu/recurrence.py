@@ -1,0 +1,254 @@
+"""All steps of a recurrent layer as one kernel: a call for each step and gate would take longer than they do.
+
+    for step:
+        for panel of gates:  sums = row of the step;  for k:  sums += h[k] * w[panel][k]
+        c, h = gates(sums, c, h)
+
+What the steps share, the product of the inputs with their weights, is a product of its own before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from adt.compiler.passes.layout.blocks import ceil_blocks
+from adt.compiler.passes.recurrence import STEPS, Recurrence, gru_gates, lstm_gates, rnn_gate
+
+MOST_SUMS = 96
+"""Sums that are kept in registers: six of AVX-512, 24 of NEON."""
+MOST_COLUMNS, MOST_ROWS = 64, 6
+"""Columns of a panel of weights, and sequences of a batch that are multiplied with it at once."""
+LANES = 16
+"""States whose gates are computed at once, and what a layer's states are filled up to with zeros."""
+WORTH_THREADS = 1 << 19
+"""Multiply-adds of a step from which on all threads compute it: they are waited for twice a step."""
+
+
+class CpuSteps:
+    """See :class:`adt.compiler.passes.recurrence.RecurrentSteps`."""
+
+    def width(self, layer: Recurrence) -> int:
+        """Return the number of units that makes panels of weights whole vectors."""
+        least = ceil_blocks(layer.hidden, LANES) * LANES
+        candidates = range(least, least + MOST_COLUMNS, LANES)
+        return min(candidates, key=lambda width: width / _panel(layer, width))
+
+    def state_width(self, layer: Recurrence) -> int:
+        """As many: states are read by vectors, too."""
+        return self.width(layer)
+
+    def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
+        """In panels ``[directions, gates·width/panel, H, panel]``."""
+        width = self.width(layer)
+        panels = layer.filled(weights, width)
+        panels = panels.reshape(layer.directions, -1, _panel(layer, width), layer.hidden)
+        return np.ascontiguousarray(panels.swapaxes(2, 3))
+
+    def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
+        """None: rules see by its block what it is."""
+        return {}
+
+    def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
+        """With room for the sums of a step."""
+        width = self.width(layer)
+        sizes = _Sizes(layer, width, _panel(layer, width), _rows(layer))
+        gates = (layer.batch, layer.gates * width)
+        every = (layer.steps, layer.directions, layer.batch, width)
+        shapes = [every, *(state.shape for state in states), gates]
+        return te.extern(  # type: ignore[no-any-return]
+            shapes,
+            [rows, weights, bias, *states],
+            lambda inputs, outputs: _steps(sizes, inputs, outputs),
+            name=STEPS,
+            dtype=["float32"] * len(shapes),
+        )
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of the tiles of a layer."""
+
+    layer: Recurrence
+    width: int
+    panel: int
+    """Columns of a panel of weights."""
+    rows: int
+    """Sequences that are multiplied with a panel at once."""
+
+
+def _rows(layer: Recurrence) -> int:
+    return ceil_blocks(layer.batch, ceil_blocks(layer.batch, MOST_ROWS))
+
+
+def _panel(layer: Recurrence, width: int) -> int:
+    together = width if layer.resets_first else layer.gates * width
+    most = min(MOST_COLUMNS, MOST_SUMS // _rows(layer))
+    return max(size for size in range(LANES, most + 1, LANES) if together % size == 0)
+
+
+def is_recurrence(function: Any) -> bool:
+    """Return True if a TIR function is such a kernel, whose loops are as they are to be."""
+    return str(function.body.block.name_hint).startswith(STEPS)
+
+
+def _steps(sizes: _Sizes, inputs: list[Any], outputs: list[Any]) -> Any:
+    rows, weights, bias, *first = inputs
+    result, *states, gates = outputs
+    layer = sizes.layer
+    statements = []
+    for state, before in zip(states, first, strict=True):
+        for d in range(layer.directions):
+            with IRBuilder() as builder:
+                _each(sizes, partial(_copy, state, before, d))
+                statements.append(builder.get())
+    for d, backwards in enumerate(layer.backwards):
+        direction = _Direction(sizes, d, rows, weights, bias, states, gates)
+        with IRBuilder() as builder:
+            with T.serial(layer.steps) as step:
+                at = layer.steps - 1 - step if backwards else step
+                {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[layer.kind](direction, at)
+                _each(sizes, partial(_keep, result, states[0], at, d))
+            statements.append(builder.get())
+    return tirx.SeqStmt(statements)
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """One direction of a layer: its number, and the buffers of all of them."""
+
+    sizes: _Sizes
+    number: int
+    rows: Any
+    weights: Any
+    bias: Any
+    states: list[Any]
+    gates: Any
+    """Sums of a step ``[batch, gates·width]``."""
+
+    def row(self, at: Any, b: Any, n: Any) -> Any:
+        """Column *n* of the inputs' product at the step *at*."""
+        return self.rows[at, b, self.number * self.sizes.layer.gates * self.sizes.width + n]
+
+    def sums(self, b: Any, j: Any) -> list[Any]:
+        """Return the sums of the gates of unit *j*."""
+        return [self.gates[b, number * self.sizes.width + j] for number in range(self.sizes.layer.gates)]
+
+
+def _rnn_step(direction: _Direction, at: Any) -> None:
+    (h,), d = direction.states, direction.number
+    _products(direction, range(1), lambda b, n: direction.row(at, b, n))
+    _each(direction.sizes, lambda b, j: _set(h, d, b, j, rnn_gate(*direction.sums(b, j))))
+
+
+def _lstm_step(direction: _Direction, at: Any) -> None:
+    (h, c), d = direction.states, direction.number
+    _products(direction, range(4), lambda b, n: direction.row(at, b, n))
+
+    def gate(b: Any, j: Any) -> None:
+        cell, output = lstm_gates(direction.sums(b, j), c[d, b, j])
+        _set(c, d, b, j, cell)
+        _set(h, d, b, j, output * tirx.tanh(c[d, b, j]))
+
+    _each(direction.sizes, gate)
+
+
+def _gru_step(direction: _Direction, at: Any) -> None:
+    (h,), d, gates, size = direction.states, direction.number, direction.gates, direction.sizes.width
+    layer = direction.sizes.layer
+    if layer.reset_after:
+        _products(direction, range(3), lambda b, n: direction.bias[d, n])
+    else:  # the reset state takes the place of the reset gate
+        _products(direction, range(2), lambda b, n: direction.row(at, b, n))
+        reset = partial(_reset, direction)
+        _each(direction.sizes, reset)
+        _products(
+            direction, range(2, 3), lambda b, n: direction.row(at, b, n), lambda b, k: gates[b, size + k]
+        )
+
+    def gate(b: Any, j: Any) -> None:
+        update, reset, product = direction.sums(b, j)
+        if layer.reset_after:
+            of_update, of_reset, of_new = (direction.row(at, b, number * size + j) for number in range(3))
+            update, product = of_update + update, of_new + tirx.sigmoid(of_reset + reset) * product
+        _set(h, d, b, j, gru_gates(update, product, h[d, b, j]))
+
+    _each(direction.sizes, gate)
+
+
+def _reset(direction: _Direction, b: Any, j: Any) -> None:
+    gates, column = direction.gates, direction.sizes.width + j
+    _set(gates, b, column, tirx.sigmoid(gates[b, column]) * direction.states[0][direction.number, b, j])
+
+
+def _products(
+    direction: _Direction,
+    numbers: range,
+    begin: Callable[[Any, Any], Any],
+    state: Callable[[Any, Any], Any] | None = None,
+) -> None:
+    """Compute the sums of the gates with these *numbers*: *begin* of batch and column, and *state* of batch
+    and unit (h, unless it is given) times the weights."""
+    sizes, d, gates = direction.sizes, direction.number, direction.gates
+    layer, width, size = sizes.layer, sizes.panel, sizes.rows
+    whole = layer.batch // size
+    state = state or (lambda b, k: direction.states[0][d, b, k])
+    panels = [number * sizes.width // width for number in (numbers.start, numbers.stop)]
+    work = layer.batch * len(numbers) * sizes.width * layer.hidden
+
+    @contextmanager
+    def sums_of(count: int) -> Iterator[tuple[Any, Any]]:
+        """Loop over *count* sequences and the columns of a panel."""
+        lanes = width & -width  # LLVM keeps no vectors of 48 in registers
+        with T.unroll(count) as b, T.unroll(width // lanes) as part, T.vectorized(lanes) as lane:
+            yield b, part * lanes + lane
+
+    def tile(panel: Any, at: Any, count: int) -> None:
+        """Compute the sums of *count* sequences from *at* on."""
+        sums = T.decl_buffer((count, width), "float32", scope="global", layout=None)
+        with sums_of(count) as (b, column):
+            T.buffer_store(sums, begin(at + b, panel * width + column), [b, column])
+        with T.serial(layer.hidden) as k, sums_of(count) as (b, column):
+            term = state(at + b, k) * direction.weights[d, panel, k, column]
+            T.buffer_store(sums, sums[b, column] + term, [b, column])
+        with sums_of(count) as (b, column):
+            T.buffer_store(gates, sums[b, column], [at + b, panel * width + column])
+
+    with (T.parallel if work >= WORTH_THREADS else T.serial)(*panels) as panel:
+        with T.serial(whole) as part:
+            tile(panel, part * size, size)
+        if rest := layer.batch % size:
+            tile(panel, whole * size, rest)
+
+
+def _each(sizes: _Sizes, body: Callable[[Any, Any], None]) -> None:
+    """*body* for each of the batch and each of its states, by vectors."""
+    with (
+        T.serial(sizes.layer.batch) as b,
+        T.serial(sizes.width // LANES) as part,
+        T.vectorized(LANES) as lane,
+    ):
+        body(b, part * LANES + lane)
+
+
+def _copy(target: Any, source: Any, d: int, b: Any, j: Any) -> None:
+    _set(target, d, b, j, source[d, b, j])
+
+
+def _keep(result: Any, h: Any, at: Any, d: int, b: Any, j: Any) -> None:
+    _set(result, at, d, b, j, h[d, b, j])
+
+
+def _set(buffer: Any, *place: Any) -> None:
+    """Store the last of *place* at the others."""
+    *indices, value = place
+    T.buffer_store(buffer, value, indices)

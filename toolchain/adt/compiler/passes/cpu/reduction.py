@@ -1,0 +1,254 @@
+"""Reductions: pools, products of computed tensors, softmax and normalizations; their sums in registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+
+from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.cpu.decisions import Decisions
+from adt.compiler.passes.cpu.kernel import (
+    UNROLLED_TAPS,
+    VECTORS_EACH,
+    Kernel,
+    NoSchedule,
+    divisors,
+    extent_of,
+    loops_of,
+    parallel,
+    partition,
+    reduce_loops,
+    spatial_loops,
+    vector_width,
+    work_of,
+)
+from adt.compiler.passes.cpu.vectors import Vectors
+from adt.compiler.passes.layout.signature import SPATIAL, variables_of
+
+ROW = "whole_row"
+"""The blocks that hold a row with what it lacks to whole vectors."""
+MOST_SHARED = 8
+"""Vectors of sums that share what is read along the last axis."""
+
+
+def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
+    """Schedule one reduction: sums in registers, lanes along the output's last axis or along the sum."""
+    kernel = Kernel(schedule)
+    if len(kernel.sums) != 1:
+        raise NoSchedule(f"it has {len(kernel.sums)} reductions")
+    store, (sums,) = kernel.store_apart(keep=kernel.sums)
+    loops = schedule.get_loops(store)
+    if not loops:
+        schedule.add_unit_loop(store)  # TVM fails to part the sums beside a block without a loop
+        stages = _lane_sums(schedule, sums, vectors)
+        if len(stages) == 1:
+            raise NoSchedule("it is a scalar of few terms")
+        _vectorize_stages(schedule, stages, None, vectors)
+        return "the terms of the only sum in lanes"
+    work = work_of(schedule, sums)
+    places = math.prod(extent_of(schedule, loop) for loop in spatial_loops(schedule, sums))
+    if places < math.prod(extent_of(schedule, loop) for loop in loops):
+        raise NoSchedule("its sums are each read by several elements")
+    *outer, last = loops
+    width = vector_width(extent_of(schedule, last), vectors.lanes)
+    if width == 1 or _terms_lie_together(schedule, sums):
+        _sum_along_lanes(schedule, store, sums, vectors, work)
+        return "the terms of a sum in lanes"
+    tiled = _row_to_share(schedule, sums) if outer else None
+    if extent_of(schedule, last) % width == 0 and width <= vectors.lanes:
+        width *= max(divisors(extent_of(schedule, last) // width, MOST_SHARED))
+    size = width & -width  # LLVM keeps no vectors of 48 in registers
+    part, several, vector = schedule.split(last, [None, width // size, size])
+    schedule.unroll(several)
+    if tiled is not None and tiled < len(outer):
+        shared = max(1, MOST_SHARED * vectors.lanes // max(width, vectors.lanes))
+        size = max(divisors(extent_of(schedule, outer[tiled]), shared))
+        tiles, within = schedule.split(outer[tiled], [None, size])
+        outer = [*outer[:tiled], tiles, *outer[tiled + 1 :], part]
+        schedule.reorder(*outer, within, several, vector)
+        schedule.unroll(within)
+    else:
+        outer = [*outer, part]
+    schedule.vectorize(vector)
+    schedule.compute_at(sums, outer[-1], preserve_unit_loops=True)
+    reduce = reduce_loops(schedule, sums)
+    inner = spatial_loops(schedule, sums)[len(outer) :]
+    schedule.reorder(*reduce, *inner)
+    if math.prod(extent_of(schedule, loop) for loop in reduce) <= UNROLLED_TAPS:
+        for loop in reduce:
+            schedule.unroll(loop)
+    *inner, last = inner
+    for loop in [*inner, *schedule.split(last, [None, size])][:-1]:
+        schedule.unroll(loop)
+    schedule.vectorize(spatial_loops(schedule, sums)[-1])
+    parallel(schedule, outer, work)
+    schedule.decompose_reduction(sums, reduce_loops(schedule, sums)[0])
+    return f"{width} sums in lanes"
+
+
+def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, work: int) -> None:
+    """Few outputs, long sums: each lane takes every so-many-th term."""
+    outer = schedule.get_loops(store)
+    stages = _lane_sums(schedule, sums, vectors)
+    for stage in reversed(stages):
+        schedule.compute_at(stage, outer[-1], preserve_unit_loops=True)
+    at = parallel(schedule, outer, work)
+    _vectorize_stages(schedule, stages, at, vectors)
+
+
+def _terms_lie_together(schedule: Any, sums: Any) -> bool:
+    """True if one term after the other is read of whatever differs by term."""
+    block = schedule.get(sums)
+    loads = tir_nodes(block.body, tirx.BufferLoad)
+    terms = {axis.var for axis in block.iter_vars if int(axis.iter_type) != SPATIAL}
+    last = [variables_of(load.indices[-1:]) for load in loads if terms & variables_of(load.indices)]
+    return bool(last) and all(used and used <= terms for used in last)
+
+
+def _lane_sums(schedule: Any, sums: Any, vectors: Vectors) -> list[Any]:
+    """The terms of *sums* summed in lanes first, where they are many and divide: the blocks, *sums* last.
+
+    Several vectors first, since each addition waits for the one before it; in the end four numbers.
+    """
+    stages = []
+    for lanes in (VECTORS_EACH * vectors.lanes, vectors.lanes, 4):
+        last = reduce_loops(schedule, sums)[-1]
+        length = extent_of(schedule, last)
+        if length % lanes == 0 and length >= (8 if lanes > vectors.lanes else 2) * lanes:
+            _, lane = schedule.split(last, [None, lanes])
+            stages.append(schedule.rfactor(lane, len(schedule.get(sums).writes[0].buffer.shape)))
+    return [*stages, sums]
+
+
+def _vectorize_stages(schedule: Any, stages: Sequence[Any], at: Any | None, vectors: Vectors) -> None:
+    """The loops of *stages* inside of *at*, or all, by vectors; then their sums apart from their starts."""
+    for stage in stages:
+        _vectorize_row(schedule, stage, at, vectors)
+    for stage in stages:
+        if reduce := reduce_loops(schedule, stage):
+            schedule.decompose_reduction(stage, reduce[0])
+
+
+def _vectorize_row(schedule: Any, block: Any, at: Any | None, vectors: Vectors) -> None:
+    """The places of *block* inside of *at* by vectors, within the terms of its sums."""
+    outer = [] if at is None else _loops_to(schedule, block, at)
+    outside = {schedule.get(loop).loop_var for loop in outer}
+    places, reduce = loops_of(schedule, block)
+    row = [
+        place
+        for place in places
+        if schedule.get(place).loop_var not in outside and extent_of(schedule, place) > 1
+    ]
+    if not row:
+        return
+    extent = extent_of(schedule, row[-1])
+    width = VECTORS_EACH * vectors.lanes if reduce else vectors.lanes
+    if reduce and extent <= width:
+        schedule.reorder(*reduce, row[-1])
+        schedule.vectorize(row[-1])
+    elif not reduce:
+        part, vector = schedule.split(row[-1], [None, width])
+        schedule.vectorize(vector)
+        partition(schedule, part)  # where there is anything behind whole vectors
+
+
+def _loops_to(schedule: Any, block: Any, at: Any) -> list[Any]:
+    """The loops around *block* from the outermost to *at*."""
+    loops = schedule.get_loops(block)
+    places = [schedule.get(loop).loop_var for loop in loops]
+    return list(loops[: places.index(schedule.get(at).loop_var) + 1])
+
+
+def _row_to_share(schedule: Any, sums: Any) -> int | None:
+    """The output axis of which several places can share the vectors that are read: what is read along the
+    last axis does not depend on it (rows of a matrix product, output channels of a convolution)."""
+    block = schedule.get(sums)
+    axes = [iterator.var for iterator in block.iter_vars if int(iterator.iter_type) == SPATIAL]
+    if len(axes) < 2:
+        return None
+    loads = tir_nodes(block.body, tirx.BufferLoad)
+    along = [variables_of(load.indices) for load in loads if not load.buffer.same_as(block.writes[0].buffer)]
+    vectors = [used for used in along if axes[-1] in used]
+    for place in reversed(range(len(axes) - 1)):
+        if vectors and not any(axes[place] in used for used in vectors) and len(along) > len(vectors):
+            return place
+    return None
+
+
+def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
+    """Schedule several reductions of each row, as softmax and normalizations have: a row at a time, or
+    over other axes than the last ones, a vector of rows.
+    """
+    if not Kernel(schedule).sums:
+        raise NoSchedule("it has no reductions")
+    _inline_before_store(schedule)
+    kernel = Kernel(schedule)
+    store = schedule.get_sblock(kernel.output)
+    loops = schedule.get_loops(store)
+    own = _axes_of_sums(schedule, kernel)
+    if len(loops) < 2 or not own:
+        raise NoSchedule("it has no rows")
+    outer, across = [loops[place] for place in own], own != list(range(len(own)))
+    if across:
+        rest = [loop for place, loop in enumerate(loops) if place not in own]
+        last = extent_of(schedule, outer[-1])
+        part, vector = schedule.split(outer[-1], [None, max(divisors(last, VECTORS_EACH * vectors.lanes))])
+        outer[-1] = part
+        schedule.reorder(*outer, *rest, vector)
+    work = sum(work_of(schedule, schedule.get_sblock(name)) for name in kernel.sums)
+    names = [name for name in kernel.names if name != kernel.output]
+    for name in reversed(names):
+        block = schedule.get_sblock(name)
+        if name not in kernel.sums and not name.startswith(ROW) and not _reads_sums(schedule, block):
+            schedule.compute_inline(block)
+            names.remove(name)
+    stages = []
+    for name in names:
+        block = schedule.get_sblock(name)
+        along = name in kernel.sums and not across
+        stages += _lane_sums(schedule, block, vectors) if along else [block]
+    for block in reversed(stages):
+        schedule.compute_at(block, outer[-1], preserve_unit_loops=True)
+    at = parallel(schedule, outer, work)  # before sums are divided, after which it is refused
+    _vectorize_stages(schedule, [*stages, store], at, vectors)
+    return "a vector of rows at a time" if across else "a row at a time"
+
+
+def _inline_before_store(schedule: Any) -> None:
+    """Compute where each element is stored what it alone goes through before, as to be quantized."""
+    kernel = Kernel(schedule)
+    store = schedule.get_sblock(kernel.output)
+    places = work_of(schedule, store)
+    while behind := [
+        block
+        for block in schedule.get_producers(store)
+        if not reduce_loops(schedule, block)
+        and work_of(schedule, block) == places
+        and len(schedule.get_consumers(block)) == 1
+        and not schedule.get(block).name_hint.startswith(ROW)
+    ]:
+        for block in behind:
+            schedule.compute_inline(block)
+
+
+def _axes_of_sums(schedule: Any, kernel: Kernel) -> list[int]:
+    """The places of the output's axes that sums have, too, or what is computed of sums for each row."""
+
+    def written(name: str) -> Any:
+        return schedule.get(schedule.get_sblock(name)).writes[0].buffer
+
+    sizes = {math.prod(map(int, written(name).shape)) for name in kernel.sums}
+    buffers = [written(name) for name in kernel.names if name != kernel.output]
+    by_row = [buffer for buffer in buffers if math.prod(map(int, buffer.shape)) in sizes]
+    block = schedule.get(schedule.get_sblock(kernel.output))
+    loads = tir_nodes(block.body, tirx.BufferLoad)
+    own = [load for load in loads if any(load.buffer.same_as(buffer) for buffer in by_row)]
+    used = variables_of([index for load in own for index in load.indices])
+    return [place for place, iterator in enumerate(block.iter_vars) if iterator.var in used]
+
+
+def _reads_sums(schedule: Any, block: Any) -> bool:
+    return any(reduce_loops(schedule, producer) for producer in schedule.get_producers(block))

@@ -1,0 +1,120 @@
+"""Schedules of kernels for CPUs, by rules and without a search.
+
+The first rule that takes a kernel schedules it: a convolution or product on blocked tensors, one
+reduction, several of each row, or no reduction. Anything but a convolution has its last axis in lanes
+where that is long enough, its sums in registers, and what can be computed where it is read is. A kernel
+that no rule takes stays a plain loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from adt.compiler.ir.flops import CPU_FINISH, SCHEDULED
+from adt.compiler.passes.cpu.bias import sums_from_bias
+from adt.compiler.passes.cpu.convolution import convolution
+from adt.compiler.passes.cpu.decisions import Decisions, Untuned
+from adt.compiler.passes.cpu.elementwise import elements
+from adt.compiler.passes.cpu.kernel import NoSchedule
+from adt.compiler.passes.cpu.products import product
+from adt.compiler.passes.cpu.reads import reads_differ
+from adt.compiler.passes.cpu.recurrence import is_recurrence
+from adt.compiler.passes.cpu.reduction import reduction, rows
+from adt.compiler.passes.cpu.terms import whole_vectors
+from adt.compiler.passes.cpu.vector_math import shared_divisors, vectorized_math
+from adt.compiler.passes.cpu.vectors import Vectors
+from adt.compiler.passes.indices import narrow_indices, simple_indices
+from adt.package.inspection.graph import CPU_SCHEDULE
+
+log = logging.getLogger("adt.compile")
+
+
+Rule = Callable[[Any, Vectors, Decisions], str]
+"""Schedules a kernel and says in a few words how, or raises NoSchedule."""
+TILED: tuple[Rule, ...] = (convolution,)
+"""Rules that leave something open."""
+RULES: tuple[Rule, ...] = (*TILED, product, reduction, rows, elements)
+
+
+def schedule_kernels(vectors: Vectors) -> Any:
+    """The pass that schedules each kernel that has no schedule yet."""
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CpuSchedules")  # type: ignore[untyped-decorator]
+    def schedule(module: Any, _context: Any) -> Any:
+        for name, function in module.functions.items():
+            if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {}):
+                module.update_func(name, scheduled(function, vectors, name.name_hint))
+        return module
+
+    return schedule
+
+
+def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
+    """The TIR *function* by the first rule that takes it; as it is if none does."""
+    if is_recurrence(function):
+        return _finished(function, function.body, "all steps of a recurrent layer")
+    schedule = schedule_of(function, vectors, Untuned(), name)
+    return function if schedule is None else finished(schedule)
+
+
+def schedule_of(
+    function: Any, vectors: Vectors, decisions: Decisions, name: str = "", rules: Sequence[Rule] = RULES
+) -> Any | None:
+    """TVM's Schedule of the TIR *function* by the first of *rules* that takes it with these *decisions*, in
+    which an annotation says how; None: none does."""
+    refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
+    for rule, start in _attempts(narrow_indices(function), vectors, rules):
+        schedule = s_tir.Schedule(start)
+        try:
+            words = rule(schedule, vectors, decisions)
+            if rule is elements and reads_differ(function, schedule.mod["main"]):
+                raise NoSchedule("TVM makes wrong indices of it")
+        except refusals as reason:
+            log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
+            continue
+        root = schedule.get_sblock("root")
+        schedule.annotate(root, CPU_SCHEDULE, words)
+        if rule is rows:  # elsewhere what is divided may be rounded to quanta: there a last place counts
+            schedule.annotate(root, CPU_FINISH, "shared_divisors")
+        if rule is convolution and vectors.by_element:
+            schedule.annotate(root, CPU_FINISH, "sums_from_bias")
+        return schedule
+    return None
+
+
+def _attempts(function: Any, vectors: Vectors, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:
+    """Pair each of the *rules* with the function that it schedules."""
+    yield from ((rule, whole_vectors(function, vectors) if rule is reduction else function) for rule in rules)
+    if elements in rules:
+        yield elements, simple_indices(function)
+
+
+FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias}
+"""Transformations of a scheduled body, by the name in an annotation."""
+
+
+def finished(schedule: Any) -> Any:
+    """Return the function of a Schedule of :func:`schedule_of`, or of its trace; KeyError for others."""
+    root = schedule.get_sblock("root")
+    annotations = dict(schedule.get(root).annotations.items())
+    words = str(annotations[CPU_SCHEDULE])
+    for name in (CPU_SCHEDULE, CPU_FINISH):
+        if name in annotations:
+            schedule.unannotate(root, name)
+    function = schedule.mod["main"]
+    body = function.body
+    if CPU_FINISH in annotations:
+        body = FINISHES[str(annotations[CPU_FINISH])](body)
+    return _finished(function, body, words)
+
+
+def _finished(function: Any, body: Any, words: str) -> Any:
+    """*function* with the *body* that was scheduled as *words* say."""
+    body = vectorized_math(body)
+    result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
+    return result.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)

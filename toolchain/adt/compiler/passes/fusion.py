@@ -1,0 +1,123 @@
+"""From a model's operators to fused kernels whose weights are parameters, for what blocks channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adt.compiler.ir.flops import count_flops
+from adt.compiler.ir.nodes import operator_name
+from adt.compiler.ir.rewriter import is_flat, lift_constants, returned_views
+from adt.compiler.passes.extrema import extrema
+from adt.compiler.passes.inlining import bounded_expressions
+from adt.compiler.passes.layout.blocks import LOOKUP
+from adt.compiler.passes.scatters import parallel_scatters
+from adt.compiler.passes.workarounds import replaced_calls, scans_as_reductions, shorten_kernel_names
+
+ELEMENT_BY_ELEMENT = 0
+"""TVM's ``relax::OpPatternKind`` of such."""
+
+
+def bound_operators(module: Any) -> Any:
+    """Decompose the imported *module*, whose parameters are constants, which the layout walk can pack."""
+    import tvm
+    from tvm import relax
+
+    decompose, fold = relax.transform.DecomposeOpsForInference(), relax.transform.FoldConstant()
+    return tvm.transform.Sequential([decompose, folded_by_numpy(), fold])(module)
+
+
+def folded_by_numpy() -> Any:
+    """Return a pass that computes operators of constants, to the bit as TVM does, which compiles a kernel for
+    each shape: several for each batch norm that no convolution takes."""
+    import numpy as np
+    from tvm import relax
+
+    names = ("add", "subtract", "multiply", "divide", "sqrt")
+    functions = {f"relax.{name}": getattr(np, name) for name in names}
+
+    def value(builder: Any, arg: Any) -> Any:
+        bound = builder.lookup_binding(arg) if isinstance(arg, relax.Var) else arg
+        return bound.data.numpy() if isinstance(bound, relax.Constant) else None
+
+    def replaced(builder: Any, call: Any) -> Any:
+        values = [value(builder, arg) for arg in call.args]
+        if any(array is None or array.dtype != np.float32 for array in values):
+            return call
+        name = operator_name(call)
+        if name == "relax.expand_dims":
+            result = np.expand_dims(values[0], tuple(map(int, call.attrs.axis)))
+        else:
+            with np.errstate(all="ignore"):
+                result = functions[name](*values)
+        return relax.const(result, "float32")
+
+    return replaced_calls("adt.FoldedByNumpy", (*functions, "relax.expand_dims"), replaced)
+
+
+def gpu_dispatch(target: Any) -> tuple[Any, ...]:
+    """Return the passes by which a GPU of the *target* computes otherwise than by TVM's tensor
+    expressions."""
+    from tvm.relax.backend.gpu_generic import pipeline as generic
+
+    return (scans_as_reductions(), parallel_scatters(), *generic.library_dispatch_passes(target))
+
+
+def cpu_dispatch() -> tuple[Any, ...]:
+    """Return the passes for what a CPU computes otherwise than by TVM's tensor expressions."""
+    from tvm import relax
+
+    return (extrema(), relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
+
+
+def _lookups() -> Any:
+    """The pass that has lookups fused with the sums before them: TVM does not see that they are element by
+    element."""
+    import tvm
+    from tvm import tirx
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.Lookups")  # type: ignore[untyped-decorator]
+    def annotate(module: Any, _context: Any) -> Any:
+        for variable, function in module.functions_items():
+            if isinstance(function, tirx.PrimFunc) and LOOKUP in (function.attrs or {}):
+                module.update_func(variable, function.with_attr("op_pattern", ELEMENT_BY_ELEMENT))
+        return module
+
+    return annotate
+
+
+def fuse(operators: Any, params: Mapping[str, Any], dispatch: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+    """The kernels of a model of *operators*, and their parameters, with those that were packed.
+
+    Args:
+        params: the imported model's, for their names.
+        dispatch: passes that take operators which TVM's tensor expressions are not to compute.
+    """
+    import tvm
+    from tvm import relax
+
+    legal = tvm.transform.Sequential(
+        [
+            relax.transform.FoldConstant(),
+            *dispatch,
+            relax.transform.LegalizeOps(),
+            relax.transform.FoldConstant(),
+            relax.transform.DeadCodeElimination(["main"]),
+        ]
+    )(operators)
+    lifted, weights = lift_constants(legal, params) if is_flat(legal) else (legal, {})
+    fused = tvm.transform.Sequential(
+        [
+            relax.transform.AnnotateTIROpPattern(),
+            _lookups(),
+            bounded_expressions(),
+            relax.transform.FuseOps(),
+            relax.transform.FuseTIR(),
+            relax.transform.DeadCodeElimination(["main"]),
+            shorten_kernel_names(),
+            count_flops(),
+        ]
+    )(lifted)
+    # Before tensors are placed and kernels scheduled: a kernel that reads an image is taken for a view, too,
+    # and of a scheduled one TVM cannot tell that it is one.
+    return relax.transform.RewriteDataflowReshape()(returned_views(fused)), weights

@@ -1,0 +1,363 @@
+"""Schedule a convolution on blocked tensors: each work-item keeps a tile of sums in registers.
+
+For each four input channels and each row of the window, a work-item reads the row's texels
+that its tile needs, once, into registers (the block :data:`~adt.compiler.passes.layout.blocks.STAGE`,
+which holds the border's zeros, too), then for each column of the window one texel of weights
+for each of the four channels and each block of output channels, and multiplies them all:
+
+    for four in channels:  for row in window:
+        x[...] = texels of the row
+        for column in window:               # unrolled, as is all below
+            w[4] = texels of weights
+            for lane in 4:  for texel in tile:  sum[texel] += x[texel + column].lane * w[lane]
+
+What follows the sums (bias, activation, residual) is computed on them before they are stored.
+
+Where there are few texels and long sums, several work-items share each sum. The fours of input
+channels are dealt out to the work-items of one work-group. Each adds up its part for a tile of texels
+and puts it into local memory; after a barrier one of them adds the parts up, and stores the texels.
+The deep layers of a network have hundreds of texels and thousands of products in each sum: without
+this most of a GPU would be idle.
+
+A schedule is written once. Where it has a choice it asks :class:`Decisions` and says what it
+would take: compiling takes that (:class:`DefaultDecisions`); tuning samples it, with that as the first
+decision (:mod:`adt.tuning.sampled`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm import s_tir
+
+from adt.compiler.passes.gpu.kernel_blocks import (
+    KernelBlocks,
+    NotSchedulable,
+    kernel_blocks,
+    reduction_loops,
+    refusals,
+    texel_loops,
+)
+from adt.compiler.passes.gpu.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
+from adt.compiler.passes.layout.blocks import STAGE
+from adt.compiler.passes.words import SUMS
+from adt.compiler.targets.gpu import Gpu
+from adt.package.reports import LANES
+
+MOST_FOURS = 4
+"""Fours of channels in one iteration."""
+SHORT = 48
+"""Statements of an iteration that is worth doubling."""
+UNROLLED = 128
+"""Statements up to which loops over rows and channels are unrolled, too: of a longer kernel the H200 made
+nothing, and drivers compile it longer."""
+AXES = 3
+"""Number of axes of work-groups, and of work-items."""
+
+
+class Decisions(Protocol):
+    """Decides what a schedule leaves open."""
+
+    def tile(self, schedule: Any, loop: Any, default: Sequence[int], most: int) -> Sequence[Any]:
+        """Return the extents, outermost first, of the parts of *loop*; their product is its extent.
+
+        Args:
+            default: what the schedule would take; the first may be None, for what is left.
+            most: the last one, at most.
+        """
+
+    def unroll(self, schedule: Any, loop: Any, default: int) -> None:
+        """Unroll *loop*, and loops inside of it, up to *default* statements."""
+
+
+class DefaultDecisions:
+    """Takes what the schedule itself would."""
+
+    def tile(self, _schedule: Any, _loop: Any, default: Sequence[int], _most: int) -> Sequence[Any]:
+        """*default*."""
+        return default
+
+    def unroll(self, schedule: Any, loop: Any, default: int) -> None:
+        """As TVM's own rules have it: marks that its lowering reads."""
+        schedule.annotate(loop, "pragma_auto_unroll_max_step", default)
+        schedule.annotate(loop, "pragma_unroll_explicit", 1)
+
+
+@dataclass(frozen=True)
+class ConvolutionKernel:
+    """The blocks of a convolution's kernel, and what it computes."""
+
+    blocks: KernelBlocks
+    stage: Any
+    """Reads the input, with its border."""
+    sums: Sums
+
+
+def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
+    """Schedule the TIR *function*, a blocked convolution, for *gpu*; see :func:`texel_schedule`."""
+    schedule = s_tir.Schedule(function)
+    with refusals():
+        conv = convolution_of(schedule, by_lane=by_lane)
+        tile = best_tile(conv.sums, gpu)
+        if tile is None:
+            raise NotSchedulable("no tile of it fits the GPU")
+        schedule_convolution(schedule, conv, tile, DefaultDecisions())
+    return schedule.mod["main"]
+
+
+def convolution_of(schedule: Any, *, by_lane: bool = False) -> ConvolutionKernel:
+    """Describe the convolution that the unscheduled kernel is."""
+    root = schedule.get_sblock("root")
+    names = [schedule.get(block).name_hint for block in schedule.get_child_blocks(root)]
+    if sum(name.startswith(STAGE) for name in names) != 1:
+        raise NotSchedulable("it is no convolution")
+    stage = schedule.get_sblock(next(name for name in names if name.startswith(STAGE)))
+    blocks = kernel_blocks(schedule, by_lane=by_lane, kept=(stage,))
+    if blocks.reduction is None:
+        raise NotSchedulable("it does not accumulate")
+    schedule.set_scope(stage, 0, "local")
+    return ConvolutionKernel(blocks, stage, _sums(schedule, blocks, stage))
+
+
+def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
+    texels = [int(extent) for extent in schedule.get(blocks.reduction).writes[0].buffer.shape]
+    stored = [int(extent) for extent in schedule.get(blocks.store).writes[0].buffer.shape]
+    if any(size > limit for size, limit in zip(stored, texels, strict=True)):
+        raise NotSchedulable("its sums are fewer than the texels that it stores")
+    images, depth, *axes, _lane = texels
+    matrix = images > 1 and max(axes) == 1
+    if matrix:
+        images, axes = 1, [*axes[:-1], images]
+    _, first, *staged = (int(extent) for extent in schedule.get(stage).writes[0].buffer.shape)
+    iterators = schedule.get(blocks.reduction).iter_vars[len(texels) :]
+    channels, *window = (int(iterator.dom.extent) for iterator in iterators)
+    words = str(schedule.get(stage).writes[0].buffer.dtype) == SUMS
+    blocked = len(staged) > len(axes)
+    *frames, height, width = [1, *axes] if len(axes) == 1 else axes
+    # TE drops no axis of extent 1; a hull of n windows of k, each s after the last, is (n - 1) * s + k.
+    strides = [
+        max(1, (hull - size) // (extent - 1)) if extent > 1 else 1
+        for hull, extent, size in zip(staged, axes, window, strict=False)
+    ]
+    if (blocked or words) and channels % LANES == 0:
+        fours = channels // LANES
+    else:
+        fours = 1 if channels <= LANES else channels
+    return Sums(
+        images=images * math.prod(frames),
+        depth=depth,
+        height=height,
+        width=width,
+        fours=fours,
+        lanes=channels // fours,
+        rows=math.prod(window[:-1]),
+        columns=window[-1],
+        stride=(strides[-2] if len(axes) > 1 else 1, strides[-1]),
+        texels=blocked,
+        grouped=blocked and channels > 1 and first * LANES >= 2 * channels,
+        matrix=matrix,
+        words=words,
+    )
+
+
+def schedule_convolution(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
+    """Schedule *conv* by *tile*, or by what *decisions* makes of it."""
+    (_shared_sums if tile.parts > 1 else _direct_sums)(schedule, conv, tile, decisions)
+
+
+@dataclass(frozen=True)
+class OutputLoops:
+    """The loops over a kernel's output."""
+
+    groups: tuple[Any, ...]
+    items: tuple[Any, ...]
+    """Over work-groups and work-items: x, y, z."""
+    registers: tuple[Any, ...]
+    """Over a work-item's texels, from the outermost on."""
+    lane: Any
+    across: tuple[Any, Any]
+    down: tuple[Any, Any]
+    """Number of work-items in a work-group along x and y, and of texels of each."""
+
+
+def _direct_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
+    """Schedule *conv* by *tile*; each sum is one work-item's."""
+    loops = _split_output(schedule, conv, tile, decisions)
+    _bind(schedule, loops.groups, "blockIdx")
+    _bind(schedule, loops.items, "threadIdx")
+    _finish(schedule, conv, loops)
+    depth = len(loops.groups) + len(loops.items)
+    _accumulate(schedule, conv, conv.blocks.reduction, depth=depth, tile=tile, decisions=decisions)
+
+
+def _shared_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
+    """Schedule *conv* by *tile*; work-items share their sums."""
+    total, sums = conv.blocks.reduction, conv.sums
+    if not sums.in_fours or sums.fours % tile.parts or tile.group[2] != 1:
+        raise NotSchedulable("its sums cannot be cut into parts")
+    _, (channel, *_window) = reduction_loops(schedule, total, 0)
+    fours, _four = schedule.split(channel, [None, LANES])
+    cut = decisions.tile(schedule, fours, [sums.fours // tile.parts, tile.parts], PARTS_OF_A_PIXEL[-1])
+    _rest, part = schedule.split(fours, cut)
+    partial = schedule.rfactor(part, 0)
+    schedule.set_scope(partial, 0, "shared")
+    added = schedule.cache_write(partial, 0, "local")
+
+    loops = _split_output(schedule, conv, tile, decisions)
+    _bind(schedule, loops.groups, "blockIdx")
+    x, y, z = loops.items
+    # Of the work-items that share a sum, the first finishes it. A fused loop of extent 1 is in no index.
+    alone = schedule.fuse(schedule.add_unit_loop(z), z)
+    _, first = schedule.split(alone, [None, cut[1]])
+    _bind(schedule, (x, y, first), "threadIdx")
+    _finish(schedule, conv, loops)
+    _add_up(schedule, total, depth=len(schedule.get_loops(conv.blocks.store)) - len(loops.registers) - 1)
+
+    schedule.compute_at(added, loops.groups[0], preserve_unit_loops=True)
+    part, images, depth, *axes, lane = schedule.get_loops(added)[AXES:]
+    columns = axes.pop()
+    rows = axes.pop() if axes else schedule.add_unit_loop(columns)
+    if sums.matrix:
+        images, columns = columns, images
+    others = (images, depth, *axes)
+    row, texels_y = schedule.split(rows, loops.down)
+    column, texels_x = schedule.split(columns, loops.across)
+    schedule.reorder(part, row, column, *others, texels_y, texels_x, lane)
+    _bind(schedule, (column, row, part), "threadIdx")
+    for loop in (*others, texels_y, texels_x):
+        schedule.unroll(loop)
+    schedule.vectorize(lane)
+    schedule.compute_at(partial, column, preserve_unit_loops=True)
+    _accumulate(schedule, conv, partial, depth=2 * AXES, tile=tile, decisions=decisions)
+
+
+def _add_up(schedule: Any, total: Any, depth: int) -> None:
+    """Schedule *total*, which adds the parts, inside of *depth* loops."""
+    (*texels, lane), parts = reduction_loops(schedule, total, depth)
+    schedule.reorder(*parts, *texels, lane)
+    for loop in texels:
+        schedule.unroll(loop)
+    schedule.vectorize(lane)  # before the decomposition, after which it is refused
+    schedule.decompose_reduction(total, parts[0])
+
+
+def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> OutputLoops:
+    """Cut the output's loops and put them in order; nothing is bound yet."""
+    *outer, lane = texel_loops(schedule, conv.blocks.store)
+    images, depth, *axes = outer
+    x = axes.pop()
+    if conv.sums.matrix:
+        images, x = x, images
+    y = axes.pop() if axes else schedule.add_unit_loop(x)
+    sums = conv.sums
+    deepest = DEPTHS[-1] if sums.shares_input else 1
+    cuts = zip(
+        (x, y, depth),
+        (sums.width, sums.height, sums.depth),
+        tile.group,
+        (tile.wide, tile.high, tile.deep),
+        (MOST_WIDE, HEIGHTS[-1], deepest),
+        strict=True,
+    )
+    beyond: list[Any] = []
+    levels: tuple[list[Any], ...] = ([], [], [])
+    extents: list[Any] = []
+    for loop, extent, size, register, most in cuts:
+        if int(schedule.get(loop).extent) != extent:  # sums beyond the output's end are not stored
+            rest, loop = schedule.split(loop, [None, extent])
+            beyond.append(rest)
+        extents.append(decisions.tile(schedule, loop, [extent // (size * register), size, register], most))
+        for level, part in zip(levels, schedule.split(loop, extents[-1]), strict=True):
+            level.append(part)
+    groups, items, registers = levels
+    outside = (images, *axes, *beyond)
+    schedule.reorder(*outside, *reversed(groups), *reversed(items), *reversed(registers), lane)
+    groups[2] = schedule.fuse(*outside, groups[2])
+    (_, *across), (_, *down), _ = extents
+    return OutputLoops(
+        tuple(groups), tuple(items), tuple(reversed(registers)), lane, tuple(across), tuple(down)
+    )
+
+
+def _bind(schedule: Any, loops: Sequence[Any], axis: str) -> None:
+    """Make work-groups or work-items of *loops*: along x, y and z."""
+    for name, loop in zip("xyz", loops, strict=True):
+        schedule.bind(loop, f"{axis}.{name}")
+
+
+def _finish(schedule: Any, conv: ConvolutionKernel, loops: OutputLoops) -> None:
+    """Compute what follows the sums on all texels of a work-item, each as a vector."""
+    for loop in loops.registers:
+        schedule.unroll(loop)
+    schedule.vectorize(loops.lane)
+    for part in conv.blocks.before:
+        schedule.compute_at(part, loops.items[0], preserve_unit_loops=True)
+
+
+def _accumulate(
+    schedule: Any,
+    conv: ConvolutionKernel,
+    block: Any,
+    *,
+    depth: int,
+    tile: Tile,
+    decisions: Decisions,
+) -> None:
+    """Schedule *block*, which accumulates, inside of *depth* loops; where sums are shared its channels
+    are cut into fours already."""
+    (*texels, lane), reduce = reduction_loops(schedule, block, depth)
+    channel, *window = reduce
+    sums = conv.sums
+    inner = []
+    if tile.parts > 1:
+        inner = [window.pop(0)]
+    elif sums.in_fours:
+        channel, four = schedule.split(channel, [None, LANES])
+        inner = [four]
+    elif sums.lanes > 1:
+        channel, inner = schedule.add_unit_loop(channel), [channel]
+    *rows, column = window
+    statements = sums.columns * sums.lanes * (tile.sums + tile.deep) + tile.wide
+    fours = sums.fours // tile.parts
+    twice = 2 if sums.rows == 1 and statements <= SHORT and fours % 2 == 0 else 1
+    cut = decisions.tile(schedule, channel, [fours // twice, twice], MOST_FOURS)
+    channel, again = schedule.split(channel, cut)
+    schedule.reorder(channel, again, *rows, column, *inner, *texels, lane)
+    for loop in (again, column, *inner, *texels):
+        schedule.unroll(loop)
+    schedule.vectorize(lane)  # before the decomposition, after which it is refused
+    at = rows[-1] if rows else again
+    weight = next(
+        index
+        for index, region in enumerate(schedule.get(block).reads)
+        if not region.buffer.same_as(schedule.get(conv.stage).writes[0].buffer)
+    )
+    weights = schedule.cache_read(block, weight, "local")
+    for copy, loop in ((conv.stage, at), (weights, column)):
+        schedule.compute_at(copy, loop, preserve_unit_loops=True)
+    for copy, loop in ((conv.stage, at), (weights, column)):
+        _copy_texels(schedule, copy, _depth(schedule, block, loop))
+    decisions.unroll(schedule, channel, UNROLLED)
+    schedule.decompose_reduction(block, channel)
+
+
+def _depth(schedule: Any, block: Any, loop: Any) -> int:
+    """Return the number of loops of *block* down to *loop*."""
+    innermost = schedule.get(loop)
+    return 1 + next(
+        place for place, own in enumerate(schedule.get_loops(block)) if schedule.get(own).same_as(innermost)
+    )
+
+
+def _copy_texels(schedule: Any, block: Any, depth: int) -> None:
+    """Unroll the copy *block* inside of *depth* loops, four lanes at once where it copies four."""
+    *others, last = schedule.get_loops(block)[depth:]
+    for loop in others:
+        schedule.unroll(loop)
+    if int(schedule.get(last).extent) == LANES:
+        schedule.vectorize(last)
+    else:
+        schedule.unroll(last)

@@ -1,0 +1,115 @@
+"""The passes of a model for a GPU, with textures or with blocked tensors in buffers, in their order.
+
+What upstream's pipeline for Adreno does differently, and why this one is our own
+(TVM 0.25): its layout pass divides by zero at grouped convolutions, its legalisation
+drops the accumulator type, its rules for pools and its fallback schedule race over the
+lanes of a texel, and what lowers TIR is refused by ``tvm.compile``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from tvm import relax
+
+from adt.compiler.ir.rewriter import bind_params, is_flat
+from adt.compiler.passes import words
+from adt.compiler.passes.fusion import bound_operators, fuse, gpu_dispatch
+from adt.compiler.passes.gpu.choice import BY_MODEL, TextureChooser
+from adt.compiler.passes.gpu.constants import Kernels, joined_constants
+from adt.compiler.passes.gpu.placement import ImageLimits, place
+from adt.compiler.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
+from adt.compiler.passes.gpu.scalars import ScalarsWhereRead
+from adt.compiler.passes.integers.rules import in_integers
+from adt.compiler.passes.layout.blocks import BYTES, FLOATS, TEXELS, Terms
+from adt.compiler.passes.layout.channels import channels_first
+from adt.compiler.passes.layout.operators import block_channels
+from adt.compiler.passes.normalizations import Normalizations, Rows
+from adt.compiler.passes.products import Products
+from adt.compiler.passes.records.schedules import KernelSchedules, Recording
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
+from adt.package.inspection.reference_kernels import kernels_of
+from adt.package.reports import Convolution, TextureReport
+
+WORDS = replace(
+    TEXELS,
+    widens=True,
+    types=(*FLOATS, *BYTES, words.SUMS),
+    terms=(Terms(words.NUMBERS, words.DATA, words.WEIGHTS),),
+    words=True,
+)
+"""Blocking of a model that has sums of integers."""
+
+
+@dataclass(frozen=True)
+class GpuModule:
+    """A model whose tensors are placed: fused kernels, those that write blocked tensors scheduled."""
+
+    module: Any
+    params: Mapping[str, Any]
+    """Parameters that follow the inputs of ``main``: weights, packed where a kernel wants it. Those that
+    the report calls images are to be given as such."""
+    report: TextureReport
+    plain: Mapping[str, Any]
+    """The kernels before they were made for images and scheduled, by name."""
+    integers: tuple[Convolution, ...] = ()
+    """Result for each convolution and product of a quantized model, where integers are summed."""
+
+
+def for_gpu(
+    module: Any,
+    params: Mapping[str, Any],
+    target: Any,
+    limits: ImageLimits | None,
+    schedules: KernelSchedules,
+    *,
+    gpu: Gpu = ANY_ADRENO,
+    chooser: TextureChooser = BY_MODEL,
+) -> GpuModule:
+    """Block the channels of an imported model where that pays, and put its tensors into textures where that
+    is right. A model with control flow comes back fused, in buffers.
+
+    Args:
+        module: ``main(inputs…, params…)`` in Relax, with static shapes.
+        target: TVM's target; its host is what constants are folded for.
+        limits: of the device's images; None: there are none, and blocked tensors lie in buffers.
+        schedules: kernels on blocked tensors are scheduled by them where that uses images rightly.
+        gpu: row that the usual schedules are made for.
+    """
+    rows = Rows(partial(DealtRow, gpu=gpu), partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
+    bound, blocking = bind_params(module, params), TEXELS
+    integers: tuple[Convolution, ...] = ()
+    if target.kind.name == "opencl" and is_flat(bound):
+        whole, integers = in_integers(bound, words.DATA, inlined=True)
+        if any(not row.reason for row in integers):
+            bound, blocking = ScalarsWhereRead(whole).run(), WORDS
+    with target:
+        first = channels_first(bound_operators(bound))
+        first = Products(first).run() if is_flat(first) else first
+        first = _normalized(first, replace(rows, channels=True))
+        result, convolutions = block_channels(first, chooser, blocking, rows)
+        fused, weights = fuse(_normalized(result, rows), params, gpu_dispatch(target))
+        if not is_flat(fused):
+            report = TextureReport(convolutions, ())
+            return GpuModule(fused, weights, report, kernels_of(fused), integers)
+        placed = place(fused, target, limits, schedules, gpu=gpu)
+        result = relax.transform.DeadCodeElimination(["main"])(placed.module)
+        report = TextureReport(convolutions, placed.kernels, placed.weights)
+        plain = kernels_of(fused)
+        if blocking is WORDS:
+            plain = {name: words.without_words(kernel) for name, kernel in plain.items()}
+        kernels = Kernels(result, weights, plain)
+        # Who tunes runs a kernel by itself, as it is in records.
+        if blocking is WORDS and limits is None and not isinstance(schedules, Recording):
+            kernels = joined_constants(kernels)
+        return GpuModule(kernels.module, kernels.params, report, kernels.plain, integers)
+
+
+def _normalized(module: Any, rows: Rows) -> Any:
+    """*module* with kernels for its softmaxes and normalizations, and without what they were written as."""
+    if not is_flat(module):
+        return module
+    return relax.transform.DeadCodeElimination(["main"])(Normalizations(module, rows).run())

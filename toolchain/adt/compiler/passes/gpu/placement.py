@@ -1,0 +1,339 @@
+"""Placement of the tensors of a fused model in images, and the kernels made for that.
+
+A tensor is an image where all of this holds; otherwise it stays a buffer, and the
+reason is kept:
+
+- its last axis is a texel of floating-point numbers, and the image fits the device,
+- the kernel that makes it writes whole texels (:mod:`adt.compiler.passes.gpu.schedules`), and
+  this and every kernel that reads it pass the check of :mod:`adt.compiler.passes.lowering`,
+- only kernels read it: the caller, views of another shape and library calls need buffers.
+
+That goes for the parameters, too: a weight whose rows are several texels becomes an image,
+which whoever loads the package fills once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import ir, relax, tirx
+
+from adt.compiler.ir.flops import SCHEDULED, flops_of
+from adt.compiler.ir.nodes import is_kernel_call
+from adt.compiler.ir.rewriter import Rewriter, bindings_of, static_shape
+from adt.compiler.passes.gpu.convolution import convolution_schedule
+from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+from adt.compiler.passes.gpu.reductions import is_other_reduction, reduction_schedule
+from adt.compiler.passes.gpu.rows import is_dealt, row_schedule
+from adt.compiler.passes.gpu.schedules import (
+    element_schedule,
+    is_global_pool,
+    moves_texels,
+    pool_schedule,
+    prove,
+    texel_schedule,
+    writes_texels,
+)
+from adt.compiler.passes.layout.blocks import FLOATS, is_convolution
+from adt.compiler.passes.records.schedules import KernelSchedules, is_scheduled
+from adt.compiler.passes.records.workload import REFUSED, marked
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
+from adt.package.reports import LANES, SCOPE, KernelTextures, WeightTexture
+
+log = logging.getLogger("adt.compile")
+
+BUFFER = "global"
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """Extents of the largest image of a device."""
+
+    side: int
+    """Greatest width and height, in texels."""
+    layers: int
+    """Greatest length of an array of images."""
+
+
+def image_limits(target: Any) -> ImageLimits:
+    """Return the limits of TVM's *target*, which has images."""
+    attributes = target.attrs
+    return ImageLimits(int(attributes["texture_spatial_limit"]), int(attributes["texture_depth_limit"]))
+
+
+@dataclass(frozen=True)
+class PlacedModule:
+    """A module whose tensors are buffers and images."""
+
+    module: Any
+    """Its kernels that touch images are specialised and, where they write one, scheduled."""
+    kernels: tuple[KernelTextures, ...]
+    """One row for each kernel."""
+    weights: tuple[WeightTexture, ...]
+    """One row for each weight."""
+
+
+def place(
+    module: Any,
+    target: Any,
+    limits: ImageLimits | None,
+    schedules: KernelSchedules,
+    *,
+    gpu: Gpu = ANY_ADRENO,
+) -> PlacedModule:
+    """Put tensors of the fused, flat *module* into images and schedule the kernels that write them.
+
+    Without *limits* the target has no images, and blocked tensors lie in buffers. *schedules* come before
+    the usual ones for *gpu*, where they use a kernel's images rightly.
+    """
+    weights = _weights(module)
+    reasons = _reasons(module, weights, limits)
+    image = ir.VDevice(target, 0, SCOPE)
+    if limits is not None:
+        module.update_global_info("vdevice", [ir.VDevice(target, 0, BUFFER), image])
+    kernels = GpuKernels(module, target, schedules, gpu, images=limits is not None)
+    while not _settle(module, reasons, set(weights), kernels):
+        pass
+    placement = _Placement(module, reasons, kernels, image)
+    result = placement.run()
+    for variable, function in placement.functions.items():
+        result.update_func(variable, function)
+    rows = tuple(WeightTexture(w.name_hint, static_shape(w) or (), reasons[w]) for w in weights)
+    return PlacedModule(result, tuple(placement.rows), rows)
+
+
+def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: GpuKernels) -> bool:
+    """Make each call's kernel; take back images that one cannot use. Whether there were none."""
+    settled = True
+    for binding in bindings_of(module):
+        if not is_kernel_call(binding.value):
+            continue
+        kernel, operands = binding.value.args
+        textured = _textured(binding, reasons)
+        try:
+            kernels.specialize(kernel, textured)
+        except NotSchedulable as error:
+            settled = False
+            read = [arg for arg in operands.fields if reasons.get(arg, "-") == ""]
+            # Activations in images save more than weights there do: the weights go first.
+            back = [arg for arg in read if arg in weights]
+            if not back and textured[-1]:
+                reasons[binding.var] = str(error)
+                continue
+            for arg in back or read:
+                reasons[arg] = f"{kernel.name_hint}, which reads it, cannot: {error}"
+    return settled
+
+
+def _textured(binding: Any, reasons: Mapping[Any, str]) -> tuple[bool, ...]:
+    """Return which arguments of a kernel's call are images; the output comes last."""
+    operands = binding.value.args[1].fields
+    return tuple(reasons.get(variable, "-") == "" for variable in (*operands, binding.var))
+
+
+def _weights(module: Any) -> list[Any]:
+    """The parameters of ``main`` that may become images: blocked, with rows of more than the one texel of a
+    bias."""
+    main = module["main"]
+    inputs = int((main.attrs or {}).get("num_input", len(main.params)))
+    shapes = [(param, static_shape(param) or ()) for param in main.params[inputs:]]
+    return [param for param, shape in shapes if len(shape) > 3 and shape[-1] == LANES and shape[-2] > 1]
+
+
+def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) -> dict[Any, str]:
+    """Each variable that a kernel makes, and each weight, to why it is no image; empty: it is one."""
+    main = module["main"]
+    bindings = bindings_of(module)
+    reasons = {
+        binding.var: _unfit(binding.var, limits) for binding in bindings if is_kernel_call(binding.value)
+    } | {weight: _unfit(weight, limits) for weight in weights}
+    for binding in bindings:
+        if is_kernel_call(binding.value):
+            continue
+        for variable in relax.analysis.free_vars(binding.value):
+            if not reasons.get(variable, "-"):
+                reasons[variable] = (
+                    "it has a view of another shape, or is read by something that is no kernel"
+                )
+    for variable in relax.analysis.free_vars(main.body.body):
+        source = _sources(bindings).get(variable, variable)
+        if source in reasons:
+            reasons[source] = "it is returned"
+    return reasons
+
+
+def _sources(bindings: Any) -> dict[Any, Any]:
+    return {binding.var: binding.value for binding in bindings if isinstance(binding.value, relax.Var)}
+
+
+def _unfit(variable: Any, limits: ImageLimits | None) -> str:
+    if limits is None:
+        return "the target has no images"
+    info = variable.struct_info
+    shape = tuple(int(extent) for extent in info.shape.values)
+    if info.dtype not in FLOATS or len(shape) < 4 or shape[-1] != LANES:
+        return "it is not blocked"
+    *layers, height, width, _lanes = shape
+    count = math.prod(layers)
+    if count > limits.layers or max(height, width) > limits.side:
+        return f"an image of {width} x {height} x {count} is over the device's limits"
+    if height * width == 1:
+        return "each layer of its image would hold one texel"
+    return ""
+
+
+class _Placement(Rewriter):
+    """Rewrites the calls: the variable's device, and the kernel that fits it."""
+
+    def __init__(self, module: Any, reasons: Mapping[Any, str], kernels: GpuKernels, image: Any) -> None:
+        super().__init__(module)
+        self.reasons = reasons
+        self.kernels = kernels
+        self.image = image
+        self.functions: dict[Any, Any] = {}
+        """New kernels by their global variable."""
+        self.rows: list[KernelTextures] = []
+        self.called: dict[tuple[Any, tuple[bool, ...]], Any] = {}
+        self.values |= {
+            param: self._in_image(param) for param in super().params() if reasons.get(param, "-") == ""
+        }
+        self.names: defaultdict[str, int] = defaultdict(int)
+
+    def params(self) -> list[Any]:
+        return [self.value_of(param) for param in super().params()]
+
+    def _in_image(self, param: Any) -> Any:
+        info = param.struct_info
+        return relax.Var(param.name_hint, relax.TensorStructInfo(info.shape, info.dtype, self.image))
+
+    def bind(self, binding: Any) -> None:
+        if not is_kernel_call(binding.value):
+            super().bind(binding)
+            return
+        kernel, operands = binding.value.args
+        textured = _textured(binding, self.reasons)
+        info = binding.value.sinfo_args[0]
+        if textured[-1]:
+            info = relax.TensorStructInfo(info.shape, info.dtype, self.image)
+        variable = self._variable(kernel, textured, self.reasons[binding.var])
+        call = relax.call_tir(variable, self.copy(operands), info)
+        self.values[binding.var] = self.builder.emit(call, name_hint=binding.var.name_hint)
+
+    def _variable(self, kernel: Any, textured: tuple[bool, ...], reason: str) -> Any:
+        """The global variable of the kernel for these images, one for each choice of them."""
+        key = (kernel, textured)
+        if key not in self.called:
+            variable = kernel
+            if any(textured):
+                self.names[kernel.name_hint] += 1
+                count = self.names[kernel.name_hint]
+                variable = ir.GlobalVar(f"{kernel.name_hint}_texture" + (f"_{count}" if count > 1 else ""))
+                relax.expr._update_struct_info(variable, relax.FuncStructInfo.opaque_func())
+            function = self.kernels.specialize(kernel, textured)
+            if not function.same_as(self.module[kernel]):
+                self.functions[variable] = function
+            operations = flops_of(self.module[kernel]) or 0
+            self.called[key] = variable
+            self.rows.append(
+                KernelTextures(variable.name_hint, sum(textured[:-1]), int(textured[-1]), operations, reason)
+            )
+        return self.called[key]
+
+
+class GpuKernels:
+    """The kernels of a module, made for the images among their arguments."""
+
+    def __init__(
+        self, module: Any, target: Any, schedules: KernelSchedules, gpu: Gpu, *, images: bool = True
+    ) -> None:
+        """Schedule the kernels of *module*.
+
+        Without *images*, all blocked tensors are in buffers, and kernels that write one are scheduled
+        here, not only those that sum.
+        """
+        self.images = images
+        self.module = module
+        self.target = target
+        self.schedules = schedules
+        self.gpu = gpu
+        self.cache: dict[tuple[Any, tuple[bool, ...]], Any] = {}
+
+    def specialize(self, kernel: Any, textured: tuple[bool, ...]) -> Any:
+        """Return the scheduled function; unscheduled, as it was, where no argument is an image and TVM's
+        rules schedule it as well, or have to.
+        """
+        if not any(textured) and not self._needs_schedule(self.module[kernel]):
+            return self.module[kernel]
+        key = (kernel, textured)
+        if key not in self.cache:
+            function = with_images(self.module[kernel], textured)
+            self.cache[key] = self._schedule(function, writes=textured[-1])
+        if not isinstance(self.cache[key], NotSchedulable):
+            return self.cache[key]
+        if any(textured):
+            raise self.cache[key]
+        return self.module[kernel]
+
+    def _needs_schedule(self, function: Any) -> bool:
+        """True if the kernel is scheduled here even where it touches no image."""
+        sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
+        return sums or is_other_reduction(function) or (not self.images and moves_texels(function))
+
+    def _schedule(self, function: Any, *, writes: bool) -> Any:
+        """The first schedule of *function* that uses its images rightly, or why there is none."""
+        recorded = self.schedules.take(function)
+        if not is_scheduled(recorded):
+            return self._default_schedule(recorded, writes=writes)
+        try:
+            prove(recorded, self.target)
+        except NotSchedulable as error:
+            log.debug("a record does not apply: %s", error)
+            return self._default_schedule(marked(function, REFUSED), writes=writes)
+        return recorded
+
+    def _default_schedule(self, function: Any, *, writes: bool) -> Any:
+        schedules: list[Callable[[Any], Any]] = []
+        if is_convolution(function):
+            schedules += [
+                partial(convolution_schedule, gpu=self.gpu),
+                partial(convolution_schedule, gpu=self.gpu, by_lane=True),
+            ]
+        if is_other_reduction(function):
+            schedules += [partial(reduction_schedule, gpu=self.gpu)]
+        if is_dealt(function):
+            schedules += [
+                partial(row_schedule, gpu=self.gpu),
+                partial(row_schedule, gpu=self.gpu, by_lane=True),
+            ]
+        if is_global_pool(function):
+            schedules += [partial(pool_schedule, gpu=self.gpu)]
+        if writes or writes_texels(function):
+            schedules += [texel_schedule, partial(texel_schedule, by_lane=True)]
+        if self.images and not writes:
+            schedules += [partial(element_schedule, target=self.target)]
+        first_error: NotSchedulable | None = None
+        for schedule in schedules:
+            try:
+                scheduled = schedule(function)
+                prove(scheduled, self.target)
+            except NotSchedulable as error:
+                first_error = first_error or error
+            else:
+                return scheduled.with_attr(SCHEDULED, True)
+        return first_error
+
+
+def with_images(function: Any, textured: tuple[bool, ...]) -> Any:
+    """The TIR *function* with images for the arguments that *textured* marks."""
+    buffers = [function.buffer_map[param] for param in function.params]
+    images = {
+        param: tirx.decl_buffer(buffer.shape, buffer.dtype, buffer.name, scope=SCOPE if image else BUFFER)
+        for param, buffer, image in zip(function.params, buffers, textured, strict=True)
+    }
+    return function.specialize(images)

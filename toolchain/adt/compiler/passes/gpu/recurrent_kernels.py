@@ -1,0 +1,443 @@
+"""The steps of a recurrent layer on a GPU.
+
+    work-item (share, unit):   for k of the share:  sums[gate] += w[gate][unit][4k…] * h[4k…]
+    barrier;  unit of the first share:  c, h = gates(sums of all shares, c, h)
+
+A work-group that is alone holds h in its memory and loops over the steps, with a barrier behind each: one for
+each sequence of the batch and direction. It reads all weights through one core, whereas a kernel for each
+step reads them through all, and is launched as often as there are steps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from adt.compiler.passes.gpu.recurrent_tile import StepTile
+from adt.compiler.passes.layout.blocks import ceil_blocks
+from adt.compiler.passes.recurrence import Recurrence, gru_gates, lstm_gates, rnn_gate
+from adt.package.reports import LANES
+
+MOST_READS = 8
+"""Vectors of weights that are asked for at once."""
+
+
+class LayerKernel(ABC):
+    """Kernel of a layer: the work of its work-items."""
+
+    def __init__(self, layer: Recurrence, tile: StepTile, inputs: list[Any], outputs: list[Any]) -> None:
+        self.layer = layer
+        self.tile = tile
+        self.rows, self.weights, self.bias, *self.first = inputs
+        self.result, *rest = outputs
+        self.last = rest[: len(self.first)]
+        self.room = rest[len(self.first) :]
+        """Buffers of h before and after a step, and behind them of what is reset and the sum of the
+        update."""
+        self.guarded = tile.width > layer.hidden
+
+    @abstractmethod
+    def statements(self) -> Any:
+        """The function's body."""
+
+    def position(self, step: Any, d: Any) -> Any:
+        """Return the index of the input that is the *step*-th of direction *d*."""
+        first, *second = self.layer.backwards
+        forth, back = step, self.layer.steps - 1 - step
+        if not second:
+            return back if first else forth
+        return tirx.Select(d == int(first), forth, back)
+
+    def parts(self, gates: int) -> Any:
+        """Room for the sums of *gates* of a work-group, where work-items share them."""
+        if self.tile.shares == 1:
+            return None
+        return T.alloc_buffer((gates * self.tile.rows, self.tile.items), "float32", scope="shared")
+
+    def each_sum(
+        self,
+        gates: range,
+        place: _Place,
+        parts: Any,
+        state: Callable[[int, Any], Any],
+        given: Callable[[int], list[Any]],
+        finish: Callable[[int, list[Any], list[Any]], None],
+    ) -> None:
+        """Call *finish* with a sequence, the sums of its *gates* and what is given, by one work-item for each
+        unit of it.
+
+        Args:
+            parts: see :meth:`parts`.
+            state: of a sequence the vector that is multiplied, from a unit on.
+            given: of a sequence what *finish* wants beside the sums. It is read before them: some of it comes
+                from far, and what the others write must not be read behind the barrier.
+        """
+        tile, count = self.tile, len(gates) * self.tile.rows
+        sums = T.alloc_buffer((count * LANES,), "float32", scope="local")
+        inputs = [[T.bind(value) for value in given(row)] for row in range(tile.rows)]
+
+        def total(number: int) -> Any:
+            lanes = [tirx.Shuffle([sums[_vector(number * LANES)]], [lane]) for lane in range(LANES)]
+            return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
+
+        for number in range(count):
+            zero = tirx.Broadcast(tirx.const(0, "float32"), LANES)
+            T.buffer_store(sums, zero, [_vector(number * LANES)])
+        fitting = [size for size in (2, 4) if tile.terms % size == 0 and size * len(gates) <= MOST_READS]
+        size = max(fitting, default=1)
+        with T.serial(tile.terms // size) as part:
+            for term in (part * size + offset for offset in range(size)):
+                column = (term * tile.shares + place.share) * LANES
+                states = [T.bind(state(row, column)) for row in range(tile.rows)]
+                for number, gate in enumerate(gates):
+                    at = _vector(place.item * LANES)
+                    weights = T.bind(self.weights[place.direction, place.group, term, gate, at])
+                    for row, values in enumerate(states):
+                        at = _vector((number * tile.rows + row) * LANES)
+                        T.buffer_store(sums, sums[at] + weights * values, [at])
+
+        numbers = [[gate * tile.rows + row for gate in range(len(gates))] for row in range(tile.rows)]
+        if parts is None:
+            for row, those in enumerate(numbers):
+                finish(row, [T.bind(total(number)) for number in those], inputs[row])
+            return
+        for number in range(count):
+            T.buffer_store(parts, total(number), [number, place.item])
+        _barrier()
+        with T.If(place.share == 0), T.Then():
+            for row, those in enumerate(numbers):
+                shares = [[parts[n, s * tile.units + place.item] for s in range(tile.shares)] for n in those]
+                finish(row, [T.bind(sum(values[1:], values[0])) for values in shares], inputs[row])
+
+    def new_state(self, totals: list[Any], given: list[Any], place: _Place, cell: _Cell) -> Any:
+        """The new h of a unit, for the sums of its gates and what is :meth:`given`; its c is kept."""
+        if self.layer.kind == "RNN":
+            return T.bind(rnn_gate(given[0] + totals[0]))
+        if self.layer.kind == "LSTM":
+            sums = [before + total for before, total in zip(given, totals, strict=True)]
+            new, output = lstm_gates(sums, cell.value())
+            value = T.bind(new)
+            cell.store(value)
+            return T.bind(output * tirx.tanh(value))
+        update, reset, product = totals
+        bias = self.bias[place.direction, 2 * self.tile.width + place.unit]
+        fresh = given[2] + tirx.sigmoid(given[1] + reset) * (product + bias)
+        return T.bind(gru_gates(given[0] + update, fresh, given[-1]))
+
+    def given(self, gates: range, place: _Place, at: Any, b: Any, h: Any) -> list[Any]:
+        """The inputs' product for *gates* at *at*, and behind it a GRU's *h*."""
+        columns = [(place.direction * self.layer.gates + gate) * self.tile.width for gate in gates]
+        values = [self.rows[at, b, column + place.unit] for column in columns]
+        return [*values, h] if self.layer.kind == "GRU" else values
+
+    def within(self, stack: ExitStack, unit: Any) -> None:
+        """Restrict the code that follows on *stack* to units of the layer, without the zeros behind them."""
+        if self.guarded:
+            stack.enter_context(T.If(unit < self.layer.hidden))
+            stack.enter_context(T.Then())
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A work-item's."""
+
+    direction: Any
+    group: Any
+    item: Any
+    tile: StepTile
+
+    @property
+    def share(self) -> Any:
+        """Return the index of the work-item's part of the sums."""
+        return self.item // self.tile.units if self.tile.shares > 1 else 0
+
+    @property
+    def unit(self) -> Any:
+        """Return the index of the unit of the layer."""
+        own = self.item % self.tile.units if self.tile.shares > 1 else self.item
+        return self.group * self.tile.units + own
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """Place of the c of a unit."""
+
+    buffer: Any
+    indices: list[Any]
+
+    def value(self) -> Any:
+        """As it was before the step."""
+        return self.buffer[tuple(self.indices)]
+
+    def store(self, value: Any) -> None:
+        """Keep it for the next step."""
+        T.buffer_store(self.buffer, value, self.indices)
+
+
+class PlainLoops(LayerKernel):
+    """One unit behind the other."""
+
+    def statements(self) -> Any:
+        layer = self.layer
+        with IRBuilder() as builder:
+            with T.serial(layer.directions) as d, T.serial(layer.batch) as b:
+                with T.serial(layer.hidden) as unit:
+                    for last, before in zip(self.last, self.first, strict=True):
+                        T.buffer_store(last, before[d, b, unit], [d, b, unit])
+                with T.serial(layer.steps) as step:
+                    self._step(self.position(step, d), d, b)
+            return builder.get()
+
+    def _step(self, at: Any, d: Any, b: Any) -> None:
+        layer, h = self.layer, self.last[0]
+        own = T.decl_buffer((2, self.tile.width), "float32", scope="global", layout=None)
+        if layer.resets_first:
+            with T.serial(layer.hidden) as unit:
+                update, reset = self._totals(range(2), d, unit, lambda k: h[d, b, k])
+                before = self.given(range(2), self._place(d, unit), at, b, h[d, b, unit])
+                T.buffer_store(own, before[0] + update, [0, unit])
+                T.buffer_store(own, tirx.sigmoid(before[1] + reset) * before[-1], [1, unit])
+        with T.serial(layer.hidden) as unit:
+            place = self._place(d, unit)
+            if layer.resets_first:
+                (total,) = self._totals(range(2, 3), d, unit, lambda k: own[1, k])
+                of_new, before = self.given(range(2, 3), place, at, b, h[d, b, unit])
+                new = T.bind(gru_gates(own[0, unit], of_new + total, before))
+            else:
+                totals = self._totals(range(layer.gates), d, unit, lambda k: h[d, b, k])
+                given = self.given(range(layer.gates), place, at, b, h[d, b, unit])
+                new = self.new_state(totals, given, place, _Cell(self.last[-1], [d, b, unit]))
+            T.buffer_store(self.result, new, [at, d, b, unit])
+        with T.serial(layer.hidden) as unit:
+            T.buffer_store(h, self.result[at, d, b, unit], [d, b, unit])
+
+    def _place(self, d: Any, unit: Any) -> _Place:
+        units = self.tile.units
+        return _Place(d, unit // units, unit % units, self.tile)
+
+    def _totals(self, gates: range, d: Any, unit: Any, state: Callable[[Any], Any]) -> list[Any]:
+        """The sums of *gates* for *unit*, of the *state* of each unit."""
+        tile = self.tile
+        sums = T.decl_buffer((len(gates),), "float32", scope="global", layout=None)
+        for number in range(len(gates)):
+            T.buffer_store(sums, T.float32(0), [number])
+        with T.serial(self.layer.hidden) as k:
+            term, share = k // LANES // tile.shares, k // LANES % tile.shares
+            item = share * tile.units + unit % tile.units
+            for number, gate in enumerate(gates):
+                weight = self.weights[d, unit // tile.units, term, gate, item * LANES + k % LANES]
+                T.buffer_store(sums, sums[number] + state(k) * weight, [number])
+        return [T.bind(sums[number]) for number in range(len(gates))]
+
+
+class WholeLayer(LayerKernel):
+    """One kernel: a work-group for each sequence and direction."""
+
+    def statements(self) -> Any:
+        layer, tile = self.layer, self.tile
+        with IRBuilder() as builder:
+            with (
+                T.thread_binding(layer.batch, thread="blockIdx.x") as b,
+                T.thread_binding(layer.directions, thread="blockIdx.y") as d,
+                T.thread_binding(tile.items, thread="threadIdx.x") as item,
+            ):
+                h, *others = (
+                    T.alloc_buffer((count * tile.width,), "float32", scope="shared")
+                    for count in (2, *(1 for _ in self.first[1:]), *([1, 1] if layer.resets_first else []))
+                )
+                parts = self.parts(2 if layer.resets_first else layer.gates)
+                self._begin(h, others, d, b, item)
+                _barrier()
+                with T.serial(layer.steps) as step:
+                    self._step(step, h, others, parts, d, b, item)
+                self._end(h, others, d, b, item)
+            return builder.get()
+
+    def _each_unit(self, item: Any, body: Callable[[Any], None], extent: int) -> None:
+        with T.serial(ceil_blocks(extent, self.tile.items)) as part:
+            unit = part * self.tile.items + item
+            with ExitStack() as stack:
+                if extent % self.tile.items:
+                    stack.enter_context(T.If(unit < extent))
+                    stack.enter_context(T.Then())
+                body(unit)
+
+    def _begin(self, h: Any, others: list[Any], d: Any, b: Any, item: Any) -> None:
+        hidden, width = self.layer.hidden, self.tile.width
+
+        def begin(unit: Any) -> None:
+            for buffer, before in zip((h, *others), self.first, strict=False):
+                value = before[d, b, unit]
+                if self.guarded:
+                    value = tirx.if_then_else(unit < hidden, value, T.float32(0))
+                T.buffer_store(buffer, value, [unit])
+            if self.guarded:
+                for buffer, offset in [(h, width), *((other, 0) for other in others[len(self.first) - 1 :])]:
+                    T.buffer_store(buffer, T.float32(0), [offset + unit])
+
+        self._each_unit(item, begin, width)
+
+    def _end(self, h: Any, others: list[Any], d: Any, b: Any, item: Any) -> None:
+        start = self.layer.steps % 2 * self.tile.width
+
+        def end(unit: Any) -> None:
+            T.buffer_store(self.last[0], h[start + unit], [d, b, unit])
+            for buffer, last in zip(others, self.last[1:], strict=False):
+                T.buffer_store(last, buffer[unit], [d, b, unit])
+
+        self._each_unit(item, end, self.layer.hidden)
+
+    def _step(self, step: Any, h: Any, others: list[Any], parts: Any, d: Any, b: Any, item: Any) -> None:
+        layer, tile = self.layer, self.tile
+        at = self.position(step, d)
+        now, later = step % 2 * tile.width, (step + 1) % 2 * tile.width
+
+        def each_group(
+            gates: range,
+            state: Callable[[int, Any], Any],
+            finish: Callable[[_Place, int, list[Any], list[Any]], None],
+        ) -> None:
+            with T.serial(tile.groups) as group:
+                place = _Place(d, group, item, tile)
+
+                def given(_row: int) -> list[Any]:
+                    return self.given(gates, place, at, b, h[now + place.unit])
+
+                self.each_sum(gates, place, parts, state, given, partial(finish, place))
+                if parts is not None and tile.groups > 1:
+                    _barrier()
+            _barrier()
+
+        def store(place: _Place, new: Any) -> None:
+            T.buffer_store(h, new, [later + place.unit])
+            with ExitStack() as stack:
+                self.within(stack, place.unit)
+                T.buffer_store(self.result, new, [at, d, b, place.unit])
+
+        def old(_row: int, column: Any) -> Any:
+            return h[_vector(now + column)]
+
+        if not layer.resets_first:
+
+            def finish(place: _Place, _row: int, totals: list[Any], given: list[Any]) -> None:
+                cell = _Cell(others[0] if others else None, [place.unit])
+                store(place, self.new_state(totals, given, place, cell))
+
+            each_group(range(layer.gates), old, finish)
+            return
+        reset, update = others
+
+        def finish_reset(place: _Place, _row: int, totals: list[Any], given: list[Any]) -> None:
+            sums = [before + total for before, total in zip(given, totals, strict=False)]
+            T.buffer_store(update, sums[0], [place.unit])
+            T.buffer_store(reset, tirx.sigmoid(sums[1]) * given[-1], [place.unit])
+
+        def finish_new(place: _Place, _row: int, totals: list[Any], given: list[Any]) -> None:
+            store(place, T.bind(gru_gates(update[place.unit], given[0] + totals[0], given[-1])))
+
+        each_group(range(2), old, finish_reset)
+        each_group(range(2, 3), lambda _row, column: reset[_vector(column)], finish_new)
+
+
+class SingleSteps(LayerKernel):
+    """A kernel for each step, two of a GRU that resets first."""
+
+    def statements(self) -> Any:
+        statements = []
+        with IRBuilder() as builder:
+            self._begin()
+            statements.append(builder.get())
+        with IRBuilder() as builder:
+            with T.serial(self.layer.steps) as step:
+                if self.layer.resets_first:
+                    self._launch(range(2), 2, step)
+                    self._launch(range(2, 3), 2, step)
+                else:
+                    self._launch(range(self.layer.gates), 0, step)
+            statements.append(builder.get())
+        return tirx.SeqStmt(statements)
+
+    def _begin(self) -> None:
+        layer, tile, (room,) = self.layer, self.tile, self.room
+        with (
+            T.thread_binding(ceil_blocks(tile.width, tile.items), thread="blockIdx.x") as part,
+            T.thread_binding(layer.batch, thread="blockIdx.y") as b,
+            T.thread_binding(layer.directions, thread="blockIdx.z") as d,
+            T.thread_binding(tile.items, thread="threadIdx.x") as item,
+        ):
+            unit = part * tile.items + item
+            with T.If(unit < tile.width), T.Then():
+                h = tirx.if_then_else(unit < layer.hidden, self.first[0][d, b, unit], T.float32(0))
+                for half in range(int(room.shape[0])):
+                    T.buffer_store(room, h, [half, d, b, unit])
+            if len(self.first) > 1:
+                with T.If(unit < layer.hidden), T.Then():
+                    T.buffer_store(self.last[1], self.first[1][d, b, unit], [d, b, unit])
+
+    def _launch(self, gates: range, source: int, step: Any) -> None:
+        """The kernel of a step for these *gates*, which multiplies the part *source* of the room, or h."""
+        layer, tile, (room,) = self.layer, self.tile, self.room
+        now, later = step % 2, (step + 1) % 2
+        first = layer.resets_first and gates.start == 0
+        multiplied = source if gates.start else now
+        with (
+            T.thread_binding(tile.groups, thread="blockIdx.x") as group,
+            T.thread_binding(ceil_blocks(layer.batch, tile.rows), thread="blockIdx.y") as part,
+            T.thread_binding(layer.directions, thread="blockIdx.z") as d,
+            T.thread_binding(tile.items, thread="threadIdx.x") as item,
+        ):
+            place = _Place(d, group, item, tile)
+            unit, at = place.unit, self.position(step, d)
+            ragged = layer.batch % tile.rows != 0
+
+            def sequence(row: int) -> Any:
+                b = part * tile.rows + row
+                return tirx.min(b, layer.batch - 1) if ragged else b
+
+            def state(row: int, column: Any) -> Any:
+                return room[multiplied, d, sequence(row), _vector(column)]
+
+            def given(row: int) -> list[Any]:
+                return self.given(gates, place, at, sequence(row), room[now, d, sequence(row), unit])
+
+            def finish(row: int, totals: list[Any], given: list[Any]) -> None:
+                b = part * tile.rows + row
+                with ExitStack() as stack:
+                    self.within(stack, unit)
+                    if ragged:
+                        stack.enter_context(T.If(b < layer.batch))
+                        stack.enter_context(T.Then())
+                    if first:
+                        sums = [before + total for before, total in zip(given, totals, strict=False)]
+                        T.buffer_store(room, sums[0], [source + 1, d, b, unit])
+                        T.buffer_store(room, tirx.sigmoid(sums[1]) * given[-1], [source, d, b, unit])
+                        return
+                    if layer.resets_first:
+                        update = room[source + 1, d, b, unit]
+                        new = T.bind(gru_gates(update, given[0] + totals[0], given[-1]))
+                    else:
+                        cell = _Cell(self.last[-1], [d, b, unit])
+                        new = self.new_state(totals, given, place, cell)
+                    T.buffer_store(room, new, [later, d, b, unit])
+                    T.buffer_store(self.result, new, [at, d, b, unit])
+                    T.buffer_store(self.last[0], new, [d, b, unit])
+
+            self.each_sum(gates, place, self.parts(len(gates)), state, given, finish)
+
+
+def _vector(at: Any) -> Any:
+    """The indices of a vector from *at* on."""
+    return tirx.Ramp(at, 1, LANES)
+
+
+def _barrier() -> None:
+    """Wait for the work-group."""
+    T.evaluate(T.tvm_storage_sync("shared"))

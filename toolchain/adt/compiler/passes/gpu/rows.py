@@ -1,0 +1,330 @@
+"""Rows of softmax and normalizations on a GPU: each dealt out to work-items of one work-group.
+
+Work-item p of P takes every P-th vector of a row, so that neighbours read what lies together, and keeps
+them in registers where they are few. What each has of a sum or a maximum goes to the others through local
+memory; of many, a work-item first puts eight together, and then these::
+
+    own x = x[p], x[p + P], …    own part = sum of them    shared parts[p] = own part    barrier
+    shared eights[p] = sum of 8 parts    barrier    own total = sum of P / 8 eights
+
+Where a row is not the last axis, as the places of a blocked map are not, the lanes of a vector have sums of
+their own. A place is ``(outer…, column, item, step, lane)``: the indices before the row, which vector
+of the axis behind it, the work-item, how many it had before, and the lane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import arith, ir, s_tir, te, tirx
+
+from adt.compiler.ir.nodes import block_with, tir_nodes
+from adt.compiler.passes.gpu.kernel_blocks import refusals
+from adt.compiler.passes.gpu.tiles import divisors
+from adt.compiler.passes.indices import narrow_indices
+from adt.compiler.passes.layout.blocks import ceil_blocks
+from adt.compiler.passes.layout.signature import SPATIAL, reduces
+from adt.compiler.targets.gpu import Gpu
+from adt.package.reports import LANES
+
+OWN, SHARED = "own_", "shared_"
+"""Beginnings of the names of stages: in registers of a work-item, and in local memory."""
+TOGETHER = 8
+"""Parts that a work-item puts together at a time."""
+ALONE = 16
+"""Elements of a row that one work-item takes by itself."""
+LEAST_SHARING = 4
+"""Work-items that share a longer one, so that neighbours read 64 bytes."""
+MOST_UNROLLED = 32
+"""Steps of a loop whose vectors are to be registers, not places in memory."""
+BEFORE_ELEMENTWISE = {"op_pattern": 4}
+"""The attribute by which TVM fuses into a kernel the elementwise operators that follow it."""
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Distribution of the vectors of a row."""
+
+    items: int
+    """Work-items of a row."""
+    steps: int
+    """Vectors of each."""
+    kept: bool
+    """They fit its registers."""
+
+
+def deal_of(vectors: int, lanes: int, outer: Sequence[int], gpu: Gpu) -> Deal:
+    """Distribute rows of *vectors* vectors of *lanes* elements, one for each index of the axes *outer*.
+
+    As few work-items share a row as keep it in their registers, the GPU busy and its waves full.
+    """
+    room = 2 * gpu.sums  # elements: half of what a convolution keeps, for there may be two results of each
+    sizes = [1 << power for power in range(2, 11) if LEAST_SHARING <= 1 << power <= gpu.work_group]
+    if vectors * lanes <= ALONE or not sizes:
+        return Deal(1, vectors, kept=vectors * lanes <= ALONE)
+
+    def suffices(size: int) -> bool:
+        busy = size * math.prod(outer) >= gpu.items and size * _rows_together(outer, size, gpu) >= gpu.wave
+        return size >= vectors or (busy and ceil_blocks(vectors, size) * lanes <= room)
+
+    steps = ceil_blocks(vectors, next(filter(suffices, sizes), sizes[-1]))
+    return Deal(ceil_blocks(vectors, steps), steps, kept=steps * lanes <= room)
+
+
+def lanes_of(extent: int) -> int:
+    """Elements of a vector along an axis."""
+    return LANES if extent % LANES == 0 else 1
+
+
+class DealtRow:
+    """The rows of a tensor, dealt out; see :class:`adt.compiler.passes.normalizations.Row`."""
+
+    def __init__(self, x: Any, gpu: Gpu, *, apart: bool = False) -> None:
+        """Deal out the rows of *x*.
+
+        With *apart*, a row is not the last axis of *x*, but the axes between the first two and the last one.
+        """
+        self.x = x
+        shape = [int(extent) for extent in x.shape]
+        first, end = (2, len(shape) - 1) if apart else (len(shape) - 1, len(shape))
+        self.outer, self.axes = shape[:first], shape[first:end]
+        self.length = math.prod(self.axes)
+        self.apart = apart
+        self.lanes = lanes_of(shape[-1])
+        self.columns = shape[-1] // self.lanes if apart else 1
+        self.vectors = self.length if apart else self.length // self.lanes
+        self.deal = deal_of(self.vectors, self.lanes, [*self.outer, self.columns], gpu)
+        self.whole = self.deal.items * self.deal.steps == self.vectors
+
+    def filled(self, value: float) -> Callable[..., Any]:
+        """From registers, if a row is kept there; else read where it is wanted."""
+        return self._within(lambda *at: self.x(*self._indices(at)), value, "x")
+
+    def masked(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """*value* itself where work-items have no places behind a row."""
+        return value if self.whole else self._within(value, 0.0, name)
+
+    def each(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """In registers, if a row is kept there."""
+        if not self.deal.kept:
+            return value
+        shape = (*self.outer, self.columns, self.deal.items, self.deal.steps, self.lanes)
+        stage = te.compute(shape, value, name=f"{OWN}{name}")
+        return lambda *at: stage(*at)
+
+    def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Each work-item has the result."""
+        items = self.deal.items
+        total = self._part(reduce, value, name)
+        neutral = tirx.const(0, "float32") if reduce is te.sum else te.min_value("float32")
+
+        def together(parts: Any, count: int, place: Callable[[Any, Any], Any], suffix: str) -> Any:
+            """Reduce *count* parts, each at the *place* of a work-item and a number."""
+            number = te.reduce_axis((0, count), "part")
+
+            def term(*at: Any) -> Any:
+                *outer, item, lane = at
+                where = place(item, number)
+                part = parts(*outer, where, lane)
+                inside = tirx.all(where < items)
+                return reduce(tirx.if_then_else(inside, part, neutral), number)
+
+            return te.compute(parts.shape, term, name=f"{OWN}{name}_{suffix}")
+
+        if items > TOGETHER:
+            parts = _shared(total, f"{name}_parts")
+            total = together(parts, TOGETHER, lambda item, k: item // TOGETHER * TOGETHER + k, "eight")
+        if items > 1:
+            step = TOGETHER if items > TOGETHER else 1
+            parts = _shared(total, f"{name}_eights" if items > TOGETHER else f"{name}_parts")
+            total = together(parts, ceil_blocks(items, step), lambda _item, k: k * step, "total")
+        return lambda *at: total(*at[:-2], at[-1] if self.apart else 0)
+
+    def _part(self, reduce: Any, value: Callable[..., Any], name: str) -> Any:
+        """Reduce a work-item's own part of a row: ``[outer…, column, item, 1 or lane]``."""
+        shape = (*self.outer, self.columns, self.deal.items)
+        step, lane = te.reduce_axis((0, self.deal.steps), "step"), te.reduce_axis((0, self.lanes), "lane")
+
+        def of_lane(*at: Any) -> Any:
+            return reduce(value(*at[:-1], step, at[-1]), step)
+
+        if self.apart or self.lanes == 1:
+            return te.compute((*shape, self.lanes), of_lane, name=f"{OWN}{name}")
+        by_lane = te.compute((*shape, self.lanes), of_lane, name=f"{OWN}{name}_lanes")
+        return te.compute((*shape, 1), lambda *at: reduce(by_lane(*at[:-1], lane), lane), name=f"{OWN}{name}")
+
+    def result(self, value: Callable[[Sequence[Any], Sequence[Any]], Any], name: str) -> Any:
+        """The tensor, whose stages are :func:`row_schedule`'s."""
+        return te.compute(self.x.shape, lambda *indices: value(self._place(indices), indices), name=name)
+
+    def _within(self, value: Callable[..., Any], outside: float, name: str) -> Callable[..., Any]:
+        def element(*at: Any) -> Any:
+            *_, item, step, _lane = at
+            inside = step * self.deal.items + item < self.vectors
+            return tirx.if_then_else(inside, value(*at), tirx.const(outside, "float32"))
+
+        return self.each(value if self.whole else element, name)
+
+    def _indices(self, at: Sequence[Any]) -> list[Any]:
+        """Return the indices of the element at a place."""
+        *outer, column, item, step, lane = at
+        vector = step * self.deal.items + item
+        place: Any = vector if self.apart else vector * self.lanes + lane
+        along: list[Any] = []
+        for extent in reversed(self.axes[1:]):
+            along, place = [place % extent, *along], place // extent
+        return [*outer, place, *along, *([column * self.lanes + lane] if self.apart else [])]
+
+    def _place(self, indices: Sequence[Any]) -> list[Any]:
+        """Return the place of an element."""
+        count = len(self.outer)
+        along: Any = 0
+        for index, extent in zip(indices[count:], self.axes, strict=False):
+            along = along * extent + index
+        last = indices[-1] if self.apart else along
+        vector = along if self.apart else along // self.lanes
+        column = last // self.lanes if self.apart else 0
+        return [
+            *indices[:count],
+            column,
+            vector % self.deal.items,
+            vector // self.deal.items,
+            last % self.lanes,
+        ]
+
+
+def _shared(part: Any, name: str) -> Any:
+    return te.compute(part.shape, lambda *at: part(*at), name=f"{SHARED}{name}")
+
+
+def is_dealt(function: Any) -> bool:
+    """Return True if the unscheduled TIR *function* goes through rows in this way."""
+    return any(block.name_hint.startswith(OWN) for block in tir_nodes(function.body, tirx.SBlock))
+
+
+def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
+    """Schedule the TIR *function*, whose stages are those of :class:`DealtRow`.
+
+    With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
+    """
+    schedule = s_tir.Schedule(narrow_indices(function))
+    with refusals():
+        _schedule(schedule, gpu, by_lane)
+    return _with_own_places(schedule.mod["main"])
+
+
+def _with_own_places(function: Any) -> Any:
+    """*function*, in which a loop over work-items says where each reads its own, and no quotient of an index:
+    only then does TVM see that a work-item needs no room for the others' elements."""
+    analyzer = arith.Analyzer()
+    for loop in tir_nodes(function.body, tirx.For):
+        analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
+
+    def in_loops(realize: Any) -> Any:
+        block = realize.block
+        values = dict(zip((axis.var for axis in block.iter_vars), realize.iter_values, strict=True))
+
+        def own(load: Any) -> Any:
+            if not load.buffer.name.startswith(OWN):
+                return None
+            places = [tirx.stmt_functor.substitute(index, values) for index in load.indices]
+            return tirx.BufferLoad(load.buffer, [analyzer.simplify(place) for place in places])
+
+        body = tirx.stmt_functor.ir_transform(block.body, None, own, ["tirx.BufferLoad"])
+        return tirx.SBlockRealize(
+            realize.iter_values, realize.predicate, block_with(block, body, block.reads)
+        )
+
+    stores = ["tirx.SBlockRealize"]
+    body = tirx.stmt_functor.ir_transform(
+        function.body, None, lambda node: in_loops(node) if _writes_output(node, function) else None, stores
+    )
+    return function.with_body(body)
+
+
+def _writes_output(realize: Any, function: Any) -> bool:
+    writes = realize.block.writes
+    return len(writes) == 1 and writes[0].buffer.same_as(function.buffer_map[function.params[-1]])
+
+
+def _schedule(schedule: Any, gpu: Gpu, by_lane: bool) -> None:
+    root = schedule.get_sblock("root")
+    blocks = {schedule.get(block).name_hint: schedule.get(block) for block in schedule.get_child_blocks(root)}
+    (output,) = (schedule.get(block).name_hint for block in schedule.get_output_blocks(root))
+    stages = [name for name in blocks if name.startswith((OWN, SHARED))]
+    for name in blocks:
+        if name != output and name not in stages:
+            schedule.compute_inline(schedule.get_sblock(name))
+    for name in stages:
+        scope = "shared" if name.startswith(SHARED) else "local"
+        schedule.set_scope(schedule.get_sblock(name), 0, scope)
+    *before, items, lanes = next(
+        [int(extent) for extent in blocks[name].writes[0].buffer.shape]
+        for name in reversed(stages)
+        if reduces(blocks[name])
+    )
+    store = schedule.get_sblock(output)
+    loops = schedule.get_loops(store)
+    outer, row = loops[: len(before) - 1], loops[len(before) - 1 :]
+    apart = len(row) > 1
+    if apart:
+        column, lane = schedule.split(row.pop(), [None, lanes])
+        vector = schedule.fuse(*row) if len(row) > 1 else row[0]
+        outer = [*outer, column]
+    else:
+        vector, lane = schedule.split(row[0], [None, lanes_of(int(schedule.get(row[0]).extent))])
+        outer = [*outer, schedule.add_unit_loop(vector)]
+    step, item = schedule.split(vector, [None, items])
+    schedule.reorder(*outer, item, step, lane)
+    at = _axis_of_groups(before)
+    group, together = schedule.split(outer[at], [None, _rows_together(before, items, gpu)])
+    schedule.reorder(*outer[:at], group, *outer[at + 1 :], together)
+    group = schedule.fuse(*outer[:at], group, *outer[at + 1 :])
+    # Neighbours read what lies together: along the row, or columns of it.
+    threads = ("threadIdx.y", "threadIdx.x") if apart and before[-1] > 1 else ("threadIdx.x", "threadIdx.y")
+    schedule.bind(group, "blockIdx.x")
+    schedule.bind(item, threads[0])
+    schedule.bind(together, threads[1])
+    for name in reversed(stages):
+        schedule.compute_at(schedule.get_sblock(name), group, preserve_unit_loops=True)
+    for name in stages:
+        _finish(schedule, schedule.get_sblock(name), at, len(before), threads)
+    if not by_lane:
+        schedule.vectorize(lane)
+    if int(schedule.get(step).extent) <= MOST_UNROLLED:
+        schedule.unroll(step)
+
+
+def _axis_of_groups(outer: Sequence[int]) -> int:
+    """The axis before a row along which a work-group takes several."""
+    return max((place for place, extent in enumerate(outer) if extent > 1), default=0)
+
+
+def _rows_together(outer: Sequence[int], items: int, gpu: Gpu) -> int:
+    """Return the number of rows of a work-group: a divisor, since all its work-items have to meet at a
+    barrier."""
+    fitting = divisors(outer[_axis_of_groups(outer)], gpu.work_group // items)
+    return next((size for size in fitting if size * items >= gpu.wave), fitting[-1])
+
+
+def _finish(schedule: Any, stage: Any, at: int, before: int, threads: Sequence[str]) -> None:
+    """Bind the loops of a *stage* and make vectors of its lanes."""
+    loops = schedule.get_loops(stage)[1:]
+    schedule.bind(loops[at], threads[1])
+    schedule.bind(loops[before], threads[0])
+    kinds = [int(axis.iter_type) for axis in schedule.get(stage).iter_vars]
+    inner = list(zip(loops[before + 1 :], kinds[before + 1 :], strict=True))
+    steps = [loop for loop, kind in inner if kind != SPATIAL]
+    *places, lane = (loop for loop, kind in inner if kind == SPATIAL)
+    order = [*places, *steps, lane]
+    schedule.reorder(*order)
+    if int(schedule.get(lane).extent) > 1:
+        schedule.vectorize(lane)
+    for loop in (*places, *steps):
+        if int(schedule.get(loop).extent) <= MOST_UNROLLED:
+            schedule.unroll(loop)
+    if steps:
+        schedule.decompose_reduction(stage, steps[0])

@@ -1,0 +1,240 @@
+"""Schedule a kernel whose result is blocked so that each work-item writes whole texels.
+
+An image can only be written a texel at a time. TVM's code generator takes any store
+for that of a texel, so a schedule that stores lanes one by one gives wrong numbers
+without a word. Here each work-item computes the four lanes of its texels as vectors.
+Convolutions are in :mod:`adt.compiler.passes.gpu.convolution`.
+
+A pool over a whole map has no more texels than blocks of channels, and windows of thousands
+of places: with one work-item for each texel most of a GPU would be idle. There the places of
+a window are dealt out to the work-items of one work-group; each adds up its part, or takes the
+greatest, and puts it into local memory; after a barrier one of them does so with the parts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.s_tir import dlight
+
+from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.gpu.kernel_blocks import (
+    KernelBlocks,
+    NotSchedulable,
+    kernel_blocks,
+    reduction_loops,
+    refusals,
+    texel_loops,
+)
+from adt.compiler.passes.gpu.tiles import divisors
+from adt.compiler.passes.indices import narrow_indices
+from adt.compiler.passes.layout.blocks import BYTES, FLOATS
+from adt.compiler.passes.layout.signature import SPATIAL
+from adt.compiler.passes.lowering import image_faults, texture_lowering
+from adt.compiler.passes.workarounds import plain_unit_reductions
+from adt.compiler.targets.gpu import Gpu
+from adt.errors import last_line, lines_of
+from adt.package.reports import LANES
+
+WORK_GROUP = 64
+"""Work-items in a work-group; every OpenCL device of a phone takes as many."""
+POOLED = ("sum_blocks", "max_blocks")
+"""Names of the blocks that accumulate: see :func:`adt.compiler.passes.layout.blocks.pool`."""
+MOST_ALONE = 32
+"""Places of a window that one work-item takes by itself."""
+
+
+def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
+    """Schedule the TIR *function*; its single output's last axis is a texel.
+
+    Kernels with at most one reduction are taken: stages before it are computed
+    where they are read, those after it on the accumulated texel. With *by_lane*
+    results are computed lane by lane, in private memory, and then stored as a
+    texel: for operators that TVM cannot vectorise (``erf``, choices by a lane).
+    """
+    schedule = s_tir.Schedule(function)
+    with refusals():
+        _schedule(schedule, by_lane)
+    return schedule.mod["main"]
+
+
+def writes_texels(function: Any) -> bool:
+    """Return True if the TIR *function* writes a tensor whose last axis is a texel."""
+    shape = function.buffer_map[function.params[-1]].shape
+    return len(shape) > 3 and int(shape[-1]) == LANES
+
+
+def moves_texels(function: Any) -> bool:
+    """Return True if the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools
+    no more than a small window for each."""
+    if not writes_texels(function):
+        return False
+    numbers = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
+    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
+    return numbers and all(block.name_hint.startswith(POOLED) for block in sums)
+
+
+def element_schedule(function: Any, target: Any) -> Any:
+    """Schedule the TIR *function*, whose output is a buffer, with one work-item for each element."""
+    module = plain_unit_reductions()(tvm.IRModule({"main": function}))
+    try:
+        with target:
+            return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(module)["main"]
+    except (tvm.error.InternalError, RuntimeError, ValueError) as error:
+        raise NotSchedulable(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
+
+
+def prove(function: Any, target: Any) -> None:
+    """Lower the scheduled *function*, some of whose arguments are images, as compiling will.
+
+    NotSchedulable if it would use images wrongly, or cannot be lowered.
+    """
+    bound = function.with_attr({"target": target, "global_symbol": "kernel"})
+    try:
+        with target:
+            lowered = texture_lowering()(tvm.IRModule({"kernel": bound}))
+        faults = image_faults(lowered)
+    except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as error:
+        raise NotSchedulable(f"TVM cannot lower it: {last_line(error):.160}") from error
+    if faults:
+        raise NotSchedulable(faults[0])
+
+
+def _schedule(schedule: Any, by_lane: bool) -> None:
+    blocks = kernel_blocks(schedule, by_lane=by_lane)
+    *outer, lane = texel_loops(schedule, blocks.store)
+    innermost = _bind(schedule, outer)
+    for part in blocks.before:
+        schedule.compute_at(part, innermost, preserve_unit_loops=True)
+    if blocks.reduction is not None:
+        _vectorize_reduction(schedule, blocks.reduction, depth=len(schedule.get_loops(blocks.store)) - 1)
+    schedule.vectorize(lane)
+
+
+def _bind(schedule: Any, loops: list[Any]) -> Any:
+    """One work-item for each iteration of *loops*; returns the innermost loop.
+
+    Each axis is split by itself: of a fused and split loop TVM cannot tell that a
+    work-item needs one texel only where the split does not divide the axes.
+    """
+    *others, x = loops
+    axes = [x, *([others.pop()] if others else []), *([schedule.fuse(*others)] if others else [])]
+    room = WORK_GROUP
+    groups, items = [], []
+    for name, loop in zip("xyz", axes, strict=False):
+        size = min(room, power_of_two_within(int(schedule.get(loop).extent)))
+        room //= size
+        group, item = schedule.split(loop, [None, size])
+        groups.append((group, f"blockIdx.{name}"))
+        items.append((item, f"threadIdx.{name}"))
+    order = [loop for loop, _ in (*reversed(groups), *reversed(items))]
+    schedule.reorder(*order)
+    for loop, thread in (*groups, *items):
+        schedule.bind(loop, thread)
+    return order[-1]
+
+
+def power_of_two_within(extent: int) -> int:
+    """The smallest power of two that is not below *extent*, and at most the work-group's."""
+    return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
+
+
+def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
+    """Accumulate all lanes at once: the lane's loop becomes the innermost one."""
+    (*_, lane), reduce = reduction_loops(schedule, reduction, depth)
+    schedule.reorder(*reduce, lane)
+    schedule.vectorize(lane)  # before the decomposition, after which it is refused
+    schedule.decompose_reduction(reduction, reduce[0])
+
+
+def is_global_pool(function: Any) -> bool:
+    """Return True if the unscheduled TIR *function* pools whole maps, large ones, of a blocked tensor."""
+    return _window(function) > MOST_ALONE
+
+
+def pool_schedule(function: Any, gpu: Gpu) -> Any:
+    """Schedule the TIR *function*, which pools whole maps, with several work-items for each texel."""
+    # TVM 0.25 cannot lower the place that a work-item reads (its number divided by the length of a row)
+    # where the extents are of 64 bits: the number of a work-item has 32.
+    schedule = s_tir.Schedule(narrow_indices(function))
+    with refusals():
+        blocks = kernel_blocks(schedule)
+        if blocks.reduction is None or not _window(function):
+            raise NotSchedulable("it pools no whole maps")
+        _, depth, *_ = (int(extent) for extent in schedule.get(blocks.reduction).writes[0].buffer.shape)
+        shares = shares_of(_window(function), depth, gpu)
+        _share(schedule, blocks, shares)
+    return schedule.mod["main"]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Distribution of the windows of a pool."""
+
+    parts: int
+    """Work-items for each texel; they divide its window."""
+    texels: int
+    """Texels of a work-group; they divide the blocks of channels."""
+
+
+def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
+    """Deal out windows of *window* places of each of *depth* blocks of channels.
+
+    As many work-items as fit one work-group share a window, but none takes fewer than four places;
+    short windows are put together until a work-group fills a wave.
+    """
+    parts = divisors(window, min(gpu.work_group, window // 4))[-1]
+    if parts == 1:
+        raise NotSchedulable(f"a window of {window} places cannot be dealt out evenly")
+    fitting = divisors(depth, gpu.work_group // parts)
+    return Shares(parts, next((size for size in fitting if size * parts >= gpu.wave), fitting[-1]))
+
+
+def _window(function: Any) -> int:
+    """Places of the window of the whole map that *function* pools; 0: it does not."""
+    windows: list[int] = []
+    for block in tir_nodes(function.body, tirx.SBlock):
+        if not block.name_hint.startswith(POOLED):
+            continue
+        extents = [(int(axis.iter_type), int(axis.dom.extent)) for axis in block.iter_vars]
+        _, _, *places, _ = (extent for kind, extent in extents if kind == SPATIAL)
+        if math.prod(places) == 1:
+            windows.append(math.prod(extent for kind, extent in extents if kind != SPATIAL))
+    return windows[0] if len(windows) == 1 else 0
+
+
+def _share(schedule: Any, blocks: KernelBlocks, shares: Shares) -> None:
+    total = blocks.reduction
+    _, window = reduction_loops(schedule, total, 0)
+    place = schedule.fuse(*window) if len(window) > 1 else window[0]
+    _rest, part = schedule.split(place, [None, shares.parts])
+    partial = schedule.rfactor(part, 0)
+    schedule.set_scope(partial, 0, "shared")
+    added = schedule.cache_write(partial, 0, "local")
+
+    image, depth, *ones, lane = texel_loops(schedule, blocks.store)
+    group, item = schedule.split(depth, [None, shares.texels])
+    group = schedule.fuse(image, group)
+    schedule.bind(group, "blockIdx.x")
+    # Of the work-items that share a texel, the first finishes it. A fused loop of extent 1 is in no index.
+    alone = schedule.fuse(schedule.add_unit_loop(item), schedule.add_unit_loop(item))
+    _, first = schedule.split(alone, [None, shares.parts])
+    for loop, thread in ((first, "x"), (item, "y")):
+        schedule.bind(loop, f"threadIdx.{thread}")
+    for block in blocks.before:
+        schedule.compute_at(block, item, preserve_unit_loops=True)
+    depth = len(schedule.get_loops(blocks.store)) - len(ones) - 1
+    _vectorize_reduction(schedule, total, depth)
+    schedule.vectorize(lane)
+
+    schedule.compute_at(added, group, preserve_unit_loops=True)
+    part, _image, item, *_, lane = schedule.get_loops(added)[1:]
+    schedule.bind(part, "threadIdx.x")
+    schedule.bind(item, "threadIdx.y")
+    schedule.vectorize(lane)
+    schedule.compute_at(partial, item, preserve_unit_loops=True)
+    _vectorize_reduction(schedule, partial, len(schedule.get_loops(added)) - len(ones) - 1)

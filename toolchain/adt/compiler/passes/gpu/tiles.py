@@ -1,0 +1,215 @@
+"""Tiles of convolutions, the work of a work-item, chosen by a model of their costs.
+
+A work-item keeps a tile of sums in registers: texels of a row, of some rows, and of some
+neighbouring blocks of channels. What it reads, input and weights, is used for all of them.
+A larger tile reads less for each multiplication, and leaves fewer work-items, of which a
+GPU needs thousands to be busy. Where there are too few, several share each sum: the fours
+of input channels are dealt out to them, and the parts added up in local memory.
+
+The model is the one of a machine with room for so many work-items at a time:
+
+    time = cost of one work-item x (1 + work-items / room)
+
+so that few work-items cost what one costs (its chain of reads), many what they cost
+together. The room is ``Gpu.items`` for work-items with many registers, and up to four times
+that for those with few. The constants are round numbers near those that chose best among 2,000
+random schedules of the convolutions of ResNet-18 and MobileNet-v2, timed on an NVIDIA H200: that
+is one GPU, and no Adreno. Of the schedules of a convolution they choose one that took 1.26 times
+as long as the fastest (geometric mean).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from adt.compiler.targets.gpu import Gpu
+from adt.package.reports import LANES
+
+READ = 4
+"""Cost of reading a texel (or as much of a buffer), in multiply-adds of four lanes, which cost 1."""
+STEP = 4
+"""Cost of one iteration of the loops: a row of the window, for four channels."""
+WRITE = 8
+"""Cost of what follows each sum: epilogue and store."""
+START = 50
+"""Cost of a work-item's start."""
+MEET = 30
+"""Cost of a barrier, where parts are put together."""
+ADD = 2
+"""Cost of adding one part to a sum."""
+
+MORE_ROOM = 4
+"""Times :attr:`Gpu.items <adt.compiler.targets.gpu.Gpu.items>` that a GPU holds of work-items with no more
+registers than ``Gpu.sums``; of those with four times as many it holds ``Gpu.items``."""
+
+MOST_WIDE = 8
+"""Texels of a row that one work-item computes."""
+HEIGHTS, DEPTHS = (1, 2), (1, 2, 4)
+"""Rows and blocks of channels."""
+PARTS = (2, 4, 8, 16)
+"""Work-items that share a sum."""
+PARTS_OF_A_PIXEL = (*PARTS, 32, 64)
+"""Numbers of parts where the output has one pixel: other work-items of its work-group would share no
+weights."""
+DEEPEST = 64
+"""Work-items of a work-group in depth, at most: NVIDIA's GPUs launch no more along z."""
+STATEMENTS = 256
+"""Most statements of one iteration: drivers compile for seconds what is longer."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums that a kernel computes."""
+
+    images: int
+    """Images of the batch, and of each its frames where three axes are convolved."""
+    depth: int
+    """Blocks of output channels."""
+    height: int
+    width: int
+    """Texels of the output."""
+    fours: int
+    """Fours of input channels that each sum runs over; what is left of four counts as one."""
+    lanes: int
+    """Input channels that are read at once and used one after the other: 4, or 1 of a depthwise kernel."""
+    rows: int
+    columns: int
+    """Columns of the window; rows of all its frames."""
+    stride: tuple[int, int]
+    """Down and across."""
+    texels: bool
+    """The input is blocked; else each lane is a read of its own."""
+    grouped: bool
+    """Blocks of output channels read different input channels, other than in a depthwise kernel."""
+    matrix: bool = False
+    """The row is the rows of a matrix, each an image of one pixel: weights are read for several of them."""
+    words: bool = False
+    """True if what counts as a channel is a word of four (:mod:`adt.compiler.passes.words`)."""
+
+    @property
+    def in_fours(self) -> bool:
+        """Return True if the channels are whole fours, which can be cut into parts."""
+        return (self.texels or self.words) and self.lanes == LANES
+
+    @property
+    def shares_input(self) -> bool:
+        """Return True if neighbouring blocks of output channels read the same."""
+        return not self.grouped and (self.lanes > 1 or self.words)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Work of one work-item and one work-group."""
+
+    wide: int
+    high: int
+    deep: int
+    """Sums of a work-item: texels of a row, rows, blocks of channels."""
+    group: tuple[int, int, int]
+    """Work-items of a work-group across, down and in depth; the last is 1 where sums are shared."""
+    parts: int
+    """Work-items that share each sum."""
+
+    @property
+    def sums(self) -> int:
+        """Return the number of sums that a work-item keeps."""
+        return self.wide * self.high * self.deep
+
+    @property
+    def items(self) -> int:
+        """Work-items of a work-group."""
+        return math.prod(self.group) * self.parts
+
+
+def best_tile(sums: Sums, gpu: Gpu, *, shared: bool | None = None) -> Tile | None:
+    """Choose the cheapest tile on *gpu*, or None where none fits.
+
+    With *shared*, only of tiles whose sums work-items share, or only of others; None: of all.
+    """
+    return min(_tiles(sums, gpu, shared), key=lambda tile: cost(sums, tile, gpu), default=None)
+
+
+def cost(sums: Sums, tile: Tile, gpu: Gpu) -> float:
+    """Return the cost of *tile*, in multiply-adds of one work-item."""
+    reads = _input_reads(sums, tile) + _weight_reads(sums, tile)
+    work = reads * READ + _multiplications(sums, tile) + STEP
+    steps = sums.rows * sums.fours / tile.parts
+    item = steps * work + WRITE * tile.sums + START
+    if tile.parts > 1:
+        item += MEET + ADD * tile.parts * tile.sums
+    # A wave runs whole, however few of its work-items there are.
+    waves = math.ceil(tile.items / gpu.wave) * gpu.wave / tile.items
+    return item * (1 + _items(sums, tile) * waves / _room(sums, tile, gpu))
+
+
+def _room(sums: Sums, tile: Tile, gpu: Gpu) -> float:
+    """Work-items that the GPU holds at a time: the fewer registers each has, the more."""
+    used = (tile.sums + _texels_held(sums, tile)) / gpu.sums
+    return gpu.items * MORE_ROOM / min(max(used, 1), MORE_ROOM)
+
+
+def _texels_held(sums: Sums, tile: Tile) -> int:
+    """Input and weights that are in registers at the same time."""
+    return _input_reads(sums, tile) + sums.lanes * tile.deep
+
+
+def _input_reads(sums: Sums, tile: Tile) -> int:
+    """For a row of the window: neighbouring texels are read once."""
+    across = (tile.wide - 1) * sums.stride[1] + sums.columns
+    down = (tile.high - 1) * sums.stride[0] + 1
+    return across * down * (1 if sums.texels else sums.lanes)
+
+
+def _weight_reads(sums: Sums, tile: Tile) -> int:
+    return sums.lanes * tile.deep * sums.columns
+
+
+def _multiplications(sums: Sums, tile: Tile) -> int:
+    return sums.lanes * tile.sums * sums.columns
+
+
+def _items(sums: Sums, tile: Tile) -> int:
+    texels = sums.images * sums.depth * sums.height * sums.width
+    return texels // tile.sums * tile.parts
+
+
+def _tiles(sums: Sums, gpu: Gpu, shared: bool | None) -> Iterator[Tile]:
+    parts = [] if shared else [1]
+    if shared is not False and sums.in_fours:
+        counts = PARTS_OF_A_PIXEL if sums.height * sums.width == 1 else PARTS
+        parts += [count for count in counts if sums.fours % count == 0]
+    depths = [n for n in DEPTHS if sums.depth % n == 0] if sums.shares_input else [1]
+    heights = [n for n in HEIGHTS if sums.height % n == 0]
+    for wide, high, deep, count in itertools.product(divisors(sums.width, MOST_WIDE), heights, depths, parts):
+        if wide * high * deep > gpu.sums:
+            continue
+        seen = set()
+        for most in (gpu.wave, gpu.work_group):
+            room = most // count
+            if not room:
+                continue
+            across = divisors(sums.width // wide, room)[-1]
+            down = divisors(sums.height // high, room // across)[-1]
+            deepest = min(room // across // down, DEEPEST)
+            far = 1 if count > 1 else divisors(sums.depth // deep, deepest)[-1]
+            tile = Tile(wide, high, deep, (across, down, far), count)
+            if tile not in seen and _fits(sums, tile, gpu):
+                seen.add(tile)
+                yield tile
+
+
+def _fits(sums: Sums, tile: Tile, gpu: Gpu) -> bool:
+    """Return True if registers, local memory and the driver have room for it."""
+    statements = _input_reads(sums, tile) + _weight_reads(sums, tile) + _multiplications(sums, tile)
+    registers = tile.sums + _texels_held(sums, tile)
+    local = 0 if tile.parts == 1 else tile.items * tile.sums * 16
+    smallest = tile.sums == 1
+    return (smallest or (statements <= STATEMENTS and registers <= 3 * gpu.sums)) and local <= gpu.local_bytes
+
+
+def divisors(extent: int, most: int) -> list[int]:
+    """Return the divisors of *extent*, from 1 up to *most*, in order."""
+    return [size for size in range(1, max(1, min(extent, most)) + 1) if extent % size == 0]

@@ -1,0 +1,85 @@
+"""By which rule each operator of a quantized model is rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import relax
+
+from adt.compiler.passes.dot import Dot
+from adt.compiler.passes.integers.moves import (
+    concat,
+    dequantize,
+    mean,
+    moved,
+    nearest,
+    pad,
+    quantize,
+    relu,
+    reshaped_weights,
+    taken,
+    transposed_weights,
+)
+from adt.compiler.passes.integers.rewriter import Integers, Rule
+from adt.compiler.passes.integers.sums import biased, convolution, product, summed, transposed
+from adt.compiler.passes.integers.tensors import RANGES
+from adt.compiler.passes.integers.wholes import finite, subtracted, widened
+from adt.package.reports import Convolution
+
+_MOVES = (
+    "expand_dims",
+    "flatten",
+    "nn.max_pool1d",
+    "nn.max_pool2d",
+    "nn.max_pool3d",
+    "split",
+    "squeeze",
+    "strided_slice",
+)
+_RULES: Mapping[str, Rule] = {
+    **{f"relax.{name}": moved for name in _MOVES},
+    **{f"relax.nn.avg_pool{rank}d": mean for rank in (1, 2, 3)},
+    **{f"relax.nn.conv{rank}d": summed(convolution) for rank in (1, 2, 3)},
+    **{f"relax.nn.conv{rank}d_transpose": summed(transposed) for rank in (1, 2, 3)},
+    "relax.add": biased,
+    "relax.astype": widened,
+    "relax.concat": concat,
+    "relax.dequantize": dequantize,
+    "relax.image.resize2d": nearest,
+    "relax.matmul": summed(product),
+    "relax.mean": mean,
+    "relax.nn.adaptive_avg_pool2d": mean,
+    "relax.nn.pad": pad,
+    "relax.nn.relu": relu,
+    "relax.permute_dims": transposed_weights,
+    "relax.quantize": quantize,
+    "relax.reshape": reshaped_weights,
+    "relax.subtract": subtracted,
+    "relax.take": taken,
+    "relax.where": finite,
+}
+
+
+def in_integers(
+    module: Any,
+    data: str,
+    least: int = RANGES["int8"][0],
+    computed: Dot | None = None,
+    *,
+    inlined: bool = False,
+) -> tuple[Any, tuple[Convolution, ...]]:
+    """Rewrite the flat *module*, with its parameters bound, to integers.
+
+    Returns it, and the outcome of each convolution and product if it is quantized.
+
+    Args:
+        data: type of what the processor multiplies by weights.
+        least: of these; what has others stays as it is.
+        computed: its instruction for products of two computed tensors; None: these are of floats.
+        inlined: a scale is part of each kernel: a GPU takes longer to be told of each parameter. Else it is
+            one, so that layers of other scales have the same kernel.
+    """
+    integers = Integers(module, _RULES, data, least, computed, inlined)
+    result = relax.transform.DeadCodeElimination(["main"])(integers.run())
+    return result, integers.convolutions()

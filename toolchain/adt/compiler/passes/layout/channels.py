@@ -1,0 +1,214 @@
+"""Move the channels of convolutions to the second axis: TFLite has them last.
+
+One walk, like the one in :mod:`adt.compiler.passes.layout.operators`: each tensor of four axes has
+the form of the model, ``(N, H, W, C)``, one with channels first, or both. A convolution
+with its channels last is computed with channels first, and what follows it, too, as far
+as there is a rule; where there is none, the tensor is transposed back, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from adt.compiler.ir.nodes import operator_name
+from adt.compiler.ir.rewriter import ELEMENTWISE, Rewriter, is_flat, resized, static_shape
+
+TO_FIRST = (0, 3, 1, 2)
+TO_LAST = (0, 2, 3, 1)
+MOVED = {0: 0, 1: 2, 2: 3, 3: 1}
+"""Axis of a tensor with channels last to its place with channels first."""
+
+
+class _Walk(Rewriter):
+    """One walk over the model."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self.first: dict[Any, Any] = {}
+        """Variable of the model to its form with channels first; ``values`` holds the model's own."""
+
+    def value_of(self, variable: Any) -> Any:
+        """The model's own form, transposed once if there is only the other."""
+        if variable not in self.values and variable in self.first:
+            self.values[variable] = self.builder.emit(relax.op.permute_dims(self.first[variable], TO_LAST))
+        return super().value_of(variable)
+
+    def channels_first(self, value: Any) -> Any:
+        """The tensor *value* of four axes with channels first, made if need be."""
+        if value not in self.first:
+            self.first[value] = self.builder.emit(relax.op.permute_dims(self.copy(value), TO_FIRST))
+        return self.first[value]
+
+    def bind(self, binding: Any) -> None:
+        value = binding.value
+        name = operator_name(value)
+        if name and not isinstance(binding, relax.MatchCast):
+            rule = _elementwise if name in ELEMENTWISE else _RULES.get(name)
+            result = rule(self, binding.var, value) if rule else None
+            if binding.var in self.values:  # the rule gave it the form of the model
+                return
+            if result is not None:
+                self.first[binding.var] = self.builder.emit(result)
+                return
+        super().bind(binding)
+
+
+def channels_first(module: Any) -> Any:
+    """Put channels first in ``main`` of the flat Relax *module*; constant weights are transposed once."""
+    if not is_flat(module):
+        return module
+    walk = _Walk(module)
+    result = walk.run()
+    return relax.transform.DeadCodeElimination(["main"])(result) if walk.first else module
+
+
+def _convolution(walk: _Walk, _variable: Any, call: Any) -> Any:
+    data, weight = call.args
+    attrs = call.attrs
+    order = str(attrs.kernel_layout)
+    if (
+        attrs.data_layout != "NHWC"
+        or sorted(order) != sorted("OIHW")
+        or not isinstance(weight, relax.Constant)
+    ):
+        return None
+    moved = weight.data.numpy().transpose([order.index(axis) for axis in "OIHW"])
+    return relax.op.nn.conv2d(
+        walk.channels_first(data),
+        _constant(moved, weight),
+        strides=list(attrs.strides),
+        padding=list(attrs.padding),
+        dilation=list(attrs.dilation),
+        groups=int(attrs.groups),
+        out_dtype=attrs.out_dtype,
+    )
+
+
+def _pool(walk: _Walk, _variable: Any, call: Any) -> Any:
+    (data,) = call.args
+    attrs = call.attrs
+    if data not in walk.first or attrs.layout != "NHWC":
+        return None
+    operator = relax.op.nn.max_pool2d if call.op.name.endswith("max_pool2d") else relax.op.nn.avg_pool2d
+    return operator(
+        walk.first[data],
+        list(attrs.pool_size),
+        list(attrs.strides),
+        list(attrs.padding),
+        list(attrs.dilation),
+        bool(attrs.ceil_mode),
+        bool(attrs.count_include_pad),
+    )
+
+
+def _elementwise(walk: _Walk, variable: Any, call: Any) -> Any:
+    output = static_shape(variable)
+    if output is None or len(output) != 4 or not any(arg in walk.first for arg in call.args):
+        return None
+    operands = []
+    for arg in call.args:
+        operand = arg if not isinstance(arg.struct_info, relax.TensorStructInfo) else _operand(walk, arg)
+        if operand is None:
+            return None
+        operands.append(operand)
+    return relax.Call(call.op, operands, call.attrs, call.sinfo_args)
+
+
+def _operand(walk: _Walk, value: Any) -> Any:
+    """The tensor *value* as an operand of one with channels first."""
+    shape = static_shape(value)
+    if shape is None:
+        return None
+    if isinstance(value, relax.Constant):
+        if all(extent == 1 for extent in shape):
+            return value
+        aligned = value.data.numpy().reshape((1,) * (4 - len(shape)) + shape)
+        return _constant(aligned.transpose(TO_FIRST), value)
+    return walk.channels_first(value) if len(shape) == 4 else None
+
+
+def _prelu(walk: _Walk, _variable: Any, call: Any) -> Any:
+    data, slope = call.args
+    if data not in walk.first or int(call.attrs.axis) % 4 != 3 or not isinstance(slope, relax.Constant):
+        return None
+    return relax.op.nn.prelu(walk.first[data], slope, 1)
+
+
+def _pad(walk: _Walk, _variable: Any, call: Any) -> Any:
+    data = call.args[0]
+    if data not in walk.first or len(call.args) != 1:
+        return None
+    widths = [int(width) for width in call.attrs.pad_width]
+    moved = [width for axis in TO_FIRST for width in widths[2 * axis : 2 * axis + 2]]
+    return relax.op.nn.pad(walk.first[data], moved, call.attrs.pad_mode, float(call.attrs.pad_value))
+
+
+def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
+    (data,) = call.args
+    if data not in walk.first or call.attrs.axis is None:
+        return None
+    axes = sorted(int(axis) % 4 for axis in call.attrs.axis)
+    result = relax.op.mean(
+        walk.first[data], [MOVED[axis] for axis in axes], keepdims=bool(call.attrs.keepdims)
+    )
+    if call.attrs.keepdims:
+        return result
+    if axes == [1, 2]:  # what is left, (N, C), is in the order of both forms
+        walk.values[variable] = walk.builder.emit(result)
+    return None
+
+
+def _reshape(walk: _Walk, variable: Any, call: Any) -> Any:
+    """Reshape a single pixel: the order is that of both forms."""
+    data, shape, output = call.args[0], static_shape(call.args[0]), static_shape(variable)
+    if data in walk.first and shape and output and shape[1:3] == (1, 1):
+        walk.values[variable] = walk.builder.emit(relax.op.reshape(walk.first[data], output))
+
+
+def _concat(walk: _Walk, variable: Any, call: Any) -> Any:
+    (parts,) = call.args
+    if not isinstance(parts, relax.Tuple) or not any(part in walk.first for part in parts.fields):
+        return None
+    if len(static_shape(variable) or ()) != 4:
+        return None
+    return relax.op.concat(
+        [walk.channels_first(part) for part in parts.fields], MOVED[int(call.attrs.axis) % 4]
+    )
+
+
+def _resize(walk: _Walk, _variable: Any, call: Any) -> Any:
+    data = call.args[0]
+    if data not in walk.first or call.attrs.layout != "NHWC":
+        return None
+    return resized(call, walk.first[data], "NCHW")
+
+
+def _lookup(walk: _Walk, _variable: Any, call: Any) -> Any:
+    table, index = call.args
+    if index not in walk.first or not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
+        return None
+    return relax.Call(call.op, [table, walk.first[index]], call.attrs)
+
+
+def _constant(array: Any, like: Any) -> Any:
+    return relax.const(np.ascontiguousarray(array), like.struct_info.dtype)
+
+
+_RULES: Mapping[str, Callable[[_Walk, Any, Any], Any]] = {
+    "relax.concat": _concat,
+    "relax.flatten": _reshape,
+    "relax.image.resize2d": _resize,
+    "relax.mean": _mean,
+    "relax.nn.avg_pool2d": _pool,
+    "relax.nn.conv2d": _convolution,
+    "relax.nn.max_pool2d": _pool,
+    "relax.nn.pad": _pad,
+    "relax.nn.prelu": _prelu,
+    "relax.reshape": _reshape,
+    "relax.squeeze": _reshape,
+    "relax.take": _lookup,
+}

@@ -1,0 +1,379 @@
+"""Passes over TIR on its way to TVM's code generators, so that the code is right on the device.
+
+Alignment. The TVM wheel is built for 64-byte aligned tensors, and code it generates
+tells LLVM to assume so of every argument; nothing checks it. A runtime built with
+TVM_KALLOC_ALIGNMENT=32 (what phones use) gives 32, so that such a module may fault
+now and then, with the allocator's mood (seen with wide x86-64 vector moves). The
+assumption sits in every TIR buffer's ``data_alignment``.
+
+Imports. TVM compiles a text that a pragma names, machine code included, into a kernel; whatever schedule
+was applied, none has such a pragma.
+
+Names. Arguments of a GPU's kernels are called as tensors are in the model; names such
+as ``encoder/dense:0`` are no identifiers, and the driver then refuses the source. CUDA C++
+has hundreds of names of its own (``exp``, ``float4``), of which none ends with ``_``.
+
+Vectors. What a GPU reads from buffers four at a time is said to be aligned so.
+
+Constants. TVM writes seven digits of a number into OpenCL's source, which is not all of each.
+
+Images. TVM's OpenCL code generator takes every store to an image for that of a whole texel,
+and an image that is both read and written for one that is read. Neither is an error
+there; both give wrong numbers. Here they are errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm.s_tir.pipeline
+import tvm_ffi
+from tvm import tirx
+from tvm.s_tir.backend.adreno.transform import TextureFlatten
+from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+
+from adt.compiler.ir.nodes import is_call, tir_nodes
+from adt.compiler.passes.extrema import extrema_keep_nan
+from adt.compiler.passes.opencl_source import finish_sources
+from adt.compiler.passes.words import combine_words
+from adt.package.reports import LANES
+
+IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
+"""Attributes, and values of ``pragma_scope``, by which code that is a text becomes part of a kernel."""
+
+
+def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = False) -> str:
+    """Register TVM's default TIR pipeline for buffers aligned to *alignment* bytes; return its name.
+
+    With *textures*, some arguments of kernels are images; with *buffers*, kernels are a GPU's without images.
+    """
+    finish_sources()
+    name = f"adt_align{alignment}" + "_textures" * textures + "_buffers" * buffers
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
+    def prepare(module: Any, _context: Any) -> Any:
+        # PrimFuncs offer no way to replace a buffer everywhere that accepts another
+        # alignment (`specialize` insists on an equal one); the graph's JSON does.
+        graph = json.loads(tvm.ir.save_json(module))
+        target = tvm.target.Target.current(allow_none=True)
+        ending = "_" if target is not None and target.kind.name == "cuda" else ""
+        nodes = graph["nodes"]
+        places: dict[str, int] = {}  # of names, which other nodes may share where they stand
+        for node in nodes:
+            kind = node.get("type")
+            if kind == "ffi.String" and node["data"] in IMPORTS:
+                raise RuntimeError(
+                    f"a kernel has {node['data']}, by which a text becomes code of mod.so; no schedule rule "
+                    "writes it (adt db verify DB finds the record that brought it)"
+                )
+            if kind == "tirx.Buffer":
+                node["data"]["data_alignment"] = min(node["data"]["data_alignment"], alignment)
+            if kind == "tirx.Buffer" or (kind == "tirx.Var" and node["data"]["dtype"] == "handle"):
+                name = nodes[node["data"]["name"]]["data"]
+                if (clean := identifier(name) + ending) != name:
+                    node["data"]["name"] = places.setdefault(clean, len(nodes) + len(places))
+        nodes += [{"type": "ffi.String", "data": name} for name in places]
+        return tvm.ir.load_json(json.dumps(graph))
+
+    def make() -> tuple[Any, Any, Any]:
+        lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
+        passes = [texture_lowering(), check_images()] if textures else [lower]
+        vectors = [vector_pointers()] if buffers else []
+        if textures or buffers:
+            # Indices are what kernels have in common, and are shorter once buffers are of vectors.
+            lowering = without_common_expressions(tvm.transform.Sequential(passes))
+            passes, vectors = [combine_words(), prepare, lowering], [*vectors, common_expressions()]
+        else:
+            passes = [extrema_keep_nan(), prepare, *passes, limits_keep_nan(), hyperbolic()]
+
+        def finalize() -> Any:
+            return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
+
+        return tvm.transform.Sequential(passes), finalize_host, finalize
+
+    PIPELINE_MAP[name] = make
+    return name
+
+
+RESERVED = ("constant", "generic", "global", "half", "kernel", "local", "pipe", "private")
+"""Words of OpenCL C that TVM's code generator takes for names."""
+
+_HOW = re.compile(r"(?<=[a-z0-9])(?:_(?:blocks|intermediate|local|shared))+(?=_|$)")
+"""Suffixes that schedules add to the names of tensors: a kernel that names one a hundred times is shorter
+without."""
+
+
+def identifier(name: str) -> str:
+    """*name* as OpenCL C takes it; the code generator keeps equal ones apart."""
+    clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    if (short := _HOW.sub("", clean)) != clean:
+        clean = f"{short}_"  # no name of OpenCL's, as max is
+    return clean if re.match(r"[A-Za-z_]", clean) and clean not in RESERVED else f"v_{clean}"
+
+
+def without_common_expressions(passes: Any) -> Any:
+    """The pass *passes*, in which TVM does not look for what expressions have in common."""
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCommonExpressions")  # type: ignore[untyped-decorator]
+    def run(module: Any, context: Any) -> Any:
+        config = {**context.config, "tirx.disable_cse_tir": True}
+        with tvm.transform.PassContext(opt_level=context.opt_level, config=config):
+            return passes(module)
+
+    return run
+
+
+def common_expressions() -> Any:
+    """A pass for a GPU's kernels: what expressions have in common is computed once.
+
+    Not in a kernel that names a vector by its first number: behind a variable TVM's code generator does not
+    see that this is a multiple of the lanes, and takes the numbers one by one, those of 8 bits wrongly.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CommonExpressions")  # type: ignore[untyped-decorator]
+    def share(module: Any, _context: Any) -> Any:
+        kernels = {
+            name: function
+            for name, function in module.functions_items()
+            if not tir_nodes(function.body, tirx.Ramp)
+        }
+        shared = tirx.transform.CommonSubexprElim()(tvm.IRModule(kernels, attrs=module.attrs))
+        functions = {**dict(module.functions_items()), **dict(shared.functions_items())}
+        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+    return share
+
+
+def texture_lowering() -> Any:
+    """TVM's lowering of TIR, for kernels some of whose arguments are images."""
+    lower, _, _ = PIPELINE_MAP["s_tir"]()
+    return tvm.transform.Sequential([TextureFlatten(), lower])
+
+
+def vector_pointers() -> Any:
+    """A pass for a GPU's kernels: a buffer that is only accessed in aligned vectors becomes one of vectors.
+
+    ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one. A
+    kernel of which TVM's pass cannot make that (some read one number of a vector for all lanes) stays.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.VectorPointers")  # type: ignore[untyped-decorator]
+    def rewrite(module: Any, _context: Any) -> Any:
+        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+        for variable, function in module.functions_items():
+            alone = tvm.IRModule({variable: function}, module.attrs)
+            with contextlib.suppress(tvm.error.InternalError):
+                result.update_func(variable, tirx.transform.PointerValueTypeRewrite()(alone)[variable])
+        return result
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="adt.VectorIndices")  # type: ignore[untyped-decorator]
+    def divide(function: Any, _module: Any, _context: Any) -> Any:
+        analyzer = tvm.arith.Analyzer()
+
+        def exact(node: Any) -> Any:
+            if not node.dtype.startswith("int"):
+                return node
+            quotient = analyzer.simplify(_quotient(node.a, node.b, analyzer))
+            # The code generator knows no FloorDiv.
+            return node if tir_nodes(quotient, tirx.FloorDiv) else quotient
+
+        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["tirx.Div"]))
+
+    return tvm.transform.Sequential([rewrite, divide])
+
+
+def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
+    """*value* by *divisor*, the parts of a sum or a minimum by themselves where these are multiples of it;
+    a FloorDiv of what is not known to be one."""
+
+    def is_multiple(part: Any) -> bool:
+        return bool(analyzer.can_prove_equal(tirx.floormod(part, divisor), 0))
+
+    if isinstance(value, tirx.Add | tirx.Min) and is_multiple(value.a) and is_multiple(value.b):
+        parts = [_quotient(part, divisor, analyzer) for part in (value.a, value.b)]
+        return type(value)(*parts)
+    quotient = tirx.floordiv(value, divisor)
+    return analyzer.simplify(quotient) if is_multiple(value) else quotient
+
+
+def exact_numbers() -> Any:
+    """A pass for kernels of OpenCL: a constant of which the seven digits that TVM's code generator writes are
+    not all becomes one of its bits."""
+
+    def exact(node: Any) -> Any:
+        number = np.float32(node.value)
+        if node.dtype != "float32" or not np.isfinite(number) or np.float32(f"{number:e}") == number:
+            return node
+        bits = tirx.const(int(number.view(np.int32)), "int32")
+        return tirx.call_pure_extern("float32", "as_float", bits)
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="adt.ExactNumbers")  # type: ignore[untyped-decorator]
+    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+        if function.attrs["target"].kind.name != "opencl":
+            return function
+        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["ir.FloatImm"]))
+
+    return rewrite
+
+
+def limits_keep_nan() -> Any:
+    """Return a pass for a CPU's kernels by which NaN passes a maximum or minimum of floats (Relu, Clip, Max),
+    or of all terms (:mod:`adt.compiler.passes.extrema`), in one instruction where the CPU has it.
+
+    TVM's code for LLVM chooses the second operand where one is NaN. x86 has an instruction for just that, so
+    that a constant comes first, and the first of two numbers is asked for NaN; not in reductions, which would
+    take three times as long. AArch64 has one instruction for each intrinsic. Elsewhere nothing changes.
+    """
+    intrinsics = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="adt.LimitsKeepNan")  # type: ignore[untyped-decorator]
+    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+        triple = str(function.attrs["target"].attrs.get("mtriple", ""))
+        by_intrinsic = triple.startswith(("aarch64", "arm64"))
+        reduced = [
+            store.buffer.data
+            for store in tir_nodes(function.body, tirx.BufferStore)
+            if any(
+                load.buffer.data.same_as(store.buffer.data)
+                for load in tir_nodes(store.value, tirx.BufferLoad)
+            )
+        ]
+
+        def extremum(node: Any) -> Any:
+            chosen = isinstance(node, tirx.Select)
+            if not chosen and not is_call(node, "tirx.if_then_else"):
+                return node
+            order, pair, term = (node.condition, node.true_value, node.false_value) if chosen else node.args
+            instruction = is_call(pair, "tirx.call_llvm_pure_intrin")  # its operands are visited before
+            if not isinstance(order, tirx.LE) or not (instruction or isinstance(pair, tirx.Max | tirx.Min)):
+                return node
+            first = pair.args[1] if instruction else pair.a
+            if not all(tvm_ffi.structural_equal(term, other) for other in (order.a, order.b, first)):
+                return node
+            # TVM makes branches of those that read buffers
+            return pair if instruction else tirx.Select(order, pair, term)
+
+        def kept(node: Any) -> Any:
+            if isinstance(node, tirx.Select | tirx.Call):
+                return extremum(node)
+            if not node.dtype.startswith("float"):
+                return node
+            if by_intrinsic:
+                return tirx.call_llvm_pure_intrin(node.dtype, intrinsics[type(node)], node.a, node.b)
+            if not triple.startswith(("x86_64", "i686")):
+                return node
+            bound = node.b.value if isinstance(node.b, tirx.Broadcast) else node.b
+            if isinstance(bound, tirx.FloatImm):
+                return type(node)(node.b, node.a)
+            loads = [each for each in (node.a, node.b) if isinstance(each, tirx.BufferLoad)]
+            if any(load.buffer.data.same_as(data) for load in loads for data in reduced):
+                return node
+            return tirx.Select(tirx.isnan(node.a), node.a, node)
+
+        kinds = ["tirx.Max", "tirx.Min", "tirx.Select", "tirx.Call"]
+        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, kept, kinds))
+
+    return rewrite
+
+
+def hyperbolic() -> Any:
+    """Return a pass for a CPU's kernels that writes sinh and cosh out: LLVM has them for no vectors.
+
+    Near zero, where two exponentials take each other's digits, sinh is a series (Taylor's, to x¹⁹).
+    """
+
+    def written_out(call: Any) -> Any:
+        name = getattr(call.op, "name", "")
+        if name not in ("tirx.sinh", "tirx.cosh"):
+            return call
+        (x,), dtype = call.args, call.dtype
+        one, half = tirx.const(1, dtype), tirx.const(0.5, dtype)
+        root = tirx.exp(half * x)  # exp(x) overflows earlier than its half
+        grows, falls = half * root * root, half / root / root
+        if name == "tirx.cosh":
+            return grows + falls
+        series = one
+        for n in range(18, 0, -2):
+            series = one + series * x * x * tirx.const(1 / (n * (n + 1)), dtype)
+        near = tirx.all(x < one, x > -one)
+        return tirx.Select(near, x * series, grows - falls)
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="adt.Hyperbolic")  # type: ignore[untyped-decorator]
+    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+        return function.with_body(
+            tirx.stmt_functor.ir_transform(function.body, None, written_out, ["tirx.Call"])
+        )
+
+    return rewrite
+
+
+def check_images() -> Any:
+    """A pass for lowered TIR that raises RuntimeError where :func:`image_faults` finds one.
+
+    Every kernel was tried before (:func:`adt.compiler.passes.gpu.schedules.prove`): this is the
+    last line, and what it stops is a fault of adt's.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CheckImages")  # type: ignore[untyped-decorator]
+    def check(module: Any, _context: Any) -> Any:
+        if faults := image_faults(module):
+            # Of any exception, TVM carries no more than the message through a pass.
+            raise RuntimeError("a kernel would use images wrongly (use --target adreno-buffer): " + faults[0])
+        return module
+
+    return check
+
+
+def image_faults(module: Any) -> list[str]:
+    """Return the faults of kernels of the lowered TIR *module* (after vectorisation) with images, or
+    vectors."""
+    faults: list[str] = []
+    for name, function in module.functions.items():
+        if isinstance(function, tirx.PrimFunc):
+            faults += [f"{name.name_hint} {fault}" for fault in _faults_of(function)]
+    return faults
+
+
+def _faults_of(function: Any) -> list[str]:
+    read: set[str] = set()
+    written: set[str] = set()
+    faults: list[str] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tirx.BufferLoad | tirx.BufferStore) and _scattered_bytes(node):
+            faults.append(f"takes bytes of {node.buffer.name} that lie apart for a vector")
+        if not isinstance(node, tirx.Call):
+            return
+        operator = getattr(node.op, "name", "")
+        if operator == "tirx.texture2d_store":
+            written.add(node.args[0].name)
+            if not node.args[-1].dtype.endswith(f"x{LANES}"):
+                faults.append(f"stores {node.args[-1].dtype}, which is no texel, to {node.args[0].name}")
+        elif operator == "tirx.texture2d_load":
+            read.add(node.args[0].name)
+            if not _within_texel(node.args[-1]):
+                faults.append(f"reads the lanes {node.args[-1]} of {node.args[0].name} at once")
+
+    tirx.stmt_functor.post_order_visit(function.body, visit)
+    return faults + [f"reads and writes the image {both}" for both in sorted(read & written)]
+
+
+def _scattered_bytes(access: Any) -> bool:
+    """Return True if a vector of 8-bit numbers is none in memory: TVM's code generator packs such into an
+    int."""
+    index, number = access.indices[-1], getattr(access, "value", access).dtype
+    if "int8x" not in number:
+        return False
+    return not (isinstance(index, tirx.Ramp) and isinstance(index.stride, tirx.IntImm) and index.stride == 1)
+
+
+def _within_texel(lanes: Any) -> bool:
+    """Return True if the index of a load is one lane, or neighbouring ones."""
+    if isinstance(lanes, tirx.Ramp):
+        return int(lanes.lanes) <= LANES and isinstance(lanes.stride, tirx.IntImm) and int(lanes.stride) == 1
+    return "x" not in lanes.dtype

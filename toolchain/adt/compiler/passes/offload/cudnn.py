@@ -1,0 +1,107 @@
+"""Rules of cuDNN: convolutions, with a bias, a tensor that is added, and ReLU.
+
+The runtime is adt's own (``cmake_presets/src/cuda/cudnn_runtime.cc``). cuDNN has one call for all of it,
+which knows no other activation, and pads both sides of a picture alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm.relax.dpl import is_const, is_op, wildcard
+
+from adt.compiler.ir.nodes import operator_name
+from adt.compiler.passes.offload.cuda_graph import Layer, check_types, register
+from adt.compiler.passes.offload.rules import Rules, repeated
+from adt.compiler.passes.offload.weights import fold_weights
+
+CONV2D, ADD, RELU = "relax.nn.conv2d", "relax.add", "relax.nn.relu"
+
+
+@dataclass(frozen=True)
+class Cudnn(Rules):
+    """Rules of cuDNN, by adt's runtime."""
+
+    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
+        """Bind the weights and fold batch norms."""
+        return fold_weights(module, params)
+
+    def objection(self, name: str, calls: list[Any]) -> str:
+        """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
+        core = next(call for call in calls if operator_name(call) == CONV2D)
+        sums = [call for call in calls if operator_name(call) == ADD]
+        types = next(filter(None, (check_types("cuDNN", call) for call in calls)), "")
+        return types or _convolution(core) or _sums(core, sums, with_bias="bias" in name)
+
+
+def rules(*, tf32: bool, **_options: bool) -> Cudnn:
+    """Return the rules and give TVM the code generator; *tf32*: float32 may be rounded to TF32."""
+    register("cudnn", partial(_layer, tf32=tf32))
+    return Cudnn(_patterns(), "cudnn", frozenset(), weights_inside=False, apart=True)
+
+
+def _patterns() -> list[Any]:
+    """Longer ones first: TVM takes the first that matches."""
+
+    def biased() -> Any:
+        return is_op(ADD)(is_op(CONV2D)(wildcard(), wildcard()), is_const())
+
+    def sums() -> list[Any]:
+        return [is_op(ADD)(biased(), wildcard()), is_op(ADD)(wildcard(), biased())]
+
+    patterns = [
+        *(("cudnn.conv2d_bias_add_relu", is_op(RELU)(total)) for total in sums()),
+        *(("cudnn.conv2d_bias_add", total) for total in sums()),
+        ("cudnn.conv2d_bias_relu", is_op(RELU)(biased())),
+        ("cudnn.conv2d_bias", biased()),
+        ("cudnn.conv2d", is_op(CONV2D)(wildcard(), wildcard())),
+    ]
+    return [(name, pattern, {}, None) for name, pattern in patterns]
+
+
+def _convolution(call: Any) -> str:
+    layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
+    if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
+        return "adt's runtime of cuDNN takes convolutions in NCHW"
+    top, left, bottom, right = (int(pad) for pad in call.attrs.padding)
+    if (top, left) != (bottom, right):
+        return "cuDNN pads both sides of a picture alike"
+    return ""
+
+
+def _sums(core: Any, sums: Sequence[Any], *, with_bias: bool) -> str:
+    """A bias has one value for each channel; what is added besides has a value for each of the result."""
+    shape = [int(extent) for extent in core.struct_info.shape]
+    if with_bias:
+        bias, *sums = sums
+        if [int(extent) for extent in bias.args[1].struct_info.shape] != [1, shape[1], 1, 1]:
+            return "cuDNN's bias has one value for each channel"
+    for call in sums:
+        shapes = [[int(extent) for extent in argument.struct_info.shape] for argument in call.args]
+        if shapes != [shape, shape] or repeated(call):
+            return "cuDNN adds another tensor of the result's shape"
+    return ""
+
+
+def _layer(bindings: Sequence[Any], *, tf32: bool) -> Layer:
+    """The convolution, whose operands are x, weights, and the bias and the tensor that are added."""
+    operands: list[Any] = []
+    attributes: dict[str, Any] = {"relu": 0, "tf32": int(tf32)}
+    result = None
+    for binding in bindings:
+        call = binding.value
+        name = operator_name(call)
+        if name == CONV2D:
+            operands.extend(call.args)
+            attributes["groups"] = int(call.attrs.groups)
+            for key in ("strides", "padding", "dilation"):
+                attributes[key] = [int(number) for number in getattr(call.attrs, key)]
+        elif name == ADD:
+            operands.append(call.args[call.args[0].same_as(result)])
+        elif name == RELU:
+            attributes["relu"] = 1
+        result = binding.var
+    return Layer(operands, attributes)

@@ -1,0 +1,307 @@
+"""The Relax passes that a model goes through for its target, and the TIR pipeline that follows them.
+
+For GPUs :mod:`adt.compiler.passes.gpu.pipeline` runs first, unless a model is to stay plain; then they are
+TVM's own, inside of ``tvm.compile``, as for CPUs. A schedule rule that raises (TVM 0.25's GEMV does,
+on some fused epilogues) counts as one that does not apply: the next one is tried, and the last takes
+every kernel.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adt.compiler.ir.flops import count_flops
+from adt.compiler.ir.nodes import relax_nodes, tir_nodes
+from adt.compiler.ir.rewriter import StaticShapes, is_flat
+from adt.compiler.passes.cpu.pipeline import can_block, with_blocks
+from adt.compiler.passes.cpu.recurrence import CpuSteps
+from adt.compiler.passes.cpu.schedules import schedule_kernels
+from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
+from adt.compiler.passes.extrema import without_counts_of_nan
+from adt.compiler.passes.fusion import cpu_dispatch, gpu_dispatch
+from adt.compiler.passes.gpu.choice import TextureChooser
+from adt.compiler.passes.gpu.pipeline import for_gpu
+from adt.compiler.passes.gpu.placement import image_limits
+from adt.compiler.passes.gpu.products import schedule_products
+from adt.compiler.passes.gpu.recurrence import GpuSteps, bind_recurrences
+from adt.compiler.passes.inlining import bounded_expressions
+from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.passes.precision.single import has_half
+from adt.compiler.passes.records.schedules import KernelSchedules, take_schedules
+from adt.compiler.passes.recurrence import RecurrentSteps
+from adt.compiler.passes.workarounds import plain_unit_reductions, plan_memory, shorten_kernel_names
+from adt.compiler.targets import ModelTarget
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
+from adt.errors import UnsupportedOp
+from adt.package.inspection.reference_kernels import collect_kernels, kernels_of
+from adt.package.reports import Convolution, TextureReport
+
+log = logging.getLogger("adt.compile")
+
+
+@dataclass(frozen=True)
+class PreparedModule:
+    """Arguments of ``tvm.compile``."""
+
+    module: Any
+    params: Mapping[str, Any]
+    """Parameters that follow the inputs of ``main``, in order."""
+    relax_pipeline: Any
+    tir_pipeline: str
+    textures: TextureReport | None
+    """None: the target has none."""
+    blocked: tuple[Convolution, ...]
+    """Result for each convolution and matrix product of a GPU without textures."""
+    plain: Mapping[str, Any]
+    """The kernels before they are scheduled, by name; complete once the Relax pipeline has run."""
+    integers: tuple[Convolution, ...] = ()
+    """Result for each convolution and matrix product of a quantized model, where integers are summed."""
+
+
+def prepare_module(
+    module: Any,
+    params: Mapping[str, Any],
+    target: ModelTarget,
+    alignment: int,
+    schedules: KernelSchedules,
+    chooser: TextureChooser,
+    *,
+    plain: bool = False,
+) -> PreparedModule:
+    """Ready the imported Relax *module* for *target*.
+
+    Args:
+        alignment: bytes to which the device aligns tensors.
+        plain: a CPU computes plain loops on the model's own tensors.
+
+    Raises:
+        UnsupportedOp: the model branches at run time, and the target is a GPU; or a kernel of the user's
+            is for a GPU, and the target is a CPU.
+    """
+    if target.device != "cpu":
+        _refuse_branches(module, target)
+        module = StaticShapes(module).run() if is_flat(module) else module
+    else:
+        _refuse_threads(module)
+        module = without_counts_of_nan()(module)
+    import tvm
+
+    tvm_target = tvm.target.Target(target.spec)
+    blocks = target.device == "cpu" and not plain
+    vectors = vectors_of(tvm_target, half=has_half(module)) if blocks else None
+    if vectors is not None and can_block(module):
+        fused, weights, integers = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
+        lower, kernels = kernel_pipeline(schedules, vectors), kernels_of(fused)
+        return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, (), kernels, integers)
+    if target.gpu is None or chooser.never or not (target.textures or is_flat(module)):
+        kernels = {}
+        passes = relax_pipeline(target.device, kernels, schedules, vectors, target.gpu or ANY_ADRENO)
+        lower = tir_pipeline(alignment, buffers=target.gpu is not None)
+        return PreparedModule(module, params, passes, lower, None, (), kernels)
+    limits = image_limits(tvm_target) if target.textures else None
+    placed = for_gpu(module, params, tvm_target, limits, schedules, gpu=target.gpu, chooser=chooser)
+    return PreparedModule(
+        placed.module,
+        placed.params,
+        fused_pipeline(schedules, target.gpu),
+        tir_pipeline(alignment, textures=target.textures, buffers=not target.textures),
+        placed.report if target.textures else None,
+        () if target.textures else placed.report.convolutions,
+        placed.plain,
+        placed.integers,
+    )
+
+
+def recurrent_steps(target: ModelTarget) -> RecurrentSteps:
+    """Return how *target* computes the steps of a recurrent layer."""
+    return GpuSteps(target.gpu) if target.gpu else CpuSteps()
+
+
+def _refuse_branches(module: Any, target: ModelTarget) -> None:
+    """A branch is decided on the host, and would read its condition from the GPU's memory."""
+    from tvm import relax
+
+    if branches := relax_nodes(module["main"], relax.If):
+        raise UnsupportedOp(
+            f"the model branches at run time ({len(branches)} If), which no kernel for {target.name} can",
+            remedy="Compile it with --target cpu, or export it with the branch decided.",
+        )
+
+
+def _refuse_threads(module: Any) -> None:
+    """TVM's code generator for CPUs says no more than "not implemented"."""
+    from tvm import tirx
+
+    for variable, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc) and any(
+            loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For)
+        ):
+            raise UnsupportedOp(
+                f"the kernel {variable.name_hint} binds loops to a GPU's threads, which a CPU has none of",
+                remedy="Compile it for a GPU with check=False, and give adt verify right outputs: "
+                "--reference FILE.npz.",
+            )
+
+
+def relax_pipeline(
+    device: str,
+    plain: dict[str, Any],
+    schedules: KernelSchedules,
+    vectors: Vectors | None = None,
+    gpu: Gpu = ANY_ADRENO,
+) -> Any:
+    """Make the pipeline of ``tvm.compile`` for kernels on *device* (``cpu``, ``opencl`` or ``cuda``).
+
+    Args:
+        plain: gets the kernels before they are scheduled, by name.
+        vectors: what a CPU's rules schedule for; None: the rest stay plain loops there.
+    """
+    if device == "cpu":
+        return _cpu_pipeline(plain, schedules, vectors)
+    return _gpu_pipeline(plain, schedules, gpu)
+
+
+def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None) -> Any:
+    """TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
+    import tvm
+    from tvm import relax
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CpuPipeline")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        passes = [
+            *cpu_dispatch(),
+            relax.get_pipeline("zero"),
+            shorten_kernel_names(),
+            count_flops(),
+            collect_kernels(plain),
+            *_views(),
+            kernel_pipeline(schedules, vectors),
+        ]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> Any:
+    """The rest of a CPU's pipeline, for a module that is fused and whose reshapes are views.
+
+    Kernels that have no schedule of *schedules* get one by rules for *vectors*, unless that is None, and
+    what is left of Relax is lowered for the VM.
+    """
+    import tvm
+    from tvm import relax
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.CpuKernels")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        rules = [] if vectors is None else [schedule_kernels(vectors)]
+        passes = [take_schedules(schedules), *rules, relax.get_pipeline("default_build")]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -> Any:
+    import tvm
+    from tvm.relax.backend.gpu_generic import pipeline as generic
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.GpuPipeline")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        target = tvm.target.Target.current()
+        *legalize, fuse_operators, fuse_kernels, _ = generic.legalize_passes(target)  # no schedule rules
+        before = [
+            *gpu_dispatch(target),
+            *legalize,
+            bounded_expressions(),
+            fuse_operators,
+            fuse_kernels,
+            shorten_kernel_names(),
+            count_flops(),
+            collect_kernels(plain),
+        ]
+        passes = [*before, *_views(), fused_pipeline(schedules, gpu)]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def _views() -> tuple[Any, ...]:
+    """Passes that make views of reshapes, whose kernels nothing calls then; of a scheduled kernel TVM could
+    not tell that it is one."""
+    from tvm import relax
+
+    return relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
+
+
+def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> Any:
+    """The rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
+    views: kernels that have no schedule get one, of *schedules*, for *gpu*, or by TVM's rules, and what is
+    left of Relax is lowered for the VM."""
+    import tvm
+    from tvm.relax.backend.gpu_generic import pipeline as generic
+    from tvm.s_tir import dlight
+
+    rules = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
+    def pipeline(module: Any, _context: Any) -> Any:
+        target = tvm.target.Target.current()
+        module = take_schedules(schedules)(plain_unit_reductions()(bind_recurrences()(module)))
+        module = schedule_products(gpu)(module)
+        with _any_gpu(target):
+            schedule = dlight.ApplyDefaultSchedule(*(_careful(getattr(dlight.gpu, rule)()) for rule in rules))
+            module = schedule(module)
+        lower = generic.dataflow_lower_passes(target)[1:]  # all but the views
+        finalize = generic.finalize_passes(target)[1:]  # all but its plan of the memory
+        passes = [*lower, plan_memory(), *finalize]
+        return tvm.transform.Sequential(passes)(module)
+
+    return pipeline
+
+
+def _any_gpu(target: Any) -> Any:
+    """*target* without the words by which TVM's rules know an Adreno GPU or Android.
+
+    Their branch for these schedules some matrix-vector products (TVM 0.25's GEMV) so that
+    the result is wrong, without a word. It also depends on the host's triple: what runs
+    here to be checked would not be what the device gets.
+    """
+    import tvm
+
+    limits = {name: int(value) for name, value in target.attrs.items() if isinstance(value, int)}
+    arch = {"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}
+    keys = [str(key) for key in target.keys if key not in ("adreno", "texture")]
+    return tvm.target.Target(
+        {"kind": target.kind.name, "keys": keys, **arch, **limits, "host": {"kind": "llvm"}}
+    )
+
+
+def _careful(rule: Any) -> Any:
+    """*rule*, which does not apply where it raises, nor where it is known to be wrong."""
+    from tvm.s_tir.dlight import ScheduleRule
+
+    wrong = _splits_what_it_sums if type(rule).__name__ == "Reduction" else lambda _function: False
+
+    class Careful(ScheduleRule):  # type: ignore[misc]
+        def apply(self, func: Any, target: Any, tunable: bool) -> Any:
+            try:
+                return None if wrong(func) else rule.apply(func, target, tunable)
+            except Exception as error:  # rules fail with whatever Python or TVM raises
+                log.debug("TVM's schedule rule %s fails on a kernel: %s", type(rule).__name__, error)
+                return None
+
+    return Careful()
+
+
+def _splits_what_it_sums(function: Any) -> bool:
+    """Return True if a sum of the kernel reads at an index that divides one, as grouped convolutions do.
+
+    The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
+    reads them (TVM 0.25): work-items take each other's.
+    """
+    from tvm import tirx
+
+    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
+    return any(tir_nodes(block.body, tirx.FloorDiv) for block in sums)

@@ -1,0 +1,477 @@
+"""Rewrite a Relax function so that operators compute in half precision.
+
+One walk in order of execution. Each tensor remembers in which type it was made and is
+cast where a reader wants the other one, once. What is *flexible* (weights, constants, and
+operators that only move them) has no type of its own and takes each reader's: that is
+how weights become half in the file, and never at run time.
+
+A tensor is *wide* between a convolution that adds up in float32 and the place where it
+is stored as half: elementwise operators behind it, which TVM fuses into its kernel,
+still see the float32 sums.
+
+Convolutions that make a spectrum of which the logarithm is taken stay float32, and so does
+what comes before them.
+
+What no convolution and no matrix product reads any more stays float32: it is little work,
+and the outputs (the coordinates of boxes, say) are float32 anyway.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from adt.compiler.passes.precision.policy import (
+    ELEMENTWISE,
+    LARGEST,
+    LAYOUT,
+    PRODUCTS,
+    STORED_HALF,
+    Policy,
+    check_precision,
+    dtype_of,
+    operator_of,
+    policy,
+)
+
+log = logging.getLogger("adt.compile")
+
+HALF, SINGLE = "float16", "float32"
+
+FEW = 16
+"""Constants of up to this many elements must keep their value in half precision; larger ones are
+weights, in which a few elements may become 0."""
+KEEPS_VALUE = 0.01
+"""Relative change of a constant that still counts as the same value."""
+
+
+class _Float(ABC):
+    """A float32 tensor of the original function: the expressions that hold it now, by type."""
+
+    flexible = True
+    wide = False
+    """Made in float32 and not stored yet, although its kind is half."""
+    kind = ""
+    """The type that readers who follow see."""
+
+    def __init__(self, **versions: Any) -> None:
+        self.versions = versions
+
+    def get(self, dtype: str) -> Any:
+        """The expression that holds it in *dtype*."""
+        if dtype not in self.versions:
+            self.versions[dtype] = self._version(dtype)
+        return self.versions[dtype]
+
+    @abstractmethod
+    def _version(self, dtype: str) -> Any:
+        """Make what holds it in *dtype*, for the first time."""
+
+    @abstractmethod
+    def fits_half(self) -> bool:
+        """Return True if it keeps its value in half precision."""
+
+
+class _Tensor(_Float):
+    """Result of an operator, or an input."""
+
+    flexible = False
+
+    def __init__(self, emit: Callable[[Any, str], Any], var: Any, kind: str, *, wide: bool = False) -> None:
+        super().__init__(**{SINGLE if wide else kind: var})
+        self.kind, self.wide, self._emit = kind, wide, emit
+
+    def _version(self, dtype: str) -> Any:
+        var = next(iter(self.versions.values()))
+        # named after it: variables keep the names that they have in the imported module
+        return self._emit(relax.op.astype(var, dtype), f"{var.name_hint}_as_{dtype}")
+
+    def fits_half(self) -> bool:
+        return True
+
+
+class _Constant(_Float):
+    """A float32 constant in the code."""
+
+    def __init__(self, constant: Any) -> None:
+        super().__init__(**{SINGLE: constant})
+
+    def _version(self, dtype: str) -> Any:
+        return relax.const(_narrow(self.versions[SINGLE].data.numpy()))
+
+    def fits_half(self) -> bool:
+        return _fits(self.versions[SINGLE].data.numpy())
+
+
+class _Weight(_Float):
+    """A float32 parameter; each type that is asked for becomes a parameter of the new function."""
+
+    def __init__(self, var: Any, data: Any) -> None:
+        super().__init__()
+        self.var, self.data = var, data
+
+    def _version(self, dtype: str) -> Any:
+        if dtype != HALF:
+            return self.var
+        return relax.Var(self.var.name_hint, relax.TensorStructInfo(self.var.struct_info.shape, dtype))
+
+    def fits_half(self) -> bool:
+        return _fits(self.data.numpy())
+
+
+class _Moved(_Float):
+    """Result of an operator that only moves values, of flexible arguments; emitted when it is read."""
+
+    def __init__(self, make: Callable[[str], Any], sources: Sequence[_Float]) -> None:
+        super().__init__()
+        self._make, self._sources = make, sources
+
+    def _version(self, dtype: str) -> Any:
+        return self._make(dtype)
+
+    def fits_half(self) -> bool:
+        return all(source.fits_half() for source in self._sources)
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """Anything that is no float32 tensor: it stays what it is."""
+
+    expr: Any
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A tuple."""
+
+    fields: tuple[_Value, ...]
+
+
+_Value = _Float | _Fixed | _Group
+
+
+def rewrite(
+    module: Any,
+    params: Mapping[str, Any],
+    precision: str,
+    keep: Sequence[str] = (),
+    only: Sequence[str] = (),
+) -> tuple[Any, Mapping[str, Any]]:
+    """Rewrite *module* to *precision*, except its inputs and outputs; return it and its parameters.
+
+    The inside of an ``If``'s branches stays as it is, like every argument. *keep* and *only* are as in
+    :func:`policy`.
+
+    Args:
+        module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
+        params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
+    """
+    check_precision(precision)
+    if precision == "float32":
+        return module, params
+    rules = policy(module, precision, keep, only)
+    if "nn.batch_norm" not in rules.kept:
+        module = relax.transform.DecomposeOpsForInference()(module)
+    rewriter = _Rewriter(module, params, rules)
+    rewritten = rewriter.run()
+    kept = ", ".join(f"{name} {count}×" for name, count in sorted(rewriter.kept.items())) or "none"
+    log.info("%s: %d operators compute in half precision; in float32: %s", precision, rewriter.half, kept)
+    return rewritten
+
+
+@dataclass
+class _Rewriter:
+    module: Any
+    params: Mapping[str, Any]
+    policy: Policy
+    half: int = 0
+    """Number of operators that compute in half precision."""
+    kept: Counter[str] = field(default_factory=Counter)
+    """Operators that compute on floats in float32, and how often."""
+
+    def run(self) -> tuple[Any, Mapping[str, Any]]:
+        """The module and its parameters."""
+        main = self.module["main"]
+        others = {gv: func for gv, func in self.module.functions.items() if gv.name_hint != "main"}
+        self.builder = relax.BlockBuilder(
+            tvm.IRModule(others, self.module.attrs, global_infos=self.module.global_infos)
+        )
+        self.values: dict[Any, _Value] = {}
+        self.uses = _uses(main)
+        self.ahead = _ahead_of_products(main)
+        self.spectra = _ahead_of_spectra(main)
+        inputs = list(main.params)[: len(main.params) - len(self.params)]
+        weights: dict[str, _Weight | None] = {}
+        for var in inputs:
+            single = dtype_of(var) == SINGLE
+            self.values[var] = _Tensor(self._emit, var, SINGLE) if single else _Fixed(var)
+        fixed = dict(zip(list(main.params)[len(inputs) :], self.params.items(), strict=True))
+        for var, (name, data) in fixed.items():
+            weight = _Weight(var, data) if dtype_of(var) == SINGLE else None
+            weights[name] = weight
+            self.values[var] = weight or _Fixed(var)
+        # The parameters are known when the body is: the function's frame is made by hand.
+        self.builder.begin_scope(list(main.params))
+        dataflow = all(isinstance(block, relax.DataflowBlock) for block in main.body.blocks)
+        if dataflow:
+            self.builder._begin_dataflow_block()
+        else:  # control flow cannot be in a dataflow block, which is formed around it afterwards
+            self.builder._begin_binding_block()
+        for block in main.body.blocks:
+            for binding in block.bindings:
+                self.values[binding.var] = self._bind(binding)
+        output = self._original(self._value(main.body.body))
+        returned = self.builder.emit_output(output) if dataflow else self.builder.emit(output)
+        blocks = [self.builder._end_block()]
+        body = self.builder.normalize(relax.SeqExpr(blocks, returned))
+        self.builder.end_scope()
+        signature, data_by_name = self._signature(inputs, fixed, weights)
+        function = relax.Function(signature, body, main.ret_struct_info, main.is_pure, main.attrs)
+        gvar = self.builder.add_func(function, "main")
+        assert gvar.name_hint == "main"
+        result = self.builder.get()
+        if not dataflow:
+            result = relax.transform.ConvertToDataflow()(result)
+        return relax.transform.DeadCodeElimination(["main"])(result), data_by_name
+
+    def _signature(
+        self,
+        inputs: Sequence[Any],
+        fixed: Mapping[Any, tuple[str, Any]],
+        weights: Mapping[str, _Weight | None],
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The new function's parameters, and the data behind its weights, less what nobody reads."""
+        variables, data = list(inputs), dict[str, Any]()
+        for var, (name, tensor) in fixed.items():
+            weight = weights[name]
+            if weight is None:
+                variables.append(var)
+                data[name] = tensor
+                continue
+            for dtype, version in sorted(weight.versions.items(), reverse=True):  # float32 first
+                key = name if dtype == SINGLE or len(weight.versions) == 1 else f"{name}.{HALF}"
+                variables.append(version)
+                data[key] = tensor if dtype == SINGLE else tvm.runtime.tensor(_narrow(tensor.numpy()))
+        return variables, data
+
+    # Reading
+
+    def _value(self, expr: Any) -> _Value:
+        if isinstance(expr, relax.Var):
+            return self.values.get(expr, _Fixed(expr))
+        if isinstance(expr, relax.Tuple):
+            return _Group(tuple(self._value(item) for item in expr.fields))
+        if isinstance(expr, relax.Constant) and str(expr.data.dtype) == SINGLE:
+            return _Constant(expr)
+        return _Fixed(expr)
+
+    def _as(self, value: _Value, dtype: str) -> Any:
+        """The expression that holds *value*, its float32 tensors in *dtype*."""
+        if isinstance(value, _Fixed):
+            return value.expr
+        if isinstance(value, _Group):
+            return relax.Tuple([self._as(item, dtype) for item in value.fields])
+        return value.get(dtype)
+
+    def _original(self, value: _Value) -> Any:
+        return self._as(value, SINGLE)
+
+    # Writing
+
+    def _emit(self, expr: Any, name: str = "") -> Any:
+        return self.builder.emit(expr, name)
+
+    def _bind(self, binding: Any) -> _Value:
+        if isinstance(binding, relax.MatchCast):
+            value = self._value(binding.value)
+            return self._single(self.builder.match_cast(self._original(value), binding.struct_info))
+        value, var = binding.value, binding.var
+        if isinstance(value, relax.Call):
+            return self._call(var, value)
+        if isinstance(value, relax.TupleGetItem):
+            group = self._value(value.tuple_value)
+            if isinstance(group, _Group):
+                return group.fields[int(value.index)]
+            return self._single(self._emit(relax.TupleGetItem(self._original(group), value.index)))
+        if isinstance(value, relax.If | relax.SeqExpr):  # as it is, on what was there before
+            self.kept["if"] += 1
+            return self._single(self._emit(_replaced(value, self._reader), str(var.name_hint)))
+        return self._value(value)
+
+    def _reader(self, var: Any) -> Any:
+        return self._original(self.values[var]) if var in self.values else var
+
+    def _single(self, var: Any) -> _Value:
+        """The value of a variable that was made with the original types."""
+        return self._split(var, SINGLE)
+
+    def _split(self, var: Any, kind: str, *, wide: bool = False) -> _Value:
+        """Return the value of the new variable *var*; the fields of a tuple are taken out of it.
+
+        *kind* is the type that readers of its float tensors see.
+        """
+        info = var.struct_info
+        if isinstance(info, relax.TupleStructInfo):
+            name = var.name_hint
+            items = (self._emit(relax.TupleGetItem(var, i), f"{name}_{i}") for i in range(len(info.fields)))
+            return _Group(tuple(self._split(item, kind, wide=wide) for item in items))
+        if not isinstance(info, relax.TensorStructInfo) or info.dtype != (SINGLE if wide else kind):
+            return _Fixed(var)
+        return _Tensor(self._emit, var, kind, wide=wide)
+
+    def _call(self, var: Any, call: Any) -> _Value:
+        op, name = operator_of(call), str(var.name_hint)
+        args = [self._value(arg) for arg in call.args]
+        floats = [leaf for arg in args for leaf in _floats(arg)]
+        firm = [leaf for leaf in floats if not leaf.flexible]
+        if op == "astype" and floats and str(call.attrs.dtype) == SINGLE:
+            return args[0]
+        if floats and not firm and op in LAYOUT:
+            return _Moved(lambda dtype: self._emit(self._again(call, args, dtype), name), floats)
+        if not floats or not _is_float(var):
+            return self._single(self._emit(self._again(call, args, SINGLE), name))
+        allowed = self.policy.half(op, name) and not _is_square(op, call) and var not in self.spectra
+        allowed = allowed and (op in PRODUCTS or var in self.ahead)
+        table = op == "take" and not firm  # an embedding's table is a weight like any other
+        if allowed and (op in PRODUCTS or table or any(leaf.kind == HALF for leaf in firm)):
+            if op in ELEMENTWISE and all(leaf.wide for leaf in firm):
+                self.half += 1
+                return self._wide(var, self._emit(self._again(call, args, SINGLE), name))
+            if all(leaf.fits_half() for leaf in floats):
+                self.half += 1
+                return self._half(var, op, call, args)
+        self.kept[op or "call"] += 1
+        result = self._emit(self._again(call, args, SINGLE), name)
+        if op in STORED_HALF and var in self.ahead and any(leaf.kind == HALF for leaf in firm):
+            return self._wide(var, result)
+        return self._single(result)
+
+    def _half(self, var: Any, op: str, call: Any, args: Sequence[_Value]) -> _Value:
+        """*call* on half arguments."""
+        if op not in PRODUCTS:
+            return self._split(self._emit(self._again(call, args, HALF), str(var.name_hint)), HALF)
+        make = _operator(op)
+        attrs = {name: getattr(call.attrs, name) for name in list(inspect.signature(make).parameters)[2:]}
+        attrs["out_dtype"] = self.policy.accumulate
+        result = self._emit(make(*(self._as(arg, HALF) for arg in args), **attrs), str(var.name_hint))
+        if self.policy.accumulate == HALF:
+            return self._split(result, HALF)
+        return self._wide(var, result) if var in self.ahead else self._single(result)
+
+    def _wide(self, var: Any, result: Any) -> _Value:
+        """The value of *result*, in float32, that is to be stored as half.
+
+        With several readers it is stored at once: one tensor in memory, not two.
+        """
+        value = self._split(result, HALF, wide=True)
+        if isinstance(value, _Tensor) and self.uses[var] > 1:
+            return _Tensor(self._emit, value.get(HALF), HALF)
+        return value
+
+    def _again(self, call: Any, args: Sequence[_Value], dtype: str) -> Any:
+        """*call* on *args*, whose float32 tensors are *dtype*."""
+        return relax.Call(call.op, [self._as(arg, dtype) for arg in args], call.attrs, call.sinfo_args)
+
+
+def _replaced(expr: Any, read: Callable[[Any], Any]) -> Any:
+    """*expr* with each variable replaced by what *read* gives for it."""
+
+    @relax.expr_functor.mutator
+    class Replacer(relax.PyExprMutator):  # type: ignore[misc]
+        def visit_var_(self, var: Any) -> Any:
+            return read(var)
+
+        def visit_dataflow_var_(self, var: Any) -> Any:
+            return read(var)
+
+    return Replacer().visit_expr(expr)
+
+
+def _floats(value: _Value) -> Iterator[_Float]:
+    """The float32 tensors in *value*."""
+    if isinstance(value, _Group):
+        for item in value.fields:
+            yield from _floats(item)
+    elif not isinstance(value, _Fixed):
+        yield value
+
+
+def _is_float(var: Any) -> bool:
+    """Return True if *var* is a float32 tensor, or a tuple of such."""
+    info = var.struct_info
+    if isinstance(info, relax.TupleStructInfo):
+        return all(getattr(item, "dtype", "") == SINGLE for item in info.fields)
+    return dtype_of(var) == SINGLE
+
+
+def _is_square(op: str, call: Any) -> bool:
+    return op == "multiply" and bool(call.args[0].same_as(call.args[1]))
+
+
+def _operator(op: str) -> Any:
+    """The Python function that makes a call of *op*."""
+    function: Any = relax.op
+    for part in op.split("."):
+        function = getattr(function, part)
+    return function
+
+
+def _uses(main: Any) -> Counter[Any]:
+    """Count the bindings (and the result) that read each variable."""
+    counts: Counter[Any] = Counter(relax.analysis.free_vars(main.body.body))
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            counts.update(relax.analysis.free_vars(binding.value))
+    return counts
+
+
+def _ahead_of_products(main: Any) -> set[Any]:
+    """The variables that a convolution or a matrix product reads, directly or through others."""
+    ahead: set[Any] = set()
+    for block in reversed(main.body.blocks):
+        for binding in reversed(block.bindings):
+            if binding.var in ahead or operator_of(binding.value) in PRODUCTS:
+                ahead.update(relax.analysis.free_vars(binding.value))
+    return ahead
+
+
+def _ahead_of_spectra(main: Any) -> set[Any]:
+    """The variables whose squares a logarithm is taken of, as of a spectrum's power.
+
+    Half precision errs by a fraction of the loudest; a logarithm shows the quietest.
+    """
+    logged, spectra = set[Any](), set[Any]()
+    for block in reversed(main.body.blocks):
+        for binding in reversed(block.bindings):
+            op, reads = operator_of(binding.value), relax.analysis.free_vars(binding.value)
+            if op == "log" or (binding.var in logged and op not in PRODUCTS):
+                logged.update(reads)
+            squares = op in ("square", "power") or (op and _is_square(op, binding.value))
+            if binding.var in spectra or (squares and binding.var in logged):
+                spectra.update(reads)
+    return spectra
+
+
+def _narrow(data: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return data.astype(np.float16)
+
+
+def _fits(data: Any) -> bool:
+    """Return True if *data* keeps its values in half precision; infinities and NaN do."""
+    sizes = np.abs(data[np.isfinite(data)])
+    if sizes.size and float(sizes.max()) > LARGEST:
+        return False
+    if data.size > FEW:
+        return True
+    changed: Any = np.abs(_narrow(sizes).astype(np.float32) - sizes)
+    return bool(np.all(changed <= KEEPS_VALUE * sizes))

@@ -1,0 +1,218 @@
+"""Kernels get their schedules: those of records, or marks by which they are found again."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec
+from typing import Any, Protocol
+
+from adt.compiler.ir.flops import SCHEDULED
+from adt.compiler.passes.cpu.schedules import finished
+from adt.compiler.passes.dot import register
+from adt.compiler.passes.indices import narrow_indices
+from adt.compiler.passes.layout.blocks import is_convolution
+from adt.compiler.passes.records.schedule_limits import gpu_features
+from adt.compiler.passes.records.traces import TraceError, apply_trace
+from adt.compiler.passes.records.traces import scheduled as replayed
+from adt.compiler.passes.records.trial import Trials, without_instructions
+from adt.compiler.passes.records.tuning import TunedKernel, Tuning
+from adt.compiler.passes.records.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
+from adt.compiler.passes.words import define_words
+from adt.compiler.targets import ModelTarget
+from adt.package.inspection.graph import CPU_SCHEDULE
+
+log = logging.getLogger("adt.compile")
+
+INTRINSICS = "tvm.s_tir.tensor_intrin"
+INTRINSICS_OF = {"x86_64": "x86", "aarch64": "arm_cpu"}
+"""Module of the intrinsics by architecture, the first word of LLVM's triple."""
+
+
+class KernelSchedules(Protocol):
+    """Says what becomes of each kernel that is to be scheduled."""
+
+    def take(self, function: Any) -> Any:
+        """*function* scheduled; or as it is, perhaps with a mark, where it is to get the usual schedule."""
+
+
+class Untuned:
+    """Each kernel gets the usual schedule."""
+
+    def take(self, function: Any) -> Any:
+        """*function* as it is."""
+        return function
+
+
+class Tuned:
+    """Kernels get the schedules of records, those that are right. To be closed."""
+
+    def __init__(self, tuning: Tuning, target: ModelTarget) -> None:
+        from adt.package.graphs.reader import read_graphs
+        from adt.package.graphs.rules import GraphError
+
+        load_intrinsics(str(target.spec.get("mtriple", "")))
+        self._cpu = target.device == "cpu"
+        self._trials = Trials(target.spec)
+        self._by_hash: defaultdict[str, list[tuple[Any, TunedKernel]]] = defaultdict(list)
+        self._applied: dict[TunedKernel, Any] = {}
+        """Record → the scheduled module, or a TraceError."""
+        modules = read_graphs([kernel.workload for kernel in tuning.kernels])
+        for kernel, module in zip(tuning.kernels, modules, strict=True):
+            if isinstance(module, GraphError):
+                log.warning("a workload on record is not read: it has %s", module)
+            else:
+                self._by_hash[structural_hash(module)].append((module, kernel))
+
+    def close(self) -> None:
+        """End the process in which kernels are compared."""
+        self._trials.close()
+
+    def take(self, function: Any) -> Any:
+        """*function* with its record's schedule, if there is one that is faster than the usual one."""
+        module = workload(function)
+        for known, kernel in self._by_hash.get(structural_hash(module), ()):
+            if same(known, module):
+                return self._apply(function, module, kernel) if kernel.faster else marked(function, KEPT)
+        return function
+
+    def leave_out(self, build: Callable[[Any], Any]) -> bool:
+        """Leave out each record whose kernel *build*, which takes a module, fails on; or all, if none is to
+        blame by itself. False if there is no record to leave out."""
+        applied = {k: module for k, module in self._applied.items() if not isinstance(module, TraceError)}
+        failed = {kernel: error for kernel, module in applied.items() if (error := _failure(build, module))}
+        for kernel in failed or applied:
+            reason = TraceError(failed.get(kernel, "a kernel is not built with it"))
+            log.warning("a record is left out: %s", reason)
+            self._applied[kernel] = reason
+        return bool(applied)
+
+    def _apply(self, function: Any, module: Any, kernel: TunedKernel) -> Any:
+        if kernel not in self._applied:
+            try:
+                self._applied[kernel] = self._scheduled(function, module, kernel.trace)
+            except TraceError as error:
+                log.warning("a record does not apply: %s", error)
+                self._applied[kernel] = error
+        scheduled = self._applied[kernel]
+        if isinstance(scheduled, TraceError):
+            return marked(function, REFUSED)
+        return marked(_with_body_of(function, scheduled["main"]), TUNED)
+
+    def _scheduled(self, function: Any, module: Any, trace: str) -> Any:
+        """Schedule the workload *module* of *function* by *trace*.
+
+        Raises:
+            TraceError: it does not apply, or is none for the target; or the kernel computes other numbers.
+        """
+        if self._cpu and CPU_SCHEDULE not in trace and is_convolution(function):
+            raise TraceError("it is of TVM's schedules, and this kernel is computed by tiles: tune it again")
+        scheduled = schedule_by_record(module, trace)
+        if not self._cpu:
+            return scheduled
+        if feature := gpu_features(scheduled["main"]):
+            raise TraceError(f"it uses {feature} of a GPU, and this is a CPU")
+        portable = schedule_by_record(module, without_instructions(trace))
+        if fault := self._trials.fault(module, scheduled, portable):
+            raise TraceError(fault)
+        return scheduled
+
+
+def _failure(build: Callable[[Any], Any], module: Any) -> str:
+    """The first line of what *build* raises on *module*; empty if it raises nothing."""
+    try:
+        build(module)
+    except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
+        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ""
+
+
+def schedule_by_record(module: Any, trace: str) -> Any:
+    """The workload *module* scheduled by a record's *trace*: TVM's, or that of a rule for CPUs, which is
+    finished as without a record.
+
+    Raises:
+        TraceError: it is no trace, says what no schedule rule writes, or does not apply.
+    """
+    import tvm
+
+    if CPU_SCHEDULE not in trace:
+        return apply_trace(module, trace)
+    narrow = tvm.IRModule({"main": narrow_indices(module["main"])})
+    try:
+        return tvm.IRModule({"main": finished(replayed(narrow, trace))})
+    except KeyError as error:
+        raise TraceError(f"it says {error} otherwise than the rules for CPUs") from error
+
+
+def _with_body_of(function: Any, scheduled: Any) -> Any:
+    """*scheduled* with the attributes of *function*, which it is a schedule of."""
+    from tvm import tirx
+
+    result = tirx.PrimFunc(
+        scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
+    )
+    if scheduled.attrs is not None and CPU_SCHEDULE in scheduled.attrs:
+        result = result.with_attr(CPU_SCHEDULE, scheduled.attrs[CPU_SCHEDULE])
+    return result.with_attr(SCHEDULED, True)
+
+
+class Recording:
+    """Each kernel gets the usual schedule, and a mark: the place of what it was in :attr:`functions`."""
+
+    def __init__(self) -> None:
+        self.functions: list[Any] = []
+
+    def take(self, function: Any) -> Any:
+        """*function* with its mark."""
+        self.functions.append(function)
+        return marked(function, str(len(self.functions) - 1))
+
+
+def take_schedules(schedules: KernelSchedules) -> Any:
+    """A pass that has *schedules* take each kernel that is not scheduled yet."""
+    import tvm
+    from tvm import tirx
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.TakeSchedules")  # type: ignore[untyped-decorator]
+    def take(module: Any, _context: Any) -> Any:
+        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+        for variable, function in module.functions_items():
+            if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
+                result.update_func(variable, schedules.take(function))
+        return result
+
+    return take
+
+
+def is_scheduled(function: Any) -> bool:
+    """Return True if TVM's schedule rules leave the PrimFunc *function* alone."""
+    return function.attrs is not None and bool(function.attrs.get(SCHEDULED, False))
+
+
+def load_intrinsics(triple: str = "") -> None:
+    """Make TVM know its intrinsics and adt's for *triple*; for a GPU, without one, adt's operators.
+
+    MetaSchedule imports all that TVM has, which takes ten seconds for the tensor cores of CUDA GPUs alone;
+    no device that adt serves has any.
+
+    TVM's package is put in place without running what it runs on import; a module of it that
+    somebody else wants can still be imported.
+    """
+    import tvm.s_tir  # noqa: F401
+
+    if INTRINSICS not in sys.modules and (spec := find_spec(INTRINSICS)) and spec.submodule_search_locations:
+        bare = ModuleSpec(INTRINSICS, None, is_package=True)
+        bare.submodule_search_locations = list(spec.submodule_search_locations)
+        sys.modules[INTRINSICS] = module_from_spec(bare)
+    arch = triple.partition("-")[0]
+    if arch:
+        register(arch)
+    else:
+        define_words()
+    if module := INTRINSICS_OF.get(arch):
+        importlib.import_module(f"{INTRINSICS}.{module}")

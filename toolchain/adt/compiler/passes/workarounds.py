@@ -1,0 +1,265 @@
+"""Passes around what TVM 0.25 does wrong, or not at all, for any GPU.
+
+*Scans.* TVM's kernel for running sums (``gpu_2d_continuous_cumsum``) counts on the work-items of a group
+running in lockstep, 32 at a time, and has no barriers: where they do not, the result is wrong. Here an axis
+of n elements is cut into about √n chunks: what a chunk adds up to, what comes before each chunk, and the
+elements within it are three reductions, each a kernel of its own, in which no work-item waits for another.
+
+*Reductions of one term.* TVM's schedule rules for GPUs drop axes of extent 1. A reduction over nothing else
+(a depthwise convolution with a kernel of 1 × 1) then is a block that still adds to its output, and what
+follows it is written into that block: a bias is added twice, without a word.
+
+*Names.* Fusing names a kernel after all of its operators; of a long chain that is longer than some OpenCL
+implementations allow (PoCL keeps a kernel in a directory of its name, and ends the process where the path
+is too long).
+
+*Memory.* The planner multiplies the size of an image, which is in bytes, by the bytes of an element once
+more: a module in float32 would ask for four times the memory of its images.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from adt.compiler.ir.nodes import operator_name
+
+LEAST_CUT = 64
+"""Elements from which an axis is cut into chunks; below, each element adds up all before it."""
+LONGEST = 60
+"""Characters."""
+SIZE_OF_IMAGE = "DeviceGetMemSize.opencl"
+"""The function that TVM's memory planner asks for the bytes of an image."""
+
+
+def scans_as_reductions() -> Any:
+    """A pass that replaces ``relax.cumsum`` and ``relax.cumprod`` of tensors with known extents."""
+    from tvm import relax
+
+    def replaced(builder: Any, call: Any) -> Any:
+        (data,), attributes = call.args, call.attrs
+        shape = getattr(data.struct_info.shape, "values", None)
+        if shape is None or not all(hasattr(extent, "value") for extent in shape):
+            return call
+        extents = [int(extent) for extent in shape]
+        axis = attributes.axis
+        outer, length, inner = (1, math.prod(extents), 1) if axis is None else _around(extents, int(axis))
+        flat = builder.emit(relax.op.reshape(data, (outer, length, inner)))
+        dtype = call.struct_info.dtype
+        operation = "sum" if operator_name(call) == "relax.cumsum" else "product"
+        scanned = builder.emit_te(_scan, flat, operation, dtype, bool(attributes.exclusive))
+        return relax.op.reshape(scanned, call.struct_info.shape)
+
+    return replaced_calls("adt.ScansAsReductions", ("relax.cumsum", "relax.cumprod"), replaced)
+
+
+def replaced_calls(name: str, operators: Collection[str], replace: Callable[[Any, Any], Any]) -> Any:
+    """The pass *name*, by which *replace* says what stands for each call of *operators*, with a builder to
+    emit what that needs."""
+    import tvm
+    from tvm import relax
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    @mutator
+    class Replace(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            call = super().visit_call_(call)
+            return replace(self.builder_, call) if operator_name(call) in operators else call
+
+    @tvm.transform.module_pass(opt_level=0, name=name)  # type: ignore[untyped-decorator]
+    def replaced(module: Any, _context: Any) -> Any:
+        visitor = Replace(module)
+        for variable, function in module.functions_items():
+            if isinstance(function, relax.Function):
+                visitor.builder_.update_func(variable, visitor.visit_expr(function))
+        return visitor.builder_.get()
+
+    return replaced
+
+
+def _around(extents: list[int], axis: int) -> tuple[int, int, int]:
+    """Return the number of elements before an axis, along it and after it."""
+    axis %= len(extents)
+    return math.prod(extents[:axis]), extents[axis], math.prod(extents[axis + 1 :])
+
+
+def _scan(data: Any, operation: str, dtype: str, exclusive: bool) -> Any:
+    """The running *operation* (``sum`` or ``product``) of data[outer, n, inner] along n."""
+    from tvm import te, tirx
+
+    reduce, neutral = _reduction(operation, dtype)
+    outer, length, inner = (int(extent) for extent in data.shape)
+    size = length if length < LEAST_CUT else math.isqrt(length - 1) + 1
+    chunks = -(-length // size)
+
+    def before(position: Any, limit: Any) -> Any:
+        return position < limit if exclusive else position <= limit
+
+    def element(row: Any, chunk: Any, position: Any, column: Any, *conditions: Any) -> Any:
+        at = chunk * size + position
+        taken = tirx.all(at < length, *conditions)
+        return tirx.if_then_else(taken, data[row, at, column].astype(dtype), neutral)
+
+    def scan(row: Any, chunk: Any, position: Any, column: Any) -> Any:
+        k = te.reduce_axis((0, size), "k")
+        return reduce(element(row, chunk, k, column, before(k, position)), k)
+
+    within = te.compute((outer, chunks, size, inner), scan, name="within")
+    if chunks > 1:
+
+        def total(row: Any, chunk: Any, column: Any) -> Any:
+            k = te.reduce_axis((0, size), "k")
+            return reduce(element(row, chunk, k, column), k)
+
+        totals = te.compute((outer, chunks, inner), total, name="totals")
+
+        def sum_before(row: Any, chunk: Any, column: Any) -> Any:
+            k = te.reduce_axis((0, chunks), "k")
+            return reduce(tirx.if_then_else(k < chunk, totals[row, k, column], neutral), k)
+
+        offsets = te.compute((outer, chunks, inner), sum_before, name="offsets")
+    else:
+        offsets = None
+
+    def result(row: Any, position: Any, column: Any) -> Any:
+        chunk = position // size
+        value = within[row, chunk, position % size, column]
+        if offsets is None:
+            return value
+        offset = offsets[row, chunk, column]
+        return offset + value if operation == "sum" else offset * value
+
+    return te.compute((outer, length, inner), result, name="scan")
+
+
+def _reduction(operation: str, dtype: str) -> tuple[Callable[..., Any], Any]:
+    from tvm import te, tirx
+
+    if operation == "sum":
+        return te.sum, tirx.const(0, dtype)
+    product = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="product")
+    return product, tirx.const(1, dtype)
+
+
+def plain_unit_reductions() -> Any:
+    """A pass over TIR that makes each block whose reduced axes all have extent 1 a plain one."""
+    import tvm
+    from tvm import tirx
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="adt.PlainUnitReductions")  # type: ignore[untyped-decorator]
+    def plain(function: Any, _module: Any, _context: Any) -> Any:
+        if function.attrs is not None and function.attrs.get("tirx.is_scheduled", False):
+            return function
+        body = tirx.stmt_functor.ir_transform(function.body, None, _plain_block, ["tirx.SBlock"])
+        return function if body.same_as(function.body) else function.with_body(body)
+
+    return tvm.transform.Sequential([plain])
+
+
+def _plain_block(block: Any) -> Any:
+    """*block* without its reduction, if that is one over axes of extent 1; None: it stays."""
+    from tvm import tirx
+
+    reduced = [axis for axis in block.iter_vars if int(axis.iter_type) == tirx.IterVar.CommReduce]
+    if block.init is None or not all(_is_one(axis.dom.extent) for axis in reduced):
+        return None
+    store, first = block.body, block.init
+    if not isinstance(store, tirx.BufferStore) or not isinstance(first, tirx.BufferStore):
+        return None
+
+    def initial(load: Any) -> Any:
+        return first.value if load.buffer.same_as(store.buffer) else None
+
+    term = tirx.stmt_functor.ir_transform(tirx.Evaluate(store.value), None, initial, ["tirx.BufferLoad"])
+    return tirx.SBlock(
+        [tirx.IterVar(axis.dom, axis.var, tirx.IterVar.DataPar, axis.thread_tag) for axis in block.iter_vars],
+        [region for region in block.reads if not region.buffer.same_as(store.buffer)],
+        block.writes,
+        block.name_hint,
+        tirx.BufferStore(store.buffer, term.value, store.indices),
+        None,
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
+def _is_one(extent: Any) -> bool:
+    from tvm import tirx
+
+    return isinstance(extent, tirx.IntImm) and int(extent) == 1
+
+
+def short_name(name: str) -> str:
+    """*name*, or its beginning and a digest of it where it is longer than :data:`LONGEST`."""
+    if len(name) <= LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST - 9].rstrip('_')}_{digest}"
+
+
+def shorten_kernel_names() -> Any:
+    """A pass that gives the kernels of a Relax module names that are not too long."""
+    import tvm
+    from tvm import ir, relax, tirx
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.ShortenKernelNames")  # type: ignore[untyped-decorator]
+    def shorten(module: Any, _context: Any) -> Any:
+        renamed = {}
+        for variable, function in module.functions.items():
+            short = short_name(variable.name_hint)
+            if isinstance(function, tirx.PrimFunc) and short != variable.name_hint:
+                renamed[variable] = ir.GlobalVar(short)
+                relax.expr._update_struct_info(renamed[variable], variable.struct_info)
+        if not renamed:
+            return module
+
+        @relax.expr_functor.mutator
+        class Rename(relax.PyExprMutator):  # type: ignore[misc]
+            def visit_global_var_(self, variable: Any) -> Any:
+                return renamed.get(variable, variable)
+
+        result = tvm.IRModule(attrs=module.attrs, global_infos=module.global_infos)
+        for variable, function in module.functions.items():
+            if isinstance(function, relax.Function):
+                function = Rename(module).visit_expr(function)
+            result.update_func(renamed.get(variable, variable), function)
+        return result
+
+    return shorten
+
+
+def plan_memory() -> Any:
+    """TVM's pass that gives tensors whose lives do not overlap the same memory, with images at their size."""
+    import tvm
+    from tvm import relax
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.PlanMemory")  # type: ignore[untyped-decorator]
+    def plan(module: Any, _context: Any) -> Any:
+        with _sizes_in_elements():
+            return relax.transform.StaticPlanBlockMemory()(module)
+
+    return plan
+
+
+@contextlib.contextmanager
+def _sizes_in_elements() -> Iterator[None]:
+    """Meanwhile the planner gets elements, which it then multiplies by their bytes."""
+    import tvm_ffi
+
+    in_bytes = tvm_ffi.get_global_func(SIZE_OF_IMAGE)
+
+    def in_elements(shape: Any, dtype: Any, device: Any) -> Any:
+        from tvm import tirx
+
+        size = int(in_bytes(shape, dtype, device))
+        return tirx.IntImm("int64", size // (tvm_ffi.dtype(str(dtype)).bits // 8))
+
+    tvm_ffi.register_global_func(SIZE_OF_IMAGE, in_elements, override=True)
+    try:
+        yield
+    finally:
+        tvm_ffi.register_global_func(SIZE_OF_IMAGE, in_bytes, override=True)

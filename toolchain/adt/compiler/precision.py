@@ -1,0 +1,136 @@
+"""An imported model in the precision that the settings ask for, and how accurate that is."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tvm
+
+from adt.compiler.passes.cpu.vectors import vectors_of
+from adt.compiler.passes.precision import accuracy, half, policy
+from adt.compiler.passes.precision.single import has_half, in_single_precision
+from adt.compiler.targets import ModelTarget
+from adt.errors import ConfigError, InputError, MismatchError
+from adt.options.sections import CompileSettings
+from adt.package.manifest import PackageLike
+from adt.package.reports import Accuracy
+
+if TYPE_CHECKING:
+    from adt.compiler.importers.imported_model import ImportedModel
+
+log = logging.getLogger("adt.compile")
+
+LITTLE = 1_500_000_000
+"""Multiplications up to which ``auto`` measures: half a minute, or less, of one core."""
+ACCURACY = ("auto", "on", "off")
+
+
+def convert_precision(
+    imported: ImportedModel,
+    settings: CompileSettings,
+    target: ModelTarget,
+    like: PackageLike | None,
+    files: Sequence[Path] = (),
+) -> tuple[ImportedModel, Accuracy | None]:
+    """Convert *imported* to the precision of *settings*; return it, and its accuracy where it was measured.
+
+    Args:
+        like: the device to compile for in particular.
+        files: .npz files to measure the accuracy on; none: random inputs.
+
+    Raises:
+        ConfigError: the precision or an operator's name is unknown, or the options contradict each other or
+            the model.
+        MismatchError: the device does not compute in half precision.
+    """
+    policy.check_precision(settings.precision)
+    if settings.precision == "float32":
+        given = {
+            "--half-only": settings.half_only,
+            "--keep-float32": settings.keep_float32,
+            "--accuracy-inputs": files,
+        }
+        if option := next(filter(given.get, given), None):
+            raise ConfigError(
+                f"{option} is for half precision, and the precision is float32",
+                remedy="Leave it out, or add --precision float16_acc32:",
+                options=("--precision", "float16_acc32"),
+            )
+        if target.device != "cpu" or settings.offload != "none" or not has_half(imported.module):
+            return imported, None
+        module, params = in_single_precision(imported.module, imported.params)
+        if blocks_half(target):  # as float32 first, so that what does not stand half precision stays so
+            module, params = half.rewrite(module, params, half.HALF)
+        return dataclasses.replace(imported, module=module, params=params), None
+    if policy.sums_whole_numbers(imported.module):
+        raise ConfigError(
+            f"--precision {settings.precision} is for models of floats, and this one is quantized",
+            remedy="Leave --precision out: it sums integers. Or compile the model that it was made of.",
+        )
+    if target.device == "opencl" and like is not None and like.fp16 is False:
+        raise MismatchError(
+            f"{like.gpu or like.device} does not compute in half precision: its OpenCL lacks cl_khr_fp16",
+            remedy="Compile with --precision float32.",
+        )
+    if target.device == "cpu" and not blocks_half(target):
+        log.info(
+            "the code is for CPUs without half arithmetic, or not for Arm's: plain loops, in smaller files "
+            "(--cpu CORE, or --cpu +fp16, for those that have it)"
+        )
+    samples = _samples(imported, settings, files) if _is_measured(imported, settings, files) else None
+    module, params = half.rewrite(
+        imported.module, imported.params, settings.precision, settings.keep_float32, settings.half_only
+    )
+    converted = dataclasses.replace(imported, module=module, params=params)
+    if samples is None:
+        return converted, None
+    pair = accuracy.ReducedModel(settings.precision, imported.module, imported.params, module, params)
+    began = time.monotonic()
+    try:
+        report = accuracy.measure(pair, imported.inputs, imported.outputs, samples)
+    except Exception as error:  # whatever TVM raises; the package for the target may be right all the same
+        log.warning("the accuracy of %s could not be measured here: %s", settings.precision, error)
+        return converted, None
+    log.debug("measured the accuracy in %.1f s", time.monotonic() - began)
+    return converted, report
+
+
+def blocks_half(target: ModelTarget) -> bool:
+    """Return True if code for the CPU *target* computes in half precision by blocks of a vector's lanes."""
+    return vectors_of(tvm.target.Target(target.spec), half=True).dtype == half.HALF
+
+
+def _samples(
+    imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]
+) -> accuracy.Samples | None:
+    """Return the samples to measure on; None where nothing can be made up and measuring was not asked for."""
+    try:
+        return accuracy.read_samples(imported.inputs, files)
+    except InputError as error:
+        if files or settings.accuracy == "on":
+            raise
+        log.warning("the accuracy is not measured: %s (--accuracy-inputs FILE.npz gives inputs)", error.what)
+        return None
+
+
+def _is_measured(imported: ImportedModel, settings: CompileSettings, files: Sequence[Path]) -> bool:
+    """Return True if the accuracy is to be measured."""
+    if settings.accuracy not in ACCURACY:
+        raise ConfigError(
+            f"compile.accuracy is {settings.accuracy!r}",
+            remedy=f"Choose one of: {', '.join(ACCURACY)}.",
+        )
+    if settings.accuracy != "auto" or files:
+        return settings.accuracy != "off"
+    count = policy.multiplications(imported.module)
+    if count > LITTLE:
+        log.info(
+            "not comparing with float32: %.1f billion multiplications take long here (--accuracy does it)",
+            count / 1e9,
+        )
+    return count <= LITTLE

@@ -1,0 +1,269 @@
+"""Write down what a compile made, while it is still there to be looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adt.compiler.importers.functions import GPU_KINDS
+from adt.compiler.lowered import Capture, read_main
+from adt.errors import last_line
+from adt.host import manifest
+from adt.host.cache import file_sha256
+from adt.package.files import INSPECT, inspection_names
+from adt.package.inspection.graph import GRAPH, DeviceKernel, Subgraph
+from adt.package.inspection.reference_kernels import PLAIN, compress, kernels_of
+from adt.package.manifest import PackageFile
+
+log = logging.getLogger("adt.compile")
+
+MOST_NAME = 120
+"""Characters of a kernel's name in its file's; fused kernels can have very long ones."""
+KERNELS = ("llvm", *GPU_KINDS)
+"""Kinds of modules with generated code."""
+EXTENSIONS = {"opencl": "cl", "cuda": "cu"}
+"""Extensions of the source of a kernel, by the kind of its module."""
+THREADS = ("x", "y", "z")
+
+
+def record(package: Path, capture: Capture, executable: Any, plain: Mapping[str, Any]) -> dict[str, int]:
+    """Write ``inspect/`` into *package*; return the number of image arguments of each function's kernels.
+
+    A part that this TVM cannot show is left out with a warning; the package is none the worse. *capture*
+    ran in the compile's Relax pipeline, *plain* has the kernels before they were scheduled, by name.
+    """
+    directory = package / INSPECT
+    directory.mkdir(exist_ok=True)
+    kernels: tuple[DeviceKernel, ...] = ()
+    functions = kernels_of(capture.lowered)
+    with _part("the kernels' source"):
+        kernels = tuple(_kernels(executable, functions, directory))
+    with _part("the graph"):
+        graph = replace(read_main(capture.lowered), kernels=kernels, handed=tuple(_handed(executable)))
+        manifest.write(graph, directory / GRAPH)
+    with _part("Relax and TIR"):
+        _write_scripts(capture.lowered, functions, directory)
+    with _part("the kernels before their schedules"):
+        (directory / PLAIN).write_bytes(compress(plain))
+    with _part("LLVM IR"):
+        texts = [module.inspect_source("ll") for module in _modules(executable) if module.kind == "llvm"]
+        # Its assembly is generated from it when somebody asks: that takes as long as the compile did.
+        text = _without_addresses("\n".join(texts))
+        (directory / "host.ll.gz").write_bytes(gzip.compress(text.encode(), 6, mtime=0))
+    textures: dict[str, int] = {}
+    for kernel in kernels:
+        textures[kernel.function] = textures.get(kernel.function, 0) + len(kernel.textures)
+    return textures
+
+
+def recorded_files(package: Path) -> dict[str, PackageFile]:
+    """Describe every file below ``inspect/`` of the directory *package*, for mod.json."""
+    return {
+        name: PackageFile(file_sha256(package / name), (package / name).stat().st_size)
+        for name in inspection_names(package)
+    }
+
+
+@contextlib.contextmanager
+def _part(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError:  # the disk: nothing else can be written, either
+        raise
+    except Exception as error:  # TVM raises InternalError, TypeError, …; the model itself is compiled
+        log.warning("%s could not be recorded for `adt inspect`: %s", what, last_line(error))
+        log.debug("why", exc_info=True)
+
+
+def _without_addresses(text: str) -> str:
+    """LLVM IR in which alias sets are numbered; TVM names them by addresses in the compiler's memory."""
+    numbers: dict[str, str] = {}
+    return re.sub(
+        r'(?<=!")0x[0-9a-f]+', lambda match: numbers.setdefault(match[0], f"buffer{len(numbers)}"), text
+    )
+
+
+def _modules(executable: Any) -> Iterator[Any]:
+    """Every runtime module of the executable, each once."""
+    pending: list[Any] = [executable.mod]
+    seen: list[Any] = []
+    while pending:
+        module = pending.pop(0)
+        if not any(module == other for other in seen):
+            seen.append(module)
+            pending += list(module.imports)
+            yield module
+
+
+def _handed(executable: Any) -> Iterator[Subgraph]:
+    """The subgraphs of libraries that the executable carries."""
+    for module in _modules(executable):
+        if module.kind in KERNELS:  # asked for a function, a GPU's module wants a runtime
+            continue
+        if module.implements_function("get_symbol", query_imports=False):
+            text = str(module.inspect_source("json"))
+            if text:
+                yield Subgraph(str(module["get_symbol"]()), hashlib.sha256(text.encode()).hexdigest())
+
+
+def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> Iterator[DeviceKernel]:
+    sources = [
+        (module.kind, kernel)
+        for module in _modules(executable)
+        if module.kind in GPU_KINDS
+        for kernel in split_program(module.inspect_source())
+    ]
+    place: dict[str, int] = {}
+    for kind, source in sources:
+        (directory / kind).mkdir(exist_ok=True)
+        at = place[source.function] = place.get(source.function, -1) + 1
+        launches = _launches(functions[source.function]) if source.function in functions else ()
+        of_function = sum(s.function == source.function for _, s in sources)
+        grid, block = launches[at] if len(launches) == of_function else ((), ())
+        file = f"{kind}/{_file_name(source.name)}.{EXTENSIONS[kind]}"
+        (directory / file).write_text(source.text)
+        yield DeviceKernel(
+            source.name,
+            source.function,
+            source.textures,
+            source.buffers,
+            grid,
+            block,
+            file,
+            source.text.count("\n"),
+        )
+
+
+def _file_name(name: str) -> str:
+    if len(name) <= MOST_NAME:
+        return name
+    return f"{name[:MOST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+Extents = tuple[int | str, ...]
+
+
+def _launches(function: Any) -> tuple[tuple[Extents, Extents], ...]:
+    """Grid and block of each kernel that a scheduled function launches, in order."""
+    return tuple(_extents(nest) for nest in _nests(function.body))
+
+
+def _nests(statement: Any) -> Iterable[Any]:
+    """The outermost statements of a scheduled function that are each a kernel."""
+    inner = statement
+    while True:
+        if type(inner).__name__ == "SeqStmt":
+            return [nest for part in inner.seq for nest in _nests(part)]
+        if hasattr(inner, "block"):  # a realised block
+            inner = inner.block
+        elif type(inner).__name__ in ("SBlock", "Block", "DeclBuffer", "Allocate", "LetStmt"):
+            inner = inner.body
+        else:
+            return [inner]
+
+
+def _extents(nest: Any) -> tuple[Extents, Extents]:
+    from tvm.tirx import stmt_functor
+
+    extents: dict[str, int | str] = {}
+
+    def visit(node: Any) -> None:
+        binding = getattr(node, "thread_binding", None)
+        if binding is not None:
+            extent = node.extent
+            extents[str(binding.thread_tag)] = int(extent) if hasattr(extent, "value") else str(extent)
+
+    stmt_functor.post_order_visit(nest, visit)
+    if not extents:
+        return (), ()
+    return (
+        tuple(extents.get(f"blockIdx.{axis}", 1) for axis in THREADS),
+        tuple(extents.get(f"threadIdx.{axis}", 1) for axis in THREADS),
+    )
+
+
+def _write_scripts(module: Any, functions: Mapping[str, Any], directory: Path) -> None:
+    import tvm
+
+    relax = {v: f for v, f in module.functions_items() if str(v.name_hint) not in functions}
+    (directory / "relax.py").write_text(tvm.IRModule(relax).script(show_meta=False) + "\n")
+    kernels = {v: f for v, f in module.functions_items() if str(v.name_hint) in functions}
+    (directory / "tir.py").write_text(tvm.IRModule(kernels).script(show_meta=False) + "\n")
+
+
+SECTION = re.compile(r"^// Function: (\S+)\n", re.MULTILINE)
+PROTOTYPE = re.compile(r"^__kernel [^\n{]*?(\w+)\(([^\n{]*)\);\n", re.MULTILINE)
+DEFINITION = re.compile(r"__kernel [^{;]*?(\w+)\(([^{;]*)\)\s*\{")
+CUDA = re.compile(
+    r'^extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^{;]*)\) \{\n.*?^}\n',
+    re.MULTILINE | re.DOTALL,
+)
+CUDA_PROTOTYPE = re.compile(r'^extern "C" __global__ void [^{;\n]*;\n', re.MULTILINE)
+IMAGE = re.compile(r"\bimage[123]d(?:_array)?_t\b")
+LAUNCHED = re.compile(r"_kernel(?:_\d+)?$")
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """One kernel of the program."""
+
+    name: str
+    textures: tuple[str, ...]
+    """Image arguments with their access: ``read_only x``."""
+    buffers: tuple[str, ...]
+    """Names of pointer arguments."""
+    text: str
+    """Compiles on its own; begins with a comment that names the images."""
+
+    @property
+    def function(self) -> str:
+        """The module's function that launches it."""
+        return LAUNCHED.sub("", self.name)
+
+
+def split_program(program: str) -> tuple[KernelSource, ...]:
+    """The kernels of *program*: of OpenCL, which TVM writes in sections that repeat every prototype, or of
+    CUDA, after what they have in common."""
+    definitions = list(CUDA.finditer(program))
+    if not definitions:
+        return tuple(_kernel(name, text) for name, text in _sections(program))
+    common = CUDA_PROTOTYPE.sub("", program[: definitions[0].start()]).strip()
+    return tuple(
+        KernelSource(match[1], (), _arguments(match[2])[1], f"{common}\n{match[0]}") for match in definitions
+    )
+
+
+def _sections(program: str) -> Iterator[tuple[str, str]]:
+    _, *parts = SECTION.split(program)
+    yield from zip(parts[::2], parts[1::2], strict=True)
+
+
+def _kernel(name: str, section: str) -> KernelSource:
+    alone = PROTOTYPE.sub("", section).strip()
+    definition = next((d for d in DEFINITION.finditer(alone) if d[1] == name), None)
+    textures, buffers = _arguments(definition[2]) if definition else ((), ())
+    note = f"// textures: {', '.join(textures)}\n" if textures else "// textures: none\n"
+    return KernelSource(name, textures, buffers, f"{note}{alone}\n")
+
+
+def _arguments(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    textures, buffers = [], []
+    for argument in text.split(","):
+        words = re.findall(r"\w+", argument)
+        if IMAGE.search(argument):
+            access = next((w.strip("_") for w in words if w.strip("_") in ACCESS), "read_only")
+            textures.append(f"{access} {words[-1]}")
+        elif "*" in argument:
+            buffers.append(words[-1])
+    return tuple(textures), tuple(buffers)
+
+
+ACCESS = ("read_only", "write_only", "read_write")
+"""OpenCL's access qualifiers; without one an image is read."""

@@ -1,0 +1,343 @@
+"""Read a target's text: adt's names, TVM's classic strings, its tags and its dictionaries.
+
+TVM 0.25 itself takes tags and dictionaries only. The strings of earlier versions
+(``opencl -device=adreno``, ``llvm -mtriple=aarch64-linux-gnu -mattr=+neon``, tvmc's
+``opencl, llvm``) are what its tutorials still show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adt.bundle.platforms import HOST_MACHINE, PLATFORMS
+from adt.compiler.targets.cuda import architecture
+from adt.errors import ConfigError
+from adt.limits import parse_json
+from adt.options.resolve import did_you_mean
+
+NAMES = {
+    "cpu": "the platform's processor",
+    "opencl": "any GPU with OpenCL, tensors in buffers",
+    "adreno": "Adreno GPUs, tensors in textures where that is right",
+    "adreno-buffer": "Adreno GPUs, tensors in buffers",
+    "mali": "Mali GPUs",
+    "cuda": "NVIDIA GPUs; cuda:ARCH or cuda:CHIP has machine code for one architecture",
+    "host": "this machine's own processor, with all that it offers",
+}
+"""Targets of adt, and what each is for."""
+_LISTS = ("keys", "mattr", "libs", "cl-opt")
+_LLVM = (
+    "mtriple",
+    "mcpu",
+    "mattr",
+    "mfloat-abi",
+    "mabi",
+    "num-cores",
+    "vector-width",
+    "opt-level",
+    "cl-opt",
+    *("fast-math", "fast-math-nnan", "fast-math-ninf", "fast-math-nsz", "fast-math-arcp"),
+    *("fast-math-contract", "fast-math-reassoc"),
+)
+_OPENCL = (
+    "max_num_threads",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "thread_warp_size",
+    "texture_spatial_limit",
+    "texture_depth_limit",
+    "max_function_args",
+    "image_base_address_alignment",
+)
+_CUDA = (
+    "arch",
+    "max_num_threads",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "thread_warp_size",
+    "registers_per_block",
+    "l2_cache_size_bytes",
+)
+_KNOWN = {"llvm": _LLVM, "opencl": _OPENCL, "cuda": _CUDA}
+_COMMON = ("kind", "device", "keys", "host", "tag", "model", "libs")
+_FORMER = ("link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api", "jit")
+_IDLE = ("model", "libs", "tag", "mabi", *_FORMER)
+"""Options that change nothing that adt compiles."""
+_KINDS = ("llvm", "opencl", "clml", "vulkan", "cuda", "rocm", "metal", "hexagon", "webgpu", "nvptx", "c")
+"""Kinds of TVM 0.25, and tvmc's ``clml``."""
+_ARCHES = {
+    "aarch64": "AARCH64",
+    "arm64": "AARCH64",
+    "x86_64": "X86_64",
+    "amd64": "X86_64",
+}
+CLML = "--target adreno --offload clml"
+
+
+@dataclass(frozen=True)
+class ParsedTarget:
+    """Target that a text asks for, whichever way it is written."""
+
+    name: str
+    """One of NAMES."""
+    triple: str = ""
+    """The machine's triple, when the text has one."""
+    platform: str = ""
+    """The platform that the triple, or ``host``, stands for; empty: the text says nothing of it."""
+    cpu: str = ""
+    """The processor, as ``--cpu`` takes it."""
+    gpu: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of TVM's opencl or cuda target."""
+    arch: str = ""
+    """CUDA's architecture (``sm_87``); empty: the driver compiles for its GPU."""
+    llvm: Mapping[str, Any] = field(default_factory=dict)
+    """Further attributes of TVM's llvm target."""
+    ignored: tuple[str, ...] = ()
+    """Options of it that have no meaning here."""
+    plain: bool = False
+    """It is adt's own name, without more."""
+
+    @property
+    def options(self) -> str:
+        """Return it as options of ``adt compile``."""
+        words = [f"--target {self.name}" + f":{self.arch}" * bool(self.arch)]
+        if self.cpu:
+            words.append(f"--cpu {self.cpu}")
+        if self.platform and self.name != "host":
+            words.insert(0, f"--for {self.platform}")
+        more = [f"{key}={value}" for key, value in {**self.gpu, **self.llvm}.items()]
+        return " ".join(words) + (f" with {', '.join(more)}" if more else "")
+
+
+def parse_target(text: str) -> ParsedTarget:
+    """Parse *text*, a target in any of its spellings."""
+    text = text.strip()
+    if text == "host":
+        return ParsedTarget("host", platform="host", plain=True)
+    if text in NAMES:
+        return ParsedTarget(text, plain=True)
+    if text.startswith("cuda:"):
+        return ParsedTarget("cuda", arch=architecture(text.removeprefix("cuda:")), plain=True)
+    if text.startswith("{"):
+        return _interpret(_from_json(text), text)
+    if "/" in text.split(" ")[0]:
+        return _interpret(_from_tag(text), text)
+    kind = re.split(r"[\s,]", text, maxsplit=1)[0]
+    if kind not in _KINDS:
+        raise ConfigError(
+            f"unknown target {text!r}.{did_you_mean(text, NAMES)}",
+            remedy=f"Choose one of: {', '.join(NAMES)}; or give TVM's string, tag or dictionary.",
+        )
+    return _interpret(_from_classic(text), text, classic=True)
+
+
+def _from_json(text: str) -> dict[str, Any]:
+    try:
+        spec = parse_json(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"the target {text!r} is not JSON: {error}",
+            remedy='For example: --target \'{"kind": "opencl", "device": "mali"}\'',
+        ) from error
+    if not isinstance(spec.get("kind"), str):
+        raise ConfigError(
+            f"the target {text!r} has no kind", remedy='Give one: {"kind": "opencl", "device": "mali"}'
+        )
+    return dict(spec)
+
+
+def _from_tag(text: str) -> dict[str, Any]:
+    import tvm
+
+    tags = tvm.target.list_tags() or {}
+    if text not in tags:
+        raise ConfigError(
+            f"TVM has no target tag {text!r}.{did_you_mean(text, map(str, tags))}",
+            remedy=f"Choose one of adt's targets: {', '.join(NAMES)}.",
+        )
+    plain: dict[str, Any] = json.loads(str(tags[text]))
+    usual = json.loads(str(tvm.target.Target({"kind": plain["kind"]})))
+    # the dictionary is complete: less what TVM adds to each anyway, which is no wish of the tag's
+    own = {key: value for key, value in plain.items() if not key.startswith("feature.")}
+    return {key: value for key, value in own.items() if key == "kind" or usual.get(key) != value}
+
+
+def _from_classic(text: str) -> dict[str, Any]:
+    """TVM's string, or tvmc's list of them, as a dictionary."""
+    comma = r",\s+" if "-" in text else r",\s*"  # without a space it belongs to an option's value
+    parts = [_parse_kind(part, text) for part in re.split(rf"{comma}(?=(?:{'|'.join(_KINDS)})\b)", text)]
+    first, *others = parts
+    for other in others:
+        if "clml" in (first["kind"], other["kind"]):
+            raise _offload_error(text)
+        if other["kind"] != "llvm" or first["kind"] not in ("opencl", "cuda"):
+            raise ConfigError(
+                f"the target {text!r} names several devices",
+                remedy="A package computes on one: give its target alone, for example --target opencl.",
+            )
+        first.setdefault("host", other)
+    return first
+
+
+def _parse_kind(text: str, whole: str) -> dict[str, Any]:
+    """One kind with its options; those of llvm in another kind's string are its host's."""
+    try:
+        kind, *words = shlex.split(text) or [""]
+    except ValueError as error:
+        raise ConfigError(
+            f"the target {whole!r} cannot be read: {error}", remedy="Close its quotes."
+        ) from error
+    spec: dict[str, Any] = {"kind": kind}
+    host: dict[str, Any] = {}
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            raise ConfigError(
+                f"the target {whole!r} has a word that is no option: {word!r}",
+                remedy="Options are written -name=value, as in: opencl -device=mali",
+            )
+        name, equals, value = word.lstrip("-").partition("=")
+        if not equals and words and not words[0].startswith("-"):
+            value = words.pop(0)
+        name = {"target": "mtriple"}.get(name, name)
+        if name == "host":
+            host |= _parse_kind(value, whole)
+        elif kind != "llvm" and name in _LLVM:
+            host |= {"kind": "llvm", name: _typed(name, value)}
+        else:
+            spec[name] = _typed(name, value)
+    return spec | ({"host": host} if host else {})
+
+
+def _typed(name: str, value: str) -> Any:
+    if name in _LISTS:
+        return _list(value)
+    if re.fullmatch("[0-9]{1,18}", value):
+        return int(value)
+    return {"": True, "true": True, "false": False}.get(value.lower(), value)
+
+
+def _list(value: Any) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    return [word for part in parts if (word := str(part).strip())]
+
+
+def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> ParsedTarget:
+    """Interpret a target dictionary; in a *classic* string, ``-device=adreno`` alone means textures."""
+    kind = spec["kind"]
+    if kind == "clml":
+        raise _offload_error(text)
+    if kind == "vulkan":
+        raise ConfigError(
+            f"the target {text!r} is for Vulkan, and the TVM wheel generates no code for it",
+            remedy="GPUs of phones run OpenCL: --target adreno, mali or opencl.",
+        )
+    if kind not in _KNOWN:
+        raise ConfigError(
+            f"the target {text!r} is for {kind}, which adt does not compile for",
+            remedy=f"Choose one of: {', '.join(NAMES)}.",
+        )
+    known = (*_COMMON, *_FORMER, *_KNOWN[kind])
+    for name in spec:
+        if name not in known:
+            raise ConfigError(
+                f"the target {text!r} has an unknown option {name!r}.{did_you_mean(name, known)}",
+                remedy=f"Those of {kind} are: {', '.join(name for name in known if name not in _IDLE)}.",
+            )
+    if kind == "llvm":
+        return _cpu(spec, text, "cpu")
+    keys = _list(spec.get("keys", ()))
+    device = str(spec.get("device", ""))
+    if "clml" in keys:
+        raise _offload_error(text)
+    if kind == "cuda":
+        name = kind
+    elif device == "adreno" or "adreno" in keys:
+        textures = "texture" in keys or (classic and not keys)
+        name = "adreno" if textures else "adreno-buffer"
+    else:
+        name = "mali" if device in ("mali", "bifrost") or "mali" in keys else "opencl"
+    gpu = {
+        key: _whole(key, value, text) for key, value in spec.items() if key in _KNOWN[kind] and key != "arch"
+    }
+    host = spec.get("host", {"kind": "llvm"})
+    if isinstance(host, str):
+        host = _parse_kind(host, text)
+    if not isinstance(host, Mapping) or host.get("kind", "llvm") != "llvm":
+        raise ConfigError(
+            f"the target {text!r} has a host that is not llvm",
+            remedy="The host is the processor beside the GPU: --host=llvm",
+        )
+    cpu = _cpu(host, text, name)
+    ignored = (*cpu.ignored, *_ignored(spec))
+    if name in ("opencl", "cuda") and device:
+        ignored = (*ignored, f"device={device}")
+    arch = architecture(str(spec["arch"])) if "arch" in spec else ""
+    return ParsedTarget(name, cpu.triple, cpu.platform, cpu.cpu, gpu, arch, cpu.llvm, ignored)
+
+
+def _cpu(spec: Mapping[str, Any], text: str, name: str) -> ParsedTarget:
+    """The part that LLVM compiles."""
+    triple = str(spec.get("mtriple", ""))
+    cpu = ",".join([*filter(None, [str(spec.get("mcpu", ""))]), *_list(spec.get("mattr", ()))])
+    platform = platform_of(triple, text) if triple else ""
+    abi = spec.get("mfloat-abi")
+    if platform and abi and abi != (PLATFORMS[platform].float_abi or abi):
+        raise ConfigError(
+            f"the target {text!r} passes floats {abi}, {platform} passes them "
+            f"{PLATFORMS[platform].float_abi}",
+            remedy="Leave -mfloat-abi out.",
+        )
+    more = {
+        key: value
+        for key, value in spec.items()
+        if key in _LLVM and key not in ("mtriple", "mcpu", "mattr", "mfloat-abi", "mabi")
+    }
+    return ParsedTarget(name, triple, platform, cpu, llvm=more, ignored=_ignored(spec))
+
+
+def _ignored(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in spec.items() if key in _IDLE and value not in ("", []))
+
+
+def _whole(name: str, value: object, text: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(
+            f"the target {text!r}: {name} is {value!r}, which is no integer above 0",
+            remedy=f"For example: -{name}=256",
+        )
+    return value
+
+
+def platform_of(triple: str, text: str) -> str:
+    """Return adt's platform for a machine's triple."""
+    arch, _, rest = triple.partition("-")
+    machine = _ARCHES.get(arch, "ARM" if arch.startswith(("armv7", "armv8l", "arm-", "thumbv7")) else "")
+    if arch == "arm":
+        machine = "ARM"
+    android = "android" in rest
+    host = PLATFORMS["host"]
+    for platform in PLATFORMS.values():
+        same = platform.machine == machine and platform is not host
+        if same and platform.android == android and (android or "linux-gnu" in rest):
+            if machine == "ARM" and not android and not rest.endswith("hf"):
+                continue  # floats in integer registers
+            return platform.name
+    if machine == host.machine and "linux-gnu" in rest and not android:
+        return host.name
+    raise ConfigError(
+        f"the target {text!r} is for {triple}, which adt does not compile for (this machine: {HOST_MACHINE})",
+        remedy=f"Choose a platform with --for: {', '.join(PLATFORMS)}.",
+    )
+
+
+def _offload_error(text: str) -> ConfigError:
+    return ConfigError(
+        f"the target {text!r} hands layers to CLML, which is not the target's business here",
+        remedy=f"Write it as: {CLML}",
+    )

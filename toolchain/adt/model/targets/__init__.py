@@ -1,8 +1,0 @@
-"""Targets of compilation: target names, processors, and TVM's own spellings of both."""
-
-from __future__ import annotations
-
-from adt.model.targets.parser import NAMES
-from adt.model.targets.target import ModelTarget, model_target, settings_and_platform
-
-__all__ = ["NAMES", "ModelTarget", "model_target", "settings_and_platform"]

@@ -1,0 +1,187 @@
+"""Inputs of a model from files: ``FILE`` or ``NAME=FILE``, arrays (.npz, .npy), plain bytes and pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adt.errors import InputError
+from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
+from adt.limits import MOST_ARRAY_BYTES
+from adt.package.inputs.pictures import PictureOptions, pictures_as_input
+from adt.package.inputs.validation import kind, taken_inputs
+from adt.package.manifest import Entry, TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+RAW = (".raw", ".bin")
+SUFFIXES = (".npz", ".npy", *RAW)
+
+
+@dataclass(frozen=True)
+class InputArray:
+    """One input as it was given."""
+
+    name: str
+    array: Array
+    source: str
+    """Description of where it is from and how it was converted."""
+
+
+def read_inputs(
+    entry: Entry,
+    files: Sequence[str],
+    images: Sequence[str] = (),
+    picture: PictureOptions | None = None,
+) -> tuple[InputArray, ...]:
+    """Read the inputs of *entry* from *files* and *images*, in this order.
+
+    Args:
+        files: ``FILE.npz`` for any inputs by name; ``FILE.npy``, ``FILE.raw`` or ``FILE.bin`` for the only
+            input, or ``NAME=FILE`` for that one. Raw files have the bytes of the input's shape and dtype,
+            little-endian, in C order.
+        images: ``FILE`` for the only input that takes pictures, or ``NAME=FILE``; several for one input are
+            its batch.
+    """
+    given: list[InputArray] = []
+    for text in files:
+        name, path = _split(text, entry)
+        given += _read(path, name, entry)
+    batches: dict[str, list[Path]] = {}
+    for text in images:
+        name, path = _split(text, entry)
+        batches.setdefault(name or _for_pictures(entry), []).append(path)
+    for name, paths in batches.items():
+        prepared = pictures_as_input(paths, _spec(entry, name), picture or PictureOptions())
+        given.append(InputArray(name, prepared.array, prepared.how))
+    names = [each.name for each in given]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"input {', '.join(twice)} is given twice", remedy="Name each input once.")
+    return tuple(given)
+
+
+def _split(text: str, entry: Entry) -> tuple[str, Path]:
+    """Name of the input, empty for none, and the file; a file's name may hold a = sign, too."""
+    for spec in sorted(entry.inputs, key=lambda spec: -len(spec.name)):
+        if text.startswith(f"{spec.name}="):
+            return spec.name, Path(text[len(spec.name) + 1 :])
+    if "=" in text and not Path(text).exists():
+        raise InputError(
+            f"the model has no input {text.partition('=')[0]!r}",
+            remedy=f"It takes {_names(entry)}.",
+        )
+    return "", Path(text)
+
+
+def _names(entry: Entry) -> str:
+    return ", ".join(f"{spec.name}: {kind(spec)}" for spec in entry.inputs) or "no inputs"
+
+
+def _spec(entry: Entry, name: str) -> TensorSpec:
+    return next(spec for spec in entry.inputs if spec.name == name)
+
+
+def _read(path: Path, name: str, entry: Entry) -> list[InputArray]:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"{path} is no file of arrays: its name ends with none of {', '.join(SUFFIXES)}",
+            remedy="Write it with numpy.savez or numpy.save; pictures go in with --image.",
+        )
+    if not path.is_file():
+        raise InputError(f"there is no input file {path}", remedy="Check --input.")
+    if suffix == ".npz":
+        return _npz(path, name, entry)
+    spec = _spec(entry, name or _only(entry, path))
+    return [InputArray(spec.name, _npy(path) if suffix == ".npy" else _raw(path, spec), str(path))]
+
+
+def _only(entry: Entry, path: Path) -> str:
+    if len(entry.inputs) != 1:
+        raise InputError(
+            f"{path} is for one input, and the model takes {_names(entry)}",
+            remedy=f"Give an .npz file of arrays by these names; adt run takes --input NAME={path}, too.",
+        )
+    return entry.inputs[0].name
+
+
+def _for_pictures(entry: Entry) -> str:
+    """The input that an --image without a name is for: the only one, or the only one of a picture's rank."""
+    candidates = [spec for spec in entry.inputs if len(spec.shape) in (3, 4)]
+    if len(entry.inputs) == 1:
+        candidates = list(entry.inputs)
+    if len(candidates) != 1:
+        raise InputError(
+            f"{'several inputs' if candidates else 'no input'} may take a picture: the model has "
+            f"{_names(entry)}",
+            remedy="Give an .npz file of arrays by these names"
+            + ("; adt run takes --image NAME=FILE, too." if candidates else "."),
+        )
+    return candidates[0].name
+
+
+def _npz(path: Path, name: str, entry: Entry) -> list[InputArray]:
+    try:
+        arrays = read_npz(path)
+    except DamagedNpz as error:
+        raise not_plain(path, error) from error
+    if not name:
+        return [InputArray(key, array, str(path)) for key, array in taken_inputs(entry, arrays).items()]
+    if name in arrays:
+        return [InputArray(name, arrays[name], str(path))]
+    if len(arrays) == 1:
+        return [InputArray(name, next(iter(arrays.values())), str(path))]
+    raise InputError(
+        f"{path} has no array {name}, but {', '.join(arrays) or 'none'}",
+        remedy=f"Name the array {name}, or give a file with one array.",
+    )
+
+
+def _npy(path: Path) -> Array:
+    try:
+        with path.open("rb") as file:
+            return read_npy(file, path.stat().st_size)
+    except (DamagedNpz, OSError) as error:
+        raise InputError(
+            f"{path} is not an .npy file of a plain array: {error}",
+            remedy="Write it with numpy.save(path, array).",
+        ) from error
+
+
+def _raw(path: Path, spec: TensorSpec) -> Array:
+    import numpy as np
+
+    try:
+        dtype = np.dtype(spec.dtype).newbyteorder("<")
+    except TypeError as error:
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}, of which numpy knows no bytes", remedy="Give it as .npz."
+        ) from error
+    try:
+        size = path.stat().st_size
+        data = np.fromfile(path, dtype=np.uint8) if size <= MOST_ARRAY_BYTES else np.empty(0, np.uint8)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", remedy="Check --input.") from error
+    fixed = math.prod(extent for extent in spec.shape if isinstance(extent, int)) * dtype.itemsize
+    open_extents = [extent for extent in spec.shape if isinstance(extent, str)]
+    if len(open_extents) > 1:
+        raise InputError(
+            f"input {spec.name} is {kind(spec)}: plain bytes do not say how large its open dimensions are",
+            remedy="Give it as .npy or .npz, or compile with --shape.",
+        )
+    if size > MOST_ARRAY_BYTES or (size % max(1, fixed) if open_extents else size != fixed):
+        size_text = f"a multiple of {fixed:,}" if open_extents else f"{fixed:,}"
+        raise InputError(
+            f"{path} has {size:,} bytes, the input {spec.name}, {kind(spec)}, takes {size_text}",
+            remedy="Write the array's bytes alone, in the input's dtype: array.astype(dtype).tofile(path).",
+        )
+    shape = [size // max(1, fixed) if isinstance(extent, str) else extent for extent in spec.shape]
+    # asarray: of a shape without dimensions astype makes a scalar
+    return np.asarray(data.view(dtype).reshape(shape).astype(spec.dtype))

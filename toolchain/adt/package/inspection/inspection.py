@@ -1,0 +1,315 @@
+"""Look into a package: what its ``inspect/`` says, and what is in its parameters."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import math
+import os
+import re
+import textwrap
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adt.errors import PackageError
+from adt.host import manifest
+from adt.host.contained import contained_file, contained_name, file_name
+from adt.host.disk import scratch_directory
+from adt.limits import parse_json, read_text
+from adt.package import params_file
+from adt.package.files import INSPECT, PARAMS, inspection_names
+from adt.package.inspection.graph import CPU_SCHEDULE, GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
+from adt.package.package import ModelPackage, load_package
+
+LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}
+"""Languages of a GPU's kernels, by device."""
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_TEXT = 1 << 30
+"""Bytes that a compressed text may unpack to."""
+_FUNCTION = re.compile(r"^    @T\.prim_func.*?(?=^    @T\.prim_func|\Z)", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class CpuKernel:
+    """A function that a CPU computes."""
+
+    name: str
+    calls: int
+    flops: int | None
+    """Operations of all calls, a multiply-add being two; None: unknown."""
+    schedule: str
+    """Words of the rules that scheduled it; else ``tuned``, or ``plain loops``."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A package, opened to be looked into; each method reads only what it needs."""
+
+    package: ModelPackage
+
+    @property
+    def recorded(self) -> bool:
+        """True if the package still has its ``inspect/``."""
+        return os.path.lexists(self._directory / GRAPH)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Calls, tensors, storages and device kernels."""
+        self._file(GRAPH)
+        graph = manifest.load(
+            Graph, self._directory / GRAPH, schema=SCHEMA, version=SCHEMA_VERSION, remedy=self._remedy
+        )
+        for kernel in graph.kernels:
+            contained_name(kernel.file)
+        for subgraph in graph.handed:
+            file_name(f"{subgraph.name}.json")
+        entry = self.package.manifest.entry()  # the importer has cleaned the model's own names
+        tensors = _renamed(graph.tensors, "input", [spec.name for spec in entry.inputs])
+        return replace(graph, tensors=_renamed(tensors, "param", entry.params))
+
+    @property
+    def textured(self) -> int:
+        """Number of the package's functions with kernels that read or write textures."""
+        return sum(kernel.textures > 0 for kernel in self.package.manifest.kernels)
+
+    def sources(self, device: str = "") -> dict[str, str]:
+        """Return the source of each of the GPU's kernels, by name; each compiles on its own.
+
+        *device* (``opencl`` or ``cuda``) must be theirs, if it is not empty.
+
+        Raises:
+            PackageError: there is none: the package computes elsewhere, or ``inspect/`` was dropped.
+        """
+        kernels = self.graph.kernels
+        if device and not any(kernel.device == device for kernel in kernels):
+            manifest_ = self.package.manifest
+            raise PackageError(
+                f"{manifest_.name} has no {LANGUAGES[device]} kernels: it is compiled for "
+                f"{manifest_.target.name}",
+                remedy=manifest_.compile_command("--target", device),
+            )
+        return {kernel.name: self.text(kernel.file) for kernel in kernels}
+
+    def subgraphs(self) -> dict[str, dict[str, Any]]:
+        """Return the subgraphs that libraries compute, by the library and their function's name."""
+        names = {subgraph.sha256: subgraph.name for subgraph in self.graph.handed} if self.recorded else {}
+        libraries: dict[str, dict[str, Any]] = {}
+        for library in self.package.manifest.libraries:
+            graphs = libraries[library.name] = {}
+            for path in sorted((self._directory / library.name).glob("*.json")):
+                text = self.text(f"{library.name}/{path.name}")
+                digest = hashlib.sha256(text.removesuffix("\n").encode()).hexdigest()
+                try:
+                    graphs[names.get(digest, path.stem)] = parse_json(text)
+                except ValueError as error:
+                    raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+        return libraries
+
+    def library_calls(self) -> dict[str, dict[str, int]]:
+        """Count each subgraph's calls of its library's functions, by the subgraph's name."""
+        graphs = {name: graph for part in self.subgraphs().values() for name, graph in part.items()}
+        try:
+            return {
+                name: dict(Counter(str(node["name"]) for node in graph["nodes"] if node["op"] == "kernel"))
+                for name, graph in graphs.items()
+            }
+        except (KeyError, TypeError) as error:
+            raise PackageError(
+                f"a subgraph of {self.package.place} is damaged", remedy=self._remedy
+            ) from error
+
+    def text(self, name: str) -> str:
+        """Read the regular file *name* below ``inspect/``, UTF-8."""
+        path = self._file(name)
+        try:
+            return read_text(path, MOST_TEXT)
+        except ValueError as error:
+            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+
+    def relax(self) -> str:
+        """``main`` after the last Relax pass, as TVMScript."""
+        return self.text("relax.py")
+
+    def tir(self) -> str:
+        """The scheduled kernels, as TVMScript."""
+        return self.text("tir.py")
+
+    def tir_functions(self) -> dict[str, str]:
+        """The text of each scheduled kernel, by its function's name."""
+        functions = {}
+        for text in _FUNCTION.findall(self.tir()):
+            if name := re.search(r"^    def (\w+)\(", text, re.MULTILINE):
+                functions[name[1]] = textwrap.dedent(text).rstrip() + "\n"
+        return functions
+
+    def cpu(self) -> tuple[CpuKernel, ...]:
+        """Return the kernels of a CPU and their schedules, the one with the most operations first."""
+        facts = self.package.manifest
+        if facts.target.device != "cpu":
+            raise PackageError(
+                f"{facts.name} computes on {facts.target.device}: it is compiled for {facts.target.name}",
+                remedy=facts.compile_command("--target", "cpu"),
+            )
+        tuned = {kernel.name for kernel in facts.kernels if kernel.tuned}
+        calls = [call for call in self.graph.calls if call.kind == KERNEL]
+        kernels = []
+        for name, text in self.tir_functions().items():
+            own = [call.flops for call in calls if call.name == name]
+            if not own:  # a view
+                continue
+            words = re.search(rf'"{CPU_SCHEDULE}": "([^"]*)"', text)
+            schedule = words[1] if words else "tuned" if name in tuned else "plain loops"
+            flops = None if None in own else sum(filter(None, own))
+            kernels.append(CpuKernel(name, len(own), flops, schedule))
+        return tuple(sorted(kernels, key=lambda kernel: -(kernel.flops or 0)))
+
+    def float_maps(self) -> tuple[tuple[str, int], ...]:
+        """Return the floats that kernels write for others: kernel's name and elements, the largest first."""
+        graph = self.graph
+        maps = [
+            (call.name, math.prod(extent for extent in tensor.shape if isinstance(extent, int)))
+            for call in graph.calls
+            if call.kind == KERNEL
+            for index in call.outputs
+            if (tensor := graph.tensors[index]).dtype.startswith("float") and index not in graph.outputs
+        ]
+        return tuple(sorted(maps, key=lambda row: -row[1]))
+
+    def llvm(self) -> str:
+        """LLVM IR of the host's code."""
+        path = self._file("host.ll.gz")
+        try:
+            with gzip.open(path) as file:
+                text = file.read(MOST_TEXT + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
+        if len(text) > MOST_TEXT:
+            raise PackageError(f"{path} unpacks to more than {MOST_TEXT >> 20} MiB", remedy=self._remedy)
+        return text.decode(errors="replace")
+
+    def assembly(self) -> str:
+        """The host's code for the package's processor: what LLVM makes of :meth:`llvm`, as compiling did."""
+        import tvm
+
+        text = self.llvm()
+        with scratch_directory("asm") as directory:
+            file = directory / "host.ll"
+            file.write_text(text)
+            try:
+                return str(tvm.runtime.load_module(str(file)).inspect_source("asm"))
+            except Exception as error:  # TVM's loader and LLVM raise InternalError, ValueError, …
+                raise PackageError(
+                    f"TVM {tvm.__version__} cannot generate code from {INSPECT}/host.ll.gz: {error}",
+                    remedy=f"The package was made by TVM {self.package.manifest.tvm.version}; "
+                    "`adt inspect --llvm` shows what it is generated from.",
+                ) from error
+
+    def params(self) -> tuple[Param, ...]:
+        """Name, shape, size and range of each parameter, in the order of ``main``."""
+        return read_params(self.package)
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file of the package; of ``inspect/`` the sum."""
+        sizes = {path.name: path.stat().st_size for path in self.package.files}
+        inside = [(self.package.path / name).stat().st_size for name in inspection_names(self.package.path)]
+        return sizes | ({INSPECT: sum(inside)} if inside else {})
+
+    def by_function(self) -> Mapping[str, tuple[str, ...]]:
+        """The device kernels that each function launches."""
+        kernels: dict[str, tuple[str, ...]] = {}
+        for kernel in self.graph.kernels:
+            kernels[kernel.function] = (*kernels.get(kernel.function, ()), kernel.name)
+        return kernels
+
+    @property
+    def _directory(self) -> Path:
+        return self.package.path / INSPECT
+
+    @property
+    def _remedy(self) -> str:
+        return f"Compile it again: {self.package.manifest.compile_command()}"
+
+    def _file(self, name: str) -> Path:
+        try:
+            return contained_file(self.package.path, f"{INSPECT}/{contained_name(name)}", MOST_TEXT)
+        except FileNotFoundError as error:
+            raise PackageError(
+                f"the package {self.package.place} has no {INSPECT}/{name}: it was left out or could not be"
+                " recorded",
+                remedy=self._remedy,
+            ) from error
+
+
+def _renamed(tensors: Sequence[Tensor], kind: str, names: Sequence[str]) -> tuple[Tensor, ...]:
+    """*tensors*, where those of *kind* have *names*, in order; unchanged when there are more or fewer."""
+    if sum(tensor.kind == kind for tensor in tensors) != len(names):
+        return tuple(tensors)
+    left = iter(names)
+    return tuple(replace(t, name=next(left)) if t.kind == kind else t for t in tensors)
+
+
+def open_inspection(path: Path) -> Inspection:
+    """Open the package *path* (a directory or .tar), to be looked into."""
+    return Inspection(load_package(path))
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter. Its range is over finite elements; None where there are none."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    min: float | None
+    max: float | None
+    mean: float | None
+    not_finite: int
+    """Elements that are infinite or not a number."""
+    image: bool = False
+    """On the device it lies in an image."""
+
+
+def read_params(package: ModelPackage) -> tuple[Param, ...]:
+    """Return each parameter, in the order in which they follow the inputs of ``main``; others after them."""
+    images = {name for entry in package.manifest.entries for name in entry.images}
+    return tuple(_row(name, array, image=name in images) for name, array in load_arrays(package))
+
+
+def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    """Load name and contents of each parameter, in the order of :func:`read_params`."""
+    path = package.path / PARAMS
+    try:
+        arrays = params_file.read_params(path)
+    except Exception as error:  # TVM's reader raises InternalError, ValueError, …
+        raise PackageError(
+            f"{path} is not a parameter file of TVM, or is damaged",
+            remedy=f"Compile the model again: {package.manifest.compile_command()}",
+            details=str(error)[-500:],
+        ) from error
+    order = {name: index for index, name in enumerate(package.manifest.entry().params)}
+    for name in sorted(arrays, key=lambda name: (order.get(name, len(order)), name)):
+        yield name, arrays[name].numpy()
+
+
+def _row(name: str, array: Any, *, image: bool) -> Param:
+    import numpy as np
+
+    size = int(array.nbytes)
+    low = high = mean = None
+    numbers = array.astype(np.float64) if array.dtype.kind not in "biu" else array
+    finite = numbers[np.isfinite(numbers)]
+    if finite.size:
+        low, high, mean = float(finite.min()), float(finite.max()), float(finite.mean())
+    missing = int(numbers.size - finite.size)
+    shape = tuple(map(int, array.shape))
+    return Param(name, shape, str(array.dtype), size, low, high, mean, missing, image)
