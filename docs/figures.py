@@ -21,13 +21,13 @@ class Figure:
     tensor: str
     """The tensor, with its shape."""
     width: str
-    """What runs along the image's x …"""
+    """Axis along the image's x."""
     height: str
-    """… along its y …"""
+    """Axis along the image's y."""
     layer: str
-    """… and over the images of the array."""
+    """Axis over the images of the array."""
     lanes: tuple[str, str, str, str]
-    """What the four lanes of a texel are."""
+    """Contents of the four lanes of a texel."""
 
 
 FIGURES = {

@@ -101,7 +101,7 @@ AREAS = {
     "tuning": "Tuning and its database",
     "virtual": "The virtual device",
 }
-"""What each package's messages are about."""
+"""Subject of each package's messages."""
 
 
 def every_message() -> str:

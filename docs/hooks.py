@@ -1,4 +1,4 @@
-"""What the site has besides the files of docs/: pages that come from the code, and its contents from index.md."""
+"""Pages of the site besides the files of docs/: those from the code, and its contents from index.md."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from adt.errors import all_errors
 
 ROOT = Path(adt.__file__).parent
 OPEN = "…"
-"""What is not known before it happens."""
+"""Placeholder of a value that is known at run time."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ DIRECTORY = Path(cli.__file__).parent
 
 
 def verb_table() -> str:
-    """What the command line knows of its verbs before it imports one: the file ``adt/cli/verbs.json``.
+    """Return the table of verbs that the command line reads before it imports one: ``adt/cli/verbs.json``.
 
     The command line of this process knows it from then on.
     """

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 SECONDS = "adt/seconds"
-"""Where pytest's cache has how long each test took at last."""
+"""Key in pytest's cache of each test's last duration."""
 LONG = (
     "test_xnnpack", "test_sanitizers", "test_executor", "test_kills", "test_tune", "test_examples",
     "test_cpp_runner", "test_cuda", "test_generate_jni", "test_bench", "test_rpc", "test_textures",

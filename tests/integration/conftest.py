@@ -38,7 +38,7 @@ LISTENED_ABROAD: dict[str, str] = {}
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """What one of pytest-xdist's workers saw counts for the whole run."""
+    """Count the listeners that a worker of pytest-xdist saw for the whole run."""
     LISTENED_ABROAD.update(getattr(node, "workeroutput", {}).get("abroad", {}))
 
 

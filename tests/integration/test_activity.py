@@ -41,7 +41,7 @@ from support.waiting import wait_for
 
 ABI = "arm64-v8a"
 SHIFT = b"PK!"
-"""What an APK has before an asset: here, so that no asset begins at a page."""
+"""Bytes before the first asset of an APK, so that no asset begins at a page."""
 PROPERTIES = {
     "ro.product.model": "Stand-in",
     "ro.soc.manufacturer": "Nobody",
@@ -65,7 +65,7 @@ GREY, GREEN, RED = "window #757575", "window #2e7d32", "window #b71c1c"
 
 @dataclass(frozen=True)
 class Parts:
-    """What every test plays with."""
+    """The parts that every test uses."""
 
     program: Path
     system: Path
@@ -147,7 +147,7 @@ class App:
         return told
 
     def document(self, name: str = "small") -> dict[str, Any]:
-        """What is written as the file *name*, once it is there."""
+        """Return the document in the file *name*, once it is there."""
         file = self.results / f"{name}.json"
         self.wait(file.is_file, f"{file.name} is written")
         found: dict[str, Any] = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""What adt does first and most, behind each adb that people have: Debian's 29 and the 36 of adbutils."""
+"""The first and most frequent steps of adt behind each adb that people have: Debian's 29 and adbutils' 36."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ APP = "com.example.vision"
 
 @dataclass(frozen=True)
 class Parts:
-    """What an APK is made of."""
+    """The parts of an APK."""
 
     package: Path
     bundle: Path
@@ -80,7 +80,7 @@ def parts(workdir: Path) -> Parts:
 
 @pytest.fixture(scope="module")
 def made(parts: Parts, workdir: Path) -> dict[str, Any]:
-    """What `adt apk` says about the APK that it wrote."""
+    """Return the document that `adt apk` prints about the APK it wrote."""
     return adt_json(*parts.words(workdir / "vision.apk"))
 
 
@@ -309,7 +309,7 @@ class Phone:
     home = "/data/local/tmp/standin"
 
     def tell(self, **files: str) -> None:
-        """What the stand-ins do from now on, and nothing else."""
+        """Set the answers of the stand-ins from now on."""
         self.device.script('rm -rf "$1" && mkdir -p "$1/out"', self.home)
         for name, text in {"says": "Success\n", "results": f"{self.results}", **files}.items():
             self.device.push(
@@ -339,7 +339,7 @@ def phone(rack: Rack, workdir: Path) -> Phone:
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
-    """What the stand-ins take for an APK of the model `small`."""
+    """Write a stand-in for an APK of the model `small`."""
     path = tmp_path / "tiny.apk"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("AndroidManifest.xml", b"")
@@ -427,7 +427,7 @@ def test_an_app_that_does_not_measure_is_explained(
 
 
 def measured(package: str = "small", **more: Any) -> str:
-    """What the activity writes (docs/json.md); the numbers are made up."""
+    """Return a document as the activity writes it (docs/json.md); the numbers are made up."""
     document = {
         "schema": "adt.app-bench",
         "schema_version": 1,

@@ -38,7 +38,7 @@ def phone(rack: Rack) -> Device:  # noqa: F811
 
 @pytest.fixture(params=["null", "3"])
 def before(phone: Device, request: pytest.FixtureRequest) -> Iterator[str]:
-    """What the setting is before; nothing but that may be left."""
+    """Yield the setting before the test; nothing else may be left after it."""
     words = ("delete",) if request.param == "null" else ("put", request.param)
     change(phone, *words)
     yield request.param

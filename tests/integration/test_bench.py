@@ -22,7 +22,7 @@ from support.devices.programs import adt, adt_json
 from support.models.small import small_model
 
 TIME = re.compile(r"\d\s?(?:ms|s|µs)\b|per second|latency|p50|throughput")
-"""What a text would have in it that tells a speed."""
+"""Words by which a text tells a speed."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -28,7 +28,7 @@ SHAPE = (1, 3, 8, 10)
 
 
 def _curve(steps: int) -> onnx.ModelProto:
-    """x += q * (x * x - x), as Zero-DCE enhances pictures: each step reads x four times."""
+    """Build ``x += q * (x * x - x)``, as Zero-DCE enhances pictures: each step reads x four times."""
     nodes, x = [], "x"
     for step in range(steps):
         square, rest, scaled, result = (f"{name}{step}" for name in ("square", "rest", "scaled", "result"))

@@ -36,7 +36,7 @@ GLIBCS = {
     "stdout": "a macro below level 23",
     "stderr": "a macro below level 23",
 }
-"""What only a build for glibc calls, although bionic has it later than from the lowest level on, and why."""
+"""Symbols that only a build for glibc uses, although bionic has them above the lowest level, and why."""
 MOST_TVM_SOURCES = 75
 """TVM's runtime, its RPC server and tvm-ffi; the whole of TVM is 557."""
 

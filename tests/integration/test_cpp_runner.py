@@ -1,4 +1,4 @@
-"""libadt_runner and rtvm, built for this machine by the superbuild and run on packages made here.
+"""The C++ library and rtvm, built for this machine by the superbuild and run on packages made here.
 
 The build takes minutes once; adt's cache keeps it between sessions.
 """
@@ -73,7 +73,7 @@ SEED = 11
 
 @dataclass(frozen=True)
 class Built:
-    """What the superbuild gave."""
+    """The files that the superbuild made."""
 
     build: Path
     installed: Path
@@ -226,7 +226,7 @@ def write_package(path: Path, module: Any, entry: Entry, params: dict[str, Any])
 
 @pytest.fixture(scope="session")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    """y = relu(x @ weight), m = n + n: two inputs, one parameter, a tuple."""
+    """Compile ``y = relu(x @ weight), m = n + n``: two inputs, one parameter, a tuple."""
     import tvm
     from tvm import relax
 
@@ -275,7 +275,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Package:
 
 @pytest.fixture(scope="session")
 def symbolic(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    """z = a + b for any common length, one tensor and no tuple."""
+    """Compile ``z = a + b`` for any common length, one tensor and no tuple."""
     import tvm
     from tvm import relax
 
@@ -444,7 +444,7 @@ def slow_first_step() -> Any:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    """y = x + the largest element of each of 16 parameters of 4 MiB, which are zeros."""
+    """Compile y = x + the largest element of each of 16 parameters of 4 MiB, which are zeros."""
     import tvm
     from tvm import relax
 

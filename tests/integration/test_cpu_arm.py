@@ -131,7 +131,8 @@ def test_sums_of_a_recurrent_step_stay_in_registers(hidden: int, tmp_path: Path)
 
 
 def test_armv7_calls_the_abis_functions(tmp_path: Path) -> None:
-    """libgcc's ``__floatdisf`` returns its float in an integer's register, as ``__aeabi_l2f`` is known to."""
+    """Check that ``__floatdisf`` of libgcc returns its float in an integer register, as ``__aeabi_l2f``
+    does."""
     node = helper.make_node("Cast", ["x"], ["y"], name="cast", to=TensorProto.FLOAT)
     graph = graph_of([node], {"x": (3,)}, ["y"], kind=TensorProto.INT64)
 

@@ -219,7 +219,7 @@ def search(
 
 
 def words(candidate: Candidate) -> str:
-    """How *candidate* is scheduled."""
+    """Return the schedule of *candidate* in words."""
     return str(tvm.ir.load_json(candidate.module)["main"].attrs[CPU_SCHEDULE])
 
 

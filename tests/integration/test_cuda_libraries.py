@@ -1,4 +1,4 @@
-"""cuDNN and cuBLAS: what TVM's own path to cuDNN gets wrong is right here.
+"""Offload to cuDNN and cuBLAS, right also where TVM's own path to cuDNN is wrong.
 
 Stand-ins for the driver and both libraries compute on this machine, with what the real ones refuse and round;
 TVM's kernels compute nothing there, so that those networks go to the libraries as a whole. The last test is
@@ -73,7 +73,7 @@ class Machine:
 
     @property
     def calls(self) -> list[str]:
-        """What the libraries computed, in order."""
+        """Return the calls of the libraries, in order."""
         return (self.directory / "log").read_text().splitlines()
 
 
@@ -173,7 +173,7 @@ def test_products(products: Path, machine: Machine, tmp_path: Path) -> None:
 
 
 def traps(path: Path) -> Path:
-    """What TVM's patterns for cuDNN take for a bias, for ReLU, or for padding of both sides."""
+    """Write a graph that TVM's patterns for cuDNN mistake for a bias, ReLU, or padding of both sides."""
     net = Net()
     y = net.conv("x", 4, 8, bias=False)
     y = net.node("Add", y, net.weight(1, 8, 10, 12))
@@ -185,7 +185,7 @@ def traps(path: Path) -> Path:
 
 
 def test_what_cudnn_computes_otherwise_stays(tmp_path: Path) -> None:
-    """What has a value for each of the result's is no bias, ReLU6 and leaky ReLU are no ReLU."""
+    """Keep a tensor of the result's shape from being a bias, and ReLU6 and leaky ReLU from being ReLU."""
     package = compiled(traps(tmp_path / "traps.onnx"), tmp_path / "package")
     left = "\n".join(package.manifest.made.offload.left)
     assert "cuDNN pads both sides of a picture alike" in left and "1 × nn.conv2d" in left

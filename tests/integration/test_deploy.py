@@ -74,7 +74,7 @@ def put(device: Device, bundle: TargetBundle, package: ModelPackage | None) -> D
 
 
 def runs(device: Device, report: DeployReport) -> bool:
-    """Whether the deployment still answers with what it is given."""
+    """Return True if the deployment still answers with the inputs it is given."""
     result = DevicePlace(device, report.deployment).run(RtvmOptions(), X, timeout=60)
     return bool(np.array_equal(result.outputs["x"], X["x"]))
 

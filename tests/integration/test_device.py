@@ -301,7 +301,7 @@ def test_a_workspace_that_cannot_be_made_says_why(phone: Device) -> None:
 
 
 def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path: Path) -> None:
-    """stderr comes with stdout then, and the exit code from the marker."""
+    """Without shell_v2 stderr comes with stdout, and the exit code from the marker."""
     rack.stop_all()
     device = rack.start("linked", faults=["no-shell-v2"])
     try:

@@ -59,7 +59,7 @@ NPM = {
 
 @dataclass(frozen=True)
 class Said:
-    """What readelf says of a file."""
+    """The output of readelf about a file."""
 
     needed: list[str]
     alignments: list[int]
@@ -216,7 +216,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def npm_package(name: str, directory: Path) -> Path:
-    """What is in the package."""
+    """Return the contents of the package."""
     return unpacked(npm_archive(name, NPM[name], directory), directory) / "package"
 
 

@@ -43,7 +43,7 @@ SHOWN = {
         "which is faster?",
     ),
 }
-"""What each says that nothing but a success says."""
+"""Words that each example prints only when it succeeds."""
 
 
 def test_every_example_in_cells_is_run() -> None:

@@ -1,4 +1,4 @@
-"""docs/from-tvmc.md does what it says: every adt line is a command, and what compiles there compiles here."""
+"""The commands of docs/from-tvmc.md: each adt line is a command, and each compile there compiles."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def option(line: str, name: str) -> str:
 
 
 def classic(line: str) -> bool:
-    """Whether the line has its target in TVM's words."""
+    """Return True if the line spells its target as TVM does."""
     return " " in option(line, "--target")
 
 

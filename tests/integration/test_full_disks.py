@@ -22,7 +22,7 @@ from support.standins.tuning_records import applicable, workload
 
 GENERATE = ("generate", "cpp", "--package", "com.example.net")
 SIDE = 512
-"""Of a matrix that makes the package more than a megabyte."""
+"""Extent of a matrix that makes the package larger than a megabyte."""
 
 
 @dataclass
@@ -66,7 +66,8 @@ class Site:
         )
 
     def fails(self, *words: object, remedy: str, free: str, size: str = "1m", **environment: Path) -> str:
-        """The same, which must be an error of the disk that names the place and the remedy; returns the message."""
+        """Check that a verb ends with a disk error that names the place and the remedy, and return the
+        message."""
         done = self.run(*words, free=free, size=size, **environment)
         assert done.returncode == DiskError.exit_code, done.stderr
         error = next(line for line in done.stderr.splitlines() if line.startswith("error: "))

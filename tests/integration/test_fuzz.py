@@ -23,7 +23,7 @@ RUNS = {"c_api": 300, "mod_json": 1000, "npy": 20000, "npz": 20000, "params": 20
 
 
 def seeds_of(target: str, package: Package) -> dict[str, bytes]:
-    """What *target* begins with. ``@PARAMS@``, ``@SIZE@``: see fuzz/c_api.cc."""
+    """Return the seeds of *target*. ``@PARAMS@``, ``@SIZE@``: see fuzz/c_api.cc."""
     params = (package.path / PARAMS).read_bytes()
     text = (package.path / MANIFEST).read_text()
     digest, size = hashlib.sha256(params).hexdigest(), f'"size": {len(params)}'

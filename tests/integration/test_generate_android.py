@@ -90,7 +90,7 @@ def merged(gradle: Path, directory: Path) -> Path:
 
 
 def package(gradle: Path, manifest: Path, apk: Path) -> str:
-    """What aapt says of manifest and resources; their R.java is beside *apk*."""
+    """Return aapt's output about manifest and resources; their R.java is beside *apk*."""
     return done(
         *("aapt", "package", "-f", "-m", "-J", apk.parent, "-M", manifest),
         *("-S", gradle / "app/src/main/res", "-I", FRAMEWORK, "-F", apk),
@@ -158,7 +158,7 @@ def test_every_kind_of_screen_compiles(inputs: list[TensorSpec], tmp_path: Path)
 
 
 def stub_runner(ndk: Path, directory: Path) -> None:
-    """libadt_runner.so and libjnigraphics.so in *directory*, whose functions do nothing."""
+    """Build libadt_runner.so and libjnigraphics.so in *directory*, whose functions do nothing."""
     header = (resource("cpp_runner") / "include/adt/adt_runner.h").read_text()
     names = sorted(set(re.findall(r"\b(adt_\w+)\(", header)))
     assert "adt_runner_create_from" in names
@@ -220,5 +220,5 @@ def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path
 
 
 def java_home() -> Path:
-    """Of the JDK whose javac is found."""
+    """Return the home of the JDK whose javac is on PATH."""
     return Path(done("readlink", "-f", done("which", "javac").strip()).strip()).parents[1]

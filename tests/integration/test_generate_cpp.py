@@ -104,7 +104,7 @@ def path_with_cmake() -> str:
 
 
 def check_outputs(outputs: Path, *, tolerance: float) -> None:
-    """What the example wrote is what onnxruntime computes."""
+    """Check the outputs of the example against onnxruntime's."""
     for model, feed, file in (
         (MAGIKA, {"bytes": BYTES}, "detector.target_label.bin"),
         (outputs.parent / "small.onnx", {"x": X}, "small.y.bin"),

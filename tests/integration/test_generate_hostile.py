@@ -1,4 +1,4 @@
-"""What is generated for names that are no identifiers, read by the compilers of its languages."""
+"""Generated code for names that are no identifiers, read by the compilers of its languages."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Project:
     def java_with_opencl(
         self, *words: object, path: Sequence[Path] = (), options: Sequence[str] = (), **environment: str
     ) -> str:
-        """The same where TVM warns of a CPU's driver, and the JVM of that driver's signal handlers."""
+        """Run Java where TVM warns of a CPU's driver, and the JVM of that driver's signal handlers."""
         checks = ["-Xcheck:jni", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         said = run(
             "java", *checks, *options, f"-Djava.library.path={self.library.parent}",
@@ -382,7 +382,7 @@ def write_sources(described: Described, directory: Path, *parts: str, android: b
 
 
 def held(said: str) -> list[dict[str, int]]:
-    """What the process held after each quarter, by kind."""
+    """Return the objects that the process held after each quarter, by kind."""
     lines = [line.split()[1:] for line in said.splitlines() if line.startswith("holds ")]
     return [{kind: int(number) for kind, number in (one.split("=") for one in line)} for line in lines]
 
@@ -406,7 +406,7 @@ def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotli
 
 
 def test_declarations_and_symbols_are_the_same(generated: Project, tmp_path: Path) -> None:
-    """javac's own headers, the description, the C++ file and the library's symbols agree, both ways."""
+    """Compare javac's headers, the description, the C++ file and the library's symbols, both ways."""
     sources = generated.path / f"java/{JAVA_PACKAGE.replace('.', '/')}"
     run("javac", "-h", tmp_path, "-d", tmp_path, *sources.glob("*.java"))
     headers = sorted(tmp_path.glob("*.h"))
@@ -449,7 +449,7 @@ def test_kotlin(generated: Project, kotlin: list[Path]) -> None:
 
 @dataclass(frozen=True)
 class Application:
-    """What an application of the small model has, with Android's classes a stand-in."""
+    """The files of an application of the small model, with Android's classes a stand-in."""
 
     path: Path
     classes: str

@@ -27,7 +27,7 @@ from support.models.onnx_graphs import f32, graph_of, node, write
 ANY_MALI = gpu_of("Mali-G715", {})
 TRANSPOSE_LAST = [0, 1, 3, 2]
 TRANSPOSED = tuple(itertools.product((False, True), repeat=2))
-"""Whether each operand of a product is."""
+"""Pairs of flags: each operand of a product is transposed."""
 EXTENTS = ((1, 77, 64), (1, 200, 512), (3, 61, 77), (7, 197, 64), (61, 3, 1), (64, 128, 8), (5, 1, 16))
 """Rows, columns and terms."""
 

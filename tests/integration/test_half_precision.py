@@ -44,7 +44,8 @@ def conv(*shape: int) -> np.ndarray:
 
 
 def mobile(path: Path) -> Path:
-    """What MobileNet-v3 and PP-OCR are made of: hard swish, ReLU6, depthwise, squeeze and excite, a classifier."""
+    """Write the operators of MobileNet-v3 and PP-OCR: hard swish, ReLU6, depthwise, squeeze and excite, a
+    classifier."""
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "w0", "b0"], ["c0"], pads=[1, 1, 1, 1]),

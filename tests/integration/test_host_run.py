@@ -129,7 +129,7 @@ def test_calls_share_a_process(
 def test_a_package_from_any_directory(
     model: Path, on_cpu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies in the working directory is not imported; a relative path is found."""
+    """Import nothing from the working directory, and find a relative path."""
     (tmp_path / "numpy.py").write_text("raise SystemExit('not this one')")
     monkeypatch.chdir(tmp_path)
     answer = run_package(Path(os.path.relpath(on_cpu)), {"x": X}, timeout=300)

@@ -1,4 +1,5 @@
-"""adt/image.h on pictures and camera's frames of every kind, against numpy and Pillow, under the sanitizers."""
+"""The header adt/image.h on pictures and camera frames of each kind, against numpy and Pillow, under
+sanitizers."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ PHOTO = Format(16, 20, scale=LEVEL, mean=(0.5, 0.25, 0.125), std=(0.5, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Plane:
-    """Where in which buffer samples lie."""
+    """The place of samples in a buffer."""
 
     buffer: int
     offset: int
@@ -129,7 +130,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def answers(program: Path, directory: Path, cases: Sequence[Case]) -> list[tuple[str, bytes]]:
-    """Of each case ``=`` and its elements, or ``!`` and why it is refused."""
+    """Return ``=`` and its elements for each case, or ``!`` and the reason of its refusal."""
     file = directory / "cases.bin"
     file.write_bytes(b"".join(case.text() for case in cases))
     done = subprocess.run([program, file], capture_output=True, check=False, timeout=200)

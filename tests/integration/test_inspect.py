@@ -21,7 +21,7 @@ HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=al
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """conv → relu → conv → add (of the first conv) → mean; its input has a name to be afraid of."""
+    """Write conv → relu → conv → add (of the first conv) → mean; its input has a hostile name."""
     path = tmp_path_factory.mktemp("model") / "skip.onnx"
     value = helper.make_tensor_value_info
     random = np.random.default_rng(0)

@@ -42,7 +42,7 @@ PROCESSORS = {
 }
 """Core to the feature that a machine runs its code with, and the instruction that sums products."""
 ARM = {"cortex-a72": "sadalp", "cortex-a76": "sdot", "snapdragon-8gen2": "smmla"}
-"""The same, which qemu has."""
+"""Processors that qemu has, and the instruction that each adds."""
 WRITTEN = ("convolutions", "transformer")
 KINDS = ("QDQ uint8", "QOperator int8")
 
@@ -84,7 +84,7 @@ def inputs_of(model: Path, seed: int = 5) -> dict[str, np.ndarray]:
 
 
 def quanta_off(model: Path, have: np.ndarray, quantum: float, seed: int = 5) -> float:
-    """How many quanta the output is from onnxruntime's."""
+    """Return the distance of the output from onnxruntime's in quantization steps."""
     (want,) = onnxruntime.InferenceSession(str(model)).run(None, inputs_of(model, seed))
     assert have.shape == want.shape and np.abs(want).max() > 2 * quantum > 0
     return float(np.abs(have - want).max() / quantum)
@@ -268,7 +268,7 @@ def assert_each_layer(
 
 
 def products(path: Path, _extent: int) -> Path:
-    """Of 10 and of 20 numbers, which are no whole blocks, and of 24."""
+    """Write products of 10 and of 20 numbers, which are no whole blocks, and of 24."""
     net = Network((6, 10))
     value, before = "x", 10
     for after in (20, 24, 12):

@@ -1,4 +1,5 @@
-"""adt is killed at random moments; what was complete stays so, nothing is left, and nothing that it said is lost.
+"""Kills at random moments: complete files stay complete, nothing is left over, and no printed promise is
+lost.
 
 A few rounds always, 200 of deploy, RPC and compile and 50 of each of the others in the nightly run. The moments come
 from a seed, are spread over the whole time that each command takes here, and a failure shows them with

@@ -1,4 +1,4 @@
-"""Which of a package's files are hashed when it is loaded: each once, until the machine is started again."""
+"""Hashing of a package's files when it is loaded: each once, until the machine is started again."""
 
 from __future__ import annotations
 

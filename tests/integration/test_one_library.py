@@ -35,7 +35,7 @@ def package(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> M
 
 
 def package_for(bundle: TargetBundle, place: Path) -> ModelPackage:
-    """y = relu(x) + one."""
+    """Compile y = relu(x) + one."""
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3)) for name in ("x", "y")]
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Add", ["r", "one"], ["y"])]
     one = numpy_helper.from_array(np.ones((2, 3), "float32"), "one")

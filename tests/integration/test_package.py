@@ -31,7 +31,7 @@ from support.models.small import small_model
 
 @pytest.fixture(scope="module", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What is compiled here comes from no earlier run."""
+    """Compile into a cache of its own, which holds nothing of earlier runs."""
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("cache")
         patch.setenv("ADT_CACHE_DIR", str(place))

@@ -46,7 +46,8 @@ def test_pads_of_same(op: str, side: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("op", OPERATORS)
 def test_dilated_pads_of_same_have_the_extents_that_onnx_infers(op: str, tmp_path: Path) -> None:
-    """onnxruntime leaves dilations out of the padding, and gives other extents than the standard."""
+    """Compare with ONNX's inference: onnxruntime leaves dilations out of the padding, against the
+    standard."""
     pool = node(
         op, ["x"], ["y"], kernel_shape=[3, 2], strides=[2, 3], dilations=[2, 2], auto_pad="SAME_LOWER"
     )

@@ -1,4 +1,4 @@
-"""adt_probe against PoCL and stand-in libraries on this machine, and `adt probe` on a virtual device."""
+"""The program adt_probe against PoCL and stand-in libraries here, and `adt probe` on a virtual device."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def only(program: Path, library: object, *options: object) -> dict[str, Any]:
 
 
 def listed_by_tvm(tree: Path, system: str) -> list[str]:
-    """What the wrapper in TVM's source opens on *system* (``__ANDROID__``, ``__linux__``)."""
+    """Return the libraries that the wrapper in TVM's source opens on *system* (``__ANDROID__``,
+    ``__linux__``)."""
     source = next(tree.glob("src/**/opencl_wrapper.cc")).read_text()
     block = re.search(rf"defined\({system}\)\n.*?default_so_paths = {{(.*?)}}", source, re.DOTALL)
     assert block
@@ -427,7 +428,7 @@ def test_a_library_on_the_device_is_found_and_judged(
 def test_a_device_that_does_not_carry_stderr_apart(
     bundle: Path, headers: Path, tmp_path: Path, rack: Rack
 ) -> None:
-    """What a driver prints does not get into the report."""
+    """Keep the output of a driver out of the report."""
     phone = rack.start("old", faults=["no-shell-v2"])
     library = tmp_path / "chatty.so"
     make_standin_opencl(library, headers=headers, compiler="aarch64-linux-gnu-gcc")

@@ -27,7 +27,7 @@ from support.devices.programs import adt, adt_json
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
 SPEED = re.compile(r"\d\s?(?:ms|s|µs)\b|FLOP/s|GB/s|of the time")
-"""What a text would have in it that tells a speed."""
+"""Words by which a text tells a speed."""
 CONVOLUTIONS = (2 * 8 * 16 * 16 * 4 * 9, 2 * 8 * 16 * 16 * 8 * 9)
 
 
@@ -41,7 +41,7 @@ def own_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """conv → relu → conv → add (of the first conv) → mean → matmul → softmax."""
+    """Write conv → relu → conv → add (of the first conv) → mean → matmul → softmax."""
     path = tmp_path_factory.mktemp("model") / "tiny.onnx"
     random = np.random.default_rng(0)
     shapes = {"w1": (8, 4, 3, 3), "w2": (8, 8, 3, 3), "m": (8, 10)}
@@ -235,7 +235,7 @@ def press(page: Page, key: str, code: int) -> None:
 
 
 def test_the_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
-    """What it shows, with the keyboard alone, in both colours; and names that would be markup."""
+    """Use the page with the keyboard alone, in both colours, and with names that would be markup."""
     named = {
         row.name: f"{HOSTILE}{row.name}" if row.name.startswith("conv_blocks") else row.name
         for row in profile.kernels

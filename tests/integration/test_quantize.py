@@ -29,7 +29,7 @@ CAT = 285
 
 @pytest.fixture(scope="module", autouse=True)
 def bundle() -> None:
-    """What runs packages here."""
+    """Build the bundle that runs packages here."""
     api.build_target(platform="host")
 
 

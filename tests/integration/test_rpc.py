@@ -119,7 +119,7 @@ def there(device: Device) -> list[str]:
 
 @pytest.fixture
 def site(racked: Site) -> Iterator[Site]:
-    """What a test starts is stopped as a user would, and then nothing may be left."""
+    """Stop what the test started as a user would, and check that nothing is left."""
     yield racked
     adt.rpc_stop(everything=True)
     adt.tracker_stop()
@@ -152,7 +152,7 @@ def status_of(device: Device) -> ServerStatus:
 
 
 def is_ready(device: Device, *, restarts: int) -> Callable[[], bool]:
-    """Whether it serves, and was started again as often; a slow machine may have needed one more attempt."""
+    """Return a check that the server serves after *restarts* or, on a slow machine, one more."""
 
     def ask() -> bool:
         found = status_of(device)

@@ -76,7 +76,7 @@ read -r pid <{HOME}/pid && [ -d /proc/$pid ] && echo $pid
 
 @dataclass(frozen=True)
 class Site:
-    """What every test has."""
+    """The devices and programs of every test."""
 
     device: Device
     ndk: str

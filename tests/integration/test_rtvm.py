@@ -1,4 +1,4 @@
-"""rtvm's own work: how often it runs, what it measures and keeps, and the compiled OpenCL programs.
+"""The work of rtvm itself: number of runs, measurements, files that it keeps, and compiled OpenCL programs.
 
 OpenCL is this machine's, PoCL as a rule: results and bookkeeping count, no time does.
 """
@@ -623,7 +623,7 @@ def test_a_package_without_opencl_keeps_nothing(rtvm: Rtvm, on_cpu: ModelPackage
 
 
 def test_calls_are_timed_over_rpc(bundle: TargetBundle, on_cpu: ModelPackage, tmp_path: Path) -> None:
-    """tvm_rpc is linked with the runner, so that TVM's own client finds adt.profile in it."""
+    """Find adt.profile by TVM's own client in tvm_rpc, which is linked with the runner."""
     import tvm
     from tvm import relax, rpc
 

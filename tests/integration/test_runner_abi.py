@@ -1,4 +1,4 @@
-"""libadt_runner as programs use it: from C, from C++ and from Python's ctypes, each in a process of its own."""
+"""Use of libadt_runner from C, from C++ and from Python's ctypes, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Package:
 
 @pytest.fixture(scope="session")
 def on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """small_model for this machine's OpenCL."""
+    """Compile small_model for this machine's OpenCL."""
     place = tmp_path_factory.mktemp("opencl")
     model = small_model(place / "small.onnx")
     return adt.compile(model, out=place / "small", platform="host", target="opencl", check=False).path

@@ -1,4 +1,4 @@
-"""What libadt_runner keeps, and for how long: memory, OpenCL objects, and the library itself."""
+"""Lifetimes in libadt_runner: memory, OpenCL objects, and the library itself."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ OURS = re.compile(r"\.cache/adt/|\.local/(share|state)/adt/|\.android/adb|\.cach
     "verbs", [OFFLINE, pytest.param((*OFFLINE[:5], *RUNNING, OFFLINE[-1]), marks=pytest.mark.nightly)]
 )
 def test_verbs_keep_to_themselves(verbs: tuple[str, ...], tmp_path: Path) -> None:
-    """strace sees each connection and each name that is looked up, of native code, too."""
+    """Watch with strace each connection and each name that is looked up, by native code, too."""
     project, home, note, trace = (tmp_path / name for name in ("project", "home", "ran", "trace"))
     temporary = tmp_path / "tmp"
     for directory in (home, temporary):

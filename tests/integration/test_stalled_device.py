@@ -84,7 +84,7 @@ class Verb:
     process: subprocess.Popen[str]
     errors: list[str] = field(default_factory=list)
     began: int = 0
-    """Where the device's log then ended."""
+    """Length of the device's log at the start."""
 
     def stalls(self) -> None:
         """Wait until the device has."""

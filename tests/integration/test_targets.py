@@ -18,7 +18,7 @@ from support.models.small import MAGIKA, small_model
 
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What compiling checks by itself is compared here by us."""
+    """Leave out the check of compiling: the tests compare themselves."""
     monkeypatch.setenv("ADT_COMPILE_CHECK", "off")
 
 

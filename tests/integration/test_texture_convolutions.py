@@ -122,7 +122,7 @@ def computed(function: Any, target: Any, device: Any, arrays: list[Any]) -> Any:
 
 
 def check(layer: Layer, *, shared: bool | None = None, tile: Tile | None = None) -> None:
-    """That the scheduled kernel computes on OpenCL what the unscheduled one does on the CPU."""
+    """Check that the scheduled kernel computes on OpenCL the values of the unscheduled one on the CPU."""
     load_plugin(opencl_runtime())
     function = layer.function()
     random = np.random.default_rng(0)
@@ -196,7 +196,8 @@ def test_channels_that_do_not_fill_a_texel_are_read_one_by_one() -> None:
 
 
 def test_a_texel_is_read_once_for_its_four_channels_and_for_all_columns() -> None:
-    """Of a row: wide + 2 texels of the input for three columns, and a texel of weights for each channel."""
+    """Read wide + 2 texels of the input for three columns of a row, and one texel of weights for each
+    channel."""
     function = Layer(16, 16, (12, 12), 3, epilogue="").function()
     tile = Tile(4, 1, 1, (3, 4, 1), 1)
     made = built(scheduled(function, tile=tile, by_lane=False), TARGET, textures=True)
@@ -208,7 +209,7 @@ def test_a_texel_is_read_once_for_its_four_channels_and_for_all_columns() -> Non
 
 
 def test_in_buffers_a_texel_is_one_aligned_vector() -> None:
-    """So many as there would be texels: no lane is read or written by itself, and no index is divided."""
+    """Read and write whole vectors, as many as there would be texels, and divide no index."""
     function = Layer(16, 16, (12, 12), 3, epilogue="", textures=False).function()
     tile = Tile(4, 1, 1, (3, 4, 1), 1)
     made = built(scheduled(function, tile=tile, by_lane=False), TARGET, buffers=True)

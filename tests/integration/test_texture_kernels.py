@@ -1,4 +1,4 @@
-"""Which tensors become images, and that no kernel uses one wrongly."""
+"""Choice of tensors that become images, and their right use by every kernel."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ SHAPES = [
     (1, 2, 1), (1, 5, 3), (2, 3, 7), (1, 2, 16), (2, 3, 20), (1, 4, 61), (4, 8, 128), (1, 3, 197),
     (1, 197, 192), (1, 3, 1000), (1, 2, 4096), (1, 1, 50257), (4, 1024, 64),
 ]  # fmt: skip
-"""Of rows that one work-item takes, or several; by vectors or elements; kept in registers or read again."""
+"""Row kernels: one or several rows of a work-item, by vectors or elements, kept in registers or read
+again."""
 
 
 @pytest.mark.parametrize("target", ["opencl", "mali", "adreno"])

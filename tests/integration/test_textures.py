@@ -29,7 +29,7 @@ def compiled(model: Path, out: Path, **options: Any) -> ModelPackage:
 
 
 def two_convolutions(path: Path) -> Path:
-    """So small that its kernels are compiled and checked in seconds."""
+    """Write two convolutions so small that their kernels are compiled and checked in seconds."""
     net = Network((1, 4, 8, 8))
     return net.save(path, net.conv(net.relu(net.conv("x", 8)), 4, 1), (1, 4, 8, 8))
 

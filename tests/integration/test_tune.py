@@ -54,7 +54,7 @@ def bundle() -> TargetBundle:
 
 
 def records(database: Path) -> list[dict[str, Any]]:
-    """What is kept so far, as somebody else reads it."""
+    """Return the records so far, as another program reads them."""
     if not (database / "records.sqlite").is_file():
         return []
     with contextlib.closing(sqlite3.connect(database / "records.sqlite")) as connection:

@@ -65,7 +65,7 @@ def compilers(tmp_path: Path) -> dict[str, str]:
 
 
 class Results:
-    """What builders give, by the job's number."""
+    """Results of builders by the number of the job."""
 
     def __init__(self) -> None:
         self.built: dict[int, BuildOutcome] = {}

@@ -52,7 +52,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Engine:
-    """What gives a fleet its jobs, and is told what came of them; lost ones are given again."""
+    """Source of a fleet's jobs, which takes their results and gives lost ones again."""
 
     jobs: queue.SimpleQueue[MeasureJob] = field(default_factory=queue.SimpleQueue)
     given: dict[int, MeasureJob] = field(default_factory=dict)

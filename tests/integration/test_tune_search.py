@@ -199,7 +199,7 @@ def test_mali_keeps_no_tiles_in_local_memory() -> None:
 
 
 def test_nothing_is_loaded_as_a_vector() -> None:
-    """Where a tile's rows are no multiple of it, TVM drops checks: see VECTORS in adt.tuning.space.design_space."""
+    """Load nothing as a vector where TVM drops checks: see VECTORS in adt.tuning.space.design_space."""
     for candidate in search(convolution(), OPENCL, strategy="random").next_batch(12) or ():
         assert "T.vectorized" not in tvm.ir.load_json(candidate.module).script()
 

@@ -354,7 +354,7 @@ def test_a_record_that_does_not_apply_is_passed_over(
 def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such a record is of an earlier adt, and applies: the kernel would be without vectors."""
+    """Pass over a record of an earlier adt, which applies and would leave the kernel without vectors."""
     import tvm
 
     from adt.compiler.passes.records.traces import trace_text

@@ -284,7 +284,7 @@ def test_exporting_needs_one_context(tmp_path: Path) -> None:
 
 
 def command(*arguments: object, code: int = 0) -> str:
-    """What ``adt db`` prints with these arguments; it must end with *code*."""
+    """Return the output of ``adt db`` with these arguments; it must end with *code*."""
     done = subprocess.run(
         [sys.executable, "-c", "from adt.cli.main import main; main()", "db", *map(str, arguments)],
         env=os.environ | ENVIRON,

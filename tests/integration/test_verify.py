@@ -31,13 +31,13 @@ KERNEL = {
 
 @pytest.fixture(scope="module", autouse=True)
 def bundle() -> None:
-    """What runs packages here."""
+    """Build the bundle that runs packages here."""
     api.build_target(platform="host")
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of more than thirty operators."""
+    """Write a model of more than thirty operators."""
     path = vision.mixed_blocks(tmp_path_factory.mktemp("model") / "mixed.onnx")
     assert len(onnx.load(path).graph.node) >= 30
     return path
@@ -55,7 +55,7 @@ def packages(model: Path) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def broken(model: Path, packages: dict[str, Path]) -> dict[str, Path]:
-    """The same with one kernel that takes the smaller number where the larger one is right."""
+    """Compile the same with one kernel that takes the smaller number where the larger one is right."""
     found = {
         target: broken_source(packages[target], model.parent / f"bad-{target}", kernel, b"max(", b"min(")
         for target, kernel in KERNEL.items()

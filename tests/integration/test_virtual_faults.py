@@ -40,7 +40,7 @@ def inject(*specifications: str) -> None:
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """What adb said: old ones print errors of transfers among the progress."""
+    """Return adb's message: old ones print errors of transfers among the progress."""
     return done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""What a virtual device can run: the default userlands, with OpenCL, and those that a user brings.
+"""Userlands of a virtual device: the default ones, with OpenCL, and those that a user brings.
 
 There is no bionic here. Where an Android image is asked for, a tree of its shape is made of Debian's
 programs: the shape is what is tested, and that adt takes the device for what the tree says.
@@ -21,7 +21,7 @@ from adt.virtual.abis import ABIS, ARM64, X86_64, Abi
 from support.devices.virtual import TMP, Adb, Phone, adb, connect, phone, places, sha256
 
 NATIVE = next(abi for abi in ABIS.values() if abi.native)
-"""What runs here without emulation."""
+"""The ABI that runs here without emulation."""
 needs_x86_64 = pytest.mark.skipif(NATIVE is not X86_64, reason="x86-64 is not emulated")
 
 __all__ = ["adb", "connect", "phone", "places"]
@@ -198,7 +198,8 @@ def narrow_umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("narrow_umask")
 def test_own_userland_is_readable_under_any_umask(tmp_path: Path, phone: Phone) -> None:
-    """Where root starts a device, its programs run as nobody of this machine."""
+    """Read the userland under any umask: where root starts a device, its programs run as nobody of this
+    machine."""
     debian, unpacked = phone.info.root, tmp_path / "unpacked"
     for part in ("system/bin", "usr/lib"):
         shutil.copytree(debian / part, unpacked / part.replace("system", "usr"), symlinks=True)

@@ -39,7 +39,7 @@ class Case:
     unknown: Collection[str] = ()
     """Placeholders that nobody but the user knows; commands with these are not run."""
     again: bool = False
-    """The same command line works after the remedy."""
+    """True if the same command line works after the remedy."""
     after: str = ""
     """Arguments of `adt` that work after the remedy."""
 

@@ -1,4 +1,4 @@
-"""What the adb program is started with: a stand-in says what it got, a fake server which devices there are."""
+"""Command lines of the adb program: a stand-in prints its own, a fake server lists the devices."""
 
 from __future__ import annotations
 

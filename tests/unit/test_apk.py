@@ -70,7 +70,7 @@ def made_up(tmp_path: Path) -> Callable[..., Project]:
 
 
 def places(path: Path) -> dict[str, int]:
-    """Where the contents of each file begin."""
+    """Return the offset of each file's contents."""
     with zipfile.ZipFile(path) as archive, path.open("rb") as file:
         found = {}
         for member in archive.infolist():

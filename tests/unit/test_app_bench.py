@@ -1,4 +1,4 @@
-"""What an application measured becomes a benchmark with the figures that adt bench would give."""
+"""Measurements of an application as a benchmark with the figures that adt bench would give."""
 
 from __future__ import annotations
 

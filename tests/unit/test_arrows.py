@@ -4,51 +4,36 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import adt
 
 ROOT = Path(adt.__file__).parent
-ARTEFACTS = {"model", "bundle", "host", "options", "errors"}
 BELOW = {
-    "cli": {
-        "api",
-        "quantize",
-        "integrate",
-        "measure",
-        "tuning",
-        "checkup",
-        "rpc",
-        "device",
-        "virtual",
-        *ARTEFACTS,
-    },
-    "api": {
-        "quantization",
-        "integrate",
-        "measure",
-        "tuning",
-        "checkup",
-        "rpc",
-        "device",
-        "virtual",
-        *ARTEFACTS,
-    },
-    "checkup": {"rpc", "device", "virtual", *ARTEFACTS},
-    "measure": {"device", *ARTEFACTS},
-    "tuning": {"rpc", "device", *ARTEFACTS},
-    "rpc": {"device", *ARTEFACTS},
-    "integrate": ARTEFACTS,
-    "quantization": {"model", "host", "options", "errors"},
-    "device": {"virtual", *ARTEFACTS},
-    "virtual": {"host", "options", "errors"},
-    "model": {"bundle", "host", "options", "errors"},
-    "bundle": {"host", "options", "errors"},
-    "host": {"options", "errors"},
+    "cli": {"api", "integrate"},
+    "api": {"quantization", "checkup", "measure", "tuning", "integrate"},
+    "checkup": {"rpc", "compiler"},
+    "measure": {"device", "compiler"},
+    "tuning": {"rpc", "compiler"},
+    "quantization": {"compiler"},
+    "rpc": {"device"},
+    "integrate": {"package"},
+    "device": {"virtual", "package"},
+    "compiler": {"package"},
+    "package": {"bundle"},
+    "virtual": {"host"},
+    "bundle": {"host"},
+    "host": {"options"},
     "options": {"errors"},
+    "errors": set(),
 }
-"""What each package may import; of the model and the bundle, the device takes the manifests."""
+"""The packages right below each one; it may import those, and what is below them."""
+FREE = {"limits", "numerics"}
+"""Modules of their own that any package may import."""
 
 
 FILES = {
@@ -71,21 +56,62 @@ def imports(file: Path) -> Iterator[tuple[int, str]]:
                     yield node.lineno, alias.name
 
 
+def below(package: str) -> set[str]:
+    """Return all that *package* may import."""
+    return BELOW[package].union(*map(below, BELOW[package]))
+
+
 def test_imports_go_one_way() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert packages == set(BELOW)
+    assert packages | {"errors"} == set(BELOW)
+    assert {path.stem for path in ROOT.glob("*.py")} == FREE | {"__init__", "errors"}
     wrong = [
-        f"{file.relative_to(ROOT)}:{line} imports {name}"
-        for package, below in BELOW.items()
+        f"{file.relative_to(ROOT)}:{line} imports {module}"
+        for package in packages
         for file in (ROOT / package).rglob("*.py")
         for line, module in imports(file)
-        if (name := module.split(".")[1] if "." in module else "") in packages | {"errors"}
-        and name not in below | {package}
+        if (name := module.split(".")[1] if "." in module else "")
+        and name not in below(package) | {package} | FREE
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("package", sorted({module.rpartition(".")[0] for module in FILES} - {""}))
+def test_folders_and_files_of_a_package_form_no_circle(package: str) -> None:
+    def child(module: str) -> str:
+        """Return the folder or file right inside *package* that holds *module*; empty: it lies elsewhere."""
+        return module.removeprefix(f"{package}.").split(".")[0] if module.startswith(f"{package}.") else ""
+
+    graph: dict[str, set[str]] = {}
+    for module, file in FILES.items():
+        if own := child(module):
+            graph.setdefault(own, set()).update({child(name) for _, name in imports(file)} - {own, ""})
+    graphlib.TopologicalSorter(graph).prepare()  # names the children of a circle
 
 
 def test_no_file_imports_itself_through_others() -> None:
     graph = {module: {name for _, name in imports(file)} - {module} for module, file in FILES.items()}
     assert sum(map(len, graph.values())) > len(graph), "imports are seen at all"
     graphlib.TopologicalSorter(graph).prepare()  # names the files of a circle
+
+
+ROLE = re.compile(r":(?:mod|func|class|data|attr|meth|exc):`~?(adt\.[\w.]+)`")
+
+
+def test_references_in_docstrings_lead_somewhere() -> None:
+    def exists(name: str) -> bool:
+        """Return True if *name* is a module of ours, or one that holds a definition of that name."""
+        parts = name.split(".")
+        for length in range(len(parts), 0, -1):
+            if (module := ".".join(parts[:length])) in FILES:
+                file = FILES[module] if module != "adt" else ROOT / "__init__.pyi"
+                return all(re.search(rf"\b{part}\b", file.read_text()) for part in parts[length:])
+        return False
+
+    dead = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in FILES.values()
+        for name in ROLE.findall(file.read_text())
+        if not exists(name)
+    ]
+    assert not dead

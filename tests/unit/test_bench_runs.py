@@ -1,4 +1,4 @@
-"""Which runs a benchmark asks for, and what it makes of them, at a place that answers as a phone would."""
+"""Runs of a benchmark and their figures, at a place that answers as a phone would."""
 
 from __future__ import annotations
 

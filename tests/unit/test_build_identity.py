@@ -1,4 +1,4 @@
-"""What identifies a bundle: what decides its bytes, and no path or time of this machine."""
+"""Identity of a bundle: everything that decides its bytes, and no path or time of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from adt.options.sections import TvmSettings
 
 
 def compiler(path: Path, version: str = "12.2.0") -> Path:
-    """What a GCC says of itself, without the GCC."""
+    """Write a program that answers as GCC does, without the GCC."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         "#!/bin/sh\n"
@@ -36,7 +36,7 @@ def tree(path: Path) -> Path:
 
 
 def plan(home: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "12.2.0") -> BuildPlan:
-    """Of a build with a cache, a TVM tree and a compiler below *home*."""
+    """Plan a build with a cache, a TVM tree and a compiler below *home*."""
     program = compiler(home / "bin" / PLATFORMS["linux-aarch64"].compiler, version)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("ADT_CACHE_DIR", str(home / "cache"))

@@ -1,4 +1,4 @@
-"""Which of the bundles in the cache a verb takes, and `adt bundles`; no NDK and no compiler is there."""
+"""Choice of a bundle from the cache, and `adt bundles`, without an NDK or a compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How outputs are compared when kernels are checked."""
+"""Comparison of outputs when kernels are checked."""
 
 from __future__ import annotations
 

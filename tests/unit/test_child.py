@@ -33,7 +33,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
 
 
 def gone(pid: int) -> bool:
-    """Whether the process ends soon."""
+    """Return True if the process ends soon."""
     for _ in range(100):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]

@@ -15,7 +15,7 @@ PRESETS = resource("cmake_presets")
 
 
 def refusal(preset: str, build: Path, *definitions: str) -> str:
-    """What CMake says, on one line, when it refuses to configure."""
+    """Return CMake's message, on one line, when it refuses to configure."""
     done = subprocess.run(
         [str(cmake().path), "--preset", preset, "-B", str(build), *definitions],
         cwd=PRESETS,
@@ -75,7 +75,8 @@ def test_no_cross_compiler(tmp_path: Path, preset: str, package: str) -> None:
 def test_the_module_abi_is_read_from_the_tree(
     tmp_path: Path, registered: list[str], declared: list[str], extra: str, symbols: str
 ) -> None:
-    """What the headers declare and the runtime does not register, the runner does; no version is compared."""
+    """Register in the runner each function that headers declare and the runtime lacks; no version is
+    compared."""
     ffi = tmp_path / "3rdparty/tvm-ffi/include/tvm/ffi"
     for file, text in {
         tmp_path / "include/tvm/runtime/base.h": '#define TVM_VERSION "9.9.dev0"\n',

@@ -64,6 +64,6 @@ def test_depthwise_convolutions_copy_no_border(vectors: Vectors) -> None:
 
 
 def test_depthwise_convolutions_copy_the_border_on_arm() -> None:
-    """Where LLVM spills without."""
+    """Copy the border, without which LLVM spills registers."""
     bordered = (1, 8, SIDE + 2, SIDE + 2, 4)
     assert bordered in temporaries(NEON, 8, 3, added, depthwise=True)

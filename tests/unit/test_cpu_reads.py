@@ -1,4 +1,4 @@
-"""What a scheduled kernel reads, against what it read before."""
+"""Reads of a scheduled kernel against those of the unscheduled one."""
 
 from __future__ import annotations
 

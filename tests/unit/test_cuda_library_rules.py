@@ -1,4 +1,4 @@
-"""What goes to cuDNN and cuBLAS of small graphs, and why the rest does not."""
+"""Choice of calls for cuDNN and cuBLAS in small graphs, with the reason for the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def constant(*shape: int, dtype: str = "float32") -> Any:
 
 
 def reason(library: str, name: str, calls: Sequence[Any]) -> str:
-    """Why a match of the pattern *name* with *calls* stays; empty: it goes."""
+    """Return the reason why a match of the pattern *name* with *calls* stays; empty: it is offloaded."""
     from tvm import relax
 
     rules, builder = rules_of(LIBRARIES[library]), relax.BlockBuilder()

@@ -1,4 +1,4 @@
-"""What run-as says when it refuses, turned into what to do."""
+"""Refusals of run-as and their remedies."""
 
 from __future__ import annotations
 

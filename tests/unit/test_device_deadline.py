@@ -1,4 +1,4 @@
-"""How long is waited for a device: in all, without a byte, and once somebody wants to leave."""
+"""Limits of waiting for a device: in all, without a byte, and after a request to leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What adb is asked for when it carries ports, and how its answers are read."""
+"""Requests to adb that carry ports, and the reading of its answers."""
 
 from __future__ import annotations
 

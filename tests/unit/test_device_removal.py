@@ -1,4 +1,4 @@
-"""What `adt clean` removes: decided over made-up contents of a device."""
+"""Removal by `adt clean`, decided over made-up contents of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workspace's holder answers, without a device."""
+"""Answers of a workspace's holder, without a device."""
 
 from __future__ import annotations
 

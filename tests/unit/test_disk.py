@@ -1,4 +1,4 @@
-"""What a full disk means is told by the directory that is full; what a killed process made goes all the same."""
+"""Full disks, told by the directory that is full, and removal of a killed process's files."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_contributing_names_files_that_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files_of_the_repository(page: Path) -> None:
-    """What only the site has is named, not linked: whoever reads the repository would find nothing there."""
+    """Link to files of the repository alone: its readers would not find what only the site has."""
     text = re.sub(r"```.*?```|`[^`]*`", "`", page.read_text(), flags=re.DOTALL)
     links = re.findall(r"\]\(([^)#\s]+)", text)
     assert not [link for link in links if "://" not in link and not (DOCS / link).exists()]

@@ -1,4 +1,4 @@
-"""adb, its server, devices, what they offer, RPC ports, packages: each finding gets the right verdict."""
+"""Verdicts of the doctor on adb, its server, devices and their offers, RPC ports and packages."""
 
 from __future__ import annotations
 

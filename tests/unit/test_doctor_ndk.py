@@ -141,7 +141,8 @@ def test_the_alignment_of_the_ndks_own_library_is_read(tmp_path: Path) -> None:
 
 
 def fake_sdk(path: Path) -> Path:
-    """What a CLML SDK has, with a library of this machine in place of arm64's; named as a stand-in."""
+    """Write the files of a CLML SDK, with a library of this machine in place of arm64's; named as a
+    stand-in."""
     (path / "CL").mkdir(parents=True)
     header = "// stand-in\n#define CL_QCOM_ML_OPS_H_MAJOR_VERSION 5\n"
     (path / "CL/cl_qcom_ml_ops.h").write_text(header)

@@ -1,4 +1,5 @@
-"""What the doctor says about OpenCL on a device, by what adt_probe reported (recorded on a server's GPU, changed)."""
+"""Verdicts of the doctor on a device's OpenCL, by reports of adt_probe (recorded on a server's GPU,
+changed)."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_pages_of_4_kb(toolbox: Toolbox) -> None:
 
 
 def test_a_header_that_claims_16_kb_for_segments_laid_out_for_4(toolbox: Toolbox, tmp_path: Path) -> None:
-    """p_align alone does not make it so."""
+    """Refuse the file although its p_align is 16 KB."""
     source = 'static int a[3]; int *f(void) { return a; } int g = 4; const char *const t[2] = {"a", "b"};'
     old = toolbox.link("libold.so", source, pages="-Wl,-z,max-page-size=4096,-z,common-page-size=4096")
     for which in range(len(only(judge(old)).facts.loads)):  # type: ignore[union-attr]
@@ -93,7 +93,7 @@ def test_a_header_that_claims_16_kb_for_segments_laid_out_for_4(toolbox: Toolbox
 
 
 def test_relro_that_ends_inside_a_page_with_data(toolbox: Toolbox, tmp_path: Path) -> None:
-    """bionic rounds the read-only part up: data in the same large page becomes read-only too."""
+    """Refuse data in the page to which bionic rounds the read-only part up."""
     good = toolbox.link(
         "libgood.so", "int a[9000] = {1}; extern int b; int *const p = a; int *f(void) { return p; }"
     )
@@ -245,7 +245,7 @@ int entry(void) { malloc(8); return runtime_call(); }
 
 
 def test_a_provider_that_is_loaded_but_not_named(toolbox: Toolbox) -> None:
-    """glibc finds the symbol in what the program has loaded; bionic looks in DT_NEEDED alone."""
+    """Name the symbol that glibc finds in any loaded file, and bionic in DT_NEEDED alone."""
     supplier = runtime(toolbox)
     module = toolbox.link("mod.so", MODULE, needs=("libc.so",))
     file = judge(module, supplier).files[0]

@@ -11,7 +11,8 @@ import pytest
 
 import adt
 
-SOURCES = Path(adt.__file__).parent
+SOURCES = (Path(adt.__file__).parent, Path(__file__).parents[1])
+"""The product, wherever it is installed, and the tests."""
 FORBIDDEN = re.compile(
     r"(What|Of|That|Those|Whether|How|Where|Such|So|Who|Whose|Which|When|Why|Same|The same)\b|…|\.\.\.|[a-z]"
 )
@@ -35,8 +36,9 @@ def test_the_rule_refuses(text: str) -> None:
 
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     faults = [
-        f"{path.relative_to(SOURCES)}:{line}: {text.splitlines()[0]}"
-        for path in sorted(SOURCES.rglob("*.py"))
+        f"{path.relative_to(root)}:{line}: {text.splitlines()[0]}"
+        for root in SOURCES
+        for path in sorted(root.rglob("*.py"))
         for line, text in docstrings(path.read_text())
         if FORBIDDEN.match(text)
     ]

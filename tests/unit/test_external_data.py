@@ -93,7 +93,7 @@ PLACES: dict[str, Callable[[], onnx.ModelProto]] = {
     "branch's constant": lambda: branch([constant(), ADD]),
     "function": function,
 }
-"""Where a model may have a tensor."""
+"""Places of a tensor in a model."""
 
 
 def written(model: onnx.ModelProto, directory: Path, values: np.ndarray = VALUES) -> Path:

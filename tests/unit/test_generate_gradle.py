@@ -38,18 +38,18 @@ TEXT = (
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """What one of the versions asks of another."""
+    """A requirement of one version on another."""
 
     of: str
     """Field of :class:`AndroidVersions` that asks …"""
     series: str
-    """… in versions that begin so …"""
+    """Beginning of the versions that have the requirement."""
     needs: str
-    """… of this field …"""
+    """Field that is required."""
     lowest: str
-    """… at least this …"""
+    """Lowest version of that field."""
     highest: str = ""
-    """… and at most this; empty: no maker has set an end."""
+    """Highest version of that field; empty: no maker has set an end."""
 
     def __str__(self) -> str:
         span = f"{self.lowest} or newer" if not self.highest else f"{self.lowest} to {self.highest}"
@@ -108,7 +108,7 @@ LIMITS = (
 
 
 def conflicts(versions: AndroidVersions) -> tuple[str, ...]:
-    """What in *versions* does not go together, or has no row in :data:`LIMITS`; empty when all is well."""
+    """Return the pairs in *versions* that do not go together or have no row in :data:`LIMITS`."""
     values = {field.name: str(getattr(versions, field.name)) for field in dataclasses.fields(versions)}
     problems = [
         f"{limit}, and {values[limit.needs]} is pinned"

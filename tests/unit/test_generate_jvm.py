@@ -84,7 +84,7 @@ def test_heads_have_both_languages_types() -> None:
 
 
 def test_android_is_in_few_files(tmp_path: Path) -> None:
-    """So that the rest compiles where there is no Android."""
+    """Keep Android's classes in few files, so that the rest compiles without Android."""
     described = one_model(tmp_path)
     jvm, android = texts(described, android=False), texts(described, android=True)
     assert not [path for path, text in jvm.items() if "import android" in text]
@@ -128,7 +128,7 @@ def test_documentation_says_shape_type_layout_and_normalisation(tmp_path: Path) 
 
 
 def test_a_class_knows_its_package(tmp_path: Path) -> None:
-    """What is compared with the package when it is loaded: extents as Java prints them, -1 for open ones."""
+    """Compare the package when it is loaded: extents as Java prints them, -1 for open ones."""
     text = texts(one_model(tmp_path), android=False)["java/com/example/vision/Detector.java"]
     literal = text[text.index("SIGNATURE =") : text.index(";", text.index("SIGNATURE ="))]
     pieces = re.findall(r'"([^"]*)"', literal)

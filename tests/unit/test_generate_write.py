@@ -100,7 +100,7 @@ def test_the_users_file_is_named_when_adts_of_today_is_another(tmp_path: Path) -
 
 @pytest.mark.parametrize("edited", [False, True])
 def test_a_file_that_was_adts_becomes_the_users(tmp_path: Path, edited: bool) -> None:
-    """What an earlier adt wrote again each time is brought up to date once, unless it was edited."""
+    """Bring a file that an earlier adt wrote each time up to date once, unless it was edited."""
     generate(tmp_path, TextFile("CMakeLists.txt", "of an earlier adt\n"))
     if edited:
         (tmp_path / "CMakeLists.txt").write_text("mine\n")

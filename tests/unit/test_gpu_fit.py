@@ -28,7 +28,7 @@ PHONE = Context("a target", "0.25.0", "Mali-G78 r0p1", "1.0")
 
 
 def times_of(gpu: Gpu, slower_shared: float = 1.0) -> list[TimedTile]:
-    """What a device takes on which the model of costs is exact."""
+    """Return the times of a device on which the model of costs is exact."""
     choice = random.Random(0)
     times = []
     for name, sums in LAYERS.items():

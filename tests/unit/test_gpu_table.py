@@ -1,4 +1,4 @@
-"""What schedules want to know of a GPU: the table for Adreno, and what a device reports."""
+"""Facts of a GPU for schedules: the table for Adreno, and the report of a device."""
 
 from __future__ import annotations
 

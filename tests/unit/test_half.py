@@ -1,4 +1,4 @@
-"""Which operators compute in half precision, and what becomes of weights; numbers are in the integration tests."""
+"""Operators in half precision and their weights; numbers are in the integration tests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def weight(*shape: int) -> np.ndarray:
 
 
 def mlp(builder: relax.BlockBuilder, x: Any, w: Mapping[str, Any]) -> Any:
-    """matmul, add, relu, matmul, softmax."""
+    """Build matmul, add, relu, matmul, softmax."""
     h = builder.emit(relax.op.matmul(x, w["w"]))
     h = builder.emit(relax.op.nn.relu(builder.emit(relax.op.add(h, w["b"]))))
     return builder.emit(relax.op.nn.softmax(builder.emit(relax.op.matmul(h, w["v"]))))

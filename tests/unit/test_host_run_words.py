@@ -1,4 +1,4 @@
-"""What is said of this machine's OpenCL, and of a run that failed, without running anything."""
+"""Messages about this machine's OpenCL and about a run that failed, without running anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an archive may write to disk: plain files below one directory, on every Python that adt supports."""
+"""Archives may write plain files below one directory alone, on every Python that adt supports."""
 
 from __future__ import annotations
 

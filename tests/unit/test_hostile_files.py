@@ -368,7 +368,7 @@ EDITS = st.lists(
     min_size=1,
     max_size=8,
 )
-"""Where in the file, how many bytes are taken out, what is put there."""
+"""Offset in the file, number of bytes that are removed, bytes that are put there."""
 
 
 def edited(data: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:

@@ -58,7 +58,7 @@ def png(*more: bytes, size: tuple[int, int] = (16, 16), rows: bytes = b"") -> by
 
 
 def zeros(size: int) -> bytes:
-    """So many zeros, compressed."""
+    """Return *size* zeros, compressed."""
     pack = zlib.compressobj(9)
     return b"".join(pack.compress(bytes(1 << 20)) for _ in range(size >> 20)) + pack.flush()
 

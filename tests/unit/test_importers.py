@@ -127,7 +127,7 @@ def test_a_missing_extra_is_asked_for_by_its_command(monkeypatch: pytest.MonkeyP
 
 
 def test_a_file_of_before_2019_may_have_weights_that_are_no_inputs(tmp_path: Path) -> None:
-    """onnxruntime takes it, and carries such files itself; onnx.checker does not."""
+    """Take weights that are no inputs, as onnxruntime does; onnx.checker does not."""
     weight = numpy_helper.from_array(np.ones((2, 3), np.float32), "w")
     value = helper.make_tensor_value_info
     graph = helper.make_graph(

@@ -213,7 +213,7 @@ def test_what_shapes_alone_decide_is_no_reason_to_refuse(tmp_path: Path) -> None
 
 
 def test_every_refused_node_is_in_the_table(tmp_path: Path) -> None:
-    """What comes after a refused node is tried all the same."""
+    """Try the nodes after a refused one all the same."""
     nodes = [
         node("LRN", ["x"], ["a"], name="around", size=3),
         node("Relu", ["a"], ["b"], name="between"),

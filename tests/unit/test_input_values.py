@@ -1,4 +1,4 @@
-"""What a graph tells of the numbers that go in: indices, flags, lengths; and of steps of quantised outputs."""
+"""Ranges of the inputs that a graph tells: indices, flags, lengths; and quantization steps of outputs."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ WAYS: dict[str, tuple[list[onnx.NodeProto], ValueRange]] = {
     "a kernel": ([node("ReverseSequence", ["edges", "lengths"], "e", time_axis=1, batch_axis=0),
                   node("BitShift", ["e", "two"], "i", direction="LEFT")], ValueRange(UNKNOWN, 0, 0)),
 }  # fmt: skip
-"""How an input becomes an index, and what may be in it."""
+"""Ways in which an input becomes an index, and its range."""
 
 
 def read_by(
@@ -201,7 +201,8 @@ def read_by(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_index_is_known_behind_whatever_passes_it_on(way: str, tmp_path: Path) -> None:
-    """onnxruntime checks every index: it takes what is made up, the least and the most of the range."""
+    """Compare with onnxruntime, which checks every index, at made-up, lowest and highest values of the
+    range."""
     model = read_by(way, tmp_path)
     expected = WAYS[way][1]
     assert values(model)["edges"] == expected

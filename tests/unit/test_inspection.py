@@ -72,7 +72,7 @@ def test_sizes() -> None:
 
 
 def graph(name: str = "conv") -> Graph:
-    """inputs → conv (texture) → relu → output; two storages, one after the other."""
+    """Build inputs → conv (texture) → relu → output; two storages, one after the other."""
     texture = "global.texture-nhwc"
     return Graph(
         tensors=(

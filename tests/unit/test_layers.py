@@ -1,4 +1,4 @@
-"""Which kernel is said to be wrong, of a run whose calls and tensors are made up here."""
+"""Blame of one kernel in a run whose calls and tensors are made up here."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def test_a_unet_is_that_of_its_paper_with_normalisations() -> None:
 
 
 def test_the_bytes_are_the_same_everywhere(tmp_path: Path) -> None:
-    """Where these change on purpose, adt.compiler.networks.known.REVISION counts up: caches have the old ones."""
+    """Compare digests. Where these change on purpose, adt.compiler.networks.known.REVISION counts up:
+    caches have the old ones."""
     digests = {
         name: hashlib.sha256(write_network(name, tmp_path / "m.onnx").read_bytes()).hexdigest()[:16]
         for name in ("squeezenet-v1.1", "mobilenet-v3-large", "resnet-18")

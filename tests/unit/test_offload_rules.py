@@ -1,4 +1,4 @@
-"""Which operators go to a vendor's library, and which combinations are refused."""
+"""Operators that go to a vendor's library, and combinations that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the source of a kernel for OpenCL."""
+"""Changes to the source of a kernel for OpenCL."""
 
 from __future__ import annotations
 

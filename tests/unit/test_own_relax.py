@@ -1,4 +1,4 @@
-"""What is refused of modules and passes that Python made, and that their file depends on nothing else."""
+"""Refusals of modules and passes that Python made; their file depends on nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process a pid means, and when it has ended."""
+"""Identity of the process behind a pid, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is calibrated on: pictures, arrays, made-up inputs only where they are asked for."""
+"""Samples for calibration: pictures, arrays, and made-up inputs only where they are asked for."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_is_no_sample(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shapes", [[(4, 3, 4, 4)], [(1, 3, 4, 4), (1, 3, 8, 8)], [(1, 16), (1, 16)]])
 def test_pictures_that_are_no_sample_may_be_arrays(shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
-    """Of a batch, for one of two inputs, or for none: what the error says to give is taken."""
+    """Take the arrays that the error names, for a batch, for one of two inputs, and for none."""
     specs = tuple(TensorSpec(f"x{number}", shape, "float32") for number, shape in enumerate(shapes))
     entry = Entry("main", specs, (), ())
     with pytest.raises(InputError) as caught:

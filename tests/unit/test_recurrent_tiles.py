@@ -1,4 +1,4 @@
-"""How the units of recurrent layers are dealt out to a GPU's work-items."""
+"""Distribution of a recurrent layer's units over a GPU's work-items."""
 
 from __future__ import annotations
 

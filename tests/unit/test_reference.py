@@ -1,4 +1,4 @@
-"""Which reference is taken, and what is said when there is none."""
+"""Choice of the reference, and the messages where there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADS = {
     "m.tflite": b"\x1c\x00\x00\x00TFL3",
     "m.h5": b"\x89HDF\r\n\x1a\n",
 }
-"""How files of these formats begin."""
+"""First bytes of files of these formats."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a generated device test compares with: that it is what `adt verify` would compare with here."""
+"""Reference of a generated device test: the one that `adt verify` would compare with here."""
 
 from __future__ import annotations
 

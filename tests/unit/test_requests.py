@@ -70,7 +70,7 @@ OWN = {
     "inspect": {*options_of(InspectFlags)},
     "report": {"html", "export", "imported", "fail_on_regression"},
 }
-"""What the command line alone has: how results are shown or written, and which function is called."""
+"""Options of the command line alone: the form and place of results, and the function that is called."""
 EVERYWHERE = {"as_json", "verbose", "help"}
 
 

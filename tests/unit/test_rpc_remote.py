@@ -36,7 +36,7 @@ def record(*, deployment: str = "/d/bundle", tracker: str = "127.0.0.1:9190") ->
 
 @pytest.fixture
 def total(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many servers the tracker has under any key."""
+    """Set the number of servers that the tracker has under any key."""
     number = [1]
 
     def summary(_address: str) -> Any:
@@ -68,7 +68,7 @@ def test_a_server_from_another_bundle_is_not_used(total: list[int]) -> None:
 
 
 class Session:
-    """What :func:`remote_model` asks a session for first."""
+    """Answers to the first requests of :func:`remote_model`."""
 
     def __init__(self, exist: Any = True) -> None:
         self.files: dict[str, bytes] = {}

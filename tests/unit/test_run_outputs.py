@@ -1,4 +1,4 @@
-"""What a run gave: files, the table, classes with labels."""
+"""Results of a run: files, the table, classes with labels."""
 
 from __future__ import annotations
 

@@ -131,7 +131,8 @@ def test_opencl_sdk(tmp_path: Path) -> None:
 
 
 def configure(build: Path, *definitions: str) -> str:
-    """What CMake says, on one line, when it refuses; the tree is only as much of TVM as it looks at before."""
+    """Return CMake's message, on one line, when it refuses; the tree has only the files of TVM that it
+    reads before."""
     tree = build.parent / "tvm"
     for name in (
         "CMakeLists.txt", "include/tvm/runtime/base.h", "3rdparty/tvm-ffi/CMakeLists.txt", "3rdparty/OpenCL-Headers/CL/cl.h",

@@ -1,4 +1,4 @@
-"""What ./demo.sh and ./test.sh do on a machine before adt is there."""
+"""Behaviour of ./demo.sh and ./test.sh on a machine without adt."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_code_for_a_chip_uses_what_all_its_cores_have_and_its_kernel_offers(soc:
 
 
 def test_features_that_devices_are_asked_for() -> None:
-    """Of the processor's features those that code makes use of; none for any processor of the platform."""
+    """Ask a device for the features that code uses; for any processor of the platform ask for none."""
 
     def asked(cpu: str, extra: tuple[str, ...] = ()) -> tuple[str, ...]:
         return model_target("mali", platform_named("linux-aarch64"), 28, extra, cpu=cpu).cpu_features

@@ -1,4 +1,4 @@
-"""How rows are dealt out to a GPU's work-items."""
+"""Distribution of rows over a GPU's work-items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a transfer is: on a terminal only, and only when it takes long."""
+"""Progress of a transfer: on a terminal only, and only when it takes long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ app()
 
 
 def on_terminal(quiet_seconds: float, program: str = PROGRAM, verb: str = "send") -> str:
-    """What the command writes to a terminal."""
+    """Return the command's output on a terminal."""
     leader, follower = pty.openpty()
     words = [sys.executable, "-c", program, *([str(quiet_seconds)] * (program == PROGRAM)), verb]
     child = subprocess.Popen(words, stdin=follower, stdout=follower, stderr=follower)

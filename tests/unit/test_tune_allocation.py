@@ -1,4 +1,4 @@
-"""Which task gets the next batch."""
+"""Choice of the task that gets the next batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels compute with."""
+"""Arguments of kernels under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tuning database says of its records: the best, merged, pruned, counted, published."""
+"""Answers of a tuning database about its records: the best, merged, pruned, counted, published."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_merging_passes_over_damage(tmp_path: Path) -> None:
 
 
 OF_MIXED = "7d3e33d6d79cf49678e5987680955d9bddb938eca4f75f1b89f23e00923b13a7"
-"""sha256 of the lines that are published of them."""
+"""The sha256 of the published lines."""
 MIXED = [
     baseline(2.0, at=1),
     applicable("fast", 1.0, at=2),

@@ -1,4 +1,4 @@
-"""What came of a tuning, for people and as a document; and what is asked of it."""
+"""Results of a tuning, for people and as a document, and the questions it is asked."""
 
 from __future__ import annotations
 

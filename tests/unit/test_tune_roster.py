@@ -1,4 +1,4 @@
-"""Who may measure, and who is to blame."""
+"""Devices that may measure, and the blame for failures."""
 
 from __future__ import annotations
 

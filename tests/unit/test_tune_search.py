@@ -1,4 +1,4 @@
-"""What a search needs no TVM for: which records it starts from, what the cost model is shown, who is right."""
+"""Search without TVM: its first records, the data of the cost model, and its verdicts."""
 
 from __future__ import annotations
 

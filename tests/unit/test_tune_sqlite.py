@@ -48,7 +48,7 @@ def records_in(directory: Path) -> list[Record]:
 
 
 def execute(path: Path, *statements: str) -> None:
-    """What another program does to a database."""
+    """Change a database as another program does."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -103,7 +103,7 @@ def test_what_a_killed_process_leaves_has_all_that_was_acknowledged(in_memory: P
 
 
 def test_a_transaction_is_on_the_disk_when_it_ends(tmp_path: Path) -> None:
-    """What SQLite is told; that it survives kills, integration/test_tuning_database.py shows."""
+    """Check SQLite's settings; integration/test_tuning_database.py shows that it survives kills."""
     path = database_in(tmp_path / "db")
     with sqlite_file.writing(path) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"

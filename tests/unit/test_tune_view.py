@@ -1,4 +1,4 @@
-"""What a tuning shows while it runs, what it writes for each task, and which tuning it is."""
+"""Display of a running tuning, its lines for each task, and the name of a tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records a compile gets its schedules from, without TVM."""
+"""Choice of the records of which a compile takes its schedules, without TVM."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def result(
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where databases are made."""
+    """Make the directory of the databases."""
     return tmp_path / "db"
 
 
@@ -260,7 +260,7 @@ def test_a_directory_without_a_database_is_an_error(directory: Path) -> None:
 
 
 BUFFERS = replace(PHONE, target=target_key(replace(ADRENO, textures=False)))
-"""The same device, with all tensors in buffers."""
+"""PHONE, with all tensors in buffers."""
 
 
 def test_records_without_textures_are_taken_of_the_same_device_and_driver_alone(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a stranger's tuning record or kernel may say: nothing but what schedule rules and kernels are made of."""
+"""Limits of a stranger's tuning record or kernel: the elements of schedule rules and kernels alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as the same numbers."""
+"""Equality of numbers within tolerances."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_once_is_gone_and_the_rest_stays() -> None:
 
 
 class Connection:
-    """What a fault did to it."""
+    """Record of what a fault did to a connection."""
 
     def __init__(self, injector: Injector) -> None:
         self.cuts = 0

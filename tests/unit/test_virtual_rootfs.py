@@ -107,7 +107,7 @@ def test_top_level_names_of_the_device_itself_are_not_shown(image: Path) -> None
     "private", [".", "apex", "apex/com.android.runtime/bin/linker64", "system/lib64", "system/lib64/libc.so"]
 )
 def test_a_library_that_others_cannot_read_is_named(image: Path, private: str) -> None:
-    """Where programs run as another user than the tree's owner."""
+    """Name the library where programs run as another user than the tree's owner."""
     program(image / "system/lib64/libc.so")
     subprocess.run(["chmod", "-R", "0755", image], check=True)
     rootfs.check_readable(image)

@@ -1,4 +1,4 @@
-"""How shell requests are read, and the frames of protocol 2."""
+"""Reading of shell requests, and the frames of protocol 2."""
 
 import struct
 

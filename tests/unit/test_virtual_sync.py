@@ -44,7 +44,7 @@ class Talk:
             await asyncio.wait_for(session, 60)
 
     def session(self, stream: Stream) -> sync.Session:
-        """What the host talks to."""
+        """Return the session that the host talks to."""
         return sync.Session(stream)
 
 
@@ -141,7 +141,7 @@ def test_push_of_a_link(tmp_path: Path) -> None:
 
 
 def test_push_of_an_empty_file(tmp_path: Path) -> None:
-    """adb sends a DATA of no bytes before DONE."""
+    """Push an empty file: adb sends a DATA of no bytes before DONE."""
     said = request(b"SEND", f"{tmp_path}/empty,33188".encode()) + request(b"DATA", b"")
     said += struct.pack("<4sI", b"DONE", 5)
     assert Talk(said + push(tmp_path / "next", b"x") + QUIT).run() == (b"OKAY" + bytes(4)) * 2

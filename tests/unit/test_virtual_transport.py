@@ -23,7 +23,7 @@ OLD, NEW = wire.VERSION_CHECKSUM, wire.VERSION_SKIP
 
 
 class Server:
-    """What an adb server does, by hand, on a real socket."""
+    """An adb server by hand, on a real socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer

@@ -16,7 +16,7 @@ SCRIPTS = sorted(path for path in ROOT.rglob("*.js") if path != KIT and "apk" no
 
 
 def names(script: str) -> set[str]:
-    """What is defined in *script*, at its beginning or in its one function."""
+    """Return the names that *script* defines, at its beginning or in its one function."""
     return set(re.findall(r"^ {0,2}(?:const|let|function) (\w+)", script, re.MULTILINE))
 
 

@@ -45,7 +45,7 @@ def test_help_breaks_no_word(path: str, command: Any) -> None:
 
 
 def on_terminal(*arguments: str, program: str = PROGRAM) -> str:
-    """What a command writes to a terminal of 80 columns, without colours."""
+    """Return the command's output on a terminal of 80 columns, without colours."""
     leader, follower = pty.openpty()
     child = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],

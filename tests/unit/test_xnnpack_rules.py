@@ -1,4 +1,4 @@
-"""What goes to XNNPACK of small graphs, and why the rest does not."""
+"""Choice of operators for XNNPACK in small graphs, with the reason for the rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def constant(*shape: int, value: float = 1.0, dtype: str = "float32") -> Any:
 
 
 def reason(rules: Any, name: str, *calls: Any) -> str:
-    """Why a match with *calls* stays; empty: it goes."""
+    """Return the reason why a match with *calls* stays; empty: it is offloaded."""
     from tvm import relax
 
     builder = relax.BlockBuilder()

@@ -190,6 +190,25 @@ def gaps(got: Array, reference: Array) -> Gaps:
     return Gaps(a, b, finite, np.where(same, 0.0, np.where(finite, gap, np.inf)))
 
 
+def difference(output: Array, reference: Array) -> str:
+    """Describe how *output* differs from *reference* beyond rounding; empty: it does not."""
+    import numpy as np
+
+    output, reference = np.asarray(output), np.asarray(reference)
+    if output.shape != reference.shape or output.dtype != reference.dtype:
+        return f"{output.dtype}{list(output.shape)} instead of {reference.dtype}{list(reference.shape)}"
+    if reference.dtype.kind in "OSU":
+        return "" if np.array_equal(output, reference) else "other texts"
+    pair, dtype = gaps(output, reference), reference.dtype
+    if not pair.comparable:
+        return "NaN or infinity elsewhere"
+    worst = float(pair.gap.max(initial=0.0))
+    allowed = (
+        REORDERED.get(dtype.name, 1e-2) * pair.magnitude if dtype.kind == "f" else steps_allowed(dtype.name)
+    )
+    return "" if worst <= allowed else f"differs by {worst:.3g} where {allowed:.3g} is rounding"
+
+
 def metrics(got: Array, reference: Array) -> Metrics:
     """All figures of *got* against *reference*, of the same shape."""
     import numpy as np

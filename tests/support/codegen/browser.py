@@ -29,7 +29,7 @@ class Page:
         self._session = ""
         self._pending = b""
         self.complaints: list[str] = []
-        """What the page wrote to its console, and exceptions that nothing caught."""
+        """Lines that the page wrote to its console, and exceptions that nothing caught."""
         self.requests: list[str] = []
         """Addresses that it asked for."""
         target = self.ask("Target.createTarget", url="about:blank", width=1500, height=950)["targetId"]

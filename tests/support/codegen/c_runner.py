@@ -87,11 +87,11 @@ RESULTS = {
     "program_cache_warning": c_char_p, "entry_name": c_char_p, "alignment": c_int64, "output_size": c_int64,
     "free": None,
 }  # fmt: skip
-"""Of adt_runner_…; the others are int32_t. Arguments are given with their types, or are 32 bits wide."""
+"""Result types of adt_runner_…; the others are int32_t. Arguments carry their types, or are 32 bits wide."""
 
 
 class Failure(Exception):
-    """What a function of the library refused."""
+    """Refusal by a function of the library."""
 
     def __init__(self, status: int, text: str, remedy: str) -> None:
         super().__init__(text)
@@ -99,7 +99,7 @@ class Failure(Exception):
 
 
 class Library:
-    """libadt_runner."""
+    """The library libadt_runner."""
 
     def __init__(self, path: Path) -> None:
         self.raw = ctypes.CDLL(str(path))
@@ -117,7 +117,7 @@ class Library:
         return Failure(self.raw.adt_last_status(), text, remedy)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """adt_runner_<name>, or adt_tensor_…, whose result is a status."""
+        """Call adt_runner_<name>, or adt_tensor_…, whose result is a status."""
         function = name if name.startswith("adt_") else f"adt_runner_{name}"
         status = getattr(self.raw, function)(*arguments)
         if status:
@@ -126,7 +126,7 @@ class Library:
             raise failure
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """adt_runner_<name>, whose result is a value."""
+        """Call adt_runner_<name>, whose result is a value."""
         value = getattr(self.raw, f"adt_runner_{name}")(*arguments)
         if value is None or value == -1:
             raise self.failure()
@@ -167,7 +167,7 @@ class Tensor:
     """A reference to an array."""
 
     def __init__(self, library: Library, function: str, *arguments: Any) -> None:
-        """What *function*, which gives one in its last argument, makes."""
+        """Own the object that *function* gives in its last argument."""
         self.library, self.handle = library, c_void_p(1)
         try:
             library.call(function, *arguments, byref(self.handle))

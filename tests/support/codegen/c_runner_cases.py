@@ -1,4 +1,4 @@
-"""What tests/integration/test_runner_abi.py does with the C interface, one function for each test."""
+"""Cases of tests/integration/test_runner_abi.py on the C interface, one function for each test."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def inputs_that_come_back(library: Library, echo: Path) -> None:
 
 
 def indices(library: Library, ranged: Path) -> None:
-    """mixed, whose input n has indices from -3 to 9: copied, bound and carried ones are looked at."""
+    """Look at copied, bound and carried indices of mixed, whose input n has indices from -3 to 9."""
     right, wrong = np.array([-3, 0, 5, 9], "int64"), np.array([0, 1, 2, 10], "int64")
     runner = Runner(library, ranged)
     runner.set(0, X)
@@ -205,7 +205,7 @@ def shapes(library: Library, symbolic: Path) -> None:
 
 
 def state(library: Library, recurrent: Path) -> None:
-    """encode: h = x * 2; decode: (s + h, s + 1)."""
+    """Carry state between encode, h = x * 2, and decode, (s + h, s + 1)."""
     runner = Runner(library, recurrent)
     encode, decode = runner.ask("find_entry", b"encode"), runner.ask("find_entry", b"decode")
     runner.set(0, np.full(4, 3, "float32"), encode)
@@ -296,7 +296,7 @@ def names(library: Library, first: Path, second: Path) -> None:
 
 
 def scratch(library: Library, mixed: Path, tmp: Path) -> None:
-    """Where no library can be loaded from memory (here: the system call is refused)."""
+    """Load where no library can be loaded from memory (here: the system call is refused)."""
     parts = [in_memory((mixed / name).read_bytes()) for name in ("mod.json", "mod.params", "mod.so")]
     library.refused(
         MISMATCH, "memory cannot be a file", "scratch directory", call=lambda: Runner(library, source(*parts))
@@ -405,7 +405,7 @@ def thread_count(library: Library, mixed: Path) -> None:
 
 
 def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
-    """y = relu(x @ w); and encode and decode as above."""
+    """Run y = relu(x @ w), and encode and decode as above."""
     weight = np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5
     runner = Runner(library, opencl, program_cache="off")
     assert runner.ask("device") == "opencl"
@@ -628,7 +628,7 @@ def memory_of_packages(library: Library, mixed: Path, tmp: Path) -> None:
 
 
 def objects_of_handles(library: Library, textured: Path, tmp: Path) -> None:
-    """Of OpenCL, which is tests/support/standins/opencl_driver.c."""
+    """Count the OpenCL objects of handles; OpenCL is tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
     counts = []
     for _ in range(100):
@@ -646,7 +646,7 @@ def objects_of_handles(library: Library, textured: Path, tmp: Path) -> None:
 
 
 def parameters_are_waited_for_once(library: Library, textured: Path, large: Path) -> None:
-    """Of OpenCL, which is tests/support/standins/opencl_driver.c; of 64 MiB, once for each 32 MiB."""
+    """Wait once for each 32 MiB of parameters; OpenCL is tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
 
     def load(package: Path) -> tuple[int, int]:
@@ -668,7 +668,7 @@ def parameters_are_waited_for_once(library: Library, textured: Path, large: Path
 
 
 def device_failures(library: Library, textured: Path) -> None:
-    """What an app can act on; OpenCL is tests/support/standins/opencl_driver.c."""
+    """Tell failures that an app can act on; OpenCL is tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
     fail, always = driver.standin_fail, 1 << 60
     fail.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_int32)
@@ -903,7 +903,7 @@ def mistakes(library: Library, mixed: Path) -> None:
 
 
 def a_model_that_fails(library: Library, fewer: Path) -> None:
-    """mod.json describes one of its two outputs."""
+    """Load a package whose mod.json describes one of its two outputs."""
     runner = Runner(library, fewer)
     runner.set(0, X)
     runner.set(1, N)

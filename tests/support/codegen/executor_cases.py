@@ -1,4 +1,4 @@
-"""What tests/integration/test_executor.py does with the C interface, one function for each test."""
+"""Cases of tests/integration/test_executor.py on the C interface, one function for each test."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settles(look: Callable[[], Any], wanted: Any) -> None:
 
 
 def with_callers(work: Callable[[], None], look: Callable[[], Any]) -> Any:
-    """What *look* sees when each of many threads has done *work*, and is still there."""
+    """Return what *look* sees when each of many threads has done *work*, and is still there."""
     done, end, failed = threading.Barrier(CALLERS + 1), threading.Event(), []
 
     def body() -> None:
@@ -180,7 +180,7 @@ def asleep(library: Library, parallel: Path) -> None:
         time.sleep(0.01)
 
     def used() -> int:
-        """Of the processor, by the others."""
+        """Return the processor's use by the others."""
         return sum(
             int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0]) for task in runner_threads()
         )

@@ -1,4 +1,5 @@
-"""What `adt generate` and `adt apk` make of made-up packages, as text: tests/golden/generate/ has what it should be.
+"""Output of `adt generate` and `adt apk` for made-up packages, as text: tests/golden/generate/ has the
+expected one.
 
 A text that several kinds have is there once: the listings of the others name it. After a change that is
 meant, look at the difference and take it over::
@@ -84,7 +85,7 @@ SNAPSHOTS = {"cpp": _TYPED, "jni": _TYPED, "aar": _APP, "android-app": _APP, "ap
 _PLUGINS = {"android-app-9.1": "9.1", "android-app-8.13": "8.13"}
 """The app once more, for plugins with no Kotlin but their own, and with none: what they change in its texts."""
 DEFAULT_API_LEVEL = 28
-"""What `adt build-target` builds for, unless it is told otherwise."""
+"""Level that `adt build-target` builds for by default."""
 
 
 def made_up_project(
@@ -137,7 +138,7 @@ def _with_reference(model: ProjectModel) -> ProjectModel:
 
 
 def texts(directory: Path) -> dict[str, str]:
-    """What should lie below :data:`GOLDEN`, by its path.
+    """Return the expected text of each file below :data:`GOLDEN`, by its path.
 
     Each kind has a listing of its files: whose they are, where a copy comes from, and which text of a
     kind before it a file equals.
@@ -181,7 +182,7 @@ def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path 
 
 
 def _apk(described: Project) -> Iterator[tuple[str, str | Path, str]]:
-    """The same of an APK; its manifest is made binary by others."""
+    """Yield the texts of an APK's project; its manifest is made binary by others."""
     yield "AndroidManifest.xml", manifest_text(described), ""
     digests = {bundle.manifest.abi: "0" * 64 for bundle in described.bundles}
     plan = BenchPlan(described.java_package, digests, planned_models(described)).text()
@@ -197,7 +198,7 @@ def _text(contents: Path | bytes) -> Path | str:
 
 
 def expected() -> dict[str, str]:
-    """What lies below :data:`GOLDEN`."""
+    """Return the files below :data:`GOLDEN`."""
     return {
         path.relative_to(GOLDEN).as_posix(): path.read_bytes().decode()
         for path in GOLDEN.rglob("*")

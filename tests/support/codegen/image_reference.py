@@ -1,4 +1,4 @@
-"""What adt/image.h makes of a picture, once more with numpy, in double precision and with no regard to speed."""
+"""Reference of adt/image.h with numpy, in double precision and with no regard to speed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 @dataclass(frozen=True)
 class Format:
-    """Of the input."""
+    """Format of the input."""
 
     height: int
     width: int
@@ -33,7 +33,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Placement:
-    """How a picture comes into it."""
+    """Placement of a picture in the input."""
 
     fit: str = "stretch"
     rotation: int = 0
@@ -47,9 +47,9 @@ class Yuv:
     """A camera's frame by its samples; how they lie in memory is not seen here."""
 
     y: Array
-    """uint8[height, width]."""
+    """Luma, uint8[height, width]."""
     u: Array
-    """uint8[ceil(height / 2), ceil(width / 2)]."""
+    """Chroma, uint8[ceil(height / 2), ceil(width / 2)]."""
     v: Array
     matrix: str = "bt601"
     size: tuple[int, int] = field(init=False)
@@ -59,7 +59,7 @@ class Yuv:
 
 
 def weights(begin: float, length: float, lower: int, upper: int, elements: int) -> Array:
-    """float64[elements, upper - lower]: the triangle filter on a part of an axis of pixels."""
+    """Return the triangle filter on a part of an axis of pixels, float64[elements, upper - lower]."""
     scale = length / elements
     centers = begin + (np.arange(elements) + 0.5) * scale
     pixels = np.arange(lower, upper) + 0.5
@@ -68,7 +68,7 @@ def weights(begin: float, length: float, lower: int, upper: int, elements: int) 
 
 
 def levels(image: Yuv | Array, format_: Format, placement: Placement) -> Array:
-    """float64[height, width, channels]: what is normalised, from 0 to 255.
+    """Return the values that are normalised, from 0 to 255, float64[height, width, channels].
 
     Args:
         image: a camera's frame, or uint8[height, width, 3 or 1] in the order red, green, blue.

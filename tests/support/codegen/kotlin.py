@@ -18,11 +18,11 @@ from support.codegen.npm import npm_archive
 VERSION = "2.4.20"
 SHA256 = "c23dab400d7ce5ea8b6c909947c0ca5454189e4bb1108695b5f464500e5e950f"
 LANGUAGE = "2.3"
-"""Of the Kotlin that generated Gradle projects use."""
+"""Version of Kotlin in generated Gradle projects."""
 LIBRARIES = ("kotlin-stdlib", "kotlinx-coroutines-core-jvm")
 NEEDED = (*LIBRARIES, "annotations-13.0", "kotlin-compiler", "kotlin-daemon-client", "kotlin-preloader",
           "kotlin-reflect", "kotlin-script-runtime")  # fmt: skip
-"""Of the package's libraries, those that compiling needs."""
+"""Libraries of the package that compiling needs."""
 
 
 def home() -> Path:
@@ -40,7 +40,7 @@ def _fetch(directory: Path) -> None:
 
 
 def libraries() -> list[Path]:
-    """What compiled Kotlin needs on its class path."""
+    """Return the class path of compiled Kotlin."""
     return [home() / "package/lib" / f"{name}.jar" for name in LIBRARIES]
 
 

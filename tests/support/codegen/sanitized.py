@@ -47,7 +47,7 @@ def build(sanitizers: str = "address,undefined", *targets: str) -> Path:
 
 
 def run(program: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """How *program* ended, with everything that it said."""
+    """Run *program* and return its end, with its whole output."""
     return subprocess.run(
         [str(program), *map(str, arguments)],
         capture_output=True,

@@ -19,7 +19,7 @@ class Unclosed(ValueError):
 
 
 def skeleton(path: str, text: str) -> object:
-    """What remains of the file *path* with *text*; of a kind that holds no code, its name.
+    """Return the structure of the file *path* with *text*; of a kind that holds no code, its name.
 
     Raises:
         ValueError: it is no such file: a literal without an end, XML that is not well formed.
@@ -48,7 +48,8 @@ def skeleton(path: str, text: str) -> object:
 
 
 def java_escapes(text: str) -> str:
-    """What javac sees: it turns escapes like ``\\u000a`` into characters before anything else."""
+    """Return the text that javac sees: it turns escapes like ``\u000a`` into characters before anything
+    else."""
     return re.sub(
         r"(?<!\\)((?:\\\\)*)\\u+([0-9a-fA-F]{4})", lambda found: found[1] + chr(int(found[2], 16)), text
     )

@@ -1,4 +1,4 @@
-"""What tests/integration/test_tensors.py does with the C interface, one function for each test."""
+"""Cases of tests/integration/test_tensors.py on the C interface, one function for each test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ones(factor: float) -> np.ndarray[Any, Any]:
 
 
 def encoded(runner: Runner, factor: float) -> Tensor:
-    """h = x + x."""
+    """Run h = x + x and return h."""
     runner.set(0, ones(factor), ENCODE)
     runner.run(ENCODE)
     return runner.take(0, ENCODE)
@@ -76,7 +76,7 @@ def outlive(library: Library, recurrent: Path) -> None:
 
 
 def state_crosses(library: Library, recurrent: Path) -> None:
-    """decode(s, h) = (s + h, s + 1): each step on the next of two sessions and another package."""
+    """Carry state, (s, h) → (s + h, s + 1), to the next of two sessions and to another package."""
     first = Runner(library, recurrent)
     runners = [first, first.session(), Runner(library, recurrent)]
     context = encoded(first, 3)
@@ -143,7 +143,7 @@ def memory(library: Library, mixed: Path) -> None:
 
 
 def input_memory(library: Library, mixed: Path, ranged: Path, symbolic: Path) -> None:
-    """ranged is mixed, whose input n has indices from -3 to 9."""
+    """Bind memory to inputs; ranged is mixed, whose input n has indices from -3 to 9."""
     runner = Runner(library, mixed)
     runner.set(1, np.arange(4))
     tensor = runner.input_tensor(0)
@@ -175,7 +175,7 @@ def input_memory(library: Library, mixed: Path, ranged: Path, symbolic: Path) ->
 
 
 class DlpackTensor:
-    """What numpy takes: an object that gives a capsule."""
+    """Object that gives a capsule, which numpy takes."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -270,7 +270,7 @@ class Driver:
 
 
 def on_opencl(library: Library, opencl: Path, state: Path, cpu: Path) -> None:
-    """y = relu(x @ w), and (s, h) -> (s + h, s + 1), on PoCL; encode(x) = x + x on a CPU."""
+    """Run y = relu(x @ w), and (s, h) -> (s + h, s + 1), on PoCL, and x + x on a CPU."""
     weight = np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5
     driver = Driver()
     runner, on_cpu = Runner(library, opencl, program_cache="off"), Runner(library, cpu)
@@ -377,7 +377,7 @@ def handed_through(library: Library, model: Path) -> None:
 
 
 def copies(library: Library, state: Path) -> None:
-    """Of OpenCL, which is tests/support/standins/opencl_driver.c: how many a run makes, and what is left."""
+    """Count the copies of a run and the objects left; OpenCL is tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
     array = np.zeros((1, 4), "float32")
     library.raw.adt_trim()
@@ -408,7 +408,7 @@ def copies(library: Library, state: Path) -> None:
 
 
 def leaks(library: Library, recurrent: Path) -> None:
-    """Of arrays that are taken, carried, wrapped and exported."""
+    """Look for leaks of arrays that are taken, carried, wrapped and exported."""
 
     x = aligned(FOUR, "float32")
 

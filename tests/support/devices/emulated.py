@@ -23,7 +23,7 @@ EMULATORS = {
 def outputs_of(
     package: Path, inputs: Mapping[str, np.ndarray], *, processor: str = "max", timeout: float | None = None
 ) -> dict[str, np.ndarray]:
-    """What the package gives for *inputs* on its platform, if that is not the host's on an emulated *processor*
+    """Return the package's outputs on its platform, if that is not the host's on an emulated *processor*
     (qemu's name).
 
     Raises:

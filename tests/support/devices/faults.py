@@ -55,7 +55,7 @@ VALUES = {
     "offline": "",
     "no-shell-v2": "",
 }
-"""How the value of each kind is written."""
+"""Spelling of each kind's value."""
 HANDSHAKE = ("unauthorized", "offline", "no-shell-v2")
 """Kinds that strike when an adb server connects."""
 
@@ -125,7 +125,7 @@ class Connection(Protocol):
 
 
 class Injector:
-    """What is armed in one device."""
+    """Faults that are armed in one device."""
 
     def __init__(self) -> None:
         self._armed: dict[str, Fault] = {}
@@ -133,9 +133,9 @@ class Injector:
         self._reduced = False  # whether a host was offered less than everything
         self._room: int | None = None  # bytes of pushed files until `enospc` strikes
         self.connections: set[Connection] = set()
-        """Those there are."""
+        """Open connections."""
         self.boots = 1
-        """How often the device has started."""
+        """Number of the device's starts."""
         self.down_until = 0.0
         """The event loop's time until which adb servers are cut off, after a restart."""
         self.on_reboot: Callable[[], None] = lambda: None
@@ -147,7 +147,7 @@ class Injector:
         return (*self._armed.values(), *directories)
 
     def features(self, all_features: tuple[str, ...]) -> tuple[str, ...]:
-        """What is offered to a host that connects now."""
+        """Return the features for a host that connects now."""
         if not self.strikes("no-shell-v2"):
             return all_features
         self._reduced = True
@@ -207,7 +207,8 @@ class Injector:
         return False
 
     def keep(self, written: int, length: int) -> int | None:
-        """How much of the next *length* bytes of an answer are sent before it ends early; None for all.
+        """Return the part of the next *length* bytes of an answer that is sent before it ends early; None for
+        all.
 
         Args:
             written: bytes of this answer that were sent before.

@@ -125,7 +125,7 @@ class FaultyLink(wire.Link):
         self._writer.transport.abort()
 
     def _limit(self) -> int | None:
-        """How many bytes a second the link carries; None: all that come."""
+        """Return the bytes a second that the link carries; None: no limit."""
         if self._rate is None and (fault := self._injector.strikes("bandwidth")):
             self._rate = fault.amount
         return self._rate
@@ -323,7 +323,7 @@ class FaultyDaemon(Daemon):
         return wire.banner(properties.read(Path(properties.STORE)), self.injector.features(FEATURES))
 
     def transport(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Transport:
-        """What serves one connection."""
+        """Return the server of one connection."""
         link = FaultyLink(reader, writer, self.injector)
         return FaultyTransport(link, self.hello, self.find, self.injector)
 

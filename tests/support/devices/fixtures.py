@@ -179,7 +179,7 @@ cat /data/local/tmp/answer
 
 
 def ask(device: Device, port: int) -> str:
-    """What a program on *device* reads from one of its ports.
+    """Return the bytes that a program on *device* reads from one of its ports.
 
     ADB has no half-close: a client whose input ends before the answer comes may lose the answer.
     """

@@ -39,7 +39,7 @@ _WANTED = re.compile(
 
 
 def vendors() -> Path:
-    """What OCL_ICD_VENDORS is set to for the OpenCL loader to find this driver and no other.
+    """Return the value of OCL_ICD_VENDORS for which the OpenCL loader finds this driver alone.
 
     Raises:
         DownloadError: a wheel cannot be had, or has another sha256.

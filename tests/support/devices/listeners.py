@@ -1,4 +1,4 @@
-"""Which processes of a test run listen, and where: nothing but the loopback may be opened.
+"""Listening processes of a test run: nothing but the loopback may be opened.
 
 A thread asks `ss` twice a second. A process is ours when it, or whoever started
 it, was given the mark of this run in its environment; so servers that outlive
@@ -46,7 +46,7 @@ class ListenerWatch:
 
     @property
     def abroad(self) -> dict[str, str]:
-        """Those of :attr:`seen` that are not the loopback."""
+        """Return the listeners of :attr:`seen` that are not on the loopback."""
         return {address: who for address, who in self.seen.items() if not address.startswith(LOOPBACK)}
 
     def start(self) -> None:

@@ -36,7 +36,7 @@ def adt_json(*arguments: object, cwd: Path | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Finished:
-    """How rtvm ended."""
+    """Result of rtvm."""
 
     code: int
     out: str

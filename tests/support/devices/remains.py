@@ -1,4 +1,4 @@
-"""What adt left on a device: for tests that kill it and then count.
+"""Leftovers of adt on a device, for tests that kill it and then count.
 
 Nothing here goes by adt's own idea of what it made: the device's processes,
 files and forwards are listed as they are.

@@ -1,4 +1,4 @@
-"""What the fuzz targets begin with: right files, and wrong ones that a reader once took or that TVM's own takes."""
+"""Seeds of the fuzz targets: right files, and wrong ones that a reader once took or that TVM's own takes."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ class Net:
 
 
 def residual_net(path: Path, *, channels: Sequence[int] = (8, 8, 16), side: int = 32) -> Path:
-    """What ResNet is made of: convolutions with ReLU, a max pool, sums, a global average, a classifier.
+    """Write the operators of ResNet: convolutions with ReLU, a max pool, sums, a global average, a
+    classifier.
 
     Two of its blocks differ in nothing but their weights.
     """
@@ -88,7 +89,7 @@ def residual_net(path: Path, *, channels: Sequence[int] = (8, 8, 16), side: int 
 
 
 def mobile_net(path: Path, *, size: Sequence[int] = (24, 16)) -> Path:
-    """What TVM's patterns hand to CLML and its runtime gets wrong or refuses, between what it computes rightly."""
+    """Write operators that TVM hands to CLML and its runtime gets wrong or refuses, among right ones."""
     net = Net(1)
     low, high = net.constant(0.0), net.constant(6.0)
     x = net.node("Clip", net.conv("x", 3, 16, strides=[2, 2]), low, high)

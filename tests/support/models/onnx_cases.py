@@ -55,7 +55,7 @@ ACCEPTED = (RIGHT, REFUSED, LEFT_OUT)
 SECONDS = 120
 """A case that takes longer hangs."""
 RAW = re.compile(r"\b[A-Z]\w*(Error|Exception|Invalid)\b|Check failed|Traceback|<class|relax\.")
-"""What no message of adt's own says."""
+"""Words that no message of adt's own has."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case: a status of this module, and why it is not right."""
+    """Result of a case: a status of this module, and the reason where it is not right."""
 
     status: str
     reason: str = ""
@@ -146,7 +146,7 @@ def _with_constants(case: Case) -> Case:
 
 
 def left_out(case: Case) -> str:
-    """Why *case* cannot be a case here; empty when it can."""
+    """Return the reason why *case* cannot be a case here; empty when it can."""
     graph = case.model.graph
     arrays = [*case.inputs, *case.outputs]
     if any(value.type.WhichOneof("value") != "tensor_type" for value in (*graph.input, *graph.output)):
@@ -167,7 +167,7 @@ def operator(case: Case) -> str:
 
 
 def family(case: Case) -> str:
-    """Where ONNX defines the operator: math, nn, tensor, …"""
+    """Return the part of ONNX that defines the operator: math, nn, tensor, …"""
     if case.name.startswith(("converted_", "operator_")):
         return "models of PyTorch"
     node = next((node for node in case.model.graph.node if node.op_type == operator(case)), None)
@@ -290,7 +290,7 @@ def _refusal(error: AdtError) -> Outcome:
 
 
 def difference(computed: Any, expected: Any, case: Case) -> str:
-    """What is wrong with *computed*; empty when it is right."""
+    """Describe how *computed* is wrong; empty when it is right."""
     if computed is None:
         return "it is not among the outputs"
     if computed.shape != expected.shape or computed.dtype != expected.dtype:
@@ -308,7 +308,7 @@ def difference(computed: Any, expected: Any, case: Case) -> str:
 
 
 def stored() -> dict[str, dict[str, str]]:
-    """What the golden file holds, by id."""
+    """Return the contents of the golden file, by id."""
     cases: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
     return cases
 

@@ -95,7 +95,7 @@ class RealModel:
     name: str
     """Ours; unique."""
     kind: str
-    """What it is for: ``detection``, ``classification``, ``ocr-det``, ``ocr-cls``, ``ocr-rec``, ``file-type``,
+    """Purpose: ``detection``, ``classification``, ``ocr-det``, ``ocr-cls``, ``ocr-rec``, ``file-type``,
     ``audio``, ``face`` or ``embedding``."""
     wheel: RegistryFile
     member: str

@@ -143,7 +143,7 @@ NETWORKS = {"convolutions": convolutions, "transformer": transformer, "recurrent
 ACTIVATIONS = {"uint8": QuantType.QUInt8, "int8": QuantType.QInt8, "uint16": QuantType.QUInt16}
 KINDS = ("extended", "all", "dynamic", "dynamic extended", "QDQ uint8", "QDQ int8", "QDQ uint16", "QDQ uint8 all",
          "QOperator uint8", "QOperator int8", "QOperator uint8 all")  # fmt: skip
-"""How a network is written: an optimizer's level, a quantization, or both."""
+"""Forms in which a network is written: an optimizer's level, a quantization, or both."""
 
 
 def examples(model: onnx.ModelProto, count: int) -> Iterator[dict[str, Any]]:
@@ -159,7 +159,7 @@ def examples(model: onnx.ModelProto, count: int) -> Iterator[dict[str, Any]]:
 
 
 class Examples:
-    """The same, as the quantizer reads them."""
+    """Reader of the quantizer over :func:`examples`."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.examples = examples(model, 8)

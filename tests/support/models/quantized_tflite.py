@@ -14,7 +14,7 @@ RNG = np.random.default_rng(29)
 TYPES = {"float32": 0, "bool": 6, "int32": 2, "uint8": 3, "int64": 4, "int16": 7, "int8": 9}
 BYTES = (TYPES["int8"], TYPES["uint8"])
 VERSIONS = {"HARD_SWISH": 1, "RESHAPE": 1, "CUMSUM": 1, "TRANSPOSE_CONV": 3}
-"""Of operators, where that with int8 is not the second."""
+"""Versions of operators where that with int8 is not the second."""
 VALID, SAME = 1, 0
 INT8 = ("int8", 0.04, -3)
 """Type, scale and zero point of most tensors here."""
@@ -99,7 +99,7 @@ def packed(model: Any) -> bytes:
 
 
 def as_newer_writers_do(path: Path) -> Path:
-    """The same model without the 8-bit codes of operators, and with its constants behind the flatbuffer."""
+    """Write the model without the 8-bit codes of operators, and with its constants behind the flatbuffer."""
     model = unpacked(path)
     for code in model.operatorCodes:
         code.deprecatedBuiltinCode = 0
@@ -255,7 +255,7 @@ def network(path: Path) -> Path:
     picture = model.add("QUANTIZE", [values], [model.tensor((1, 17, 17, 3), ("int8", 1 / 128, 0))])
 
     def weighted(op: str, x: int, shape: Sequence[int], out: int, **options: Any) -> int:
-        """Of kind *op*, by weights of *shape*, with a bias of the scales of sums."""
+        """Add an operator *op* by weights of *shape*, with a bias of the scales of sums."""
         axis = 3 if op == "DEPTHWISE_CONV_2D" else 0
         weights = model.weights(shape, axis)
         (scale,), of_weights = (model.graph.tensors[each].quantization.scale for each in (x, weights))

@@ -1,4 +1,4 @@
-"""What ONNX Runtime computes, to compare packages with that were run."""
+"""Outputs of ONNX Runtime, to compare those of packages with."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "model_table.json"
 TARGETS = ("cpu", "adreno-buffer", "adreno")
 PRECISIONS = ("float32", "float16_acc32")
 LIMITS = {"float32": 1e-3, "float16_acc32": 5e-2}
-"""What is right: the largest difference as a share of the output's magnitude. In float32 a deep
-network's sums in another order alone make some 1e-4."""
+"""Largest right difference as a share of the output's magnitude. In float32 a deep network's sums in
+another order alone make some 1e-4."""
 
 
 def inputs_of(model: RealModel, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:

@@ -296,7 +296,7 @@ CLASSES = {
 
 
 ANDROIDX = sorted((Path(__file__).parent / "androidx").glob("*.kt"))
-"""Of AndroidX, what is called as only Kotlin's declarations can be: to be compiled with what calls it."""
+"""Declarations of AndroidX that only Kotlin can call, to be compiled with their callers."""
 
 
 def write_sources(directory: Path) -> list[Path]:

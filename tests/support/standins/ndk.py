@@ -191,7 +191,7 @@ def make_standin_ndk(directory: Path) -> Path:
 
 
 def make_player(ndk: Path, directory: Path) -> tuple[Path, Path]:
-    """What plays Android for libadt_activity (play.cc), compiled into *directory* by the stand-in *ndk*.
+    """Compile play.cc, which plays Android for libadt_activity, into *directory* by the stand-in *ndk*.
 
     Returns:
         The program, and the directory of the libraries that stand for Android's own.

@@ -172,7 +172,7 @@ DEVICE = {
     "image_base_address_alignment": 16,
     "extensions": ["cl_khr_fp16", "cl_khr_image2d_from_buffer", "cl_qcom_ml_ops"],
 }
-"""What adt_probe must report of a stand-in that behaves."""
+"""Report of adt_probe about a stand-in that behaves."""
 
 
 def make_standin_opencl(path: Path, *faults: str, headers: Path, compiler: str = "gcc") -> Path:

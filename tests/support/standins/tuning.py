@@ -1,4 +1,4 @@
-"""What a tuning works with, made up: searches, builders, devices and a database that need no TVM."""
+"""Made-up parts of a tuning: searches, builders, devices and a database that need no TVM."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class FakeFleet:
         self.sleep = sleep
         self.emulated = False
         self.computed: Callable[[str], bytes] = lambda module: b"right"
-        """What a module computes."""
+        """Result of a module."""
         self.ended = threading.Event()
         self.jobs: list[tuple[str, MeasureJob]] = []
         self.graces: list[float] = []
@@ -226,5 +226,5 @@ class FakeDatabase:
 
 
 def traces(results: Sequence[Record]) -> list[str]:
-    """Those of candidates that were measured the first time."""
+    """Return the traces of candidates that were measured the first time."""
     return [each.trace for each in results if each.trace != BASELINE and not each.options.get("confirmed")]

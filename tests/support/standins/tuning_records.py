@@ -52,7 +52,7 @@ def applicable(name: str = "t", ms: float | None = 1.0, **how: Any) -> Record:
 
 
 def name_of(record: Record) -> str:
-    """What :func:`applicable` was called with."""
+    """Return the name with which :func:`applicable` was called."""
     return str(json.loads(record.trace)[0][0][2][0]) if record.trace else ""
 
 

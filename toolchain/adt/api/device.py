@@ -75,7 +75,7 @@ def devices(request: DevicesRequest) -> tuple[DeviceOverview, ...]:
 
 @takes(AdbRequest)
 def adb_command(request: AdbRequest) -> AdbCommand:
-    """The command line that runs the adb of :func:`adt.device.adb.find_adb`; runs nothing.
+    """The command line that runs the adb of :func:`adt.device.transport.adb.find_adb`; runs nothing.
 
     Arguments that begin with an option of adb's own, and :data:`SERVER_COMMANDS`, get no device but one
     that was given as *serial*.

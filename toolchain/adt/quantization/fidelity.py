@@ -13,10 +13,11 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from adt.compiler.importers.onnx.blockwise import OPERATOR, form_of
-from adt.compiler.importers.onnx.comparison import difference, random_inputs, run
+from adt.compiler.importers.onnx.comparison import random_inputs, run
 from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset, type_number
 from adt.compiler.passes.layout.blockwise import unpacked
 from adt.errors import ModelError
+from adt.numerics import difference
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from adt.compiler.importers.onnx.comparison import difference
 from adt.compiler.importers.op_table import named_nodes
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host import cache
 from adt.host.isolated import isolated
-from adt.numerics import gaps, hardly_changed
+from adt.numerics import difference, gaps, hardly_changed
 
 if TYPE_CHECKING:
     import numpy as np

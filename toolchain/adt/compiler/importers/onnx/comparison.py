@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.compiler.importers.onnx.blockwise import IN_FLOATS
 from adt.errors import lines_of
-from adt.numerics import REORDERED, gaps, steps_allowed
+from adt.numerics import difference
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,25 +186,6 @@ def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, 
         )
         inputs[value.name] = np.asarray(numbers).astype(dtype)
     return inputs
-
-
-def difference(output: Array, reference: Array) -> str:
-    """Describe how *output* differs from *reference* beyond rounding; empty: it does not."""
-    import numpy as np
-
-    output, reference = np.asarray(output), np.asarray(reference)
-    if output.shape != reference.shape or output.dtype != reference.dtype:
-        return f"{output.dtype}{list(output.shape)} instead of {reference.dtype}{list(reference.shape)}"
-    if reference.dtype.kind in "OSU":
-        return "" if np.array_equal(output, reference) else "other texts"
-    pair, dtype = gaps(output, reference), reference.dtype
-    if not pair.comparable:
-        return "NaN or infinity elsewhere"
-    worst = float(pair.gap.max(initial=0.0))
-    allowed = (
-        REORDERED.get(dtype.name, 1e-2) * pair.magnitude if dtype.kind == "f" else steps_allowed(dtype.name)
-    )
-    return "" if worst <= allowed else f"differs by {worst:.3g} where {allowed:.3g} is rounding"
 
 
 def _any_finite(arrays: Mapping[str, Array]) -> bool:

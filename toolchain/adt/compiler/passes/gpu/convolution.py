@@ -21,7 +21,7 @@ this most of a GPU would be idle.
 
 A schedule is written once. Where it has a choice it asks :class:`Decisions` and says what it
 would take: compiling takes that (:class:`DefaultDecisions`); tuning samples it, with that as the first
-decision (:mod:`adt.tuning.sampled`).
+decision (``adt.tuning.space.texture_space``).
 """
 
 from __future__ import annotations
