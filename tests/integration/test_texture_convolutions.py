@@ -19,13 +19,13 @@ from adt.compiler.passes.gpu.convolution import (
     convolution_schedule,
     schedule_convolution,
 )
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
 from adt.compiler.passes.gpu.placement import with_images
 from adt.compiler.passes.gpu.schedules import prove
 from adt.compiler.passes.gpu.tiles import Tile, best_tile
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.targets.gpu import ANY_ADRENO
 
 TARGET = tvm.target.Target(
@@ -237,7 +237,7 @@ def test_what_is_no_convolution_is_refused() -> None:
     function = te.create_prim_func([x, te.compute(x.shape, lambda *at: x(*at) + 1.0, name="y")])
 
     assert not is_convolution(function)
-    with pytest.raises(NotSchedulable, match="no convolution"):
+    with pytest.raises(NoSchedule, match="no convolution"):
         convolution_schedule(function, ANY_ADRENO)
 
 
@@ -251,5 +251,5 @@ def test_sums_that_are_used_for_many_texels_are_refused() -> None:
         whole.shape, lambda n, c, y, x, lane: whole(n, c, y, x, lane) * gate(n, c, 0, 0, lane), name="gated"
     )
 
-    with pytest.raises(NotSchedulable, match="fewer than the texels"):
+    with pytest.raises(NoSchedule, match="fewer than the texels"):
         convolution_schedule(te.create_prim_func([x, weight, whole, gated]), ANY_ADRENO)

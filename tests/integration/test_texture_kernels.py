@@ -14,12 +14,12 @@ from tvm import relax, te, tirx
 
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.choice import ALWAYS
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
 from adt.compiler.passes.gpu.placement import ImageLimits, place, with_images
 from adt.compiler.passes.gpu.schedules import element_schedule, prove, texel_schedule
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.lowering import check_images, image_faults, texture_lowering
 from adt.compiler.passes.records.schedules import Untuned
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.package.reports import SCOPE
 from support.models import vision
 
@@ -64,7 +64,7 @@ def test_a_store_of_single_lanes_is_refused() -> None:
     assert "float32, which is no texel" in fault
     with pytest.raises(RuntimeError, match="would use images wrongly"):
         check_images()(module)
-    with pytest.raises(NotSchedulable, match="no texel"):
+    with pytest.raises(NoSchedule, match="no texel"):
         prove(function, TARGET)
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_a_vector_is_computed_lane_by_lane_and_stored_as_a_texel(
     function = te.create_prim_func([x, te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")])
     images = with_images(function, (True, True))
 
-    with pytest.raises(NotSchedulable, match="cannot lower it"):
+    with pytest.raises(NoSchedule, match="cannot lower it"):
         prove(texel_schedule(images), TARGET)
     assert image_faults(lowered(texel_schedule(images, by_lane=True))) == []
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_a_vector_is_computed_lane_by_lane_and_stored_as_a_texel(
     ids=["eight lanes", "several reductions"],
 )
 def test_what_cannot_write_texels_says_why(make: Any, words: str) -> None:
-    with pytest.raises(NotSchedulable, match=words):
+    with pytest.raises(NoSchedule, match=words):
         texel_schedule(make())
 
 

@@ -14,7 +14,6 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule, meta_schedule
 
 from adt.bundle.plugins import load_plugin, opencl_runtime
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
 from adt.compiler.passes.gpu.placement import with_images
 from adt.compiler.passes.gpu.schedules import prove
 from adt.compiler.passes.gpu.tiles import MOST_WIDE
@@ -22,6 +21,7 @@ from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.compiler.passes.records.traces import apply_trace, trace_text
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.tuning.search.strategies import STEPS
 from adt.tuning.search.task_search import Searches, SearchOptions
 from adt.tuning.space.texture_space import MAX_STATEMENTS, statements, texture_space, uses_texels
@@ -189,7 +189,7 @@ def test_what_cannot_write_texels_has_no_space() -> None:
     x = image(2, 4, 4)
     function = with_images(te.create_prim_func([x, topi.nn.softmax(x, 3)]), (True, True))
 
-    with pytest.raises(NotSchedulable, match="reductions"):
+    with pytest.raises(NoSchedule, match="reductions"):
         texture_space(function, TARGET)
 
 

@@ -20,8 +20,9 @@ from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.choice import ALWAYS
 from adt.compiler.passes.gpu.pipeline import GpuModule, for_gpu
 from adt.compiler.passes.gpu.placement import ImageLimits
-from adt.compiler.passes.gpu.schedules import NotSchedulable, prove
+from adt.compiler.passes.gpu.schedules import prove
 from adt.compiler.passes.records.schedules import Untuned
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.errors import MismatchError
 from adt.host.cache import file_sha256
 from adt.package.files import MANIFEST, PARAMS
@@ -284,7 +285,7 @@ def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images
         for param in function.params:
             buffer = function.buffer_map[param]
             if buffer.scope() == SCOPE and tuple(map(int, buffer.shape)) == (3, 9, 3, 4):
-                raise NotSchedulable("made up")
+                raise NoSchedule("made up")
         prove(function, target)
 
     monkeypatch.setattr("adt.compiler.passes.gpu.placement.prove", refusing)

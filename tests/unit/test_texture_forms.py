@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
 from adt.compiler.passes.gpu.schedules import shares_of
 from adt.compiler.passes.layout.blocks import TEXELS, Window, packed
 from adt.compiler.passes.layout.movement import repeats
 from adt.compiler.passes.layout.walk import one_pixel
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.targets.gpu import ANY_ADRENO
 
 
@@ -57,7 +57,7 @@ def test_the_work_items_of_a_pool_divide_its_windows_and_channels(window: int, d
 
 
 def test_a_window_that_no_work_items_divide_is_not_dealt_out() -> None:
-    with pytest.raises(NotSchedulable, match="cannot be dealt out"):
+    with pytest.raises(NoSchedule, match="cannot be dealt out"):
         shares_of(1009, 8, ANY_ADRENO)
 
 

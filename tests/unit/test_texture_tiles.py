@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from adt.compiler.passes.gpu.tiles import PARTS, STATEMENTS, Sums, Tile, best_tile, cost, divisors
+from adt.compiler.passes.gpu.tiles import PARTS, STATEMENTS, Sums, Tile, best_tile, cost
+from adt.compiler.passes.scheduling import divisors
 from adt.compiler.targets.gpu import ANY_ADRENO, gpu_of
 
 DEEP = Sums(1, 128, 7, 7, 128, 4, 3, 3, (1, 1), texels=True, grouped=False)

@@ -23,6 +23,7 @@ from adt.bundle.platforms import platform_named
 from adt.compiler.importers.formats import require_model
 from adt.compiler.targets import settings_and_platform
 from adt.errors import ConfigError, MismatchError
+from adt.host.isolated import begin
 from adt.host.ndk import find_ndk
 from adt.host.versions import require_tvm
 from adt.options.request import takes
@@ -159,10 +160,12 @@ def explain(request: ExplainRequest) -> Explanation:
         ModelError: the file is missing or of no format that adt reads.
         ToolNotFound: TVM, or what the model's format needs, is not installed.
     """
+    require_tvm()
+    if str(request.model).endswith(".onnx"):
+        begin("onnxslim")  # while TVM is imported here
     from adt.compiler.importers.importer import explain_model
     from adt.compiler.importers.shapes import parse_shapes
 
-    require_tvm()
     return explain_model(request.model, parse_shapes(request.shapes))
 
 

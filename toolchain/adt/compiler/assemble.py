@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tvm
+import tvm_ffi
+from tvm import tirx
+
 import adt
 from adt.bundle.libraries import NONE
 from adt.compiler.compilation import Compilation
@@ -100,8 +104,6 @@ def _asserts(module: Any) -> bool:
     """Return True if a kernel of the user's asserts something. If none does, none checks its arguments
     either: TVM's checks are half of a small model's code, and repeat what the VM checks of the inputs of
     ``main``."""
-    from tvm import tirx
-
     return any(
         isinstance(function, tirx.PrimFunc) and tir_nodes(function.body, tirx.AssertStmt)
         for _, function in module.functions_items()
@@ -115,8 +117,6 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
     Raises:
         CompileError: TVM failed, there or inside.
     """
-    import tvm
-
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
     with tvm_errors("the model"):
         tvm_target = tvm.target.Target(target.spec)
@@ -175,8 +175,6 @@ def _build(compilation: Compilation, directory: Path) -> _Build:
 
 def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[Capture, PreparedModule, Any]:
     """Compile the model with *schedules*: what was lowered, what was prepared, and TVM's executable."""
-    import tvm
-
     capture = Capture()
     with (
         preparation(compilation, schedules) as (tvm_target, prepared),
@@ -193,8 +191,6 @@ def _compiled(compilation: Compilation, schedules: KernelSchedules) -> tuple[Cap
 
 def _compiled_alone(compilation: Compilation, module: Any) -> None:
     """Compile the kernel *module* by itself, as :func:`_compiled` would."""
-    import tvm
-
     target, gpu = compilation.target, compilation.target.device != "cpu"
     pipeline = tir_pipeline(
         compilation.alignment, textures=target.textures, buffers=gpu and not target.textures
@@ -243,9 +239,6 @@ def package_name(model: Path) -> str:
 def _manifest(
     compilation: Compilation, build: _Build, directory: Path, offloaded: OffloadedModel | None
 ) -> PackageManifest:
-    import tvm
-    import tvm_ffi
-
     imported, settings = compilation.imported, compilation.settings
     target, platform = compilation.target, compilation.platform
     elf = read_elf(directory / LIBRARY)

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tvm
+from tvm import te, tirx
+from tvm.s_tir import dlight
+
 from adt.bundle.audit.gate import audit_made
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import Platform
@@ -65,8 +69,6 @@ def compile_kernel(
         ModelError: *kernel* is none of these.
         CompileError: TVM or the linker failed, or the library would not load on the platform.
     """
-    import tvm
-
     module = _module(kernel, name)
     api_level = settings.build.api_level
     linker = linker_for(platform, ndk=ndk, api_level=api_level, bundle=bundle)
@@ -98,9 +100,6 @@ def compile_kernel(
 
 def _module(kernel: Any, name: str) -> Any:
     """*kernel* as an IRModule of named PrimFuncs."""
-    import tvm
-    from tvm import te
-
     if isinstance(kernel, te.Tensor):
         kernel = [kernel]
     if isinstance(kernel, Sequence) and kernel and all(isinstance(tensor, te.Tensor) for tensor in kernel):
@@ -141,8 +140,6 @@ def _scheduled(module: Any, target: ModelTarget) -> Any:
     """*module* with a simple schedule for each function of a GPU that has none of its own."""
     if target.device == "cpu":
         return module
-    import tvm
-    from tvm.s_tir import dlight
 
     done = {
         variable: function.with_attr("tirx.is_scheduled", True) if _is_bound(function) else function
@@ -154,8 +151,6 @@ def _scheduled(module: Any, target: ModelTarget) -> Any:
 
 def _is_bound(function: Any) -> bool:
     """Return True if the function already says what a thread of the GPU does."""
-    from tvm import tirx
-
     loops = any(loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For))
     return loops or any(
         statement.attr_key == "thread_extent" for statement in tir_nodes(function.body, tirx.AttrStmt)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import tvm
+from tvm import relax
+
 from adt.compiler.ir.flops import flops_of
 from adt.package.inspection.graph import (
     BUILTIN,
@@ -75,8 +78,6 @@ class _Reader:
 
     def body(self, expression: Any) -> None:
         """Walk a function's body."""
-        from tvm import relax
-
         if not isinstance(expression, relax.SeqExpr):
             self.returned = self.of(expression)
             return
@@ -87,8 +88,6 @@ class _Reader:
 
     def bind(self, variable: Any, value: Any) -> None:
         """One binding of a block."""
-        from tvm import relax
-
         if isinstance(value, relax.If):
             for branch in (value.true_branch, value.false_branch):
                 self.body(branch)
@@ -102,8 +101,6 @@ class _Reader:
 
     def of(self, expression: Any) -> tuple[int, ...]:
         """The tensors that an argument or a returned expression stands for."""
-        from tvm import relax
-
         if isinstance(expression, relax.Var):
             return self.known.get(expression, ())
         if isinstance(expression, relax.Tuple):
@@ -123,9 +120,6 @@ class _Reader:
 
     def call(self, variable: Any, call: Any) -> None:
         """A call: of the allocator, a kernel, a builtin or a library."""
-        import tvm
-        from tvm import relax
-
         target = call.op
         if isinstance(target, tvm.ir.Op):
             self.operator(variable, str(target.name), call.args)
@@ -271,8 +265,6 @@ class Capture:
 
     def after(self, pipeline: Any) -> Any:
         """Wrap *pipeline*, a pass or a name of TVM's, for ``tvm.compile``; its result is left here."""
-        import tvm
-
         inner = tvm.relax.get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
 
         @tvm.transform.module_pass(opt_level=0, name="adt.Capture")  # type: ignore[untyped-decorator]

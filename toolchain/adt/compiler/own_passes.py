@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
 
 from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.targets import ModelTarget
@@ -46,11 +46,11 @@ def with_passes(
     return replace(imported, module=_unfused(module))
 
 
-def _types(main: Any) -> list[str]:
+def _types(main: relax.Function) -> list[str]:
     return [str(parameter.struct_info) for parameter in main.params] + [str(main.ret_struct_info)]
 
 
-def _unfused(module: Any) -> Any:
+def _unfused(module: tvm.IRModule) -> tvm.IRModule:
     """*module* whose kernels with 32-bit extents, as TVMScript has them unless ``T.int64`` is written, are
     not fused with others: TVM takes a buffer with other types of extents for another buffer."""
     for variable, function in module.functions_items():

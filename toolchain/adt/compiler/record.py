@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tvm
+from tvm.tirx import stmt_functor
+
 from adt.compiler.importers.functions import GPU_KINDS
 from adt.compiler.lowered import Capture, read_main
 from adt.errors import last_line
@@ -170,8 +173,6 @@ def _nests(statement: Any) -> Iterable[Any]:
 
 
 def _extents(nest: Any) -> tuple[Extents, Extents]:
-    from tvm.tirx import stmt_functor
-
     extents: dict[str, int | str] = {}
 
     def visit(node: Any) -> None:
@@ -190,8 +191,6 @@ def _extents(nest: Any) -> tuple[Extents, Extents]:
 
 
 def _write_scripts(module: Any, functions: Mapping[str, Any], directory: Path) -> None:
-    import tvm
-
     relax = {v: f for v, f in module.functions_items() if str(v.name_hint) not in functions}
     (directory / "relax.py").write_text(tvm.IRModule(relax).script(show_meta=False) + "\n")
     kernels = {v: f for v, f in module.functions_items() if str(v.name_hint) in functions}

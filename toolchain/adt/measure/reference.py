@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.bundle.platforms import PLATFORMS
 from adt.compiler.importers import formats, model_store
-from adt.compiler.importers.imported_model import distinct_names
+from adt.compiler.importers.shapes import distinct_names
 from adt.compiler.networks.known import named
 from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFound
 from adt.host.extras import load
@@ -26,11 +29,7 @@ from adt.measure import roundings
 from adt.options.sections import Settings
 from adt.package.package import ModelPackage
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 _REFUSED = "refuses the inputs"
 RUNTIMES = {
@@ -108,8 +107,6 @@ def reference_named(
 
 def with_unused(inputs: Mapping[str, Array], package: ModelPackage) -> dict[str, Array]:
     """Return *inputs* and zeros for those that *package* leaves out, since nothing depends on them."""
-    import numpy as np
-
     unused = package.manifest.entry().unused
     return {**{spec.name: np.zeros(tuple(map(int, spec.shape)), spec.dtype) for spec in unused}, **inputs}
 
@@ -224,7 +221,7 @@ def _run_tflite(model: Path, inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _run_torch(model: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
     torch = load("torch", "torch", "running a PyTorch program as the reference")
-    from adt.compiler.importers.torch import load_program, program_inputs, program_outputs
+    from adt.compiler.importers.torch_program import load_program, program_inputs, program_outputs
 
     program = load_program(model)
     try:

@@ -14,6 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import ModelProto, helper
+
 from adt.compiler.importers.onnx.blockwise import ACCURACY, IN_FLOATS, in_floats
 from adt.compiler.importers.onnx.graph import attribute
 from adt.host.isolated import isolated
@@ -21,13 +26,10 @@ from adt.measure.verify import OutputComparison, Verification, compare, limits_o
 from adt.numerics import QUANTIZED, Metrics, gaps, metrics
 from adt.options.sections import VerifySettings
 
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    import onnxruntime
-    from numpy.typing import NDArray
+Array = NDArray[np.generic]
 
-    Array = NDArray[np.generic]
+if TYPE_CHECKING:
+    import onnxruntime
 
 MOST_SPREAD = 2.0
 """A difference that is as many times the largest of such runs passes: the package's roundings are others."""
@@ -98,8 +100,6 @@ def scores(model: Path, inputs: dict[str, Any], names: Sequence[str]) -> dict[st
 
 def _load(model: Path) -> onnx.ModelProto:
     """Parse *model*; its data files stay where they are."""
-    import onnx
-
     return onnx.load(str(model), load_external_data=False)
 
 
@@ -126,8 +126,6 @@ def _answer(session: onnxruntime.InferenceSession, inputs: Mapping[str, Array]) 
 
 def _disturbed(model: onnx.ModelProto, noise: float, seed: int) -> onnx.ModelProto:
     """Return a copy of *model* with each value that a node rounds times a random number near 1."""
-    from onnx import ModelProto, helper
-
     changed = ModelProto()
     changed.CopyFrom(model)
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -197,8 +195,6 @@ def _equal_scores(
     got: Array, right: Array, values: Array, axis: int, limits: VerifySettings, precision: str
 ) -> str:
     """Describe the difference of indices into *values* that all lead to equal values; empty: some do not."""
-    import numpy as np
-
     shape = list(values.shape)
     shape[axis] = 1 if got.size * shape[axis] == values.size else -1
     chosen, best = got.reshape(shape).astype(np.int64), right.reshape(shape).astype(np.int64)

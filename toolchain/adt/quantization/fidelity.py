@@ -10,21 +10,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
 from adt.compiler.importers.onnx.blockwise import OPERATOR, form_of
 from adt.compiler.importers.onnx.comparison import random_inputs, run
 from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset, type_number
-from adt.compiler.passes.layout.blockwise import unpacked
+from adt.compiler.passes.weight_bits import unpacked
 from adt.errors import ModelError
 from adt.numerics import difference
 
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.quantize")
 
@@ -139,8 +138,6 @@ def changed(original: onnx.ModelProto, model: onnx.ModelProto, inputs: Mapping[s
     Raises:
         ModelError: onnxruntime cannot run it.
     """
-    import numpy as np
-
     makers = {name: node.name for node in original.graph.node for name in node.output if name}
     sequences = {each.name for each in original.graph.value_info if not each.type.HasField("tensor_type")}
     values = {**inputs, **_run(original, inputs, [*makers.keys() - sequences])}
@@ -161,9 +158,6 @@ def _separate(
 ) -> tuple[onnx.ModelProto, dict[str, tuple[float, ...]]]:
     """Return those nodes of a quantized *model* that *original* does not have like this, each by itself on
     *values*; and the least and the greatest number that quanta of a tensor stand for."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-
     floats, quantized = Graph(original, original.graph), Graph(model, model.graph)
     before = {node.name: node for node in original.graph.node}
     names: dict[str, str] = {}
@@ -214,8 +208,6 @@ def _separate(
 
 def _weight(graph: Graph, node: onnx.NodeProto, exact: Array | None) -> NDArray[np.float32]:
     """Return the weight that *node* dequantizes, with numbers of *exact* where that is a step off at most."""
-    import numpy as np
-
     constants = [graph.constant(name) for name in node.input]
     quanta, scale, *zeros = (np.asarray(each, np.float64) for each in constants if each is not None)
     if node.op_type == OPERATOR:

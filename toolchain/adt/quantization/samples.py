@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.errors import ConfigError, InputError
 from adt.host.contained import regular_files
@@ -16,11 +18,7 @@ from adt.package.inputs.random import random_inputs
 from adt.package.inputs.validation import check_inputs
 from adt.package.manifest import Entry
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 EVERY = 5
 """The last of so many samples is held back."""
@@ -126,8 +124,6 @@ def _files(path: Path) -> list[Path]:
 
 def _read(model: str, entry: Entry, file: Path, picture: PictureOptions | None) -> list[Mapping[str, Array]]:
     """The samples in *file*: one, or several where its arrays are a multiple of the inputs."""
-    import numpy as np
-
     inputs, pictures = ([str(file)], []) if _has_arrays(file) else ([], [str(file)])
     arrays = {each.name: each.array for each in read_inputs(entry, inputs, pictures, picture)}
     counts = {_batches(arrays[spec.name], spec.shape) for spec in entry.inputs if spec.name in arrays}

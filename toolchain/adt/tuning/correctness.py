@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from tvm import tirx
+
 from adt.compiler.passes.records.arguments import Argument
 from adt.numerics import REORDERED, gaps
 
 
 def count_outputs(module: Any) -> int:
     """Count the last arguments of the workload *module* (``{"main": PrimFunc}``) that are outputs."""
-    from tvm import tirx
-
     function = module["main"]
     stored: set[Any] = set()
 
@@ -60,16 +61,12 @@ def _output_difference(dtype: str, data: bytes, reference: bytes) -> str:
 
 
 def _floats(dtype: str, data: bytes) -> Any:
-    import numpy as np
-
     if dtype == "bfloat16":  # the upper half of float32
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
     return np.frombuffer(data, dtype)
 
 
 def _float_difference(got: Any, reference: Any, tolerance: float) -> str:
-    import numpy as np
-
     pair = gaps(got, reference)
     odd = int((np.isfinite(pair.reference) & ~pair.finite).sum())
     if odd:

@@ -15,8 +15,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable, refusals
+import numpy as np
+from tvm import s_tir
+
+from adt.compiler.passes.gpu.convolution import convolution_of
+from adt.compiler.passes.gpu.kernel_blocks import refusals
 from adt.compiler.passes.gpu.tiles import Sums, Tile, cost
+from adt.compiler.passes.layout.blocks import is_convolution
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.targets.gpu import Gpu
 from adt.errors import ConfigError
 from adt.tuning.records import BASELINE, Context, by_candidate, typical_record
@@ -83,8 +89,6 @@ def fit(times: Sequence[TimedTile], before: Gpu) -> GpuFit:
 
 def _pairs(times: Sequence[TimedTile]) -> Any:
     """Places in *times* of two schedules of one kernel, (2, pairs): the clearly faster ones, the others."""
-    import numpy as np
-
     kernels = np.unique([each.kernel for each in times], return_inverse=True)[1]
     logs = np.log([each.seconds for each in times])
     slower = logs[None, :] - logs[:, None] > CLEARLY
@@ -93,8 +97,6 @@ def _pairs(times: Sequence[TimedTile]) -> Any:
 
 def _ordered(times: Sequence[TimedTile], pairs: Any, gpu: Gpu) -> float:
     """The share of *pairs* that the model orders rightly for *gpu*; equal costs count half."""
-    import numpy as np
-
     fast, slow = np.array([cost(each.sums, each.tile, gpu) for each in times])[pairs]
     return float(np.mean((fast < slow) + 0.5 * (fast == slow)))
 
@@ -135,17 +137,13 @@ def timed_tiles(database: Database, context: Context) -> list[TimedTile]:
 
 def sums_of(module: Any) -> Sums | None:
     """The sums of the workload *module*; None: it is no convolution on blocked tensors."""
-    from tvm import s_tir
-
-    from adt.compiler.passes.gpu.convolution import convolution_of
-    from adt.compiler.passes.layout.blocks import is_convolution
 
     if not is_convolution(module["main"]):
         return None
     try:
         with refusals():
             return convolution_of(s_tir.Schedule(module)).sums
-    except NotSchedulable:
+    except NoSchedule:
         return None
 
 

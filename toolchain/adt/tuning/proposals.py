@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import tvm
+
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpace
 from adt.tuning.correctness import count_outputs
 from adt.tuning.records import BASELINE, Record
@@ -186,8 +188,6 @@ class Proposals:
 
 def schedule(task: Task, trace: str) -> ScheduledModule:
     """Schedule the task's module as in *trace*; takes TVM, for the search's thread."""
-    import tvm
-
     from adt.compiler.passes.records.schedules import schedule_by_record
 
     module = (

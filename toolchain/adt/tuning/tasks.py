@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
+from tvm import ir, relax
+from tvm.tirx import IntImm, stmt_functor
+
 from adt.bundle.libraries import parse_libraries, titles
 from adt.compiler.assemble import offload, preparation
 from adt.compiler.compilation import Compilation
@@ -96,8 +100,6 @@ def extraction_of(lowered: Any, recording: Recording, library: str) -> Extractio
         recording: took its kernels' places before they were scheduled.
         library: what computes that which is no kernel of TVM's.
     """
-    import tvm
-
     calls = _count_calls(lowered)
     tunable: list[Task] = []
     untunable = [UntunableKernel(name, reason) for name, reason in _unmarked(lowered, calls, library)]
@@ -148,8 +150,6 @@ def _join(task: Task, name: str, weight: int) -> Task:
 
 def _count_calls(lowered: Any) -> Counter[str]:
     """Count the calls of each function in the Relax functions of *lowered*, in order of first calls."""
-    from tvm import ir, relax
-
     calls: Counter[str] = Counter()
 
     def visit(node: Any) -> None:
@@ -174,8 +174,6 @@ def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple
     Args:
         library: what computes the latter.
     """
-    import tvm
-
     functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
     known = {name for name, _, _ in marks(lowered)}
     for name in calls:
@@ -190,8 +188,6 @@ def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple
 
 def untunable_reason(function: Any) -> str:
     """Return the reason why the PrimFunc *function* cannot be tuned; empty: none is known."""
-    from tvm.tirx import IntImm, stmt_functor
-
     if is_scheduled(function):
         return "its schedule is given (sorting, scanning, recurrent steps)"
     buffers = [function.buffer_map.get(parameter) for parameter in function.params]

@@ -14,13 +14,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 LEAST_WEIGHT = 64
 """Elements from which a constant is a weight rather than an argument."""
@@ -32,10 +34,6 @@ def lift_weights(module: Any) -> Any:
     What only moves or converts a constant (transposes to TVM's layouts, casts from half
     precision) is computed here, so that no device does it for every inference.
     """
-    import tvm
-    from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
-
     main = module["main"]
     names, taken = map("weight_{}".format, itertools.count()), {str(var.name_hint) for var in main.params}
 
@@ -94,7 +92,6 @@ def lift_weights(module: Any) -> Any:
 
 def _moves() -> dict[str, Callable[[Array, Any], Array]]:
     """Functions of one constant that only move or convert its elements, on numpy arrays."""
-    import numpy as np
 
     def shape_of(call: Any) -> list[int]:
         return [int(extent) for extent in call.struct_info.shape]
@@ -112,8 +109,6 @@ def _moves() -> dict[str, Callable[[Array, Any], Array]]:
 
 def fold_shape_values(module: Any) -> Any:
     """*module* whose ``shape_of``, ``shape_to_tensor`` and ``size`` of known extents are constants."""
-    from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
 
     @mutator
     class Fold(PyExprMutator):  # type: ignore[misc]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tvm import relax
+
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.passes.workarounds import replaced_calls
 
@@ -32,8 +34,6 @@ def _replaced(builder: Any, call: Any) -> Any:
 
 def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     """Comparisons of booleans: LLVM takes them for those of floats."""
-    from tvm import relax
-
     if dtype != "bool":
         return _with_tensors(call, dtype, emit)
     return relax.Call(call.op, [emit(relax.op.astype(arg, "int8")) for arg in call.args], call.attrs)
@@ -41,8 +41,6 @@ def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
 
 def _sign(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     """The sign of unsigned numbers: TVM makes a -1 of their type."""
-    from tvm import relax
-
     if not dtype.startswith("u"):
         return None
     return relax.op.astype(emit(relax.op.not_equal(call.args[0], relax.const(0, dtype))), dtype)
@@ -50,8 +48,6 @@ def _sign(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
 
 def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     """The mean of integers, rounded towards zero: TVM divides by a number of another type."""
-    from tvm import relax
-
     shape = getattr(call.args[0].struct_info.shape, "values", ())
     if not dtype.startswith(("int", "uint")) or not all(hasattr(extent, "value") for extent in shape):
         return None
@@ -63,8 +59,6 @@ def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
 
 def _scanned(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     """Running sums and products of booleans, of int64 where no other type is given, as PyTorch has them."""
-    from tvm import relax
-
     if dtype != "bool":
         return None
     attributes, given = call.attrs, call.attrs.dtype
@@ -81,8 +75,6 @@ def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     Its simplifier fails on a division by a scalar 0, and takes products and quotients of one for 0, where
     infinities and NaN may come of it; its integers have 63 bits and a sign.
     """
-    from tvm import relax
-
     scaling = operator_name(call) in ("relax.divide", "relax.multiply")
 
     def is_unfit(arg: Any) -> bool:

@@ -13,6 +13,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import tvm
+import tvm_ffi
+from tvm import ir, relax, tirx
+
 from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.importers.op_table import OpRow
 from adt.compiler.ir.nodes import relax_nodes, tir_nodes
@@ -70,8 +74,6 @@ def _imported(module: Any) -> Iterator[Any]:
 
 
 def _kernels(module: Any) -> set[str]:
-    from tvm import tirx
-
     functions = module.functions.items()
     return {
         str(variable.name_hint) for variable, function in functions if isinstance(function, tirx.PrimFunc)
@@ -79,8 +81,6 @@ def _kernels(module: Any) -> set[str]:
 
 
 def _called_by_kernels(module: Any) -> set[str]:
-    from tvm import tirx
-
     return {
         str(call.args[0].value)
         for function in module.functions.values()
@@ -92,8 +92,6 @@ def _called_by_kernels(module: Any) -> set[str]:
 
 def packed_functions(module: Any) -> tuple[str, ...]:
     """Functions of the runtime that operators of an imported *module* stand for, sorted."""
-    from tvm import ir, relax
-
     names = {
         str(call.op.get_attr("FCallPacked") or "")
         for function in module.functions.values()
@@ -149,8 +147,6 @@ def missing_functions(called: Iterable[str], registered: Collection[str]) -> tup
     """
     if registered:
         return tuple(name for name in called if name not in registered)
-    import tvm
-    import tvm_ffi
 
     parts = [Path(tvm.__file__).parent / "lib" / f"libtvm_runtime{part}.so" for part in ("", "_extra")]
     present = [library for library in parts if library.is_file()]

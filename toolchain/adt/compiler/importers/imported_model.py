@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tvm.relax.frontend import detach_params
 
 from adt.compiler.importers.constants import fold_shape_values
 from adt.compiler.importers.element_types import with_kernels_of_their_types
@@ -41,8 +43,6 @@ class ImportedModel:
 
 def detached(module: Any) -> tuple[Any, Sequence[Any]]:
     """Give *module*, as an importer leaves it, its last form, and the values of its parameters apart."""
-    from tvm.relax.frontend import detach_params
-
     module, params = detach_params(with_kernels_of_their_types(fold_shape_values(module)))
     return module, params.get("main", [])
 
@@ -110,18 +110,3 @@ def _extent(extent: Any) -> int | str:
         return int(extent)
     except (TypeError, ValueError):
         return str(extent)
-
-
-def distinct_names(names: Iterable[str]) -> list[str]:
-    """Number the *names* that come again: a value that is returned twice, equal names in a file.
-
-    A name that comes once stays, whatever the others become.
-    """
-    given, result = list(names), list[str]()
-    for name in given:
-        text, number = name, 1
-        while text in result or (number > 1 and text in given):
-            number += 1
-            text = f"{name}_{number}"
-        result.append(text)
-    return result

@@ -139,7 +139,7 @@ def _table(path: Path, format: str, shapes: RequestedShapes) -> tuple[OpRow, ...
 def _open(model: Path | str) -> tuple[Path, SourceModel]:
     """The model's file and what it is."""
     if formats.is_callable(model):
-        from adt.compiler.importers.torch import exported_by
+        from adt.compiler.importers.torch_program import exported_by
 
         with exported_by(str(model)) as exported:
             source = SourceModel(exported.name, formats.TORCH, model_store.model_sha256(exported))
@@ -158,7 +158,7 @@ def declared_inputs(model: Path | str, shapes: RequestedShapes) -> dict[str, Sha
     path = Path(model)
     format = formats.TORCH if formats.is_callable(model) else formats.format_of(path)
     if format == formats.ONNX:
-        from adt.compiler.importers.onnx.importer import onnx_inputs
+        from adt.compiler.importers.onnx.prepared_file import onnx_inputs
 
         return onnx_inputs(path.absolute(), dict(shapes))
     if format == formats.TFLITE:

@@ -7,6 +7,7 @@ torch, so that TensorFlow is not needed.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import logging
 import os
@@ -15,8 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.compiler.importers.imported_model import ImportedModel, distinct_names
-from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
+from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, distinct_names, fixed_shapes
 from adt.errors import ModelError, last_line
 from adt.host.directories import cache_dir
 from adt.host.disk import scratch_directory
@@ -26,6 +26,8 @@ from adt.package.manifest import SourceModel
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from adt.compiler.importers.imported_model import ImportedModel
 
     Array = NDArray[np.generic]
 
@@ -40,9 +42,8 @@ def import_keras(
         UnsupportedOp: there is no converter for an operator.
         ToolNotFound: the extra is missing.
     """
-    import dataclasses
-
-    from adt.compiler.importers.onnx.importer import import_onnx, onnx_inputs
+    from adt.compiler.importers.onnx.importer import import_onnx
+    from adt.compiler.importers.onnx.prepared_file import onnx_inputs
 
     model = load_keras(path)
     declared: dict[str, DeclaredShape] = {

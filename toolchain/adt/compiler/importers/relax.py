@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
 
 from adt.compiler.importers import model_store
 from adt.compiler.importers.constants import lift_weights
-from adt.compiler.importers.imported_model import ImportedModel, distinct_names, imported_model
+from adt.compiler.importers.imported_model import ImportedModel, imported_model
 from adt.compiler.importers.op_table import op_rows
-from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, fixed_shapes, fixed_symbols
+from adt.compiler.importers.shapes import (
+    DeclaredShape,
+    RequestedShapes,
+    distinct_names,
+    fixed_shapes,
+    fixed_symbols,
+)
 from adt.compiler.ir.nodes import relax_nodes
 from adt.errors import ModelError, last_line
 from adt.host.cache import file_sha256
@@ -24,11 +35,7 @@ from adt.host.versions import require_tvm
 from adt.options.resolve import did_you_mean
 from adt.package.manifest import SourceModel, TensorSpec
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 MODULE = "relax"
 """Name of the module's text in the file, an .npz; parameters have their numbers."""
@@ -45,7 +52,6 @@ def module_file(module: Any, values: Mapping[str, Any]) -> Path:
         ModelError: it is no module, has no ``main`` of tensors, or the values do not fit it.
     """
     require_tvm()
-    import tvm
 
     if not isinstance(module, tvm.IRModule):
         raise ModelError(
@@ -56,7 +62,6 @@ def module_file(module: Any, values: Mapping[str, Any]) -> Path:
     stored = tvm.IRModule(dict(module.functions.items()), global_infos=module.global_infos)
     stored[module.get_global_var("main")] = main
     text = tvm.ir.save_json(stored).encode()
-    import numpy as np
 
     contents = {MODULE: np.frombuffer(text, np.uint8)} | {str(n): array for n, array in enumerate(arrays)}
     with scratch_directory("relax") as scratch:
@@ -71,8 +76,6 @@ def _main(module: Any) -> Any:
     Raises:
         ModelError: there is none, or TVM finds a fault in the module.
     """
-    from tvm import relax
-
     functions = {str(variable.name_hint): function for variable, function in module.functions.items()}
     main = functions.get("main")
     if not isinstance(main, relax.Function):
@@ -98,8 +101,6 @@ def _detached(main: Any, values: Mapping[str, Any]) -> tuple[Any, list[Array]]:
     Raises:
         ModelError: see :func:`module_file`.
     """
-    from tvm import relax
-
     attributes = main.attrs or {}
     names = [str(parameter.name_hint) for parameter in main.params]
     if len(set(names)) != len(names):
@@ -147,8 +148,6 @@ def _value(spec: TensorSpec, value: Any) -> Array:
     Raises:
         ModelError: it does not.
     """
-    import numpy as np
-
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if (array.dtype.name, array.shape) != (spec.dtype, spec.shape):
         raise ModelError(
@@ -165,9 +164,6 @@ def import_relax(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     Raises:
         ModelError: the file is damaged, or a shape is wrong or stays open.
     """
-    import tvm
-    from tvm import relax
-
     try:
         arrays = read_npz(path)
         module = tvm.ir.load_json(arrays[MODULE].tobytes().decode())

@@ -7,7 +7,7 @@ import math
 import operator
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from adt.errors import ModelError
 from adt.limits import MOST_ELEMENTS
@@ -352,3 +352,18 @@ def _shown(dims: DeclaredShape, symbols: Mapping[str, int] | None = None) -> str
 
 def _text(shape: Shape) -> str:
     return ",".join(map(str, shape))
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """Number the *names* that come again: a value that is returned twice, equal names in a file.
+
+    A name that comes once stays, whatever the others become.
+    """
+    given, result = list(names), list[str]()
+    for name in given:
+        text, number = name, 1
+        while text in result or (number > 1 and text in given):
+            number += 1
+            text = f"{name}_{number}"
+        result.append(text)
+    return result

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
+from tvm import relax
+
 from adt.errors import ModelError
 
 Emit = Callable[[Any], Any]
@@ -20,8 +22,6 @@ def put(emit: Emit, data: Any, indices: Sequence[Any], values: Any, *, adds: boo
     Raises:
         ModelError: there is a value for each element that a mask leaves.
     """
-    from tvm import relax
-
     named = {axis: index for axis, index in enumerate(indices) if index is not None}
     if any(index.struct_info.dtype == "bool" for index in named.values()):
         return _put_by_mask(emit, data, named, values, adds=adds)
@@ -44,8 +44,6 @@ def put(emit: Emit, data: Any, indices: Sequence[Any], values: Any, *, adds: boo
 
 def _counted_from_first(emit: Emit, index: Any, extent: Any) -> Any:
     """The elements of *index* without negative ones."""
-    from tvm import relax
-
     zero, wide = relax.const(0, "int64"), emit(relax.op.astype(index, "int64"))
     length = emit(relax.op.shape_to_tensor(relax.ShapeExpr([extent])))
     return emit(relax.op.where(emit(relax.op.less(wide, zero)), emit(relax.op.add(wide, length)), wide))
@@ -53,8 +51,6 @@ def _counted_from_first(emit: Emit, index: Any, extent: Any) -> Any:
 
 def _put_by_mask(emit: Emit, data: Any, named: dict[int, Any], values: Any, *, adds: bool) -> Any:
     """Put one value, or add it, where a mask is true."""
-    from tvm import relax
-
     (axis, mask), *others = named.items()
     if others or any(getattr(extent, "value", 0) != 1 for extent in values.struct_info.shape):
         raise ModelError(
@@ -73,8 +69,6 @@ def _index_put(node: Any, importer: Any) -> Any:
 
 
 def _index_add(node: Any, importer: Any) -> Any:
-    from tvm import relax
-
     data, axis, index, values = importer.retrieve_args(node)
     emit, factor = importer.block_builder.emit, node.kwargs.get("alpha", 1)
     if factor != 1:
@@ -84,16 +78,12 @@ def _index_add(node: Any, importer: Any) -> Any:
 
 
 def _scatter_add(node: Any, importer: Any) -> Any:
-    from tvm import relax
-
     data, axis, index, values = importer.retrieve_args(node)
     return importer.block_builder.emit(relax.op.scatter_elements(data, index, values, axis, "add"))
 
 
 def _in_type_of_result(node: Any, importer: Any) -> Any:
     """Converts as TVM does, from an operand of the result's type: booleans and integers add up in int64."""
-    from tvm import relax
-
     source, convert = node.args[0], importer.create_convert_map()[node.target.__name__]
     operand, dtype = importer.env[source], str(node.meta["val"].dtype).removeprefix("torch.")
     if operand.struct_info.dtype == dtype:
@@ -106,8 +96,6 @@ def _in_type_of_result(node: Any, importer: Any) -> Any:
 
 
 def _product(node: Any, importer: Any) -> Any:
-    from tvm import relax
-
     data, axis, *keeps = importer.retrieve_args(node)
     emit, dtype = importer.block_builder.emit, str(node.meta["val"].dtype).removeprefix("torch.")
     return emit(relax.op.prod(emit(relax.op.astype(data, dtype)), axis, keepdims=bool(keeps and keeps[0])))

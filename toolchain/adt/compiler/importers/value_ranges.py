@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from tvm import relax, tirx
+
 from adt.compiler.ir.nodes import is_call, relax_nodes, tir_nodes
 from adt.package.manifest import INDEX, UNKNOWN, USUAL, TensorSpec, ValueRange
 
@@ -61,8 +64,6 @@ WRAPS = frozenset({"relax.scatter_elements"})
 
 def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, ...]:
     """Return *specs*, of ``main``'s first parameters, with what is known of the values of each."""
-    import numpy as np
-
     graph = _Graph(module["main"], module)
     reads = list(_reads(graph))
     ranged: list[TensorSpec] = []
@@ -273,7 +274,6 @@ def _before(name: str, need: _Need, number: tuple[float, float], *, first: bool)
 
 def _only_moves(kernel: Any) -> bool:
     """True if each element that *kernel* writes is one that it reads, or a constant."""
-    from tvm import tirx
 
     def is_moved(value: Any) -> bool:
         if isinstance(value, tirx.Select):
@@ -366,7 +366,6 @@ def _extents(expr: Any) -> list[int] | None:
 
 def rounds_within(main: Any) -> bool:
     """Return True if *main* makes 8 bits of other numbers."""
-    from tvm import relax
 
     def rounds(call: Any) -> bool:
         made = getattr(call.struct_info, "dtype", "")
@@ -393,8 +392,6 @@ def output_quanta(main: Any, names: Sequence[str]) -> dict[str, float]:
     Args:
         names: of the outputs, in order.
     """
-    from tvm import relax
-
     graph = _Graph(main)
 
     def quantum(expr: Any) -> float:

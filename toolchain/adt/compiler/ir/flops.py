@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm
+from tvm import tirx
+from tvm.s_tir.analysis import estimate_tir_flops
+from tvm.tirx import IntImm, stmt_functor
+
 ATTRIBUTE = "estimated_flops"
 """Attribute of a PrimFunc; TVM's estimator takes its value instead of counting."""
 SCHEDULED = "tirx.is_scheduled"
 """TVM's mark of a function that its schedule rules leave alone."""
-CPU_FINISH = "adt.cpu_finish"
-"""Annotation of a scheduled kernel for a CPU: what is still done with it."""
 UNCOUNTED = ("While", "AttrStmt")
 """Statements that hide how often something runs; AttrStmt binds threads in TVM's sort and scan for GPUs."""
 
@@ -24,8 +27,6 @@ def count_flops() -> Any:
 
     It belongs behind whatever looks kernels up by their structure, of which attributes are a part.
     """
-    import tvm
-    from tvm import tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CountFlops")  # type: ignore[untyped-decorator]
     def count(module: Any, _context: Any) -> Any:
@@ -58,7 +59,6 @@ def flops_of(function: Any) -> int | None:
         return None
     if not _countable(function.body):
         return None
-    from tvm.s_tir.analysis import estimate_tir_flops
 
     try:
         return int(estimate_tir_flops(function.body))
@@ -68,8 +68,6 @@ def flops_of(function: Any) -> int | None:
 
 def _countable(body: Any) -> bool:
     """Every loop of *body* has a constant extent, and nothing outside of it is called."""
-    from tvm.tirx import IntImm, stmt_functor
-
     countable = True
 
     def visit(node: Any) -> None:

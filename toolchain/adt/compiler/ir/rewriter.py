@@ -62,21 +62,21 @@ IN_CACHE = 1 << 15
 class Rewriter:
     """A copy of ``main``; subclasses say what becomes of a variable, a binding or a constant."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: tvm.IRModule) -> None:
         self.module = module
         self.builder = relax.BlockBuilder()
-        self.values: dict[Any, Any] = {}
+        self.values: dict[relax.Var, relax.Var] = {}
         """Variable of the old function to its expression in the new one."""
 
-    def value_of(self, variable: Any) -> Any:
+    def value_of(self, variable: relax.Var) -> relax.Var:
         """Return what stands for *variable* of the old function."""
         return self.values.get(variable, variable)
 
-    def constant(self, constant: Any) -> Any:
+    def constant(self, constant: relax.Constant) -> relax.Constant:
         """Return what stands for a constant of the old function."""
         return constant
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         """Carry one binding over; afterwards :meth:`value_of` answers for its variable."""
         value = self.copy(binding.value)
         if isinstance(binding, relax.MatchCast):
@@ -86,7 +86,7 @@ class Rewriter:
         else:
             self.values[binding.var] = self.builder.emit(value, name_hint=binding.var.name_hint)
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, value: relax.Expr) -> relax.Expr:
         """The expression *value* of the old function, for the new one."""
         if isinstance(value, relax.Var):
             return self.value_of(value)
@@ -101,15 +101,15 @@ class Rewriter:
             return relax.TupleGetItem(self.copy(value.tuple_value), value.index)
         return value
 
-    def params(self) -> list[Any]:
+    def params(self) -> list[relax.Var]:
         """The parameters of the new function, asked for when its body is done."""
         return list(self.module["main"].params)
 
-    def result(self) -> Any:
+    def result(self) -> relax.Var:
         """Return the result of the new function."""
         return self.copy(self.module["main"].body.body)
 
-    def run(self) -> Any:
+    def run(self) -> tvm.IRModule:
         """The module with the new ``main``."""
         main = self.module["main"]
         with self.builder.function("main", attrs=dict(main.attrs or {})):
@@ -135,7 +135,7 @@ class StaticShapes(Rewriter):
     of extents would be made in the host's memory, which a GPU's kernel cannot read.
     """
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         value = binding.value
         name = operator_name(value)
         shape = None
@@ -155,7 +155,7 @@ class StaticShapes(Rewriter):
             )
 
 
-def returned_views(module: Any) -> Any:
+def returned_views(module: tvm.IRModule) -> tvm.IRModule:
     """*module* with a name of its own for what ``main`` returns, where a kernel makes it of another's result.
 
     TVM makes views of reshapes, but not of that which is returned; of one that has another name it does.
@@ -169,12 +169,12 @@ def returned_views(module: Any) -> Any:
     return module if any(param in read for param in main.params) else Rewriter(module).run()
 
 
-def bindings_of(module: Any) -> list[Any]:
+def bindings_of(module: tvm.IRModule) -> list[relax.VarBinding]:
     """The bindings of ``main``, in order."""
     return [binding for block in module["main"].body.blocks for binding in block.bindings]
 
 
-def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
+def readers_of(module: tvm.IRModule) -> defaultdict[relax.Var, list[relax.VarBinding | None]]:
     """Return what reads each variable of ``main``: bindings, and None for the result."""
     readers: defaultdict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(module):
@@ -185,12 +185,12 @@ def readers_of(module: Any) -> defaultdict[Any, list[Any]]:
     return readers
 
 
-def is_flat(module: Any) -> bool:
+def is_flat(module: tvm.IRModule) -> bool:
     """Return True if ``main`` is one straight line of pure bindings, which :class:`Rewriter` takes."""
     return all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks)
 
 
-def static_shape(value: Any) -> tuple[int, ...] | None:
+def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     """Static extents of a tensor; None where one is open, or *value* is no tensor."""
     shape = getattr(value.struct_info, "shape", None)
     values = getattr(shape, "values", None)
@@ -202,7 +202,7 @@ def static_shape(value: Any) -> tuple[int, ...] | None:
         return None
 
 
-def resized(call: Any, data: Any, layout: str) -> Any:
+def resized(call: relax.Call, data: relax.Expr, layout: str) -> Any:
     """The ``resize2d`` of *call* on *data*, its tensor in another layout."""
     attrs = call.attrs
     return relax.op.image.resize2d(
@@ -219,7 +219,7 @@ def resized(call: Any, data: Any, layout: str) -> Any:
     )
 
 
-def bind_params(module: Any, params: Mapping[str, Any]) -> Any:
+def bind_params(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
     """The Relax *module* with its parameters as constants of ``main``."""
     return relax.transform.BindParams("main", dict(params))(module)
 
@@ -227,16 +227,16 @@ def bind_params(module: Any, params: Mapping[str, Any]) -> Any:
 class ConstantLifter(Rewriter):
     """Turns the constants that kernels read into parameters of ``main``."""
 
-    def __init__(self, module: Any, params: Mapping[str, Any]) -> None:
+    def __init__(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> None:
         super().__init__(module)
         self.names = {digest(tensor): name for name, tensor in params.items()}
         """Digest of a tensor to its name in the imported model."""
         self.packed_names = {packed_digest(tensor): name for name, tensor in params.items()}
         """As :attr:`names`, for a tensor that was packed."""
-        self.lifted: dict[str, tuple[Any, Any]] = {}
+        self.lifted: dict[str, tuple[relax.Var, tvm.runtime.Tensor]] = {}
         """Digest to the new parameter and its value."""
 
-    def constant(self, constant: Any) -> Any:
+    def constant(self, constant: relax.Constant) -> relax.Var:
         key = digest(constant.data)
         if key not in self.lifted:
             packed = packed_digest(constant.data)
@@ -244,7 +244,7 @@ class ConstantLifter(Rewriter):
             self.lifted[key] = (relax.Var(self._unused(name), constant.struct_info), constant.data)
         return self.lifted[key][0]
 
-    def params(self) -> list[Any]:
+    def params(self) -> list[relax.Var]:
         return [*super().params(), *(variable for variable, _ in self.lifted.values())]
 
     def _unused(self, name: str) -> str:
@@ -254,7 +254,9 @@ class ConstantLifter(Rewriter):
         return next(free for free in itertools.chain([name], numbered) if free not in used)
 
 
-def lift_constants(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def lift_constants(
+    module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]
+) -> tuple[tvm.IRModule, dict[str, tvm.runtime.Tensor]]:
     """Make parameters of the constants that kernels of the flat, legalized *module* read.
 
     Returns the module, whose ``main`` takes its inputs and then the parameters, and these by name. A weight
@@ -265,13 +267,13 @@ def lift_constants(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
     return rewritten, {variable.name_hint: value for variable, value in lifter.lifted.values()}
 
 
-def digest(tensor: Any) -> str:
+def digest(tensor: tvm.runtime.Tensor) -> str:
     """A key for the shape, type and values of *tensor*."""
     array = tensor.numpy()
     return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()
 
 
-def packed_digest(tensor: Any) -> tuple[str, int] | None:
+def packed_digest(tensor: tvm.runtime.Tensor) -> tuple[str, int] | None:
     """A key for the type of *tensor* and its values other than 0, in any order: to pack a tensor moves its
     values and puts zeros between them. None: it has no other values."""
     array = tensor.numpy()

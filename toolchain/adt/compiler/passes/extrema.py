@@ -21,7 +21,7 @@ EXTREMUM = "extremum"
 OPERATORS = {"relax.max": te.max, "relax.min": te.min}
 
 
-def without_counts_of_nan() -> Any:
+def without_counts_of_nan() -> tvm.transform.Pass:
     """Return a pass that takes the counts of NaN away which the importer of ONNX has beside an extremum."""
     x = wildcard()
     extremum = is_op("relax.max")(x) | is_op("relax.min")(x)
@@ -29,12 +29,12 @@ def without_counts_of_nan() -> Any:
     filled = is_op("relax.full_like")(extremum, is_const())
     pattern = is_op("relax.where")(is_op("relax.greater")(count, is_const()), filled, extremum)
 
-    def replaced(call: Any, matches: Any) -> Any:
+    def replaced(call: relax.Call, matches: Any) -> Any:
         same = tvm_ffi.structural_equal(matches[extremum].attrs, matches[count].attrs)
         return matches[extremum] if same else call
 
     @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCountsOfNan")  # type: ignore[untyped-decorator]
-    def rewrite(module: Any, _context: Any) -> Any:
+    def rewrite(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         module = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
         for variable, function in module.functions_items():
             if isinstance(function, relax.Function):
@@ -44,10 +44,10 @@ def without_counts_of_nan() -> Any:
     return rewrite
 
 
-def extrema() -> Any:
+def extrema() -> tvm.transform.Pass:
     """Return a pass that replaces ``relax.max`` and ``relax.min`` of floats by :func:`extremum`."""
 
-    def replaced(builder: Any, call: Any) -> Any:
+    def replaced(builder: relax.BlockBuilder, call: relax.Call) -> Any:
         (data,) = call.args
         if not data.struct_info.dtype.startswith("float") or data.struct_info.shape is None:
             return call
@@ -67,7 +67,7 @@ def _extremum(x: Any, reduce: Any, axes: Any, keepdims: bool) -> Any:
     terms = {axis: te.reduce_axis((0, x.shape[axis]), f"k{axis}") for axis in sorted(axes)}
     rest = [axis for axis in range(len(x.shape)) if axis not in terms]
 
-    def value(*at: Any) -> Any:
+    def value(*at: tirx.PrimExpr) -> Any:
         own = dict(zip(range(len(x.shape)) if keepdims else rest, at, strict=True)) | terms
         return reduce(x(*(own[axis] for axis in range(len(x.shape)))), axis=list(terms.values()))
 
@@ -75,13 +75,13 @@ def _extremum(x: Any, reduce: Any, axes: Any, keepdims: bool) -> Any:
     return te.compute(shape, value, name=EXTREMUM)
 
 
-def extrema_keep_nan() -> Any:
+def extrema_keep_nan() -> tvm.transform.Pass:
     """Return a pass for TIR with blocks, by which those of :func:`extrema` keep NaN and begin at infinities.
 
     :func:`adt.compiler.passes.lowering.limits_keep_nan` knows the form that NaN has.
     """
 
-    def kept(block: Any) -> Any:
+    def kept(block: tirx.SBlock) -> Any:
         if not block.name_hint.startswith(EXTREMUM):
             return None
 
@@ -97,7 +97,9 @@ def extrema_keep_nan() -> Any:
         return tirx.stmt_functor.ir_transform(block, None, changed, ["tirx.BufferStore"])
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.ExtremaKeepNan")  # type: ignore[untyped-decorator]
-    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+    def rewrite(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
         body = tirx.stmt_functor.ir_transform(function.body, None, kept, ["tirx.SBlock"])
         return function.with_body(body)
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import tvm
+from tvm import relax, tirx
+from tvm.relax.backend.gpu_generic import pipeline as generic
+
 from adt.compiler.ir.flops import count_flops
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import is_flat, lift_constants, returned_views
@@ -18,29 +23,23 @@ ELEMENT_BY_ELEMENT = 0
 """TVM's ``relax::OpPatternKind`` of such."""
 
 
-def bound_operators(module: Any) -> Any:
+def bound_operators(module: tvm.IRModule) -> tvm.IRModule:
     """Decompose the imported *module*, whose parameters are constants, which the layout walk can pack."""
-    import tvm
-    from tvm import relax
-
     decompose, fold = relax.transform.DecomposeOpsForInference(), relax.transform.FoldConstant()
     return tvm.transform.Sequential([decompose, folded_by_numpy(), fold])(module)
 
 
-def folded_by_numpy() -> Any:
+def folded_by_numpy() -> tvm.transform.Pass:
     """Return a pass that computes operators of constants, to the bit as TVM does, which compiles a kernel for
     each shape: several for each batch norm that no convolution takes."""
-    import numpy as np
-    from tvm import relax
-
     names = ("add", "subtract", "multiply", "divide", "sqrt")
     functions = {f"relax.{name}": getattr(np, name) for name in names}
 
-    def value(builder: Any, arg: Any) -> Any:
+    def value(builder: relax.BlockBuilder, arg: relax.Expr) -> Any:
         bound = builder.lookup_binding(arg) if isinstance(arg, relax.Var) else arg
         return bound.data.numpy() if isinstance(bound, relax.Constant) else None
 
-    def replaced(builder: Any, call: Any) -> Any:
+    def replaced(builder: relax.BlockBuilder, call: relax.Call) -> relax.Call:
         values = [value(builder, arg) for arg in call.args]
         if any(array is None or array.dtype != np.float32 for array in values):
             return call
@@ -55,29 +54,23 @@ def folded_by_numpy() -> Any:
     return replaced_calls("adt.FoldedByNumpy", (*functions, "relax.expand_dims"), replaced)
 
 
-def gpu_dispatch(target: Any) -> tuple[Any, ...]:
+def gpu_dispatch(target: tvm.target.Target) -> tuple[Any, ...]:
     """Return the passes by which a GPU of the *target* computes otherwise than by TVM's tensor
     expressions."""
-    from tvm.relax.backend.gpu_generic import pipeline as generic
-
     return (scans_as_reductions(), parallel_scatters(), *generic.library_dispatch_passes(target))
 
 
-def cpu_dispatch() -> tuple[Any, ...]:
+def cpu_dispatch() -> tuple[tvm.transform.Pass, ...]:
     """Return the passes for what a CPU computes otherwise than by TVM's tensor expressions."""
-    from tvm import relax
-
     return (extrema(), relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
 
 
-def _lookups() -> Any:
+def _lookups() -> tvm.transform.Pass:
     """The pass that has lookups fused with the sums before them: TVM does not see that they are element by
     element."""
-    import tvm
-    from tvm import tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.Lookups")  # type: ignore[untyped-decorator]
-    def annotate(module: Any, _context: Any) -> Any:
+    def annotate(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         for variable, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc) and LOOKUP in (function.attrs or {}):
                 module.update_func(variable, function.with_attr("op_pattern", ELEMENT_BY_ELEMENT))
@@ -86,16 +79,15 @@ def _lookups() -> Any:
     return annotate
 
 
-def fuse(operators: Any, params: Mapping[str, Any], dispatch: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+def fuse(
+    operators: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor], dispatch: Sequence[tvm.transform.Pass]
+) -> tuple[tvm.IRModule, dict[str, tvm.runtime.Tensor]]:
     """The kernels of a model of *operators*, and their parameters, with those that were packed.
 
     Args:
         params: the imported model's, for their names.
         dispatch: passes that take operators which TVM's tensor expressions are not to compute.
     """
-    import tvm
-    from tvm import relax
-
     legal = tvm.transform.Sequential(
         [
             relax.transform.FoldConstant(),

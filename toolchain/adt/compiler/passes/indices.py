@@ -14,7 +14,7 @@ from adt.compiler.ir.nodes import block_with, tir_nodes
 log = logging.getLogger("adt.compile")
 
 
-def narrow_indices(function: Any) -> Any:
+def narrow_indices(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """*function* with indices of 32 bits, where those do.
 
     TVM narrows them later, and then forgets which loops are to be partitioned.
@@ -32,14 +32,14 @@ def narrow_indices(function: Any) -> Any:
     return narrow["main"]
 
 
-def simple_indices(function: Any) -> Any:
+def simple_indices(function: tirx.PrimFunc) -> Any:
     """*function* with indices that are simplified by the extents of each block's axes.
 
     Of remainders that are none, as reshapes have, TVM makes wrong ones later
     (:mod:`adt.compiler.passes.cpu.reads`).
     """
 
-    def simplified(block: Any) -> Any:
+    def simplified(block: tirx.SBlock) -> Any:
         if not isinstance(block.body, tirx.BufferStore):
             return None
         ranges = arith.Analyzer()
@@ -50,7 +50,7 @@ def simple_indices(function: Any) -> Any:
         def load(node: Any) -> Any:
             return tirx.BufferLoad(node.buffer, [ranges.simplify(index) for index in node.indices])
 
-        def read(region: Any) -> Any:
+        def read(region: tirx.BufferRegion) -> Any:
             return tirx.BufferRegion(
                 region.buffer,
                 [

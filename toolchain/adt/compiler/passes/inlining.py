@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import PrimExpr
 
 from adt.compiler.ir.nodes import operator_name, relax_nodes, tir_nodes
 
@@ -28,27 +31,24 @@ class _Size:
     """Number of an expression's nodes, as a linear function of the sizes of what it reads."""
 
     nodes: int
-    reads: Mapping[Any, int]
+    reads: Mapping[tirx.Buffer, int]
     """Buffer → how often it is read."""
 
-    def total(self, sizes: Mapping[Any, int]) -> int:
+    def total(self, sizes: Mapping[tirx.Buffer, int]) -> int:
         """Count the nodes where each buffer is replaced by an expression of *sizes*."""
         return self.nodes + sum(count * sizes.get(buffer, 1) for buffer, count in self.reads.items())
 
 
 def _sum(parts: Sequence[_Size], nodes: int, weight: int = 1) -> _Size:
-    reads: dict[Any, int] = {}
+    reads: dict[tirx.Buffer, int] = {}
     for part in parts:
         for buffer, count in part.reads.items():
             reads[buffer] = reads.get(buffer, 0) + weight * count
     return _Size(nodes + weight * sum(part.nodes for part in parts), reads)
 
 
-def _size_of(value: Any, stored: Mapping[Any, _Size]) -> _Size:
+def _size_of(value: tirx.PrimExpr, stored: Mapping[tirx.Buffer, _Size]) -> _Size:
     """Measure the expression *value*, in which the buffers of *stored* are replaced by theirs."""
-    from tvm import tirx
-    from tvm.ir import PrimExpr
-
     if isinstance(value, tirx.BufferLoad):
         indices = [_size_of(index, stored) for index in value.indices]
         # Arithmetic of indices is left out: it is simplified.
@@ -62,11 +62,9 @@ def _size_of(value: Any, stored: Mapping[Any, _Size]) -> _Size:
     return _sum(operands, 1, READS_OF_A_FUNCTION if function else 1)
 
 
-def _kernel_size(kernel: Any) -> tuple[int, tuple[int, ...]]:
+def _kernel_size(kernel: tirx.PrimFunc) -> tuple[int, tuple[int, ...]]:
     """Count the nodes of *kernel*'s expression, and how often it reads each of its parameters."""
-    from tvm import tirx
-
-    stored: dict[Any, _Size] = {}
+    stored: dict[tirx.Buffer, _Size] = {}
     largest = _Size(0, {})
     for store in tir_nodes(kernel.body, tirx.BufferStore):
         largest = _size_of(store.value, {k: v for k, v in stored.items() if not k.same_as(store.buffer)})
@@ -79,10 +77,10 @@ def _kernel_size(kernel: Any) -> tuple[int, tuple[int, ...]]:
 class _Value:
     """A variable that a kernel computes."""
 
-    kernel: Any
+    kernel: tvm.ir.GlobalVar
     own: int
     """Nodes of the kernel's expression."""
-    reads: tuple[tuple[Any, int], ...]
+    reads: tuple[tuple[relax.Var, int], ...]
     """Each operand that is a variable, and how often it is read."""
     inlined: bool
     """The kernel is put in where the variable is read."""
@@ -97,11 +95,11 @@ class _Value:
 class _Function:
     """The kernels of one Relax function, in their order."""
 
-    def __init__(self, module: Any, function: Any) -> None:
-        self.values: dict[Any, _Value] = {}
-        self.cuts: list[Any] = []
-        measured: dict[Any, tuple[int, tuple[int, ...]]] = {}
-        readers: dict[Any, list[int]] = {}
+    def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
+        self.values: dict[relax.Var, _Value] = {}
+        self.cuts: list[relax.Var] = []
+        measured: dict[tvm.ir.GlobalVar, tuple[int, tuple[int, ...]]] = {}
+        readers: dict[relax.Var, list[int]] = {}
         for block in function.body.blocks:
             for binding in block.bindings:
                 kernel, pattern = _kernel_of(module, binding.value)
@@ -138,13 +136,13 @@ class _Function:
             for operand, count in value.reads
         )
 
-    def _cut(self, order: Sequence[Any], position: int) -> Any:
+    def _cut(self, order: Sequence[relax.Var], position: int) -> relax.Var | None:
         """Choose the variable in the expression at *position* to store; None if there is none.
 
         Of those that are read several times and leave few enough nodes it is the largest: few are stored.
         """
         root = order[position]
-        copies: dict[Any, int] = {root: 1}
+        copies: dict[relax.Var, int] = {root: 1}
         for variable in reversed(order[: position + 1]):
             for operand, count in self.values[variable].reads if variable in copies else ():
                 if operand in self.values and self.values[operand].inlined and count:
@@ -152,7 +150,7 @@ class _Function:
         del copies[root]
         whole = self.values[root].size
 
-        def worth(variable: Any) -> tuple[bool, bool, int]:
+        def worth(variable: relax.Var) -> tuple[bool, bool, int]:
             size, times = self.values[variable].size, copies[variable]
             left = whole - times * (size - 1)
             return left <= LARGEST, times > 1, size if left <= LARGEST else -left
@@ -160,11 +158,9 @@ class _Function:
         return max(copies, key=worth, default=None)
 
 
-def _kernel_of(module: Any, value: Any) -> tuple[Any, int]:
+def _kernel_of(module: tvm.IRModule, value: relax.Expr) -> tuple[tvm.ir.GlobalVar | None, int]:
     """Return the kernel that the Relax *value* calls for one tensor, and its pattern; for anything else None
     and a pattern that is never fused."""
-    from tvm import relax, tirx
-
     if operator_name(value) == "relax.call_tir" and isinstance(value.sinfo_args[0], relax.TensorStructInfo):
         kernel = module[value.args[0]]
         if isinstance(kernel, tirx.PrimFunc) and "op_pattern" in (kernel.attrs or {}):
@@ -172,20 +168,16 @@ def _kernel_of(module: Any, value: Any) -> tuple[Any, int]:
     return None, OPAQUE
 
 
-def _variables(value: Any) -> list[Any]:
-    from tvm import relax
-
+def _variables(value: relax.Expr) -> list[relax.Var]:
     return relax_nodes(value, relax.Var)
 
 
-def bounded_expressions() -> Any:
+def bounded_expressions() -> tvm.transform.Pass:
     """Return a pass between TVM's AnnotateTIROpPattern and FuseOps, which stores what is read so often that
     a kernel's expression would exceed LARGEST nodes, as the result of a reduction is stored."""
-    import tvm
-    from tvm import relax
 
     @tvm.transform.module_pass(opt_level=0, name="adt.BoundedExpressions")  # type: ignore[untyped-decorator]
-    def bound(module: Any, _context: Any) -> Any:
+    def bound(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         for variable, function in module.functions_items():
             if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
                 analysis = _Function(module, function)
@@ -197,12 +189,10 @@ def bounded_expressions() -> Any:
     return bound
 
 
-def _stored(module: Any, name: Any, analysis: _Function) -> Any:
+def _stored(module: tvm.IRModule, name: tvm.ir.GlobalVar, analysis: _Function) -> tvm.IRModule:
     """Give the cuts of *analysis* kernels of their own, which are put in nowhere."""
-    from tvm import relax
-
     builder = relax.BlockBuilder(module)
-    kernels: dict[Any, Any] = {}
+    kernels: dict[tvm.ir.GlobalVar, tvm.ir.GlobalVar] = {}
     for cut in analysis.cuts:
         kernel = analysis.values[cut].kernel
         if kernel not in kernels:
@@ -213,7 +203,7 @@ def _stored(module: Any, name: Any, analysis: _Function) -> Any:
     class Store(relax.PyExprMutator):  # type: ignore[misc]
         """Replaces the kernels of the cuts."""
 
-        def visit_var_binding_(self, binding: Any) -> None:
+        def visit_var_binding_(self, binding: relax.VarBinding) -> None:
             if binding.var in analysis.cuts:
                 call = binding.value
                 call = relax.Call(

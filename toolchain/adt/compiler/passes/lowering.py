@@ -56,7 +56,7 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
     name = f"adt_align{alignment}" + "_textures" * textures + "_buffers" * buffers
 
     @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
-    def prepare(module: Any, _context: Any) -> Any:
+    def prepare(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         # PrimFuncs offer no way to replace a buffer everywhere that accepts another
         # alignment (`specialize` insists on an equal one); the graph's JSON does.
         graph = json.loads(tvm.ir.save_json(module))
@@ -80,7 +80,7 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
         nodes += [{"type": "ffi.String", "data": name} for name in places]
         return tvm.ir.load_json(json.dumps(graph))
 
-    def make() -> tuple[Any, Any, Any]:
+    def make() -> tuple[tvm.transform.Pass, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
         passes = [texture_lowering(), check_images()] if textures else [lower]
         vectors = [vector_pointers()] if buffers else []
@@ -91,7 +91,7 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
         else:
             passes = [extrema_keep_nan(), prepare, *passes, limits_keep_nan(), hyperbolic()]
 
-        def finalize() -> Any:
+        def finalize() -> tvm.transform.Pass:
             return tvm.transform.Sequential([finalize_device(), *vectors, exact_numbers()])
 
         return tvm.transform.Sequential(passes), finalize_host, finalize
@@ -116,11 +116,11 @@ def identifier(name: str) -> str:
     return clean if re.match(r"[A-Za-z_]", clean) and clean not in RESERVED else f"v_{clean}"
 
 
-def without_common_expressions(passes: Any) -> Any:
+def without_common_expressions(passes: tvm.transform.Pass) -> tvm.transform.Pass:
     """The pass *passes*, in which TVM does not look for what expressions have in common."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCommonExpressions")  # type: ignore[untyped-decorator]
-    def run(module: Any, context: Any) -> Any:
+    def run(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
         config = {**context.config, "tirx.disable_cse_tir": True}
         with tvm.transform.PassContext(opt_level=context.opt_level, config=config):
             return passes(module)
@@ -128,7 +128,7 @@ def without_common_expressions(passes: Any) -> Any:
     return run
 
 
-def common_expressions() -> Any:
+def common_expressions() -> tvm.transform.Pass:
     """A pass for a GPU's kernels: what expressions have in common is computed once.
 
     Not in a kernel that names a vector by its first number: behind a variable TVM's code generator does not
@@ -136,7 +136,7 @@ def common_expressions() -> Any:
     """
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CommonExpressions")  # type: ignore[untyped-decorator]
-    def share(module: Any, _context: Any) -> Any:
+    def share(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         kernels = {
             name: function
             for name, function in module.functions_items()
@@ -149,13 +149,13 @@ def common_expressions() -> Any:
     return share
 
 
-def texture_lowering() -> Any:
+def texture_lowering() -> tvm.transform.Pass:
     """TVM's lowering of TIR, for kernels some of whose arguments are images."""
     lower, _, _ = PIPELINE_MAP["s_tir"]()
     return tvm.transform.Sequential([TextureFlatten(), lower])
 
 
-def vector_pointers() -> Any:
+def vector_pointers() -> tvm.transform.Pass:
     """A pass for a GPU's kernels: a buffer that is only accessed in aligned vectors becomes one of vectors.
 
     ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one. A
@@ -163,7 +163,7 @@ def vector_pointers() -> Any:
     """
 
     @tvm.transform.module_pass(opt_level=0, name="adt.VectorPointers")  # type: ignore[untyped-decorator]
-    def rewrite(module: Any, _context: Any) -> Any:
+    def rewrite(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
         for variable, function in module.functions_items():
             alone = tvm.IRModule({variable: function}, module.attrs)
@@ -172,10 +172,12 @@ def vector_pointers() -> Any:
         return result
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.VectorIndices")  # type: ignore[untyped-decorator]
-    def divide(function: Any, _module: Any, _context: Any) -> Any:
+    def divide(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
         analyzer = tvm.arith.Analyzer()
 
-        def exact(node: Any) -> Any:
+        def exact(node: tirx.Div) -> tirx.PrimExpr:
             if not node.dtype.startswith("int"):
                 return node
             quotient = analyzer.simplify(_quotient(node.a, node.b, analyzer))
@@ -187,11 +189,11 @@ def vector_pointers() -> Any:
     return tvm.transform.Sequential([rewrite, divide])
 
 
-def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
+def _quotient(value: tirx.PrimExpr, divisor: tirx.PrimExpr, analyzer: tvm.arith.Analyzer) -> tirx.PrimExpr:
     """*value* by *divisor*, the parts of a sum or a minimum by themselves where these are multiples of it;
     a FloorDiv of what is not known to be one."""
 
-    def is_multiple(part: Any) -> bool:
+    def is_multiple(part: tirx.PrimExpr) -> bool:
         return bool(analyzer.can_prove_equal(tirx.floormod(part, divisor), 0))
 
     if isinstance(value, tirx.Add | tirx.Min) and is_multiple(value.a) and is_multiple(value.b):
@@ -201,11 +203,11 @@ def _quotient(value: Any, divisor: Any, analyzer: Any) -> Any:
     return analyzer.simplify(quotient) if is_multiple(value) else quotient
 
 
-def exact_numbers() -> Any:
+def exact_numbers() -> tvm.transform.Pass:
     """A pass for kernels of OpenCL: a constant of which the seven digits that TVM's code generator writes are
     not all becomes one of its bits."""
 
-    def exact(node: Any) -> Any:
+    def exact(node: tirx.PrimExpr) -> tirx.PrimExpr:
         number = np.float32(node.value)
         if node.dtype != "float32" or not np.isfinite(number) or np.float32(f"{number:e}") == number:
             return node
@@ -213,7 +215,9 @@ def exact_numbers() -> Any:
         return tirx.call_pure_extern("float32", "as_float", bits)
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.ExactNumbers")  # type: ignore[untyped-decorator]
-    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+    def rewrite(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
         if function.attrs["target"].kind.name != "opencl":
             return function
         return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["ir.FloatImm"]))
@@ -221,7 +225,7 @@ def exact_numbers() -> Any:
     return rewrite
 
 
-def limits_keep_nan() -> Any:
+def limits_keep_nan() -> tvm.transform.Pass:
     """Return a pass for a CPU's kernels by which NaN passes a maximum or minimum of floats (Relu, Clip, Max),
     or of all terms (:mod:`adt.compiler.passes.extrema`), in one instruction where the CPU has it.
 
@@ -232,7 +236,9 @@ def limits_keep_nan() -> Any:
     intrinsics = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.LimitsKeepNan")  # type: ignore[untyped-decorator]
-    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+    def rewrite(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
         triple = str(function.attrs["target"].attrs.get("mtriple", ""))
         by_intrinsic = triple.startswith(("aarch64", "arm64"))
         reduced = [
@@ -244,7 +250,7 @@ def limits_keep_nan() -> Any:
             )
         ]
 
-        def extremum(node: Any) -> Any:
+        def extremum(node: tirx.PrimExpr) -> tirx.PrimExpr:
             chosen = isinstance(node, tirx.Select)
             if not chosen and not is_call(node, "tirx.if_then_else"):
                 return node
@@ -258,7 +264,7 @@ def limits_keep_nan() -> Any:
             # TVM makes branches of those that read buffers
             return pair if instruction else tirx.Select(order, pair, term)
 
-        def kept(node: Any) -> Any:
+        def kept(node: tirx.PrimExpr) -> tirx.PrimExpr:
             if isinstance(node, tirx.Select | tirx.Call):
                 return extremum(node)
             if not node.dtype.startswith("float"):
@@ -281,13 +287,13 @@ def limits_keep_nan() -> Any:
     return rewrite
 
 
-def hyperbolic() -> Any:
+def hyperbolic() -> tvm.transform.Pass:
     """Return a pass for a CPU's kernels that writes sinh and cosh out: LLVM has them for no vectors.
 
     Near zero, where two exponentials take each other's digits, sinh is a series (Taylor's, to x¹⁹).
     """
 
-    def written_out(call: Any) -> Any:
+    def written_out(call: tirx.PrimExpr) -> tirx.PrimExpr:
         name = getattr(call.op, "name", "")
         if name not in ("tirx.sinh", "tirx.cosh"):
             return call
@@ -304,7 +310,9 @@ def hyperbolic() -> Any:
         return tirx.Select(near, x * series, grows - falls)
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.Hyperbolic")  # type: ignore[untyped-decorator]
-    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+    def rewrite(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
         return function.with_body(
             tirx.stmt_functor.ir_transform(function.body, None, written_out, ["tirx.Call"])
         )
@@ -312,7 +320,7 @@ def hyperbolic() -> Any:
     return rewrite
 
 
-def check_images() -> Any:
+def check_images() -> tvm.transform.Pass:
     """A pass for lowered TIR that raises RuntimeError where :func:`image_faults` finds one.
 
     Every kernel was tried before (:func:`adt.compiler.passes.gpu.schedules.prove`): this is the
@@ -320,7 +328,7 @@ def check_images() -> Any:
     """
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CheckImages")  # type: ignore[untyped-decorator]
-    def check(module: Any, _context: Any) -> Any:
+    def check(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         if faults := image_faults(module):
             # Of any exception, TVM carries no more than the message through a pass.
             raise RuntimeError("a kernel would use images wrongly (use --target adreno-buffer): " + faults[0])
@@ -329,7 +337,7 @@ def check_images() -> Any:
     return check
 
 
-def image_faults(module: Any) -> list[str]:
+def image_faults(module: tvm.IRModule) -> list[str]:
     """Return the faults of kernels of the lowered TIR *module* (after vectorisation) with images, or
     vectors."""
     faults: list[str] = []
@@ -339,12 +347,12 @@ def image_faults(module: Any) -> list[str]:
     return faults
 
 
-def _faults_of(function: Any) -> list[str]:
+def _faults_of(function: tirx.PrimFunc) -> list[str]:
     read: set[str] = set()
     written: set[str] = set()
     faults: list[str] = []
 
-    def visit(node: Any) -> None:
+    def visit(node: tirx.Stmt | tirx.PrimExpr) -> None:
         if isinstance(node, tirx.BufferLoad | tirx.BufferStore) and _scattered_bytes(node):
             faults.append(f"takes bytes of {node.buffer.name} that lie apart for a vector")
         if not isinstance(node, tirx.Call):
@@ -363,7 +371,7 @@ def _faults_of(function: Any) -> list[str]:
     return faults + [f"reads and writes the image {both}" for both in sorted(read & written)]
 
 
-def _scattered_bytes(access: Any) -> bool:
+def _scattered_bytes(access: tirx.Stmt | tirx.PrimExpr) -> bool:
     """Return True if a vector of 8-bit numbers is none in memory: TVM's code generator packs such into an
     int."""
     index, number = access.indices[-1], getattr(access, "value", access).dtype
@@ -372,7 +380,7 @@ def _scattered_bytes(access: Any) -> bool:
     return not (isinstance(index, tirx.Ramp) and isinstance(index.stride, tirx.IntImm) and index.stride == 1)
 
 
-def _within_texel(lanes: Any) -> bool:
+def _within_texel(lanes: tirx.PrimExpr) -> bool:
     """Return True if the index of a load is one lane, or neighbouring ones."""
     if isinstance(lanes, tirx.Ramp):
         return int(lanes.lanes) <= LANES and isinstance(lanes.stride, tirx.IntImm) and int(lanes.stride) == 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import tvm
 from tvm import relax, te, tirx
 
 from adt.compiler.ir.nodes import operator_name
@@ -40,19 +41,21 @@ class Row(Protocol):
     length: int
     """Elements of a row."""
 
-    def filled(self, value: float) -> Callable[..., Any]:
+    def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
         """The tensor's element by place; *value* where a place is behind the row."""
 
-    def each(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
         """Return *value* for each place, computed once if it can be kept."""
 
-    def masked(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
         """As :meth:`each`, and 0 behind the row."""
 
-    def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def reduced(
+        self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
+    ) -> Callable[..., tirx.PrimExpr]:
         """The sum or maximum of what *value* gives for the places of a row, by any place of it."""
 
-    def result(self, value: Callable[..., Any], name: str) -> Any:
+    def result(self, value: Callable[..., tirx.PrimExpr], name: str) -> te.Tensor:
         """The tensor of what *value* gives for each place, and for the indices of the element there."""
 
 
@@ -60,9 +63,9 @@ class Row(Protocol):
 class Rows:
     """Kernels of a target for rows."""
 
-    row: Callable[[Any], Row]
+    row: Callable[[te.Tensor], Row]
     """Loops of a kernel over the rows of a tensor, which are its last axis."""
-    columns: Callable[[Any], Row] | None = None
+    columns: Callable[[te.Tensor], Row] | None = None
     """Loops where rows are the axes between the first two and the last one; None: no kernel does."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of a kernel."""
@@ -73,15 +76,15 @@ class Rows:
 class Normalizations(Rewriter):
     """Makes a kernel of each softmax and normalization of float32 over last axes of known extents."""
 
-    def __init__(self, module: Any, rows: Rows) -> None:
+    def __init__(self, module: tvm.IRModule, rows: Rows) -> None:
         super().__init__(module)
         self.rows = rows
-        self.bound: dict[Any, Any] = {}
+        self.bound: dict[relax.Var, relax.Expr] = {}
         """Variable of the module to its value."""
-        self.normal: dict[Any, Normalization] = {}
+        self.normal: dict[relax.Var, Normalization] = {}
         """Variable of the module that is a normalization; what only leads to it is left out later."""
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         variable, value = binding.var, binding.value
         self.bound[variable] = value
         if not isinstance(value, relax.Call) or static_shape(variable) is None or not _is_float(variable):
@@ -105,8 +108,8 @@ class Normalizations(Rewriter):
             super().bind(binding)
 
     def _row_kernel(
-        self, expression: Callable[..., Any], operands: Sequence[Any], axes: int, name: str
-    ) -> Any:
+        self, expression: Callable[..., tirx.PrimExpr], operands: Sequence[relax.Expr], axes: int, name: str
+    ) -> relax.Var:
         """The kernel of the *expression* of the operands, whose last *axes* axes are one."""
         shape = static_shape(operands[0]) or ()
         flat = [_flat(static_shape(operand) or (), len(shape), axes) for operand in operands]
@@ -124,7 +127,7 @@ class Normalizations(Rewriter):
         )
         return result if flat[0] == shape else self.builder.emit(relax.op.reshape(result, shape))
 
-    def _column_softmax(self, call: Any, columns: Callable[[Any], Row]) -> Any:
+    def _column_softmax(self, call: relax.Call, columns: Callable[[te.Tensor], Row]) -> relax.Expr:
         """The kernel of a softmax over an axis before the last one."""
         shape = static_shape(call) or ()
         axis = int(call.attrs.axis) % len(shape)
@@ -137,7 +140,7 @@ class Normalizations(Rewriter):
         )
         return self.builder.emit(relax.op.reshape(result, shape))
 
-    def _normalization(self, call: Any) -> Normalization | None:
+    def _normalization(self, call: relax.Call) -> Normalization | None:
         """Return the normalization that *call* ends, if it ends one."""
         name, args = operator_name(call), call.args
         if name in ("relax.nn.layer_norm", "relax.nn.rms_norm"):
@@ -159,23 +162,23 @@ class Normalizations(Rewriter):
             return self._shifted(*args) or self._shifted(*reversed(args))
         return self._by_deviation(args[0], args[1]) if name == "relax.divide" else None
 
-    def _value(self, variable: Any) -> Any:
+    def _value(self, variable: relax.Expr) -> Any:
         """Return what *variable* is bound to; None where it is no variable, or an input."""
         return self.bound.get(variable)
 
-    def _scaled(self, normal: Any, scale: Any) -> Normalization | None:
+    def _scaled(self, normal: relax.Expr, scale: relax.Expr) -> Normalization | None:
         whole = self.normal.get(normal)
         if whole is None or whole.scale is not None or whole.shift is not None or not _fits(scale, whole):
             return None
         return replace(whole, scale=scale)
 
-    def _shifted(self, normal: Any, shift: Any) -> Normalization | None:
+    def _shifted(self, normal: relax.Expr, shift: relax.Expr) -> Normalization | None:
         whole = self.normal.get(normal)
         if whole is None or whole.shift is not None or not _fits(shift, whole):
             return None
         return replace(whole, shift=shift)
 
-    def _by_inverse(self, first: Any, second: Any) -> Normalization | None:
+    def _by_inverse(self, first: relax.Expr, second: relax.Expr) -> Normalization | None:
         """A product by 1 / √(…)."""
         for value, inverse in ((first, second), (second, first)):
             call = self._value(inverse)
@@ -186,11 +189,11 @@ class Normalizations(Rewriter):
                 return self._by_deviation(value, call.args[1])
         return None
 
-    def _by_deviation(self, value: Any, deviation: Any) -> Normalization | None:
+    def _by_deviation(self, value: relax.Expr, deviation: relax.Expr) -> Normalization | None:
         call = self._value(deviation)
         return self._by_root(value, call.args[0]) if operator_name(call) == "relax.sqrt" else None
 
-    def _by_root(self, value: Any, radicand: Any) -> Normalization | None:
+    def _by_root(self, value: relax.Expr, radicand: relax.Expr) -> Normalization | None:
         """``value / √radicand``, where that is the mean square of *value*, or its source's variance."""
         total = self._value(radicand)
         if operator_name(total) != "relax.add":
@@ -212,7 +215,7 @@ class Normalizations(Rewriter):
             return Normalization(value if source is None else source, count, epsilon, source is not None)
         return None
 
-    def _centred(self, value: Any, axes: Sequence[int]) -> Any | None:
+    def _centred(self, value: relax.Expr, axes: Sequence[int]) -> relax.Expr | None:
         """The tensor that *value* is without its mean over *axes*; None: it is no such."""
         call = self._value(value)
         if operator_name(call) != "relax.subtract":
@@ -222,7 +225,7 @@ class Normalizations(Rewriter):
             return None
         return source if [int(axis) for axis in mean.attrs.axis or ()] == list(axes) else None
 
-    def _is_square(self, square: Any, value: Any) -> bool:
+    def _is_square(self, square: relax.Expr, value: relax.Expr) -> bool:
         call = self._value(square)
         name = operator_name(call)
         if name == "relax.power":
@@ -251,7 +254,7 @@ def _by_channel(x: Any, normal: Normalization) -> Any:
     return relax.op.nn.group_norm(x, scale, shift, channels, 1, axes, normal.epsilon)
 
 
-def _of_group_norm(call: Any) -> Normalization | None:
+def _of_group_norm(call: relax.Call) -> Normalization | None:
     """Return what the operator *call* computes for each channel; None where it is not by constants."""
     x, scale, shift = call.args
     axes = sorted(int(axis) for axis in call.attrs.axes)
@@ -263,40 +266,40 @@ def _of_group_norm(call: Any) -> Normalization | None:
     return Normalization(x, len(axes), float(call.attrs.epsilon), True, *extras)
 
 
-def normalized_maps(row: Row, epsilon: float, scale: Any, shift: Any) -> Any:
+def normalized_maps(row: Row, epsilon: float, scale: te.Tensor, shift: te.Tensor) -> Any:
     """The rows of a tensor normalized, and scaled and shifted by tensors that broadcast to it."""
     normal = Normalization(None, 1, epsilon, scale=scale, shift=shift)
     return _normalized(row, normal, normal.extras)
 
 
-def _padded(tensor: Any, rank: int) -> tuple[int, ...]:
+def _padded(tensor: relax.Expr, rank: int) -> tuple[int, ...]:
     shape = static_shape(tensor) or ()
     return (1,) * (rank - len(shape)) + shape
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: relax.Expr) -> bool:
     return str(value.struct_info.dtype) == "float32"
 
 
-def _is_last(call: Any, axis: Any) -> bool:
+def _is_last(call: relax.Call, axis: int) -> bool:
     return int(axis) in (-1, len(static_shape(call) or ()) - 1)
 
 
-def _last_axes(value: Any, axes: Sequence[int]) -> int:
+def _last_axes(value: relax.Expr, axes: Sequence[int]) -> int:
     """Return how many last axes of the tensor *value* the *axes* are; 0: they are others."""
     rank = len(static_shape(value) or ())
     places = sorted(axis % rank for axis in axes) if rank else []
     return len(places) if places and places == list(range(rank - len(places), rank)) else 0
 
 
-def _number(value: Any) -> float | None:
+def _number(value: relax.Expr) -> float | None:
     """The one number that a constant has."""
     if not isinstance(value, relax.Constant) or math.prod(static_shape(value) or ()) != 1:
         return None
     return float(value.data.numpy().reshape(()))
 
 
-def _fits(value: Any, normal: Normalization) -> bool:
+def _fits(value: relax.Expr, normal: Normalization) -> bool:
     """Return True if a tensor broadcasts to a normalization, over all of its last axes or over none."""
     shape, whole = static_shape(value), static_shape(normal.x) or ()
     if shape is None or len(shape) > len(whole) or not _is_float(value):
@@ -313,7 +316,7 @@ def _flat(shape: Sequence[int], rank: int, axes: int) -> tuple[int, ...]:
     return (*padded[:-axes], math.prod(padded[-axes:]))
 
 
-def _softmax(row: Row) -> Any:
+def _softmax(row: Row) -> te.Tensor:
     x = row.filled(float("-inf"))
     most = row.reduced(te.max, x, "most")
     power = row.each(lambda *at: tirx.exp(x(*at) - most(*at)), "power")
@@ -321,7 +324,7 @@ def _softmax(row: Row) -> Any:
     return row.result(lambda at, _indices: power(*at) / total(*at), "softmax")
 
 
-def _normalized(row: Row, normal: Normalization, extras: Sequence[Any]) -> Any:
+def _normalized(row: Row, normal: Normalization, extras: Sequence[te.Tensor]) -> te.Tensor:
     x = row.filled(0.0)
     share = tirx.const(1 / row.length, "float32")
     if normal.centred:
@@ -329,7 +332,7 @@ def _normalized(row: Row, normal: Normalization, extras: Sequence[Any]) -> Any:
         x = row.masked(lambda *at: source(*at) - total(*at) * share, "centred")
     squares = row.reduced(te.sum, lambda *at: x(*at) * x(*at), "squares")
 
-    def result(at: Sequence[Any], indices: Sequence[Any]) -> Any:
+    def result(at: Sequence[tirx.PrimExpr], indices: Sequence[tirx.PrimExpr]) -> tirx.PrimExpr:
         value = x(*at) / tirx.sqrt(squares(*at) * share + tirx.const(normal.epsilon, "float32"))
         rest = [_broadcast(extra, indices) for extra in extras]
         if normal.scale is not None:
@@ -339,6 +342,6 @@ def _normalized(row: Row, normal: Normalization, extras: Sequence[Any]) -> Any:
     return row.result(result, "normalization")
 
 
-def _broadcast(tensor: Any, at: Sequence[Any]) -> Any:
+def _broadcast(tensor: te.Tensor, at: Sequence[tirx.PrimExpr]) -> tirx.PrimExpr:
     """The element of *tensor* that broadcasts to the place *at*."""
     return tensor(*(0 if int(extent) == 1 else place for place, extent in zip(at, tensor.shape, strict=True)))

@@ -13,6 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
+from tvm import relax, tirx
+from tvm.relax.backend.gpu_generic import pipeline as generic
+from tvm.s_tir import dlight
+from tvm.s_tir.dlight import ScheduleRule
+
 from adt.compiler.ir.flops import count_flops
 from adt.compiler.ir.nodes import relax_nodes, tir_nodes
 from adt.compiler.ir.rewriter import StaticShapes, is_flat
@@ -46,8 +52,8 @@ log = logging.getLogger("adt.compile")
 class PreparedModule:
     """Arguments of ``tvm.compile``."""
 
-    module: Any
-    params: Mapping[str, Any]
+    module: tvm.IRModule
+    params: Mapping[str, tvm.runtime.Tensor]
     """Parameters that follow the inputs of ``main``, in order."""
     relax_pipeline: Any
     tir_pipeline: str
@@ -62,8 +68,8 @@ class PreparedModule:
 
 
 def prepare_module(
-    module: Any,
-    params: Mapping[str, Any],
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
     target: ModelTarget,
     alignment: int,
     schedules: KernelSchedules,
@@ -87,7 +93,6 @@ def prepare_module(
     else:
         _refuse_threads(module)
         module = without_counts_of_nan()(module)
-    import tvm
 
     tvm_target = tvm.target.Target(target.spec)
     blocks = target.device == "cpu" and not plain
@@ -120,10 +125,8 @@ def recurrent_steps(target: ModelTarget) -> RecurrentSteps:
     return GpuSteps(target.gpu) if target.gpu else CpuSteps()
 
 
-def _refuse_branches(module: Any, target: ModelTarget) -> None:
+def _refuse_branches(module: tvm.IRModule, target: ModelTarget) -> None:
     """A branch is decided on the host, and would read its condition from the GPU's memory."""
-    from tvm import relax
-
     if branches := relax_nodes(module["main"], relax.If):
         raise UnsupportedOp(
             f"the model branches at run time ({len(branches)} If), which no kernel for {target.name} can",
@@ -131,10 +134,8 @@ def _refuse_branches(module: Any, target: ModelTarget) -> None:
         )
 
 
-def _refuse_threads(module: Any) -> None:
+def _refuse_threads(module: tvm.IRModule) -> None:
     """TVM's code generator for CPUs says no more than "not implemented"."""
-    from tvm import tirx
-
     for variable, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and any(
             loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For)
@@ -164,13 +165,13 @@ def relax_pipeline(
     return _gpu_pipeline(plain, schedules, gpu)
 
 
-def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None) -> Any:
+def _cpu_pipeline(
+    plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None
+) -> tvm.transform.Pass:
     """TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
-    import tvm
-    from tvm import relax
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuPipeline")  # type: ignore[untyped-decorator]
-    def pipeline(module: Any, _context: Any) -> Any:
+    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         passes = [
             *cpu_dispatch(),
             relax.get_pipeline("zero"),
@@ -185,17 +186,15 @@ def _cpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, vectors: Ve
     return pipeline
 
 
-def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> Any:
+def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> tvm.transform.Pass:
     """The rest of a CPU's pipeline, for a module that is fused and whose reshapes are views.
 
     Kernels that have no schedule of *schedules* get one by rules for *vectors*, unless that is None, and
     what is left of Relax is lowered for the VM.
     """
-    import tvm
-    from tvm import relax
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuKernels")  # type: ignore[untyped-decorator]
-    def pipeline(module: Any, _context: Any) -> Any:
+    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         rules = [] if vectors is None else [schedule_kernels(vectors)]
         passes = [take_schedules(schedules), *rules, relax.get_pipeline("default_build")]
         return tvm.transform.Sequential(passes)(module)
@@ -203,12 +202,9 @@ def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> Any:
     return pipeline
 
 
-def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -> Any:
-    import tvm
-    from tvm.relax.backend.gpu_generic import pipeline as generic
-
+def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -> tvm.transform.Pass:
     @tvm.transform.module_pass(opt_level=0, name="adt.GpuPipeline")  # type: ignore[untyped-decorator]
-    def pipeline(module: Any, _context: Any) -> Any:
+    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         target = tvm.target.Target.current()
         *legalize, fuse_operators, fuse_kernels, _ = generic.legalize_passes(target)  # no schedule rules
         before = [
@@ -230,23 +226,17 @@ def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -
 def _views() -> tuple[Any, ...]:
     """Passes that make views of reshapes, whose kernels nothing calls then; of a scheduled kernel TVM could
     not tell that it is one."""
-    from tvm import relax
-
     return relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
 
 
-def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> Any:
+def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> tvm.transform.Pass:
     """The rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
     views: kernels that have no schedule get one, of *schedules*, for *gpu*, or by TVM's rules, and what is
     left of Relax is lowered for the VM."""
-    import tvm
-    from tvm.relax.backend.gpu_generic import pipeline as generic
-    from tvm.s_tir import dlight
-
     rules = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
 
     @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
-    def pipeline(module: Any, _context: Any) -> Any:
+    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         target = tvm.target.Target.current()
         module = take_schedules(schedules)(plain_unit_reductions()(bind_recurrences()(module)))
         module = schedule_products(gpu)(module)
@@ -261,15 +251,13 @@ def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> Any:
     return pipeline
 
 
-def _any_gpu(target: Any) -> Any:
+def _any_gpu(target: tvm.target.Target) -> Any:
     """*target* without the words by which TVM's rules know an Adreno GPU or Android.
 
     Their branch for these schedules some matrix-vector products (TVM 0.25's GEMV) so that
     the result is wrong, without a word. It also depends on the host's triple: what runs
     here to be checked would not be what the device gets.
     """
-    import tvm
-
     limits = {name: int(value) for name, value in target.attrs.items() if isinstance(value, int)}
     arch = {"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}
     keys = [str(key) for key in target.keys if key not in ("adreno", "texture")]
@@ -280,12 +268,10 @@ def _any_gpu(target: Any) -> Any:
 
 def _careful(rule: Any) -> Any:
     """*rule*, which does not apply where it raises, nor where it is known to be wrong."""
-    from tvm.s_tir.dlight import ScheduleRule
-
     wrong = _splits_what_it_sums if type(rule).__name__ == "Reduction" else lambda _function: False
 
     class Careful(ScheduleRule):  # type: ignore[misc]
-        def apply(self, func: Any, target: Any, tunable: bool) -> Any:
+        def apply(self, func: Any, target: tvm.target.Target, tunable: bool) -> Any:
             try:
                 return None if wrong(func) else rule.apply(func, target, tunable)
             except Exception as error:  # rules fail with whatever Python or TVM raises
@@ -301,7 +287,5 @@ def _splits_what_it_sums(function: Any) -> bool:
     The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
     reads them (TVM 0.25): work-items take each other's.
     """
-    from tvm import tirx
-
     sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
     return any(tir_nodes(block.body, tirx.FloorDiv) for block in sums)

@@ -32,7 +32,9 @@ class Pointwise:
     """It is to be looked up."""
 
 
-def applied(variable: Any, call: Any, known: Callable[[Any], Pointwise | None]) -> Pointwise | None:
+def applied(
+    variable: relax.Var, call: relax.Expr, known: Callable[[Any], Pointwise | None]
+) -> Pointwise | None:
     """Return the function of the call *call* of *variable*; None: of several tensors, or of another kind.
 
     *known* gives the function of a variable of the model.
@@ -40,7 +42,7 @@ def applied(variable: Any, call: Any, known: Callable[[Any], Pointwise | None]) 
     function = _functions().get(operator_name(call))
     if function is None or not any(isinstance(arg, relax.Var) and known(arg) for arg in call.args):
         return None
-    operands: list[Any] = []
+    operands: list[relax.Expr] = []
     sources: list[Pointwise] = []
     for arg in call.args:
         if isinstance(arg, relax.Constant) and arg.data.numpy().size == 1:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax, te
+import tvm
+from tvm import relax, te, tirx
 
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import Rewriter, readers_of, static_shape
 from adt.compiler.passes.layout.blocks import FLOATS
 
 PERMUTE = "relax.permute_dims"
-Read = Callable[..., Any]
+Read = Callable[..., tirx.PrimExpr]
 """An element, by its indices."""
 
 
@@ -22,14 +23,14 @@ Read = Callable[..., Any]
 class View:
     """A tensor that is another with permuted axes, or at one place of some of them."""
 
-    source: Any
+    source: relax.Expr
     shape: tuple[int, ...]
     axes: tuple[int | None, ...]
     """For each axis of the source the axis of the view; None: the source is read at one place of it."""
     places: tuple[int, ...]
     """Axes of the view that are one place."""
 
-    def read(self, tensor: Any) -> Read:
+    def read(self, tensor: relax.Expr) -> Read:
         """The elements of the view of the source *tensor*."""
         return lambda *at: tensor(
             *(place if axis is None else at[axis] for axis, place in zip(self.axes, self.places, strict=True))
@@ -51,7 +52,7 @@ class View:
         return View(self.source, (*self.shape[:axis], *self.shape[axis + 1 :]), axes, places)
 
 
-def whole(tensor: Any) -> View:
+def whole(tensor: relax.Expr) -> View:
     """The *tensor* itself, whose shape is static."""
     shape = static_shape(tensor) or ()
     return View(tensor, shape, tuple(range(len(shape))), (0,) * len(shape))
@@ -63,14 +64,14 @@ class Products(Rewriter):
     transposes_results = True
     """True: where only a transposition reads the result, the kernel writes that."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.views: dict[Any, View] = {}
-        self.products: dict[Any, tuple[Any, Any]] = {}
+        self.views: dict[relax.Var, View] = {}
+        self.products: dict[relax.Var, tuple[relax.Var, relax.Var]] = {}
         """Variable that is a product and is not computed but as a transposition, to the operands."""
         self.readers = readers_of(module)
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         call = binding.value
         name = operator_name(call)
         if name == "relax.matmul" and self.takes(*call.args):
@@ -89,7 +90,7 @@ class Products(Rewriter):
             self.views[binding.var] = view
         super().bind(binding)
 
-    def takes(self, left: Any, right: Any) -> bool:
+    def takes(self, left: relax.Expr, right: relax.Expr) -> bool:
         """True if the product of these operands becomes a kernel."""
         shapes = static_shape(left), static_shape(right)
         if (
@@ -100,7 +101,9 @@ class Products(Rewriter):
             return False
         return left.struct_info.dtype in FLOATS and left.struct_info.dtype == right.struct_info.dtype
 
-    def product(self, left: Any, right: Any, result: Any, order: Sequence[int] = ()) -> Any:
+    def product(
+        self, left: relax.Expr, right: relax.Expr, result: relax.Expr, order: Sequence[int] = ()
+    ) -> relax.Expr:
         """Build the call that computes the product of these operands, *result* of the old function.
 
         *order* has the product's axes in the result; empty: as they are.
@@ -111,17 +114,19 @@ class Products(Rewriter):
             a, b, lambda x, y: sums_of(a.read(x), b.read(y), (a.shape, b.shape), dtype, order=order)
         )
 
-    def emit_product(self, a: View, b: View, expression: Callable[[Any, Any], Any]) -> Any:
+    def emit_product(
+        self, a: View, b: View, expression: Callable[[te.Tensor, te.Tensor], te.Tensor]
+    ) -> relax.Expr:
         """The call of a kernel that computes the *expression* of both sources."""
         return self.builder.emit_te(
             expression, self.copy(a.source), self.copy(b.source), primfunc_name_hint="product"
         )
 
-    def view_of(self, tensor: Any) -> View:
+    def view_of(self, tensor: relax.Expr) -> View:
         """Return *tensor* as a view of the tensor whose elements it has."""
         return self.views.get(tensor) or whole(tensor)
 
-    def _view(self, name: str, call: Any) -> View | None:
+    def _view(self, name: str, call: relax.Expr) -> View | None:
         """Return the result of *call* as a view; None if it is none."""
         if name not in (PERMUTE, "relax.take") or static_shape(call.args[0]) is None:
             return None
@@ -136,7 +141,7 @@ class Products(Rewriter):
         return view.taken(axis, int(index.data.numpy()) % view.shape[axis])
 
 
-def _order(call: Any) -> list[int]:
+def _order(call: relax.Call) -> list[int]:
     """The axes of its tensor in the order in which the transposition *call* has them."""
     rank = len(static_shape(call.args[0]) or ())
     return [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
@@ -179,7 +184,7 @@ def sums_of(
     order = order or range(len(extents))
     k = te.reduce_axis((0, terms), "k")
 
-    def term(*at: Any) -> Any:
+    def term(*at: tirx.PrimExpr) -> Any:
         *places, row, column = (at[order.index(axis)] for axis in range(len(extents)))
         left, right = a(*of_a(places), row, k), b(*of_b(places), k, column)
         return te.sum(left.astype(dtype) * right.astype(dtype), axis=k)

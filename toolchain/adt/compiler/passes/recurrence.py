@@ -6,13 +6,15 @@ steps are one function: a call for each step and gate would take longer than the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from tvm import te
 
 STEPS = "recurrent_steps"
 """The block of such a function."""
@@ -53,8 +55,6 @@ class Recurrence:
 
         The states of units beyond H stay zeros.
         """
-        import numpy as np
-
         rest = gates.shape[2:]
         each = gates.reshape(self.directions, self.gates, self.hidden, *rest)
         spare = [(0, width - self.hidden) if axis == 2 else (0, 0) for axis in range(each.ndim)]
@@ -76,7 +76,9 @@ class RecurrentSteps(Protocol):
     def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
         """Return the attributes of the TIR function."""
 
-    def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
+    def compute(
+        self, layer: Recurrence, rows: te.Tensor, weights: te.Tensor, bias: te.Tensor, *states: te.Tensor
+    ) -> list[Any]:
         """Compute the function as a tensor expression.
 
         Returns the states of all steps ``[steps, directions, batch, state_width]``, the last ones as
@@ -90,26 +92,3 @@ class RecurrentSteps(Protocol):
                 resets it; else of no account.
             states: h before the first step ``[directions, batch, state_width]``, and c of an LSTM.
         """
-
-
-def rnn_gate(total: Any) -> Any:
-    """The new state of a unit."""
-    from tvm import tirx
-
-    return tirx.tanh(total)
-
-
-def lstm_gates(sums: Sequence[Any], c: Any) -> tuple[Any, Any]:
-    """The new cell of a unit, and the output that takes its tanh, for the *sums* of its gates."""
-    from tvm import tirx
-
-    i, o, f, new = sums
-    return tirx.sigmoid(f) * c + tirx.sigmoid(i) * tirx.tanh(new), tirx.sigmoid(o)
-
-
-def gru_gates(update: Any, new: Any, h: Any) -> Any:
-    """The new state of a unit: (1 - z)·n + z·h."""
-    from tvm import tirx
-
-    fresh = tirx.tanh(new)
-    return fresh + tirx.sigmoid(update) * (h - fresh)

@@ -26,7 +26,7 @@ WORK_GROUP = 64
 def parallel_scatters() -> Any:
     """A pass that replaces ``relax.scatter_nd`` of tensors with known extents which adds nothing up."""
 
-    def replaced(builder: Any, call: Any) -> Any:
+    def replaced(builder: relax.BlockBuilder, call: relax.Call) -> Any:
         shapes = [static_shape(tensor) for tensor in call.args]
         if call.attrs.reduction != "update" or not all(shapes):
             return call
@@ -47,7 +47,7 @@ def parallel_scatters() -> Any:
     return replaced_calls("adt.ParallelScatters", ("relax.scatter_nd",), replaced)
 
 
-def _scatter(extents: Sequence[int], data: Any, indices: Any, updates: Any) -> Any:
+def _scatter(extents: Sequence[int], data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> Any:
     """The flat *data* of *extents* with the flat *updates* in the places that *indices* ``[count, axes]``
     name by the first axes."""
     named = {"data": data, "indices": indices, "updates": updates, "result": data}
@@ -59,10 +59,10 @@ def _scatter(extents: Sequence[int], data: Any, indices: Any, updates: Any) -> A
     axes = int(indices.shape[1])
     inner = math.prod(extents[axes:])
 
-    def copied(at: Any) -> None:
+    def copied(at: tirx.PrimExpr) -> None:
         T.buffer_store(result, given[0][at], [at])
 
-    def updated(at: Any) -> None:
+    def updated(at: tirx.PrimExpr) -> None:
         place: Any = 0
         for axis in range(axes):
             place = place * extents[axis] + given[1][at // inner, axis].astype("int32")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import tvm
 from tvm import arith, ir, tirx
 
 from adt.compiler.ir.nodes import is_call
@@ -47,7 +48,7 @@ int4 {_DOT_EACH}(int x, int4 w, int4 s) {{
 """Code for data *x*, weights *w* and sums *s*. Each kernel that multiplies words has it in its package."""
 
 
-def word(read: Callable[[int], Any]) -> Any:
+def word(read: Callable[[int], tirx.PrimExpr]) -> Any:
     """The word of the numbers that *read* gives, in a tensor expression."""
     return tirx.call_pure_extern(SUMS, _WORD, *map(read, range(NUMBERS)))
 
@@ -68,13 +69,15 @@ def packed(weights: Any) -> Any:
     return np.ascontiguousarray(weights, WEIGHTS).view(SUMS)[..., 0]
 
 
-def combine_words() -> Any:
+def combine_words() -> tvm.transform.Pass:
     """A pass: numbers that lie together are read as a vector, which is the word, and what products are added
     to is the operator's."""
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.CombineWords")  # type: ignore[untyped-decorator]
-    def combine(function: Any, _module: Any, _context: Any) -> Any:
-        def combined(node: Any) -> Any:
+    def combine(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
+        def combined(node: tirx.PrimExpr) -> tirx.PrimExpr:
             return _added(node) if isinstance(node, tirx.Add) else _as_vector(node)
 
         kinds = ["tirx.Add", "tirx.Call"]
@@ -83,7 +86,7 @@ def combine_words() -> Any:
     return combine
 
 
-def without_words(function: Any) -> Any:
+def without_words(function: tirx.PrimFunc) -> Any:
     """The unscheduled TIR *function* by arithmetic that any processor has."""
 
     def plain(call: Any) -> Any:
@@ -98,7 +101,7 @@ def without_words(function: Any) -> Any:
     return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, plain, ["tirx.Call"]))
 
 
-def _added(total: Any) -> Any:
+def _added(total: tirx.PrimExpr) -> tirx.PrimExpr:
     products = total.b
     if not is_call(products, DOT):
         return total
@@ -106,7 +109,7 @@ def _added(total: Any) -> Any:
     return tirx.Call(products.dtype, products.op, [data, weights, total.a])
 
 
-def _as_vector(call: Any) -> Any:
+def _as_vector(call: tirx.PrimExpr) -> tirx.PrimExpr:
     if not is_call(call, "tirx.call_pure_extern") or call.args[0].value != _WORD:
         return call
     numbers = call.args[1:]

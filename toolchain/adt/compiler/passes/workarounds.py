@@ -25,6 +25,11 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import tvm
+import tvm_ffi
+from tvm import ir, relax, te, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
 from adt.compiler.ir.nodes import operator_name
 
 LEAST_CUT = 64
@@ -35,11 +40,10 @@ SIZE_OF_IMAGE = "DeviceGetMemSize.opencl"
 """The function that TVM's memory planner asks for the bytes of an image."""
 
 
-def scans_as_reductions() -> Any:
+def scans_as_reductions() -> tvm.transform.Pass:
     """A pass that replaces ``relax.cumsum`` and ``relax.cumprod`` of tensors with known extents."""
-    from tvm import relax
 
-    def replaced(builder: Any, call: Any) -> Any:
+    def replaced(builder: relax.BlockBuilder, call: relax.Call) -> Any:
         (data,), attributes = call.args, call.attrs
         shape = getattr(data.struct_info.shape, "values", None)
         if shape is None or not all(hasattr(extent, "value") for extent in shape):
@@ -56,21 +60,20 @@ def scans_as_reductions() -> Any:
     return replaced_calls("adt.ScansAsReductions", ("relax.cumsum", "relax.cumprod"), replaced)
 
 
-def replaced_calls(name: str, operators: Collection[str], replace: Callable[[Any, Any], Any]) -> Any:
+def replaced_calls(
+    name: str, operators: Collection[str], replace: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr]
+) -> tvm.transform.Pass:
     """The pass *name*, by which *replace* says what stands for each call of *operators*, with a builder to
     emit what that needs."""
-    import tvm
-    from tvm import relax
-    from tvm.relax.expr_functor import PyExprMutator, mutator
 
     @mutator
     class Replace(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
+        def visit_call_(self, call: relax.Call) -> relax.Expr:
             call = super().visit_call_(call)
             return replace(self.builder_, call) if operator_name(call) in operators else call
 
     @tvm.transform.module_pass(opt_level=0, name=name)  # type: ignore[untyped-decorator]
-    def replaced(module: Any, _context: Any) -> Any:
+    def replaced(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         visitor = Replace(module)
         for variable, function in module.functions_items():
             if isinstance(function, relax.Function):
@@ -86,37 +89,43 @@ def _around(extents: list[int], axis: int) -> tuple[int, int, int]:
     return math.prod(extents[:axis]), extents[axis], math.prod(extents[axis + 1 :])
 
 
-def _scan(data: Any, operation: str, dtype: str, exclusive: bool) -> Any:
+def _scan(data: te.Tensor, operation: str, dtype: str, exclusive: bool) -> te.Tensor:
     """The running *operation* (``sum`` or ``product``) of data[outer, n, inner] along n."""
-    from tvm import te, tirx
-
     reduce, neutral = _reduction(operation, dtype)
     outer, length, inner = (int(extent) for extent in data.shape)
     size = length if length < LEAST_CUT else math.isqrt(length - 1) + 1
     chunks = -(-length // size)
 
-    def before(position: Any, limit: Any) -> Any:
+    def before(position: tirx.PrimExpr, limit: tirx.PrimExpr) -> tirx.PrimExpr:
         return position < limit if exclusive else position <= limit
 
-    def element(row: Any, chunk: Any, position: Any, column: Any, *conditions: Any) -> Any:
+    def element(
+        row: tirx.PrimExpr,
+        chunk: tirx.PrimExpr,
+        position: tirx.PrimExpr,
+        column: tirx.PrimExpr,
+        *conditions: tirx.PrimExpr,
+    ) -> tirx.PrimExpr:
         at = chunk * size + position
         taken = tirx.all(at < length, *conditions)
         return tirx.if_then_else(taken, data[row, at, column].astype(dtype), neutral)
 
-    def scan(row: Any, chunk: Any, position: Any, column: Any) -> Any:
+    def scan(
+        row: tirx.PrimExpr, chunk: tirx.PrimExpr, position: tirx.PrimExpr, column: tirx.PrimExpr
+    ) -> tirx.PrimExpr:
         k = te.reduce_axis((0, size), "k")
         return reduce(element(row, chunk, k, column, before(k, position)), k)
 
     within = te.compute((outer, chunks, size, inner), scan, name="within")
     if chunks > 1:
 
-        def total(row: Any, chunk: Any, column: Any) -> Any:
+        def total(row: tirx.PrimExpr, chunk: tirx.PrimExpr, column: tirx.PrimExpr) -> tirx.PrimExpr:
             k = te.reduce_axis((0, size), "k")
             return reduce(element(row, chunk, k, column), k)
 
         totals = te.compute((outer, chunks, inner), total, name="totals")
 
-        def sum_before(row: Any, chunk: Any, column: Any) -> Any:
+        def sum_before(row: tirx.PrimExpr, chunk: tirx.PrimExpr, column: tirx.PrimExpr) -> tirx.PrimExpr:
             k = te.reduce_axis((0, chunks), "k")
             return reduce(tirx.if_then_else(k < chunk, totals[row, k, column], neutral), k)
 
@@ -124,7 +133,7 @@ def _scan(data: Any, operation: str, dtype: str, exclusive: bool) -> Any:
     else:
         offsets = None
 
-    def result(row: Any, position: Any, column: Any) -> Any:
+    def result(row: tirx.PrimExpr, position: tirx.PrimExpr, column: tirx.PrimExpr) -> tirx.PrimExpr:
         chunk = position // size
         value = within[row, chunk, position % size, column]
         if offsets is None:
@@ -135,22 +144,20 @@ def _scan(data: Any, operation: str, dtype: str, exclusive: bool) -> Any:
     return te.compute((outer, length, inner), result, name="scan")
 
 
-def _reduction(operation: str, dtype: str) -> tuple[Callable[..., Any], Any]:
-    from tvm import te, tirx
-
+def _reduction(operation: str, dtype: str) -> tuple[Callable[..., tirx.PrimExpr], Any]:
     if operation == "sum":
         return te.sum, tirx.const(0, dtype)
     product = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="product")
     return product, tirx.const(1, dtype)
 
 
-def plain_unit_reductions() -> Any:
+def plain_unit_reductions() -> tvm.transform.Pass:
     """A pass over TIR that makes each block whose reduced axes all have extent 1 a plain one."""
-    import tvm
-    from tvm import tirx
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.PlainUnitReductions")  # type: ignore[untyped-decorator]
-    def plain(function: Any, _module: Any, _context: Any) -> Any:
+    def plain(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
         if function.attrs is not None and function.attrs.get("tirx.is_scheduled", False):
             return function
         body = tirx.stmt_functor.ir_transform(function.body, None, _plain_block, ["tirx.SBlock"])
@@ -159,10 +166,8 @@ def plain_unit_reductions() -> Any:
     return tvm.transform.Sequential([plain])
 
 
-def _plain_block(block: Any) -> Any:
+def _plain_block(block: tirx.SBlock) -> tirx.SBlock | None:
     """*block* without its reduction, if that is one over axes of extent 1; None: it stays."""
-    from tvm import tirx
-
     reduced = [axis for axis in block.iter_vars if int(axis.iter_type) == tirx.IterVar.CommReduce]
     if block.init is None or not all(_is_one(axis.dom.extent) for axis in reduced):
         return None
@@ -170,7 +175,7 @@ def _plain_block(block: Any) -> Any:
     if not isinstance(store, tirx.BufferStore) or not isinstance(first, tirx.BufferStore):
         return None
 
-    def initial(load: Any) -> Any:
+    def initial(load: tirx.BufferLoad) -> tirx.PrimExpr | None:
         return first.value if load.buffer.same_as(store.buffer) else None
 
     term = tirx.stmt_functor.ir_transform(tirx.Evaluate(store.value), None, initial, ["tirx.BufferLoad"])
@@ -187,9 +192,7 @@ def _plain_block(block: Any) -> Any:
     )
 
 
-def _is_one(extent: Any) -> bool:
-    from tvm import tirx
-
+def _is_one(extent: tirx.PrimExpr) -> bool:
     return isinstance(extent, tirx.IntImm) and int(extent) == 1
 
 
@@ -201,13 +204,11 @@ def short_name(name: str) -> str:
     return f"{name[: LONGEST - 9].rstrip('_')}_{digest}"
 
 
-def shorten_kernel_names() -> Any:
+def shorten_kernel_names() -> tvm.transform.Pass:
     """A pass that gives the kernels of a Relax module names that are not too long."""
-    import tvm
-    from tvm import ir, relax, tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.ShortenKernelNames")  # type: ignore[untyped-decorator]
-    def shorten(module: Any, _context: Any) -> Any:
+    def shorten(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         renamed = {}
         for variable, function in module.functions.items():
             short = short_name(variable.name_hint)
@@ -219,7 +220,7 @@ def shorten_kernel_names() -> Any:
 
         @relax.expr_functor.mutator
         class Rename(relax.PyExprMutator):  # type: ignore[misc]
-            def visit_global_var_(self, variable: Any) -> Any:
+            def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> relax.Expr:
                 return renamed.get(variable, variable)
 
         result = tvm.IRModule(attrs=module.attrs, global_infos=module.global_infos)
@@ -232,13 +233,11 @@ def shorten_kernel_names() -> Any:
     return shorten
 
 
-def plan_memory() -> Any:
+def plan_memory() -> tvm.transform.Pass:
     """TVM's pass that gives tensors whose lives do not overlap the same memory, with images at their size."""
-    import tvm
-    from tvm import relax
 
     @tvm.transform.module_pass(opt_level=0, name="adt.PlanMemory")  # type: ignore[untyped-decorator]
-    def plan(module: Any, _context: Any) -> Any:
+    def plan(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         with _sizes_in_elements():
             return relax.transform.StaticPlanBlockMemory()(module)
 
@@ -248,13 +247,9 @@ def plan_memory() -> Any:
 @contextlib.contextmanager
 def _sizes_in_elements() -> Iterator[None]:
     """Meanwhile the planner gets elements, which it then multiplies by their bytes."""
-    import tvm_ffi
-
     in_bytes = tvm_ffi.get_global_func(SIZE_OF_IMAGE)
 
     def in_elements(shape: Any, dtype: Any, device: Any) -> Any:
-        from tvm import tirx
-
         size = int(in_bytes(shape, dtype, device))
         return tirx.IntImm("int64", size // (tvm_ffi.dtype(str(dtype)).bits // 8))
 

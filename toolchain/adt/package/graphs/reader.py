@@ -6,6 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import tvm
+import tvm.tirx.analysis
+import tvm_ffi
+
 from adt.errors import AdtError, last_line
 from adt.host.isolated import isolated
 from adt.package.graphs.rules import GraphError, check_graph
@@ -18,8 +22,6 @@ MOST_CRASHES = 5
 
 def read_graphs(texts: Sequence[str]) -> list[Any]:
     """Return what TVM reads from each of *texts*, its JSON; in the place of what is refused, a GraphError."""
-    import tvm
-
     reasons = [_refusal(text) for text in texts]
     passed = [place for place, reason in enumerate(reasons) if not reason]
     for place, reason in zip(passed, _tried([texts[place] for place in passed]), strict=True):
@@ -58,10 +60,6 @@ def _tried(texts: Sequence[str]) -> list[str]:
 @isolated("TVM's reading of it", TIMEOUT, process="graphs")
 def refusal(text: str) -> str:
     """Return why TVM does not read *text*, the JSON of a graph; empty where it does."""
-    import tvm
-    import tvm.tirx.analysis
-    import tvm_ffi
-
     try:
         graph = tvm.ir.load_json(text)
         tvm_ffi.structural_hash(graph)

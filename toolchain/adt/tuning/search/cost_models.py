@@ -13,6 +13,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy
+import tvm_ffi
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
+
 from adt.errors import ConfigError
 from adt.host.extras import install_command, load
 
@@ -59,9 +65,6 @@ def _is_installed() -> bool:
 
 
 def _xgb_model(seed: int, threads: int) -> Any:
-    from tvm.s_tir import meta_schedule as ms
-    from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig
-
     config = XGBConfig(seed=seed % (1 << 31), nthread=threads)
     return ms.cost_model.XGBModel(config=config, num_warmup_samples=0)
 
@@ -70,8 +73,6 @@ class RandomModel:
     """Rates schedules by chance and learns nothing: the cost model ``none``."""
 
     def __init__(self, seed: int) -> None:
-        import numpy
-
         self._random = numpy.random.default_rng(seed)
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
@@ -120,15 +121,11 @@ class TreeModel:
 
 
 def _identity(context: Any) -> Any:
-    import tvm_ffi
-
     return tvm_ffi.structural_hash(context.mod)
 
 
 def as_tvm(model: CostModel) -> Any:
     """*model* as a CostModel that TVM's search strategies take."""
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir import meta_schedule as ms
 
     @derived_object
     class Bridge(ms.cost_model.PyCostModel):  # type: ignore[misc]

@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import s_tir
+from tvm.s_tir import meta_schedule as ms
+
 log = logging.getLogger("adt.tune")
 
 EVOLUTIONARY, RANDOM, REPLAY = "evolutionary", "random", "replay"
@@ -65,8 +68,6 @@ class Evolution:
 
 def evolutionary(effort: Evolution) -> Any:
     """TVM's evolutionary search."""
-    from tvm.s_tir import meta_schedule as ms
-
     return ms.search_strategy.EvolutionarySearch(
         population_size=effort.population,
         init_measured_ratio=effort.measured,
@@ -79,8 +80,6 @@ def evolutionary(effort: Evolution) -> Any:
 
 def random_search() -> Any:
     """TVM's search that draws all decisions by chance."""
-    from tvm.s_tir import meta_schedule as ms
-
     return ms.search_strategy.ReplayTrace()
 
 
@@ -114,8 +113,6 @@ def replay(module: Any, trace: Any, postprocs: Sequence[Any]) -> Any | None:
     *postprocs* are TVM's, of the device's space, and finish the schedule. None if the trace does not apply,
     or a postprocessor refuses it (the device has less local memory, say).
     """
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(module, error_render_level="none")
     try:
         trace.apply_to_schedule(schedule, remove_postproc=True)
@@ -128,8 +125,6 @@ def replay(module: Any, trace: Any, postprocs: Sequence[Any]) -> Any | None:
 
 def measure_candidate(schedule: Any) -> Any:
     """TVM's MeasureCandidate of *schedule*."""
-    from tvm.s_tir import meta_schedule as ms
-
     arguments = ms.arg_info.ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
     return ms.MeasureCandidate(schedule, arguments)
 

@@ -9,6 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import tvm
+import tvm_ffi
+from tvm import ir
+from tvm.s_tir import meta_schedule as ms
+
 from adt.compiler.passes.records import traces
 from adt.errors import ConfigError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
@@ -91,8 +96,6 @@ class Searches:
                 are not proposed again, and the search starts from them.
             elsewhere: those of other contexts with the same target: the best are measured here first.
         """
-        import tvm
-
         if space := cpu_space(task.module["main"], tvm.target.Target(self._target)):
             return TileSearch(
                 task,
@@ -120,9 +123,6 @@ class TaskSearch:
         elsewhere: Sequence[Record] = (),
     ) -> None:
         """As :meth:`Searches.search`."""
-        import tvm
-        from tvm.s_tir import meta_schedule as ms
-
         self._name = task.name
         self._module = task.module
         self._options = options
@@ -196,8 +196,6 @@ class TaskSearch:
         TVM's strategies count trials by what they are notified of, and only that: they are not.
         What they learn comes from the database and the cost model.
         """
-        from tvm.s_tir import meta_schedule as ms
-
         evolves = self._options.strategy == EVOLUTIONARY
         context = ms.TuneContext(
             self._module,
@@ -228,9 +226,6 @@ class TaskSearch:
 
     def _take(self, proposed: Sequence[Any]) -> int:
         """Queue the new ones of *proposed*; returns how many these are."""
-        import tvm_ffi
-        from tvm import ir
-
         new = 0
         for each in proposed:
             trace, identity = traces.trace_text(each.sch.trace), tvm_ffi.structural_hash(each.sch.mod)
@@ -244,8 +239,6 @@ class TaskSearch:
 
     def _learn(self, known: Sequence[Record]) -> None:
         """Start from the earlier records of the workload."""
-        import tvm_ffi
-
         examples: list[tuple[Any, CandidateResult]] = []
         for record in select_for_learning(known, MAX_LEARNED):
             schedule = recorded_schedule(self._module, record.trace)
@@ -257,8 +250,6 @@ class TaskSearch:
 
     def _teach(self, examples: Sequence[tuple[Any, CandidateResult]]) -> None:
         """Teach the cost model, and add the fast ones to TVM's database, from which the search goes on."""
-        from tvm.s_tir import meta_schedule as ms
-
         known = [(candidate, result) for candidate, result in examples if result is not None]
         if not known:
             return

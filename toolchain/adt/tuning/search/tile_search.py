@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tvm import ir
+
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
 from adt.tuning.search.recorded import by_promise
@@ -188,8 +190,6 @@ class TileSearch:
 
     def _borrow(self, room: int) -> Iterator[Candidate]:
         """Yield candidates that were fast on other devices, at most *room* of them."""
-        from tvm import ir
-
         from adt.compiler.passes.records.schedules import schedule_by_record
         from adt.compiler.passes.records.traces import TraceError
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
+
 from adt.compiler.passes.cpu.decisions import Chosen
 from adt.compiler.passes.cpu.schedules import TILED, finished, schedule_of
 from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
@@ -38,8 +40,6 @@ class CpuSpace:
     def point(self, places: Mapping[str, int]) -> Point | None:
         """The schedule that does things in the ways of these *places*, in others by the first; None: none
         does."""
-        import tvm
-
         chosen = Chosen(places)
         schedule = schedule_of(self._function, self._vectors, chosen, rules=TILED)
         if schedule is None or any(place >= len(chosen.ways.get(what, ())) for what, place in places.items()):

@@ -16,8 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule import mutator, postproc, schedule_rule
+from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
 from adt.compiler.passes.records.schedules import load_intrinsics
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.errors import last_line
 from adt.tuning.candidates import NoSpace
 from adt.tuning.space.texture_space import texture_space, uses_texels
@@ -64,9 +71,6 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
     Args:
         seed: TVM's, 1 … 2³¹ - 1: of the decisions that a schedule starts with.
     """
-    import tvm
-    from tvm.s_tir import meta_schedule as ms
-
     load_intrinsics(str(target.attrs.get("mtriple", "")))
     generators = _generators(module, target)
     schedules: dict[str, Any] = {}
@@ -91,12 +95,10 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
 
 def _generators(module: Any, target: Any) -> list[Any]:
     """TVM's generators of design spaces; they differ in their rules only."""
-    from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
-
     if uses_texels(module["main"], target):
         try:
             return [texture_space(module["main"], target)]
-        except NotSchedulable as error:
+        except NoSchedule as error:
             raise NoSpace(str(error)) from error
     _register_schedule_rules(module, target)
     if str(target.kind.name) == "llvm":
@@ -107,9 +109,6 @@ def _generators(module: Any, target: Any) -> list[Any]:
 
 def _gpu(target: Any, local: bool) -> Any:
     """Make the space for a GPU; with *local*, tiles of the operands are copied into local memory together."""
-    from tvm.s_tir import meta_schedule as ms
-    from tvm.s_tir.meta_schedule import mutator, postproc, schedule_rule
-
     most = int(target.attrs["max_threads_per_block"])
     threads = [size for size in THREADS if size <= most]
     reads = schedule_rule.ReuseType(req="must", levels=[4], scope="shared") if local else None
@@ -172,8 +171,6 @@ def _register_schedule_rules(module: Any, target: Any) -> None:
 
     Poolings do. TVM does the same, but says so on stderr each time.
     """
-    import tvm_ffi
-    from tvm import tirx
 
     def ordinary(schedule: Any, block: Any) -> list[Any]:
         schedule.unannotate(block, "schedule_rule")

@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
+from tvm import s_tir, tirx
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.postproc import PyPostproc
+
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.convolution import convolution_of, schedule_convolution
-from adt.compiler.passes.gpu.kernel_blocks import (
-    NotSchedulable,
-    kernel_blocks,
-    reduction_loops,
-    refusals,
-    texel_loops,
-)
+from adt.compiler.passes.gpu.kernel_blocks import kernel_blocks, reduction_loops, refusals, texel_loops
 from adt.compiler.passes.gpu.schedules import moves_texels, prove
 from adt.compiler.passes.gpu.tiles import DEEPEST, STATEMENTS, best_tile
 from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.layout.signature import REDUCE
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.targets.gpu import Gpu, gpu_of
 from adt.package.reports import SCOPE
 from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
@@ -58,8 +58,6 @@ def texture_space(function: Any, target: Any) -> Any:
         function: of :func:`adt.compiler.passes.gpu.placement.with_images`: static shapes, not scheduled.
         target: TVM's; the context in which the generator is used must name the same.
     """
-    from tvm.s_tir import meta_schedule as ms
-
     spaces = _usable_spaces(function, target)
 
     def generate(schedule: Any) -> list[Any]:
@@ -82,7 +80,7 @@ def texture_space(function: Any, target: Any) -> Any:
 
 
 def _usable_spaces(function: Any, target: Any) -> tuple[Callable[[Any], None], ...]:
-    errors: list[NotSchedulable] = []
+    errors: list[NoSchedule] = []
 
     def usable_of(spaces: Iterable[Callable[[Any], None]]) -> list[Callable[[Any], None]]:
         return [space for space in spaces if _is_usable(function, target, space, errors)]
@@ -112,19 +110,15 @@ def limits_of(target: Any) -> dict[str, int]:
     return {str(name): int(value) for name, value in target.attrs.items() if isinstance(value, int)}
 
 
-def _is_usable(
-    function: Any, target: Any, space: Callable[[Any], None], errors: list[NotSchedulable]
-) -> bool:
+def _is_usable(function: Any, target: Any, space: Callable[[Any], None], errors: list[NoSchedule]) -> bool:
     """Return True if the first member of *space* uses images rightly; if not, the reason is added to
     *errors*."""
-    from tvm import s_tir
-
     schedule = s_tir.Schedule(function)
     try:
         with refusals():
             space(schedule)
         prove(schedule.mod["main"], target)
-    except NotSchedulable as error:
+    except NoSchedule as error:
         errors.append(error)
         return False
     return True
@@ -135,7 +129,7 @@ def _convolution_space(schedule: Any, gpu: Gpu, *, shared: bool, by_lane: bool) 
     conv = convolution_of(schedule, by_lane=by_lane)
     tile = best_tile(conv.sums, gpu, shared=shared)
     if tile is None:
-        raise NotSchedulable("no tile of it fits the GPU")
+        raise NoSchedule("no tile of it fits the GPU")
     schedule_convolution(schedule, conv, tile, Sampled())
 
 
@@ -167,7 +161,7 @@ def _element_space(schedule: Any) -> None:
     blocks = kernel_blocks(schedule)
     loops = schedule.get_loops(blocks.store)
     if not loops:
-        raise NotSchedulable("it computes one number")
+        raise NoSchedule("it computes one number")
     items = schedule.sample_categorical(ITEMS, [1 / len(ITEMS)] * len(ITEMS), decision=1)
     group, item = schedule.split(schedule.fuse(*loops), [None, items])
     schedule.bind(group, "blockIdx.x")
@@ -218,8 +212,6 @@ MAX_STATEMENTS = 2 * STATEMENTS
 def kernel_limits() -> Any:
     """The class of a TVM postprocessor that refuses schedules of over :data:`MAX_STATEMENTS` statements, and
     work-groups that are too deep."""
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir.meta_schedule.postproc import PyPostproc
 
     @derived_object
     class KernelLimits(PyPostproc):  # type: ignore[misc]
@@ -240,8 +232,6 @@ def kernel_limits() -> Any:
 
 def _depth(function: Any) -> int:
     """Work-items of a work-group along z."""
-    from tvm import tirx
-
     bound = (loop for loop in tir_nodes(function.body, tirx.For) if loop.thread_binding is not None)
     extents = [int(loop.extent) for loop in bound if loop.thread_binding.thread_tag == "threadIdx.z"]
     return max(extents, default=1)
@@ -249,7 +239,6 @@ def _depth(function: Any) -> int:
 
 def statements(function: Any) -> int:
     """Stores in the TIR *function*, each as often as unrolled loops repeat it; a vector's is one."""
-    from tvm import tirx
 
     def count(node: Any) -> int:
         if isinstance(node, tirx.BufferStore):

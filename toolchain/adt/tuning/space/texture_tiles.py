@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
 from adt.compiler.passes.gpu.schedules import WORK_GROUP
-from adt.compiler.passes.gpu.tiles import divisors
+from adt.compiler.passes.scheduling import NoSchedule, divisors
 from adt.package.reports import LANES
 
 MOST_TEXELS = (4, 2, 4)
@@ -54,7 +53,7 @@ def sample_tiles(schedule: Any, loops: Sequence[Any], *, rounded: bool = False) 
         group, item, register = schedule.split(loop, tile)
         axes.append(Axis((*outside, group), item, register))
     if rounded and all(len(axis.groups) == 1 for axis in axes):
-        raise NotSchedulable("it has no axis to round up")
+        raise NoSchedule("it has no axis to round up")
     last = axes[-1]
     axes[-1] = Axis((*others, *last.groups), last.item, last.register)
     backwards = axes[::-1]

@@ -10,12 +10,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import onnx
+from onnx import defs
+
 from adt.compiler.importers.onnx.graph import all_nodes, attribute
-from adt.compiler.passes.layout.blockwise import Blockwise
+from adt.compiler.passes.weight_bits import Blockwise
 
 if TYPE_CHECKING:
-    import onnx
-
     from adt.compiler.importers.onnx.graph import Builder
 
 DOMAIN, OPERATOR = "com.microsoft", "MatMulNBits"
@@ -61,8 +62,6 @@ def is_blockwise(build: Builder) -> bool:
 @contextlib.contextmanager
 def inferred_products() -> Iterator[None]:
     """Within, ONNX infers the shape and type of MatMulNBits."""
-    import onnx
-    from onnx import defs
 
     def infer(context: Any) -> None:
         data = context.get_input_type(0)

@@ -10,18 +10,17 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.blockwise import IN_FLOATS
 from adt.errors import lines_of
 from adt.numerics import difference
 
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 SEED = 20
 RANGES = tuple(itertools.product((-1.0, 0.0), (100, 2, 1)))
@@ -114,7 +113,6 @@ def run(
     model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = (), optimize: bool = True
 ) -> dict[str, Array]:
     """Return outputs of *model*, and the inner tensors *observed*, by name, as onnxruntime computes them."""
-    import onnx
     import onnxruntime
 
     if observed:
@@ -143,8 +141,7 @@ def run_reference(
     Raises:
         TimeoutError: it took longer than :data:`REFERENCE_SECONDS`.
     """
-    import numpy as np
-    from onnx.reference import ReferenceEvaluator
+    from onnx.reference import ReferenceEvaluator  # takes long to import
 
     end = time.monotonic() + REFERENCE_SECONDS
 
@@ -169,9 +166,6 @@ ENGINES: dict[Callable[..., dict[str, Array]], str] = {
 
 def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, Array]:
     """Floats in [*least*, 1), integers below *most*, for every input that is no initializer."""
-    import numpy as np
-    import onnx
-
     generator = np.random.default_rng(SEED)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs: dict[str, Array] = {}
@@ -190,7 +184,5 @@ def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, 
 
 def _any_finite(arrays: Mapping[str, Array]) -> bool:
     """Return True if there is a number to compare, or nothing at all is to be compared."""
-    import numpy as np
-
     floats = [array for array in arrays.values() if array.dtype.kind == "f" and array.size]
     return len(floats) < len(arrays) or any(bool(np.isfinite(array).any()) for array in floats) or not floats

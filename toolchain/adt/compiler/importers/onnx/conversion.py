@@ -13,17 +13,27 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
+from onnx import defs, helper, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from adt.compiler.importers.onnx.converters import CONVERTERS
 from adt.compiler.importers.onnx.converters.node import REMEDY, Converter, Node, refusal
-from adt.compiler.importers.onnx.graph import Graph, all_nodes, node_name, op_name, opset, subgraphs
+from adt.compiler.importers.onnx.graph import (
+    Graph,
+    all_nodes,
+    drop_unused,
+    node_name,
+    op_name,
+    opset,
+    subgraphs,
+)
 from adt.compiler.importers.op_table import named_nodes
 from adt.compiler.passes.recurrence import GATES
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
-
-if TYPE_CHECKING:
-    import onnx
 
 log = logging.getLogger("adt.import")
 
@@ -34,6 +44,11 @@ MOST_WHOLE_ARGUMENT = 4096
 """Elements up to which a tensor of integers is an argument (sizes, axes, indices), not a weight."""
 MOST_FLOAT_ARGUMENT = 16
 """Largest number of elements of such an argument of floats (scales, limits, padding values)."""
+
+
+def operators() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the operators that TVM's importer has a converter for, and those that adt has one for."""
+    return frozenset(onnx_frontend._get_convert_map()) - {"Attention"}, frozenset(CONVERTERS)
 
 
 def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = None) -> Any:
@@ -73,8 +88,6 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
 def _unknown_argument(model: onnx.ModelProto, name: str) -> str:
     """Name the first input of node *name* that ONNX defines as int64 (axes, a shape) and is not constant;
     empty if there is none, or the node is in a branch."""
-    from onnx import defs
-
     graph = Graph(model, model.graph)
     node = next((node for node in model.graph.node if node.name == name), None)
     if node is None or not defs.has(node.op_type, opset(model), node.domain):
@@ -140,14 +153,10 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
         layers: those of operators that were left as they are.
         goes_on: try the nodes after a refused one, too, and convert nothing in the end.
     """
-    import onnx
-    from tvm import relax
-    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
-
     nodes = _named_nodes(model)
     converters = {**CONVERTERS, **layers}
 
-    class Importer(ONNXGraphImporter):  # type: ignore[misc]
+    class Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__({}, "float32", keep_params_in_input=True, sanitize=False)
             self.at = ("", "")
@@ -226,8 +235,6 @@ def _check_types(builder: Any, node: onnx.NodeProto, graph: Graph, result: Any, 
     Raises:
         UnsupportedOp: see above.
     """
-    from tvm import relax
-
     result = builder.normalize(result) if isinstance(result, relax.Expr) else result
     info = getattr(result, "struct_info", None)
     infos = list(info.fields) if isinstance(info, relax.TupleStructInfo) else [info]
@@ -256,28 +263,6 @@ def _quiet() -> Iterator[None]:
             for text in (*(str(warning.message) for warning in caught), printed.getvalue()):
                 if text.strip():
                     log.debug("TVM's importer: %s", text.strip())
-
-
-def drop_unused(model: onnx.ModelProto) -> None:
-    """Remove nodes and initializers that nothing uses, in place: rewrites leave some, and each would be
-    computed, or become a parameter."""
-    read = {value.name for value in model.graph.output}
-    needed: list[onnx.NodeProto] = []
-    for node in reversed(model.graph.node):
-        if not node.output or not read.isdisjoint(node.output):
-            needed.append(node)
-            read.update(node.input)
-            read.update(name for inner in subgraphs(node) for each in all_nodes(inner) for name in each.input)
-            read.update(value.name for inner in subgraphs(node) for value in inner.output)
-    del model.graph.node[:]
-    model.graph.node.extend(reversed(needed))
-    nodes = list(all_nodes(model.graph))
-    used = {name for node in nodes for name in node.input}
-    used |= {value.name for node in nodes for inner in subgraphs(node) for value in inner.output}
-    used |= {value.name for value in model.graph.output}
-    initializers = [tensor for tensor in model.graph.initializer if tensor.name in used]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(initializers)
 
 
 def _rename_initializers(model: onnx.ModelProto) -> None:
@@ -324,8 +309,6 @@ def _inline_arguments(model: onnx.ModelProto, repacked: Collection[str]) -> None
     Args:
         repacked: weights of which a converter makes others.
     """
-    from onnx import helper, numpy_helper
-
     weights: list[onnx.TensorProto] = []
     arguments: list[onnx.TensorProto] = []
     for tensor in model.graph.initializer:

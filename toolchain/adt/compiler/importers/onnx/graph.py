@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 _INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
 COMPUTED = frozenset(("bool", *_INTEGERS, "float16", "float32", "float64"))
@@ -60,8 +60,6 @@ class Graph:
 
     def constant(self, name: str) -> Array | None:
         """Value of *name* when it is an initializer or a Constant node's; None otherwise."""
-        from onnx import numpy_helper
-
         if self._constants is None:
             self._constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
             for node in self.graph.node:
@@ -82,8 +80,6 @@ class Graph:
 
     def add_constant(self, stem: str, value: Array) -> str:
         """Add *value* as an initializer and return its name."""
-        from onnx import numpy_helper
-
         name = self.fresh(stem)
         self.graph.initializer.append(numpy_helper.from_array(value, name))
         if self._constants is not None:
@@ -124,8 +120,6 @@ class Builder:
 
     def attributes(self, without: Collection[str] = ()) -> dict[str, Any]:
         """All of the node's attributes but *without*, by name."""
-        from onnx import helper
-
         return {
             each.name: helper.get_attribute_value(each)
             for each in self.node.attribute
@@ -138,8 +132,6 @@ class Builder:
 
     def constant(self, value: Any, dtype: str) -> str:
         """Name of a new constant with *value*."""
-        import numpy as np
-
         return self.graph.add_constant(f"{self.stem}_c", np.asarray(value, dtype))
 
     def integers(self, value: Any) -> str:
@@ -152,8 +144,6 @@ class Builder:
 
     def add_many(self, op: str, *inputs: str | float, outputs: Sequence[str], **attributes: Any) -> list[str]:
         """Append a node with several *outputs*, whose names end so; empty inputs at the end are left out."""
-        from onnx import helper
-
         names = [name if isinstance(name, str) else self.constant(name, self.dtype) for name in inputs]
         while names and not names[-1]:
             names.pop()
@@ -217,8 +207,6 @@ class Builder:
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     """The value of a node's attribute, or *default*; byte strings as text."""
-    from onnx import helper
-
     for each in node.attribute:
         if each.name == name:
             value = helper.get_attribute_value(each)
@@ -233,16 +221,11 @@ def operand(node: onnx.NodeProto, position: int) -> str:
 
 def type_number(dtype: str) -> int:
     """ONNX's number of the element type that numpy calls *dtype*."""
-    import numpy as np
-    from onnx import helper
-
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 def type_name(number: int) -> str:
     """Return numpy's name of ONNX's element type *number*."""
-    from onnx import helper
-
     return str(helper.tensor_dtype_to_np_dtype(number))
 
 
@@ -285,3 +268,25 @@ def all_names(graph: onnx.GraphProto) -> Iterator[str]:
         yield from node.output
         for inner in subgraphs(node):
             yield from all_names(inner)
+
+
+def drop_unused(model: onnx.ModelProto) -> None:
+    """Remove nodes and initializers that nothing uses, in place: rewrites leave some, and each would be
+    computed, or become a parameter."""
+    read = {value.name for value in model.graph.output}
+    needed: list[onnx.NodeProto] = []
+    for node in reversed(model.graph.node):
+        if not node.output or not read.isdisjoint(node.output):
+            needed.append(node)
+            read.update(node.input)
+            read.update(name for inner in subgraphs(node) for each in all_nodes(inner) for name in each.input)
+            read.update(value.name for inner in subgraphs(node) for value in inner.output)
+    del model.graph.node[:]
+    model.graph.node.extend(reversed(needed))
+    nodes = list(all_nodes(model.graph))
+    used = {name for node in nodes for name in node.input}
+    used |= {value.name for node in nodes for inner in subgraphs(node) for value in inner.output}
+    used |= {value.name for value in model.graph.output}
+    initializers = [tensor for tensor in model.graph.initializer if tensor.name in used]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(initializers)

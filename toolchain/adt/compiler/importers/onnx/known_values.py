@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
 from adt.compiler.importers.onnx.graph import COMPUTED, Graph, subgraphs
 
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.import")
 
@@ -30,8 +29,6 @@ def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:
     Returns:
         True if there were any: more shapes may be inferred now.
     """
-    from onnx import helper, numpy_helper
-
     graph = Graph(model, model.graph)
     known: dict[str, Array] = {}
     nodes: list[onnx.NodeProto] = []
@@ -51,9 +48,7 @@ def _values(
     node: onnx.NodeProto, graph: Graph, known: dict[str, Array], uncomputed: bool
 ) -> dict[str, Array]:
     """The outputs of *node* by name, where its inputs are constant or their shapes are enough; else none."""
-    import numpy as np
-    from onnx import helper
-    from onnx.reference import ReferenceEvaluator
+    from onnx.reference import ReferenceEvaluator  # takes long to import
 
     most = math.inf if uncomputed else MOST_ELEMENTS
     if uncomputed and all(graph.dtype(name) in COMPUTED for name in node.input if name):

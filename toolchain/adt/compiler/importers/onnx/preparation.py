@@ -7,15 +7,19 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import defs, helper, inliner
 
 from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS, inferred_products, is_blockwise
 from adt.compiler.importers.onnx.comparison import Runner
-from adt.compiler.importers.onnx.conversion import drop_unused
 from adt.compiler.importers.onnx.graph import (
     Builder,
     Graph,
     all_nodes,
+    drop_unused,
     op_name,
     opset,
     subgraphs,
@@ -29,11 +33,6 @@ from adt.compiler.importers.onnx.upgrade import POOLS, correct_extents, correct_
 from adt.compiler.importers.op_table import named_nodes
 from adt.compiler.passes.recurrence import GATES
 from adt.host.disk import library_files, scratch_directory
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
 
 log = logging.getLogger("adt.import")
 
@@ -142,7 +141,6 @@ def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """*model* with its own functions written out (exporters of today write some)."""
     if not model.functions:
         return model
-    from onnx import inliner
 
     try:
         return inliner.inline_local_functions(model, convert_version=True)
@@ -237,8 +235,6 @@ def _function_bodies(
     Returns:
         the model, and a note for each operator that was written out.
     """
-    from onnx import inliner
-
     notes: dict[str, str] = {}
     refused: set[tuple[str, str]] = set()
     while functions := {function for function in _functions(model) if function not in refused}:
@@ -262,8 +258,6 @@ def _function_bodies(
 
 def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """:func:`_typed`, with the types of initializers and of left-out inputs, which the inliner asks for."""
-    import onnx
-
     typed = _typed(model)
     typed.graph.value_info.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
@@ -290,8 +284,6 @@ def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelPr
 
 def _schema(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
     """ONNX's description of *node*'s operator, of the version that *model* asks for."""
-    from onnx import defs
-
     version = next((o.version for o in model.opset_import if o.domain == node.domain), 1)
     try:
         return defs.get_schema(node.op_type, version, node.domain)
@@ -361,8 +353,6 @@ def _separate(
     model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], runner: Runner
 ) -> tuple[onnx.ModelProto, dict[str, NDArray[np.generic]]]:
     """A model of *nodes* with nothing between them, and the inputs that they have in *model*."""
-    from onnx import helper
-
     inside = {name for node in model.graph.node for name in node.output}
     inside |= {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
     names = {name for node in nodes for name in node.input if name in inside}
@@ -427,8 +417,6 @@ def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of *model* with the shape and type of every tensor that can be inferred."""
-    import onnx
-
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # raised for what the checker lets pass, e.g. operators of other domains

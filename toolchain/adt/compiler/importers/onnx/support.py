@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
+
+import onnx
+from onnx import defs
 
 from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS
-from adt.compiler.importers.onnx.converters import CONVERTERS
 from adt.compiler.importers.onnx.graph import COMPUTED, Graph, all_nodes, node_name, op_name
 from adt.compiler.importers.onnx.rewrites import REWRITES
 from adt.compiler.importers.onnx.rewrites.recurrent import MOST_STEPS
 from adt.compiler.importers.op_table import named_nodes
-
-if TYPE_CHECKING:
-    import onnx
 
 OTHER_DOMAINS = {("com.microsoft", "MatMulInteger16")}
 """Operators of other domains that the importer converts: it goes by the name and ignores the domain."""
@@ -41,38 +38,36 @@ _NCHWC = (
 )
 
 
-@cache
-def tvm_operators() -> frozenset[str]:
-    """Return the operators that TVM's importer has a converter for."""
-    from tvm.relax.frontend.onnx import onnx_frontend
-
-    return frozenset(onnx_frontend._get_convert_map()) - {"Attention"}
+_told: list[tuple[frozenset[str], frozenset[str]]] = []
 
 
-_told: set[str] = set()
+def tell_operators(by_tvm: Collection[str], by_adt: Collection[str]) -> None:
+    """Set the operators with a converter, TVM's or adt's own, for a process without TVM."""
+    _told[:] = [(frozenset(by_tvm), frozenset(by_adt))]
 
 
-def tell_tvm_operators(operators: Iterable[str]) -> None:
-    """Set what :func:`tvm_operators` gives elsewhere, for a process that needs nothing else of TVM."""
-    _told.update(operators)
+def _operators() -> tuple[frozenset[str], frozenset[str]]:
+    if not _told:
+        from adt.compiler.importers.onnx import conversion
+
+        tell_operators(*conversion.operators())
+    return _told[0]
 
 
-@cache
-def _converters() -> frozenset[str]:
-    return frozenset(_told or tvm_operators()) | frozenset(CONVERTERS) | {"If"}
+def adt_operators() -> frozenset[str]:
+    """Return the operators with a converter of adt's own."""
+    return _operators()[1]
 
 
 def convertible(domain: str, op: str) -> bool:
     """Return True if there is a converter for *op* of *domain*, TVM's or ours."""
     if domain in ("", "ai.onnx"):
-        return op in _converters() and op not in _OF_VALUES
+        return op not in _OF_VALUES and (op == "If" or any(op in names for names in _operators()))
     return (domain, op) in OTHER_DOMAINS
 
 
 def _is_function(domain: str, op: str) -> bool:
     """Return True if ONNX defines *op* of *domain* by other operators, which can be written out."""
-    from onnx import defs
-
     if not defs.has(op, domain=domain):
         return False
     schema = defs.get_schema(op, domain=domain)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, version_converter
 
 from adt.compiler.importers.onnx.graph import Builder, Graph, all_nodes, attribute, node_name, operand
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
 
@@ -23,8 +23,6 @@ def upgraded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     Raises:
         Exception: what ONNX's converter throws.
     """
-    from onnx import helper, version_converter
-
     result = version_converter.convert_version(model, opset)
     result.ir_version = max(4, result.ir_version)  # before, only inputs could be constants
     for node in [node for node in all_nodes(result.graph) if node.op_type == "Resize"]:
@@ -89,8 +87,6 @@ def _pad_explicitly(graph: Graph, node: onnx.NodeProto, pads: list[int], behind:
 def correct_extents(graph: Graph) -> bool:
     """Give extents to the first Resize whose scales ONNX's inference multiplies to others than onnxruntime
     and PyTorch, which do so in float32; false if there is none."""
-    import numpy as np
-
     for node in graph.graph.node:
         scales: Any = graph.constant(operand(node, 2)) if node.op_type == "Resize" else None
         shape = graph.shape(operand(node, 0))
@@ -108,8 +104,6 @@ def correct_extents(graph: Graph) -> bool:
 
 def _split(graph: Graph, node: onnx.NodeProto, axes: NDArray[np.bool_]) -> onnx.NodeProto:
     """Leave the Resize *node* its *axes*; returns a new one after it, of the others."""
-    import numpy as np
-
     one = np.float32(1)
     scales: Any = graph.constant(operand(node, 2))
     second = deepcopy(node)

@@ -8,6 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from tvm import relax, tirx
+from tvm.relax.frontend.tflite.tflite_frontend import (
+    ExprTable,
+    OperatorConverter,
+    TensorWrapper,
+    get_pad_value,
+)
+
 from adt.compiler.importers.op_table import named_nodes
 from adt.compiler.importers.tflite.file import tensor_name
 from adt.compiler.importers.tflite.operator_options import unread_option
@@ -78,14 +87,6 @@ def _shape(wrapper: Any) -> list[int]:
 @functools.cache
 def converter_class() -> Any:
     """The class that ``from_tflite`` takes as its ``op_converter``."""
-    import numpy as np
-    from tvm import relax, tirx
-    from tvm.relax.frontend.tflite.tflite_frontend import (
-        ExprTable,
-        OperatorConverter,
-        TensorWrapper,
-        get_pad_value,
-    )
 
     class Converter(OperatorConverter):  # type: ignore[misc]
         def __init__(self, *arguments: Any, refused: list[Refusal] | None = None, **options: Any) -> None:

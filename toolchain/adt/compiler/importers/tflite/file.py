@@ -9,8 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adt.compiler.importers.imported_model import distinct_names
-from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes, small
+from adt.compiler.importers.shapes import (
+    DeclaredShape,
+    RequestedShapes,
+    Shape,
+    distinct_names,
+    fixed_shapes,
+    small,
+)
 from adt.errors import ModelError
 from adt.host.extras import load, need
 

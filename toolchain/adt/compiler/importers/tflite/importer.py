@@ -8,6 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tvm import relax
+from tvm.relax.frontend.tflite import from_tflite
+from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
+
 from adt.compiler.importers.constants import lift_weights
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
@@ -100,8 +104,6 @@ def _unsupported(path: Path, data: bytes, rows: tuple[OpRow, ...]) -> Unsupporte
 
 
 def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
-    from tvm.relax.frontend.tflite import from_tflite
-
     return from_tflite(model_of(data), op_converter=partial(converter_class(), refused=refused))
 
 
@@ -130,9 +132,6 @@ def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[O
 
 
 def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
-    from tvm import relax
-    from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
-
     subgraph = model_of(data).Subgraphs(0)
     converter = converter_class()(model_of(data), subgraph, ExprTable(), relax.BlockBuilder())
     ops: list[str] = []

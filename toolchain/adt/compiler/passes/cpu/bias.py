@@ -11,7 +11,7 @@ from adt.compiler.ir.nodes import block_with, tir_nodes
 from adt.compiler.passes.layout.signature import variables_of
 
 
-def sums_from_bias(statement: Any) -> Any:
+def sums_from_bias(statement: tirx.Stmt) -> Any:
     """The scheduled TIR *statement* of a convolution on blocked tensors with sums that start from the bias.
 
     As it is where nothing is added to them that is the same at all positions.
@@ -33,7 +33,7 @@ def sums_from_bias(statement: Any) -> Any:
     bias = tirx.BufferLoad(addition.b.buffer, place)
     region = tirx.BufferRegion(bias.buffer, [ir.Range.from_min_extent(index, 1) for index in place])
 
-    def replaced(block: Any) -> Any:
+    def replaced(block: tirx.SBlock) -> Any:
         if block.same_as(start):
             return block_with(block, tirx.BufferStore(sums, bias, block.body.indices), [region])
         return (
@@ -43,12 +43,12 @@ def sums_from_bias(statement: Any) -> Any:
     return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.SBlock"])
 
 
-def _starts_from_zero(block: Any) -> bool:
+def _starts_from_zero(block: tirx.SBlock) -> bool:
     value = block.body.value if isinstance(block.body, tirx.BufferStore) else None
     return isinstance(value, tirx.FloatImm) and value.value == 0 and block.name_hint.endswith("_init")
 
 
-def _bias_addition(block: Any, sums: Any) -> Any | None:
+def _bias_addition(block: tirx.SBlock, sums: Any) -> Any | None:
     """Return where *block* adds to *sums* what depends on their channel only."""
     if not isinstance(block.body, tirx.BufferStore) or block.body.buffer.same_as(sums):
         return None
@@ -65,7 +65,7 @@ def _bias_addition(block: Any, sums: Any) -> Any | None:
     return None
 
 
-def _without(statement: Any, addition: Any) -> Any:
+def _without(statement: tirx.Stmt, addition: Any) -> Any:
     """The *statement* with only the first operand of each *addition*."""
 
     def replaced(node: Any) -> Any:

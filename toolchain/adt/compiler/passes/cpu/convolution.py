@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm import tirx
+from tvm import s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import IndexMap
 
 from adt.compiler.ir.nodes import tir_nodes
@@ -24,9 +25,7 @@ from adt.compiler.passes.cpu.kernel import (
     LONGEST_VECTOR,
     UNROLLED_TAPS,
     Kernel,
-    NoSchedule,
     can_partition,
-    divisors,
     extent_of,
     parallel,
     partition,
@@ -39,6 +38,7 @@ from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.dot import SUMS, Dot, intrinsic
 from adt.compiler.passes.layout.blocks import STAGE, WEIGHTS
 from adt.compiler.passes.layout.signature import WEIGHT_AXES, variables_of
+from adt.compiler.passes.scheduling import NoSchedule, divisors
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""
@@ -55,7 +55,7 @@ UNROLLED_BY_LLVM = 3
 is made one with the next outer one."""
 
 
-def convolution(schedule: Any, vectors: Vectors, decisions: Decisions) -> str:
+def convolution(schedule: s_tir.Schedule, vectors: Vectors, decisions: Decisions) -> str:
     """Schedule a convolution or product on blocked tensors."""
     kernel = Kernel(schedule)
     stages = [name for name in kernel.names if name.startswith(STAGE)]
@@ -175,7 +175,7 @@ def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
     return [Order(), *inside, *(by_rows if border else ())]
 
 
-def _is_one_row(schedule: Any, sums: Any, stage: Any, store: Any) -> bool:
+def _is_one_row(schedule: s_tir.Schedule, sums: SBlockRV, stage: SBlockRV, store: SBlockRV) -> bool:
     """Return True if all positions can be one row: each is computed from what lies at its own, without a
     window."""
     block = schedule.get(store)
@@ -194,7 +194,7 @@ def _is_one_row(schedule: Any, sums: Any, stage: Any, store: Any) -> bool:
     return all(not read or read == axes for read in reads)
 
 
-def _divides(schedule: Any, sums: Any, vectors: Vectors) -> bool:
+def _divides(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> bool:
     """Return True if one row leaves work for several threads: one that tiles do not divide is a single
     task."""
     images, depth, *extents, _ = map(int, schedule.get(sums).writes[0].buffer.shape)
@@ -203,7 +203,7 @@ def _divides(schedule: Any, sums: Any, vectors: Vectors) -> bool:
     return positions % tile.wide == 0 or images * depth // tile.deep >= TASKS
 
 
-def _make_one_row(schedule: Any, sums: Any, store: Any, stage: Any | None) -> None:
+def _make_one_row(schedule: s_tir.Schedule, sums: SBlockRV, store: SBlockRV, stage: SBlockRV | None) -> None:
     """Make one axis of all spatial ones, and leave out the taps: tiles divide 49 positions better than 7.
 
     *stage*, which reads the input, gets that axis, too.
@@ -212,14 +212,14 @@ def _make_one_row(schedule: Any, sums: Any, store: Any, stage: Any | None) -> No
 
     of_terms = _of_terms(schedule, sums)
 
-    def flat(*axes: Any) -> list[Any]:
+    def flat(*axes: tirx.Var) -> list[tirx.PrimExpr]:
         place: Any = 0
         for extent, axis in zip(extents, axes[2:], strict=False):
             place = place * extent + axis
         others = axes[2 + len(extents) :]
         return [*axes[:2], place, *others[:2], *(others[-1:] if of_terms and len(others) > 1 else ())]
 
-    def index_map(axes: int) -> Any:
+    def index_map(axes: int) -> tirx.IndexMap:
         dtype = str(schedule.get(sums).iter_vars[0].var.dtype)
         return IndexMap.from_func(flat, ndim=axes, index_dtype=dtype)
 
@@ -230,13 +230,13 @@ def _make_one_row(schedule: Any, sums: Any, store: Any, stage: Any | None) -> No
         schedule.transform_block_layout(block, index_map(len(schedule.get(block).iter_vars)))
 
 
-def _in_word(schedule: Any, weights: Any) -> int:
+def _in_word(schedule: s_tir.Schedule, weights: Any) -> int:
     """Return the number of neighbouring terms that one word of packed *weights* holds."""
     block = schedule.get(weights)
     return int(block.writes[0].buffer.shape[2]) // int(block.reads[0].buffer.shape[1])
 
 
-def _make_panel(schedule: Any, weights: Any, at: Any, each: int) -> None:
+def _make_panel(schedule: s_tir.Schedule, weights: Any, at: LoopRV, each: int) -> None:
     """The floats of a panel of packed *weights*, a word of each lane at once, inside of the loop *at*."""
     schedule.compute_at(weights, at, preserve_unit_loops=True)
     *_, term, lane = schedule.get_loops(weights)
@@ -246,7 +246,12 @@ def _make_panel(schedule: Any, weights: Any, at: Any, each: int) -> None:
 
 
 def _accumulate(
-    schedule: Any, sums: Any, depth: int, vectors: Vectors, decisions: Decisions, each: int = 0
+    schedule: s_tir.Schedule,
+    sums: SBlockRV,
+    depth: int,
+    vectors: Vectors,
+    decisions: Decisions,
+    each: int = 0,
 ) -> None:
     """Nest the loops of *sums* in *depth* others: channels in blocks, taps, four channels, the tile.
 
@@ -273,13 +278,13 @@ def _accumulate(
     schedule.vectorize(lane)
 
 
-def _of_terms(schedule: Any, sums: Any) -> bool:
+def _of_terms(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
     """Return True if *sums* are of integers, several of which one instruction multiplies: the weights have
     an axis more."""
     return len(schedule.get(sums).reads[1].buffer.shape) > WEIGHT_AXES
 
 
-def _dot_of(schedule: Any, sums: Any, vectors: Vectors) -> Dot | None:
+def _dot_of(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> Dot | None:
     """The instruction whose terms the weights have, if they have any."""
     if not _of_terms(schedule, sums):
         return None
@@ -288,7 +293,7 @@ def _dot_of(schedule: Any, sums: Any, vectors: Vectors) -> Dot | None:
 
 
 def _accumulate_terms(
-    schedule: Any, sums: Any, depth: int, dot: Dot, decisions: Decisions, *, by_element: bool
+    schedule: s_tir.Schedule, sums: SBlockRV, depth: int, dot: Dot, decisions: Decisions, *, by_element: bool
 ) -> None:
     """As :func:`_accumulate`; innermost are the lanes, steps and terms of an instruction."""
     *tile, lane = spatial_loops(schedule, sums)[depth:]
@@ -313,12 +318,14 @@ def _accumulate_terms(
         schedule.unroll(loop)
 
 
-def _is_of_pixels(schedule: Any, sums: Any) -> bool:
+def _is_of_pixels(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
     """Return True if what *sums* read are images of one pixel, all of whose channels lie together."""
     return math.prod(map(int, schedule.get(sums).reads[0].buffer.shape[2:-1])) == 1
 
 
-def _read_terms_by_vectors(schedule: Any, sums: Any, dot: Dot, stage: Any | None) -> None:
+def _read_terms_by_vectors(
+    schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, stage: SBlockRV | None
+) -> None:
     """Read adjacent values, positions of a tile's row or blocks of channels, as vectors, of whose elements
     instructions take one: to load each for all lanes takes a unit that multiplies.
 
@@ -335,7 +342,7 @@ def _read_terms_by_vectors(schedule: Any, sums: Any, dot: Dot, stage: Any | None
     schedule.vectorize(schedule.fuse(*loops[first:]))
 
 
-def _by_rows(schedule: Any, sums: Any, dot: Dot, again: Any) -> Any:
+def _by_rows(schedule: s_tir.Schedule, sums: SBlockRV, dot: Dot, again: Any) -> Any:
     """Have what an instruction takes of several positions, and what it gives for them, lie together; what
     brings the positions' channels there, inside of the loop *again*."""
     block = schedule.get(sums)
@@ -343,11 +350,11 @@ def _by_rows(schedule: Any, sums: Any, dot: Dot, again: Any) -> Any:
     spatial, axis = len(shape), 0 if _is_of_pixels(schedule, sums) else len(shape) - 2
     few = int(shape[-1]) // dot.rows
 
-    def data(*at: Any) -> list[Any]:
+    def data(*at: LoopRV) -> list[Any]:
         places = [place for number, place in enumerate(at[: spatial - 1]) if number not in (1, axis)]
         return [*places, *at[spatial:-1], at[axis] // dot.rows, at[axis] % dot.rows, at[-1]]
 
-    def result(*at: Any) -> list[Any]:
+    def result(*at: LoopRV) -> list[Any]:
         places = [*at[:axis], at[axis] // dot.rows, *at[axis + 1 : -1]]
         return [*places, at[-1] // few, at[axis] % dot.rows, at[-1] % few]
 
@@ -365,7 +372,9 @@ def _by_rows(schedule: Any, sums: Any, dot: Dot, again: Any) -> Any:
     return reader
 
 
-def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors, stage: Any | None) -> None:
+def _read_by_vectors(
+    schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors, stage: SBlockRV | None
+) -> None:
     """Read the channels of each position of the tile into a vector first, where they are adjacent: each is
     multiplied from there. One at a time LLVM loads pairs of them ahead, and spills.
 
@@ -388,7 +397,7 @@ def _read_by_vectors(schedule: Any, sums: Any, vectors: Vectors, stage: Any | No
         schedule.fuse(*windows)
 
 
-def _depthwise(schedule: Any, sums: Any) -> bool:
+def _depthwise(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
     """Return True if each lane reads a channel of its own: the weight, read second, has the blocks second."""
     result = schedule.get(sums).writes[0].buffer.shape
     weight = schedule.get(sums).reads[1].buffer.shape
@@ -397,7 +406,12 @@ def _depthwise(schedule: Any, sums: Any) -> bool:
 
 
 def _depthwise_loops(
-    schedule: Any, store: Any, sums: Any, stage: Any, vectors: Vectors, decisions: Decisions
+    schedule: s_tir.Schedule,
+    store: SBlockRV,
+    sums: SBlockRV,
+    stage: SBlockRV,
+    vectors: Vectors,
+    decisions: Decisions,
 ) -> str:
     """A depthwise convolution: the taps of a few positions, one vector each."""
     images, depth, *rows, row, lane = schedule.get_loops(store)
@@ -407,6 +421,8 @@ def _depthwise_loops(
     width, height = extent_of(schedule, row), extent_of(schedule, column)
     each = vectors.registers_for(lanes, str(schedule.get(sums).writes[0].buffer.dtype))
     most = min(DEPTHWISE_WIDE, vectors.registers // 4) // each if vectors.by_element else DEPTHWISE_WIDE
+    if most < 1:
+        raise NoSchedule("a position takes too many registers")
     usual = max(divisors(width, most))
     sizes = [size for size in range(2, min(width, 2 * DEPTHWISE_WIDE) + 1) if size != usual]
     wide_size = decisions.choose("wide", [usual, *sizes])
@@ -453,20 +469,20 @@ def _depthwise_loops(
     return f"depthwise, {rows}{wide_size} positions of {lanes} channels at once{where}"
 
 
-def _has_border(schedule: Any, stage: Any) -> bool:
+def _has_border(schedule: s_tir.Schedule, stage: SBlockRV) -> bool:
     """Return True if the window does not read the input itself: there are zeros around it."""
     value = schedule.get(stage).body.value
     return not isinstance(value.value if isinstance(value, tirx.Cast) else value, tirx.BufferLoad)
 
 
-def _widens(schedule: Any, stage: Any, axes: int) -> bool:
+def _widens(schedule: s_tir.Schedule, stage: SBlockRV, axes: int) -> bool:
     """Return True if the window reads blocks of *axes* axes, in a wider type than the input's."""
     block = schedule.get(stage)
     types = {str(region.buffer.dtype) for region in (*block.reads, *block.writes)}
     return len(types) > 1 and len(block.writes[0].buffer.shape) == axes
 
 
-def _copy_inside(schedule: Any, stage: Any, at: Any) -> None:
+def _copy_inside(schedule: s_tir.Schedule, stage: SBlockRV, at: LoopRV) -> None:
     """The part of the input, with its border, that is read inside of the loop *at*."""
     schedule.compute_at(stage, at, preserve_unit_loops=True)
     last = schedule.get_loops(stage)[-1]
@@ -474,7 +490,7 @@ def _copy_inside(schedule: Any, stage: Any, at: Any) -> None:
         schedule.vectorize(last)
 
 
-def _copy_with_border(schedule: Any, stage: Any) -> None:
+def _copy_with_border(schedule: s_tir.Schedule, stage: SBlockRV) -> None:
     """The input with its border, by rows."""
     work = work_of(schedule, stage)
     *outer, last = schedule.get_loops(stage)

@@ -10,28 +10,24 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tvm import arith, ir, tirx
+import tvm
+from tvm import arith, ir, s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.ir.nodes import is_call, tir_nodes
 from adt.compiler.passes.cpu.decisions import Decisions
-from adt.compiler.passes.cpu.kernel import (
-    WORTH_A_THREAD,
-    Kernel,
-    NoSchedule,
-    extent_of,
-    partition,
-    vector_width,
-)
+from adt.compiler.passes.cpu.kernel import WORTH_A_THREAD, Kernel, extent_of, partition, vector_width
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.layout.blocks import BYTES
 from adt.compiler.passes.layout.signature import variables_of
+from adt.compiler.passes.scheduling import NoSchedule
 
 VECTOR_TYPES = ("float32", "float16", "int32", "int64")
 TASKS = 16
 """Parts that a kernel is given to threads in, where its outer loops have so many."""
 
 
-def elements(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
+def elements(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -> str:
     """Schedule a kernel without reductions: each element on its own, in lanes."""
     kernel = Kernel(schedule)
     if kernel.sums:
@@ -72,7 +68,7 @@ def elements(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     return "element by element"
 
 
-def _in_vectors(schedule: Any, last: Any, vectors: Vectors) -> Any:
+def _in_vectors(schedule: s_tir.Schedule, last: LoopRV, vectors: Vectors) -> LoopRV:
     """The loop *last* by vectors; the loop of them, or *last* where there is none."""
     extent = extent_of(schedule, last)
     width = vector_width(extent, vectors.lanes)
@@ -85,7 +81,9 @@ def _in_vectors(schedule: Any, last: Any, vectors: Vectors) -> Any:
     return part
 
 
-def _in_tasks(schedule: Any, outer: Sequence[Any], choices: Collection[int], *, spread: bool) -> None:
+def _in_tasks(
+    schedule: s_tir.Schedule, outer: Sequence[LoopRV], choices: Collection[int], *, spread: bool
+) -> None:
     """Partition the loops *outer* at *choices*; with *spread*, give the first of them to all threads."""
     first: list[Any] = []
     tasks = 1
@@ -109,13 +107,13 @@ def _in_tasks(schedule: Any, outer: Sequence[Any], choices: Collection[int], *, 
             partition(schedule, fused)
 
 
-def _choices(block: Any) -> set[int]:
+def _choices(block: tirx.SBlock) -> set[int]:
     """The axes on which it depends what is read: in a border, or of which tensor."""
     used = variables_of(_conditions(block))
     return {place for place, iterator in enumerate(block.iter_vars) if iterator.var in used}
 
 
-def _split_choices(schedule: Any, store: Any) -> None:
+def _split_choices(schedule: s_tir.Schedule, store: SBlockRV) -> None:
     """Make two axes of each that conditions divide, as where rows and columns are one: each decides on its
     own then. What TVM makes of their indices is wrong otherwise, as in windows that were rolled.
     """
@@ -131,7 +129,7 @@ def _split_choices(schedule: Any, store: Any) -> None:
         return
     by_place = [sizes.get(axis, 1) for axis in extents]
 
-    def split(*places: Any) -> list[Any]:
+    def split(*places: tirx.PrimExpr) -> list[Any]:
         pairs = [(place // size, place % size) for place, size in zip(places, by_place, strict=True)]
         return [part for pair, size in zip(pairs, by_place, strict=True) for part in pair[: 1 + (size > 1)]]
 
@@ -139,13 +137,13 @@ def _split_choices(schedule: Any, store: Any) -> None:
     schedule.transform_block_layout(store, index_map)
 
 
-def _conditions(block: Any) -> list[Any]:
+def _conditions(block: tirx.SBlock) -> list[tirx.PrimExpr]:
     """Return the conditions that decide what *block* reads."""
     ranges, calls = _ranges(block), tir_nodes(block.body, tirx.Call)
     return [ranges.simplify(call.args[0]) for call in calls if is_call(call, "tirx.if_then_else")]
 
 
-def _ranges(block: Any) -> Any:
+def _ranges(block: tirx.SBlock) -> tvm.arith.Analyzer:
     """TVM's analyzer, which knows the extents of the axes of *block*."""
     ranges = arith.Analyzer()
     for iterator in block.iter_vars:
@@ -153,7 +151,7 @@ def _ranges(block: Any) -> Any:
     return ranges
 
 
-def _in_place(block: Any) -> bool:
+def _in_place(block: tirx.SBlock) -> bool:
     """Return True if each element is computed from those at its own place, and from scalars."""
     axes = [iterator.var for iterator in block.iter_vars]
     shape = list(map(int, block.writes[0].buffer.shape))
@@ -165,7 +163,7 @@ def _in_place(block: Any) -> bool:
     )
 
 
-def _lies_together(block: Any) -> bool:
+def _lies_together(block: SBlockRV) -> bool:
     """Return True if neighbours along the last axis are computed from neighbours."""
     last, ranges = block.iter_vars[-1].var, _ranges(block)
     reads = [
@@ -174,7 +172,7 @@ def _lies_together(block: Any) -> bool:
     return all(read[-1].same_as(last) or last not in variables_of(read) for read in reads if read)
 
 
-def _blocked_axis(body: Any, axes: Sequence[Any]) -> tuple[int, int] | None:
+def _blocked_axis(body: tirx.BufferStore, axes: Sequence[tirx.Var]) -> tuple[int, int] | None:
     """The first axis whose lane in a block is the last index of what is read, and the lanes of a block."""
     for load in tir_nodes(body, tirx.BufferLoad):
         lane = load.indices[-1] if load.indices else None

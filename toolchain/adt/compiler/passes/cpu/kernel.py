@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from tvm import tirx
+from tvm import s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.layout.signature import REDUCE, reduces, variables_of
+from adt.compiler.passes.scheduling import NoSchedule, divisors
 
 WORTH_A_THREAD = 1 << 15
 """Multiply-adds, or elements, of a kernel from which on it is given to all threads: to start them takes
@@ -22,14 +23,10 @@ VECTORS_EACH = 4
 """Vectors of sums that a reduction along other axes keeps at once."""
 
 
-class NoSchedule(Exception):
-    """A rule does not take a kernel."""
-
-
 class Kernel:
     """The blocks of an unscheduled kernel."""
 
-    def __init__(self, schedule: Any) -> None:
+    def __init__(self, schedule: s_tir.Schedule) -> None:
         self.schedule = schedule
         root = schedule.get_sblock("root")
         blocks = schedule.get_child_blocks(root)
@@ -42,7 +39,7 @@ class Kernel:
             name for name, block in zip(self.names, blocks, strict=True) if reduces(schedule.get(block))
         )
 
-    def store_apart(self, keep: Sequence[str]) -> tuple[Any, list[Any]]:
+    def store_apart(self, keep: Sequence[str]) -> tuple[SBlockRV, list[SBlockRV]]:
         """Inline all blocks but those to *keep* and the output; the one that stores, and the reductions.
 
         What stores is apart from what sums, so that sums stay in registers.
@@ -57,11 +54,11 @@ class Kernel:
         return schedule.get_sblock(self.output), sums
 
 
-def extent_of(schedule: Any, loop: Any) -> int:
+def extent_of(schedule: s_tir.Schedule, loop: LoopRV) -> int:
     return int(schedule.get(loop).extent)
 
 
-def loops_of(schedule: Any, block: Any) -> tuple[list[Any], list[Any]]:
+def loops_of(schedule: s_tir.Schedule, block: SBlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops of *block* over places, and those that it accumulates over, outermost first."""
     loops, own = schedule.get_loops(block), schedule.get(block)
     if not loops:
@@ -74,22 +71,22 @@ def loops_of(schedule: Any, block: Any) -> tuple[list[Any], list[Any]]:
     return [loop for loop in loops if schedule.get(loop).loop_var not in reduced], reduce
 
 
-def reduce_loops(schedule: Any, block: Any) -> list[Any]:
+def reduce_loops(schedule: s_tir.Schedule, block: SBlockRV) -> list[LoopRV]:
     """The loops that *block* accumulates over, outermost first."""
     return loops_of(schedule, block)[1]
 
 
-def spatial_loops(schedule: Any, block: Any) -> list[Any]:
+def spatial_loops(schedule: s_tir.Schedule, block: SBlockRV) -> list[LoopRV]:
     """The loops of *block* over places."""
     return loops_of(schedule, block)[0]
 
 
-def work_of(schedule: Any, block: Any) -> int:
+def work_of(schedule: s_tir.Schedule, block: SBlockRV) -> int:
     """Return how often *block* is computed."""
     return math.prod(int(iterator.dom.extent) for iterator in schedule.get(block).iter_vars)
 
 
-def parallel(schedule: Any, loops: Sequence[Any], work: int) -> Any:
+def parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], work: int) -> LoopRV:
     """Give *loops* to all threads, as one, if it is worth it; the innermost of what they are then."""
     if work < WORTH_A_THREAD:
         return loops[-1]
@@ -98,7 +95,7 @@ def parallel(schedule: Any, loops: Sequence[Any], work: int) -> Any:
     return spread
 
 
-def partition(schedule: Any, loop: Any) -> None:
+def partition(schedule: s_tir.Schedule, loop: LoopRV) -> None:
     """Have *loop* computed as several, so that no condition on its variable is left inside of them: what is
     beyond a multiple of tiles, what is outside of a border, which part of a concatenation it is.
 
@@ -108,7 +105,7 @@ def partition(schedule: Any, loop: Any) -> None:
         schedule.annotate(loop, "pragma_loop_partition_hint", 1)
 
 
-def can_partition(schedule: Any, loop: Any) -> bool:
+def can_partition(schedule: s_tir.Schedule, loop: LoopRV) -> bool:
     """Return True if conditions on *loop* go where it is partitioned."""
     return str(schedule.get(loop).loop_var.dtype) == "int32"
 
@@ -119,7 +116,3 @@ def vector_width(extent: int, lanes: int) -> int:
         if extent % width == 0:
             return width * max(divisors(extent // width, VECTORS_EACH))
     return lanes if extent > 2 * lanes else 1
-
-
-def divisors(number: int, most: int) -> list[int]:
-    return [size for size in range(1, min(number, most) + 1) if number % size == 0]

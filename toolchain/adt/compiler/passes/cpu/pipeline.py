@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+import tvm
 from tvm import relax
 
 from adt.compiler.ir.rewriter import bind_params, is_flat, static_shape
@@ -40,15 +40,18 @@ class FloatBlocks:
         )
 
 
-def can_block(module: Any) -> bool:
+def can_block(module: tvm.IRModule) -> bool:
     """Return True if the layout walk takes the model: one straight line of tensors whose extents are
     known."""
     return is_flat(module) and all(static_shape(param) is not None for param in module["main"].params)
 
 
 def with_blocks(
-    module: Any, params: Mapping[str, Any], target: Any, vectors: Vectors
-) -> tuple[Any, dict[str, Any], tuple[Convolution, ...]]:
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
+    target: tvm.target.Target,
+    vectors: Vectors,
+) -> tuple[tvm.IRModule, dict[str, tvm.runtime.Tensor], tuple[Convolution, ...]]:
     """Fuse the imported *module* (see :func:`can_block`) into kernels on blocked tensors.
 
     Returns it, its parameters, and of a quantized one the outcome of its convolutions and products.

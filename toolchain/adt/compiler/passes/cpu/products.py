@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvm import relax, te, tirx
+import tvm
+from tvm import relax, s_tir, te, tirx
+from tvm.s_tir.schedule import SBlockRV
 
 from adt.compiler.ir.rewriter import static_shape
 from adt.compiler.passes.cpu.decisions import Decisions
 from adt.compiler.passes.cpu.kernel import (
     Kernel,
-    NoSchedule,
     extent_of,
     parallel,
     partition,
@@ -37,6 +38,7 @@ from adt.compiler.passes.integers.sums import LEAST_ROWS
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.precision.half import SINGLE
 from adt.compiler.passes.products import Products, Read, broadcast, sums_of, whole
+from adt.compiler.passes.scheduling import NoSchedule
 
 SUMS, PANELS = "product_sums", "product_panels"
 """The blocks of such a kernel: the sums, and the right operand where it is packed."""
@@ -50,11 +52,11 @@ class CpuProducts(Products):
 
     transposes_results = False
 
-    def __init__(self, module: Any, vectors: Vectors) -> None:
+    def __init__(self, module: tvm.IRModule, vectors: Vectors) -> None:
         super().__init__(module)
         self.vectors = vectors
 
-    def takes(self, left: Any, right: Any) -> bool:
+    def takes(self, left: relax.Expr, right: relax.Expr) -> bool:
         """Return True if the product of these operands becomes a kernel."""
         if self._dot_of(left, right):
             return True
@@ -62,7 +64,7 @@ class CpuProducts(Products):
             return False
         return (static_shape(left) or ())[-2] >= LEAST_ROWS or self.view_of(right).lies_along(-2)
 
-    def _dot_of(self, left: Any, right: Any) -> Dot | None:
+    def _dot_of(self, left: relax.Expr, right: relax.Expr) -> Dot | None:
         """Return the instruction that sums the products of these operands, if they are computed integers."""
         dot = dot_of_computed(self.vectors.dots)
         types = tuple(str(tensor.struct_info.dtype) for tensor in (left, right))
@@ -70,7 +72,7 @@ class CpuProducts(Products):
             return None
         return dot
 
-    def product(self, left: Any, right: Any, _result: Any, _order: Sequence[int] = ()) -> Any:
+    def product(self, left: relax.Expr, right: relax.Expr, _result: Any, _order: Sequence[int] = ()) -> Any:
         """The call that computes the product of these operands."""
         a, b = self.view_of(left), self.view_of(right)
         lanes = _lanes(b.shape[-1], self.vectors)
@@ -103,11 +105,11 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
     reduced = [te.reduce_axis((0, terms // (each or 1)), "k")]
     reduced += [te.reduce_axis((0, each), "term")] if each else []
 
-    def place(indices: Sequence[Any]) -> Any:
+    def place(indices: Sequence[tirx.PrimExpr]) -> Any:
         """Return a product's index in its sum."""
         return indices[0] * each + indices[1] if each else indices[0]
 
-    def packed(*at: Any) -> Any:
+    def packed(*at: tirx.PrimExpr) -> Any:
         *places, part, k, lane = at[: len(at) - bool(each)]
         column = part * lanes + lane
         value = b(*places, place((k, at[-1])), column)
@@ -117,7 +119,7 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
     extents = (ceil_blocks(columns, lanes), terms // (each or 1), lanes, *([each] if each else []))
     packs = te.compute((*batch_b, *extents), packed, name=PANELS)
 
-    def term(*at: Any) -> Any:
+    def term(*at: tirx.PrimExpr) -> Any:
         *places, row, part, lane = at
         left, right = (
             a(*of_a(places), row, place(reduced)),
@@ -131,7 +133,7 @@ def _in_panels(a: Read, b: Read, shapes: Sequence[Sequence[int]], lanes: int, ea
     )
 
 
-def product(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
+def product(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -> str:
     """Schedule a product by a tensor that the model computes."""
     kernel = Kernel(schedule)
     if not any(name.startswith(SUMS) for name in kernel.sums) or len(kernel.sums) != 1:
@@ -182,7 +184,7 @@ def product(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     return f"{tile.wide} rows of {tile.deep} x {lanes} columns at once"
 
 
-def _pack(schedule: Any, block: Any, ragged: bool, *, of_terms: bool) -> None:
+def _pack(schedule: s_tir.Schedule, block: SBlockRV, ragged: bool, *, of_terms: bool) -> None:
     """The right operand into panels."""
     work = work_of(schedule, block)
     *outer, part, _term, lane = schedule.get_loops(block)[: -1 if of_terms else None]

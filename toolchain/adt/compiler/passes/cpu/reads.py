@@ -23,7 +23,7 @@ class Unknown(Exception):
     """It depends on the values of tensors what is read."""
 
 
-def reads_differ(function: Any, scheduled: Any) -> bool:
+def reads_differ(function: tirx.PrimFunc, scheduled: tirx.PrimFunc) -> bool:
     """Return True if the TIR *scheduled*, of one block, reads other elements than *function*, which
     reduces nothing, does for the same element of the result. False where that depends on what tensors
     hold."""
@@ -57,7 +57,7 @@ def reads_differ(function: Any, scheduled: Any) -> bool:
 class _Reader:
     """Evaluates the integers of a function, and of all else only what is read for it."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: tirx.PrimFunc) -> None:
         self.parameters = {
             function.buffer_map[parameter]: place for place, parameter in enumerate(function.params)
         }
@@ -74,7 +74,7 @@ class _Reader:
             tirx.GT: operator.gt, tirx.GE: operator.ge, tirx.And: min, tirx.Or: max,
         }  # fmt: skip
 
-    def computed(self, buffer: Any, element: list[Any]) -> Any:
+    def computed(self, buffer: tirx.Buffer, element: list[Any]) -> Any:
         """Return what is read for an *element* of a *buffer*: numbers of parameters, and places in them."""
         if any(isinstance(place, frozenset) for place in element):
             raise Unknown
@@ -83,7 +83,7 @@ class _Reader:
         store = self.blocks[buffer].body
         return self.value(store.value, dict(zip(store.indices, element, strict=True)))
 
-    def value(self, expression: Any, places: Mapping[Any, Any]) -> Any:
+    def value(self, expression: tirx.PrimExpr, places: Mapping[tirx.Var, Any]) -> Any:
         """An integer, or what is read for it: at these *places* of variables."""
         if isinstance(expression, tirx.IntImm):
             return int(expression.value)
@@ -104,7 +104,7 @@ class _Reader:
         return frozenset().union(*(part for part in parts if isinstance(part, frozenset)))
 
 
-def _parts(expression: Any) -> list[Any]:
+def _parts(expression: tirx.PrimExpr) -> list[tirx.PrimExpr]:
     if isinstance(expression, tirx.Call):
         return list(expression.args)
     if isinstance(expression, tirx.Select):

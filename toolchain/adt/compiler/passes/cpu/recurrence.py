@@ -16,13 +16,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import tvm
 from numpy.typing import NDArray
 from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from adt.compiler.passes.gates import gru_gates, lstm_gates, rnn_gate
 from adt.compiler.passes.layout.blocks import ceil_blocks
-from adt.compiler.passes.recurrence import STEPS, Recurrence, gru_gates, lstm_gates, rnn_gate
+from adt.compiler.passes.recurrence import STEPS, Recurrence
 
 MOST_SUMS = 96
 """Sums that are kept in registers: six of AVX-512, 24 of NEON."""
@@ -58,7 +60,9 @@ class CpuSteps:
         """None: rules see by its block what it is."""
         return {}
 
-    def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
+    def compute(
+        self, layer: Recurrence, rows: te.Tensor, weights: te.Tensor, bias: te.Tensor, *states: te.Tensor
+    ) -> list[te.Tensor]:
         """With room for the sums of a step."""
         width = self.width(layer)
         sizes = _Sizes(layer, width, _panel(layer, width), _rows(layer))
@@ -96,12 +100,12 @@ def _panel(layer: Recurrence, width: int) -> int:
     return max(size for size in range(LANES, most + 1, LANES) if together % size == 0)
 
 
-def is_recurrence(function: Any) -> bool:
+def is_recurrence(function: tirx.PrimFunc) -> bool:
     """Return True if a TIR function is such a kernel, whose loops are as they are to be."""
     return str(function.body.block.name_hint).startswith(STEPS)
 
 
-def _steps(sizes: _Sizes, inputs: list[Any], outputs: list[Any]) -> Any:
+def _steps(sizes: _Sizes, inputs: list[tirx.Buffer], outputs: list[tirx.Buffer]) -> tirx.Stmt:
     rows, weights, bias, *first = inputs
     result, *states, gates = outputs
     layer = sizes.layer
@@ -128,33 +132,33 @@ class _Direction:
 
     sizes: _Sizes
     number: int
-    rows: Any
-    weights: Any
-    bias: Any
-    states: list[Any]
-    gates: Any
+    rows: tirx.Buffer
+    weights: tirx.Buffer
+    bias: tirx.Buffer
+    states: list[tirx.Buffer]
+    gates: tirx.Buffer
     """Sums of a step ``[batch, gates·width]``."""
 
-    def row(self, at: Any, b: Any, n: Any) -> Any:
+    def row(self, at: tirx.PrimExpr, b: tirx.PrimExpr, n: tirx.PrimExpr) -> tirx.PrimExpr:
         """Column *n* of the inputs' product at the step *at*."""
         return self.rows[at, b, self.number * self.sizes.layer.gates * self.sizes.width + n]
 
-    def sums(self, b: Any, j: Any) -> list[Any]:
+    def sums(self, b: tirx.PrimExpr, j: tirx.PrimExpr) -> list[tirx.PrimExpr]:
         """Return the sums of the gates of unit *j*."""
         return [self.gates[b, number * self.sizes.width + j] for number in range(self.sizes.layer.gates)]
 
 
-def _rnn_step(direction: _Direction, at: Any) -> None:
+def _rnn_step(direction: _Direction, at: tirx.PrimExpr) -> None:
     (h,), d = direction.states, direction.number
     _products(direction, range(1), lambda b, n: direction.row(at, b, n))
     _each(direction.sizes, lambda b, j: _set(h, d, b, j, rnn_gate(*direction.sums(b, j))))
 
 
-def _lstm_step(direction: _Direction, at: Any) -> None:
+def _lstm_step(direction: _Direction, at: tirx.PrimExpr) -> None:
     (h, c), d = direction.states, direction.number
     _products(direction, range(4), lambda b, n: direction.row(at, b, n))
 
-    def gate(b: Any, j: Any) -> None:
+    def gate(b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
         cell, output = lstm_gates(direction.sums(b, j), c[d, b, j])
         _set(c, d, b, j, cell)
         _set(h, d, b, j, output * tirx.tanh(c[d, b, j]))
@@ -162,7 +166,7 @@ def _lstm_step(direction: _Direction, at: Any) -> None:
     _each(direction.sizes, gate)
 
 
-def _gru_step(direction: _Direction, at: Any) -> None:
+def _gru_step(direction: _Direction, at: tirx.PrimExpr) -> None:
     (h,), d, gates, size = direction.states, direction.number, direction.gates, direction.sizes.width
     layer = direction.sizes.layer
     if layer.reset_after:
@@ -175,7 +179,7 @@ def _gru_step(direction: _Direction, at: Any) -> None:
             direction, range(2, 3), lambda b, n: direction.row(at, b, n), lambda b, k: gates[b, size + k]
         )
 
-    def gate(b: Any, j: Any) -> None:
+    def gate(b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
         update, reset, product = direction.sums(b, j)
         if layer.reset_after:
             of_update, of_reset, of_new = (direction.row(at, b, number * size + j) for number in range(3))
@@ -185,7 +189,7 @@ def _gru_step(direction: _Direction, at: Any) -> None:
     _each(direction.sizes, gate)
 
 
-def _reset(direction: _Direction, b: Any, j: Any) -> None:
+def _reset(direction: _Direction, b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
     gates, column = direction.gates, direction.sizes.width + j
     _set(gates, b, column, tirx.sigmoid(gates[b, column]) * direction.states[0][direction.number, b, j])
 
@@ -193,8 +197,8 @@ def _reset(direction: _Direction, b: Any, j: Any) -> None:
 def _products(
     direction: _Direction,
     numbers: range,
-    begin: Callable[[Any, Any], Any],
-    state: Callable[[Any, Any], Any] | None = None,
+    begin: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr],
+    state: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr] | None = None,
 ) -> None:
     """Compute the sums of the gates with these *numbers*: *begin* of batch and column, and *state* of batch
     and unit (h, unless it is given) times the weights."""
@@ -206,13 +210,13 @@ def _products(
     work = layer.batch * len(numbers) * sizes.width * layer.hidden
 
     @contextmanager
-    def sums_of(count: int) -> Iterator[tuple[Any, Any]]:
+    def sums_of(count: int) -> Iterator[tuple[tirx.PrimExpr, tirx.PrimExpr]]:
         """Loop over *count* sequences and the columns of a panel."""
         lanes = width & -width  # LLVM keeps no vectors of 48 in registers
         with T.unroll(count) as b, T.unroll(width // lanes) as part, T.vectorized(lanes) as lane:
             yield b, part * lanes + lane
 
-    def tile(panel: Any, at: Any, count: int) -> None:
+    def tile(panel: tirx.PrimExpr, at: tirx.PrimExpr, count: int) -> None:
         """Compute the sums of *count* sequences from *at* on."""
         sums = T.decl_buffer((count, width), "float32", scope="global", layout=None)
         with sums_of(count) as (b, column):
@@ -230,7 +234,7 @@ def _products(
             tile(panel, whole * size, rest)
 
 
-def _each(sizes: _Sizes, body: Callable[[Any, Any], None]) -> None:
+def _each(sizes: _Sizes, body: Callable[[tirx.PrimExpr, tirx.PrimExpr], None]) -> None:
     """*body* for each of the batch and each of its states, by vectors."""
     with (
         T.serial(sizes.layer.batch) as b,
@@ -240,15 +244,17 @@ def _each(sizes: _Sizes, body: Callable[[Any, Any], None]) -> None:
         body(b, part * LANES + lane)
 
 
-def _copy(target: Any, source: Any, d: int, b: Any, j: Any) -> None:
+def _copy(target: tvm.target.Target, source: Any, d: int, b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
     _set(target, d, b, j, source[d, b, j])
 
 
-def _keep(result: Any, h: Any, at: Any, d: int, b: Any, j: Any) -> None:
+def _keep(
+    result: tirx.Buffer, h: tirx.Buffer, at: tirx.PrimExpr, d: int, b: tirx.PrimExpr, j: tirx.PrimExpr
+) -> None:
     _set(result, at, d, b, j, h[d, b, j])
 
 
-def _set(buffer: Any, *place: Any) -> None:
+def _set(buffer: tirx.Buffer, *place: tirx.PrimExpr) -> None:
     """Store the last of *place* at the others."""
     *indices, value = place
     T.buffer_store(buffer, value, indices)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from tvm import tirx
+from tvm import s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.cpu.decisions import Decisions
@@ -14,8 +14,6 @@ from adt.compiler.passes.cpu.kernel import (
     UNROLLED_TAPS,
     VECTORS_EACH,
     Kernel,
-    NoSchedule,
-    divisors,
     extent_of,
     loops_of,
     parallel,
@@ -27,6 +25,7 @@ from adt.compiler.passes.cpu.kernel import (
 )
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.layout.signature import SPATIAL, variables_of
+from adt.compiler.passes.scheduling import NoSchedule, divisors
 
 ROW = "whole_row"
 """The blocks that hold a row with what it lacks to whole vectors."""
@@ -34,7 +33,7 @@ MOST_SHARED = 8
 """Vectors of sums that share what is read along the last axis."""
 
 
-def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
+def reduction(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -> str:
     """Schedule one reduction: sums in registers, lanes along the output's last axis or along the sum."""
     kernel = Kernel(schedule)
     if len(kernel.sums) != 1:
@@ -89,7 +88,9 @@ def reduction(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     return f"{width} sums in lanes"
 
 
-def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, work: int) -> None:
+def _sum_along_lanes(
+    schedule: s_tir.Schedule, store: SBlockRV, sums: SBlockRV, vectors: Vectors, work: int
+) -> None:
     """Few outputs, long sums: each lane takes every so-many-th term."""
     outer = schedule.get_loops(store)
     stages = _lane_sums(schedule, sums, vectors)
@@ -99,7 +100,7 @@ def _sum_along_lanes(schedule: Any, store: Any, sums: Any, vectors: Vectors, wor
     _vectorize_stages(schedule, stages, at, vectors)
 
 
-def _terms_lie_together(schedule: Any, sums: Any) -> bool:
+def _terms_lie_together(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
     """True if one term after the other is read of whatever differs by term."""
     block = schedule.get(sums)
     loads = tir_nodes(block.body, tirx.BufferLoad)
@@ -108,7 +109,7 @@ def _terms_lie_together(schedule: Any, sums: Any) -> bool:
     return bool(last) and all(used and used <= terms for used in last)
 
 
-def _lane_sums(schedule: Any, sums: Any, vectors: Vectors) -> list[Any]:
+def _lane_sums(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> list[SBlockRV]:
     """The terms of *sums* summed in lanes first, where they are many and divide: the blocks, *sums* last.
 
     Several vectors first, since each addition waits for the one before it; in the end four numbers.
@@ -123,7 +124,9 @@ def _lane_sums(schedule: Any, sums: Any, vectors: Vectors) -> list[Any]:
     return [*stages, sums]
 
 
-def _vectorize_stages(schedule: Any, stages: Sequence[Any], at: Any | None, vectors: Vectors) -> None:
+def _vectorize_stages(
+    schedule: s_tir.Schedule, stages: Sequence[SBlockRV], at: LoopRV | None, vectors: Vectors
+) -> None:
     """The loops of *stages* inside of *at*, or all, by vectors; then their sums apart from their starts."""
     for stage in stages:
         _vectorize_row(schedule, stage, at, vectors)
@@ -132,7 +135,7 @@ def _vectorize_stages(schedule: Any, stages: Sequence[Any], at: Any | None, vect
             schedule.decompose_reduction(stage, reduce[0])
 
 
-def _vectorize_row(schedule: Any, block: Any, at: Any | None, vectors: Vectors) -> None:
+def _vectorize_row(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV | None, vectors: Vectors) -> None:
     """The places of *block* inside of *at* by vectors, within the terms of its sums."""
     outer = [] if at is None else _loops_to(schedule, block, at)
     outside = {schedule.get(loop).loop_var for loop in outer}
@@ -155,14 +158,14 @@ def _vectorize_row(schedule: Any, block: Any, at: Any | None, vectors: Vectors) 
         partition(schedule, part)  # where there is anything behind whole vectors
 
 
-def _loops_to(schedule: Any, block: Any, at: Any) -> list[Any]:
+def _loops_to(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV) -> list[LoopRV]:
     """The loops around *block* from the outermost to *at*."""
     loops = schedule.get_loops(block)
     places = [schedule.get(loop).loop_var for loop in loops]
     return list(loops[: places.index(schedule.get(at).loop_var) + 1])
 
 
-def _row_to_share(schedule: Any, sums: Any) -> int | None:
+def _row_to_share(schedule: s_tir.Schedule, sums: SBlockRV) -> int | None:
     """The output axis of which several places can share the vectors that are read: what is read along the
     last axis does not depend on it (rows of a matrix product, output channels of a convolution)."""
     block = schedule.get(sums)
@@ -178,7 +181,7 @@ def _row_to_share(schedule: Any, sums: Any) -> int | None:
     return None
 
 
-def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
+def rows(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -> str:
     """Schedule several reductions of each row, as softmax and normalizations have: a row at a time, or
     over other axes than the last ones, a vector of rows.
     """
@@ -217,7 +220,7 @@ def rows(schedule: Any, vectors: Vectors, _decisions: Decisions) -> str:
     return "a vector of rows at a time" if across else "a row at a time"
 
 
-def _inline_before_store(schedule: Any) -> None:
+def _inline_before_store(schedule: s_tir.Schedule) -> None:
     """Compute where each element is stored what it alone goes through before, as to be quantized."""
     kernel = Kernel(schedule)
     store = schedule.get_sblock(kernel.output)
@@ -234,10 +237,10 @@ def _inline_before_store(schedule: Any) -> None:
             schedule.compute_inline(block)
 
 
-def _axes_of_sums(schedule: Any, kernel: Kernel) -> list[int]:
+def _axes_of_sums(schedule: s_tir.Schedule, kernel: Kernel) -> list[int]:
     """The places of the output's axes that sums have, too, or what is computed of sums for each row."""
 
-    def written(name: str) -> Any:
+    def written(name: str) -> tirx.Buffer:
         return schedule.get(schedule.get_sblock(name)).writes[0].buffer
 
     sizes = {math.prod(map(int, written(name).shape)) for name in kernel.sums}
@@ -250,5 +253,5 @@ def _axes_of_sums(schedule: Any, kernel: Kernel) -> list[int]:
     return [place for place, iterator in enumerate(block.iter_vars) if iterator.var in used]
 
 
-def _reads_sums(schedule: Any, block: Any) -> bool:
+def _reads_sums(schedule: s_tir.Schedule, block: SBlockRV) -> bool:
     return any(reduce_loops(schedule, producer) for producer in schedule.get_producers(block))

@@ -15,12 +15,11 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from adt.compiler.ir.flops import CPU_FINISH, SCHEDULED
+from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.passes.cpu.bias import sums_from_bias
 from adt.compiler.passes.cpu.convolution import convolution
 from adt.compiler.passes.cpu.decisions import Decisions, Untuned
 from adt.compiler.passes.cpu.elementwise import elements
-from adt.compiler.passes.cpu.kernel import NoSchedule
 from adt.compiler.passes.cpu.products import product
 from adt.compiler.passes.cpu.reads import reads_differ
 from adt.compiler.passes.cpu.recurrence import is_recurrence
@@ -29,7 +28,8 @@ from adt.compiler.passes.cpu.terms import whole_vectors
 from adt.compiler.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.indices import narrow_indices, simple_indices
-from adt.package.inspection.graph import CPU_SCHEDULE
+from adt.compiler.passes.scheduling import NoSchedule
+from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
 log = logging.getLogger("adt.compile")
 
@@ -41,11 +41,11 @@ TILED: tuple[Rule, ...] = (convolution,)
 RULES: tuple[Rule, ...] = (*TILED, product, reduction, rows, elements)
 
 
-def schedule_kernels(vectors: Vectors) -> Any:
+def schedule_kernels(vectors: Vectors) -> tvm.transform.Pass:
     """The pass that schedules each kernel that has no schedule yet."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuSchedules")  # type: ignore[untyped-decorator]
-    def schedule(module: Any, _context: Any) -> Any:
+    def schedule(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         for name, function in module.functions.items():
             if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {}):
                 module.update_func(name, scheduled(function, vectors, name.name_hint))
@@ -54,7 +54,7 @@ def schedule_kernels(vectors: Vectors) -> Any:
     return schedule
 
 
-def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
+def scheduled(function: tirx.PrimFunc, vectors: Vectors, name: str = "") -> tirx.PrimFunc:
     """The TIR *function* by the first rule that takes it; as it is if none does."""
     if is_recurrence(function):
         return _finished(function, function.body, "all steps of a recurrent layer")
@@ -63,8 +63,12 @@ def scheduled(function: Any, vectors: Vectors, name: str = "") -> Any:
 
 
 def schedule_of(
-    function: Any, vectors: Vectors, decisions: Decisions, name: str = "", rules: Sequence[Rule] = RULES
-) -> Any | None:
+    function: tirx.PrimFunc,
+    vectors: Vectors,
+    decisions: Decisions,
+    name: str = "",
+    rules: Sequence[Rule] = RULES,
+) -> s_tir.Schedule | None:
     """TVM's Schedule of the TIR *function* by the first of *rules* that takes it with these *decisions*, in
     which an annotation says how; None: none does."""
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
@@ -87,7 +91,7 @@ def schedule_of(
     return None
 
 
-def _attempts(function: Any, vectors: Vectors, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:
+def _attempts(function: tirx.PrimFunc, vectors: Vectors, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:
     """Pair each of the *rules* with the function that it schedules."""
     yield from ((rule, whole_vectors(function, vectors) if rule is reduction else function) for rule in rules)
     if elements in rules:
@@ -98,7 +102,7 @@ FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias
 """Transformations of a scheduled body, by the name in an annotation."""
 
 
-def finished(schedule: Any) -> Any:
+def finished(schedule: s_tir.Schedule) -> tirx.PrimFunc:
     """Return the function of a Schedule of :func:`schedule_of`, or of its trace; KeyError for others."""
     root = schedule.get_sblock("root")
     annotations = dict(schedule.get(root).annotations.items())
@@ -113,7 +117,7 @@ def finished(schedule: Any) -> Any:
     return _finished(function, body, words)
 
 
-def _finished(function: Any, body: Any, words: str) -> Any:
+def _finished(function: tirx.PrimFunc, body: tirx.SBlockRealize, words: str) -> tirx.PrimFunc:
     """*function* with the *body* that was scheduled as *words* say."""
     body = vectorized_math(body)
     result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)

@@ -22,7 +22,7 @@ from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.layout.signature import SPATIAL, variables_of
 
 
-def whole_vectors(function: Any, vectors: Vectors) -> Any:
+def whole_vectors(function: tirx.PrimFunc, vectors: Vectors) -> tirx.PrimFunc:
     """Return the unscheduled TIR *function* with the terms of its only reduction as one axis of whole
     vectors; the same one where they are, or do not lie together."""
     blocks = [block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None]
@@ -60,7 +60,7 @@ def _lanes(length: int, vectors: Vectors) -> int:
     return least[0] if length >= math.prod(least) else 1
 
 
-def _together(block: Any) -> list[Any]:
+def _together(block: tirx.SBlock) -> list[Any]:
     """Return the reduced axes of *block* that make one row of each tensor whose elements differ by term."""
     reduced = [axis for axis in block.iter_vars if int(axis.iter_type) != SPATIAL]
     terms = {axis.var for axis in reduced}
@@ -83,7 +83,11 @@ def _together(block: Any) -> list[Any]:
 
 
 def _resized(
-    function: Any, block: Any, sizes: Mapping[Any, int], places: Mapping[Any, Any], value: Any
+    function: tirx.PrimFunc,
+    block: tirx.SBlock,
+    sizes: Mapping[Any, int],
+    places: Mapping[Any, Any],
+    value: tirx.PrimExpr,
 ) -> Any:
     """Return *function* whose *block* has axes of other *sizes*, reads at other *places*, and stores
     *value*."""
@@ -97,7 +101,7 @@ def _resized(
         extent = ir.Range(0, tirx.const(sizes[axis.var], axis.var.dtype))
         return tirx.IterVar(extent, axis.var, axis.iter_type)
 
-    def read(region: Any) -> Any:
+    def read(region: tirx.BufferRegion) -> Any:
         moved = [(tirx.stmt_functor.substitute(part.min, places), part.extent) for part in region.region]
         return tirx.BufferRegion(region.buffer, [ir.Range.from_min_extent(*part) for part in moved])
 

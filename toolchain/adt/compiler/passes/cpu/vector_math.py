@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm_ffi
-from tvm import tirx
+from tvm import relax, tirx
 
 from adt.compiler.ir.nodes import is_call, tir_nodes
 from adt.compiler.passes.layout.signature import variables_of
@@ -49,14 +48,14 @@ _ERF = (
 """Numerator of the odd powers, denominator of the even ones (highest first), and where it becomes ±1."""
 
 
-def vectorized_math(statement: Any) -> Any:
+def vectorized_math(statement: tirx.SBlockRealize) -> tirx.SBlockRealize:
     """The TIR *statement* with its calls of these functions replaced."""
 
-    def of_softplus(node: Any) -> Any:
+    def of_softplus(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
         argument = _argument_of_softplus(node)
         return None if argument is None else _tanh_of_softplus(argument)
 
-    def replaced(node: Any) -> Any:
+    def replaced(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
         if is_call(node, "tirx.nearbyint"):  # TVM makes a loop of a vector of these
             return tirx.call_llvm_pure_intrin(node.dtype, "llvm.nearbyint", node.args[0])
         made = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
@@ -70,15 +69,15 @@ def vectorized_math(statement: Any) -> Any:
     return tirx.stmt_functor.ir_transform(statement, of_softplus, replaced, ["tirx.Call"])
 
 
-def shared_divisors(statement: Any) -> Any:
+def shared_divisors(statement: tirx.SBlockRealize) -> tirx.SBlockRealize:
     """The TIR *statement*, in which a row of float32 is multiplied by the inverse of what all of it is
     divided by: an inverse for the row, and a division takes several multiplications' time. At most 1 unit in
     the last place off."""
 
-    def replaced(store: Any) -> Any:
+    def replaced(store: tirx.BufferStore) -> tirx.BufferStore:
         along = variables_of(store.indices[-1:])
 
-        def inverted(node: Any) -> Any:
+        def inverted(node: tirx.Div) -> tirx.PrimExpr | None:
             if node.dtype != "float32" or _is_number(node.b) or variables_of([node.b]) & along:
                 return None
             return node.a * (_constant(1) / node.b)
@@ -90,14 +89,14 @@ def shared_divisors(statement: Any) -> Any:
     return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.BufferStore"])
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: tirx.BufferLoad) -> bool:
     """Return True if *value* is a number of the model's, by which it quantizes: there a last place counts."""
     if isinstance(value, tirx.BufferLoad):
         return all(isinstance(extent, tirx.IntImm) and int(extent) == 1 for extent in value.buffer.shape)
     return isinstance(value, tirx.FloatImm)
 
 
-def _constant(value: float) -> Any:
+def _constant(value: float) -> tirx.PrimExpr:
     return tirx.const(value, "float32")
 
 
@@ -105,21 +104,21 @@ def _constant(value: float) -> Any:
 class _Bound:
     """A variable, and its value: an expression in TIR is a tree, which computes it wherever it stands."""
 
-    var: Any
-    value: Any
+    var: relax.Var
+    value: tirx.PrimExpr
 
 
-def _bound(name: str, value: Any, dtype: str = "float32") -> _Bound:
+def _bound(name: str, value: tirx.PrimExpr, dtype: str = "float32") -> _Bound:
     return _Bound(tirx.Var(name, dtype), value)
 
 
-def _let(result: Any, *bounds: _Bound) -> Any:
+def _let(result: tirx.PrimExpr, *bounds: _Bound) -> tirx.PrimExpr:
     for bound in reversed(bounds):
         result = tirx.Let(bound.var, bound.value, result)
     return result
 
 
-def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+def _polynomial(x: tirx.PrimExpr, coefficients: Sequence[float]) -> tirx.PrimExpr:
     """By Horner's rule, the highest power first."""
     value = _constant(coefficients[0])
     for coefficient in coefficients[1:]:
@@ -127,7 +126,7 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return value
 
 
-def _exp(x: Any, high: float = EXP_HIGH) -> Any:
+def _exp(x: tirx.PrimExpr, high: float = EXP_HIGH) -> tirx.PrimExpr:
     """At most 2 units in the last place off; NaN stays NaN, since neither comparison holds of it.
 
     At the lower bound the power is -126, whose half is the number 0; at the upper one 128, which is infinite.
@@ -143,7 +142,7 @@ def _exp(x: Any, high: float = EXP_HIGH) -> Any:
     return _let(polynomial * _constant(2) * half, near, far, power, rest)
 
 
-def _argument_of_softplus(node: Any) -> Any | None:
+def _argument_of_softplus(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
     """Return the argument of tanh(softplus(…)), as in Mish, if the call *node* is that."""
     inner = node.args[0] if is_call(node, "tirx.tanh") and node.dtype == "float32" else None
     if not isinstance(inner, tirx.Select) or not is_call(inner.false_value, "tirx.log"):
@@ -155,7 +154,7 @@ def _argument_of_softplus(node: Any) -> Any | None:
     return x if x is not None and tvm_ffi.structural_equal(x, inner.true_value) else None
 
 
-def _tanh_of_softplus(argument: Any) -> Any:
+def _tanh_of_softplus(argument: tirx.PrimExpr) -> tirx.PrimExpr:
     """Compute tanh(log(1 + n)) with n = exp(x): (n² + 2n) / (n² + 2n + 2), which is 1 from 20 on."""
     x = _bound("x", argument)
     grown = _bound("grown", _exp(x.var, 20))
@@ -163,7 +162,7 @@ def _tanh_of_softplus(argument: Any) -> Any:
     return _let(both.var / (both.var + _constant(2)), x, grown, both)
 
 
-def _log(x: Any) -> Any:
+def _log(x: tirx.PrimExpr) -> tirx.PrimExpr:
     """At most 2 units in the last place off; NaN stays NaN, since no comparison holds of it."""
     normal = tirx.Select(x < _constant(_SMALLEST), x * _constant(1 << 23), x)
     bits = _bound("bits", tirx.reinterpret("int32", normal) + (_ONE - _ROOT_OF_HALF), "int32")
@@ -181,11 +180,11 @@ def _log(x: Any) -> Any:
     )
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: tirx.PrimExpr) -> tirx.PrimExpr:
     return _constant(1) / (_constant(1) + _exp(_constant(0) - x))
 
 
-def _rational(x: Any, form: tuple[Sequence[float], Sequence[float], float]) -> Any:
+def _rational(x: tirx.PrimExpr, form: tuple[Sequence[float], Sequence[float], float]) -> tirx.PrimExpr:
     numerator, denominator, limit = form
     below = _bound("below", tirx.Select(x > _constant(limit), _constant(limit), x))
     near = _bound("near", tirx.Select(below.var < _constant(-limit), _constant(-limit), below.var))
@@ -194,17 +193,17 @@ def _rational(x: Any, form: tuple[Sequence[float], Sequence[float], float]) -> A
     return _let(value, below, near, square)
 
 
-def _tanh(x: Any) -> Any:
+def _tanh(x: tirx.PrimExpr) -> tirx.PrimExpr:
     """At most 7 units in the last place off."""
     return _rational(x, _TANH)
 
 
-def _erf(x: Any) -> Any:
+def _erf(x: tirx.PrimExpr) -> tirx.PrimExpr:
     """At most 4e-7 off."""
     return _rational(x, _ERF)
 
 
-_BY_NAME: dict[str, Callable[[Any], Any]] = {
+_BY_NAME: dict[str, Callable[[tirx.PrimExpr], tirx.PrimExpr]] = {
     "tirx.exp": _exp,
     "tirx.log": _log,
     "tirx.sigmoid": _sigmoid,

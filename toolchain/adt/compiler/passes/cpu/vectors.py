@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+import tvm
+from tvm import relax
 from tvm.target import codegen
 
 from adt.compiler.ir.nodes import operator_name
@@ -50,7 +51,7 @@ class Vectors:
         return ceil_blocks(lanes * SIZES[dtype], self.lanes * SIZES[self.dtype])
 
 
-def vectors_of(target: Any, *, half: bool = False) -> Vectors:
+def vectors_of(target: tvm.target.Target, *, half: bool = False) -> Vectors:
     """Describe the vector registers that code for TVM's llvm *target* may use.
 
     With *half*, code computes in half precision where the target does.
@@ -67,7 +68,7 @@ def vectors_of(target: Any, *, half: bool = False) -> Vectors:
     return Vectors(lanes, 32 if lanes == 16 else 16, dots=dots_of(arch, features, lanes))
 
 
-def best_lanes(module: Any, vectors: Vectors) -> int:
+def best_lanes(module: tvm.IRModule, vectors: Vectors) -> int:
     """Return the cheapest block size for the convolutions and products of ``main`` (flat Relax).
 
     Weights are constants. Lanes of wide blocks idle where channels are few, or groups narrower than a block.
@@ -95,7 +96,9 @@ _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.
 _LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmul", *_TRANSPOSED)
 
 
-def _layer(name: str, call: Any, weight: tuple[int, ...], output: tuple[int, ...]) -> tuple[int, int, int]:
+def _layer(
+    name: str, call: relax.Call, weight: tuple[int, ...], output: tuple[int, ...]
+) -> tuple[int, int, int]:
     """Multiply-adds, output channels, and groups of a layer."""
     if name == "relax.matmul":
         return math.prod(output) * weight[-2 if len(weight) > 1 else -1], weight[-1], 1

@@ -27,10 +27,10 @@ TYPES = ("int32", "float32")
 class Kernels:
     """A flat module whose tensors are in buffers."""
 
-    module: Any
-    params: Mapping[str, Any]
+    module: tvm.IRModule
+    params: Mapping[str, tvm.runtime.Tensor]
     """Parameters that follow the inputs of ``main``, by name."""
-    plain: Mapping[str, Any]
+    plain: Mapping[str, tvm.runtime.Tensor]
     """The kernels before they were scheduled, by name."""
 
 
@@ -43,7 +43,7 @@ def joined_constants(kernels: Kernels) -> Kernels:
     main = module["main"]
     constants = set(main.params[len(main.params) - len(params) :])
     readers = readers_of(module)
-    places: dict[Any, list[int]] = {}
+    places: dict[tvm.ir.GlobalVar, list[int]] = {}
     """Kernel to the arguments that can be joined in each of its calls."""
     for binding in bindings_of(module):
         if not is_kernel_call(binding.value):
@@ -74,16 +74,16 @@ def joined_constants(kernels: Kernels) -> Kernels:
     return Kernels(result, joiner.weights(params), {**plain, **reading})
 
 
-def _in_vectors(value: Any) -> bool:
+def _in_vectors(value: relax.Expr) -> bool:
     shape = static_shape(value) or (0,)
     return shape[-1] == LANES and value.struct_info.dtype in TYPES
 
 
-def _read_alike(function: Any, places: Sequence[int]) -> list[int]:
+def _read_alike(function: tirx.PrimFunc, places: Sequence[int]) -> list[int]:
     """Return those of *places* whose buffers the scheduled *function* reads by vectors, or else by
     numbers: from one buffer a code generator reads no vectors where it reads numbers, too."""
 
-    def reads(body: Any) -> Counter[Any]:
+    def reads(body: tirx.Stmt) -> Counter[tirx.Buffer]:
         return Counter(load.buffer for load in tir_nodes(body, tirx.BufferLoad))
 
     loops = (loop for loop in tir_nodes(function.body, tirx.For) if loop.kind == tirx.ForKind.VECTORIZED)
@@ -98,17 +98,17 @@ def _read_alike(function: Any, places: Sequence[int]) -> list[int]:
 class _Joiner(Rewriter):
     """Gives the calls of the kernels in *places* one argument, a new parameter, for those that are joined."""
 
-    def __init__(self, module: Any, places: Mapping[Any, Sequence[int]]) -> None:
+    def __init__(self, module: tvm.IRModule, places: Mapping[tvm.ir.GlobalVar, Sequence[int]]) -> None:
         super().__init__(module)
         self.places = places
         self.kernels = {kernel: ir.GlobalVar(kernel.name_hint) for kernel in places}
         """Kernel to what stands for it, which takes other arguments."""
         for kernel in self.kernels.values():
             relax.expr._update_struct_info(kernel, relax.FuncStructInfo.opaque_func())
-        self.joined: dict[Any, list[Any]] = {}
+        self.joined: dict[relax.Var, list[relax.Var]] = {}
         """New parameter to what it holds, in order."""
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         chosen = self.places.get(binding.value.args[0]) if is_kernel_call(binding.value) else None
         if chosen is None:
             super().bind(binding)
@@ -124,15 +124,15 @@ class _Joiner(Rewriter):
         call = relax.call_tir(self.kernels[kernel], relax.Tuple(arguments), binding.value.sinfo_args[0])
         self.values[binding.var] = self.builder.emit(call, name_hint=binding.var.name_hint)
 
-    def params(self) -> list[Any]:
+    def params(self) -> list[relax.Var]:
         gone = self._gone()
         return [*(param for param in super().params() if param not in gone), *self.joined]
 
-    def _gone(self) -> set[Any]:
+    def _gone(self) -> set[relax.Var]:
         """The parameters that are in others."""
         return {part for parts in self.joined.values() for part in parts}
 
-    def weights(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def weights(self, params: Mapping[str, tvm.runtime.Tensor]) -> dict[str, tvm.runtime.Tensor]:
         """Return those of *params* that follow the inputs, joined, by name and in order."""
         gone = {part.name_hint for part in self._gone()}
         kept = {name: value for name, value in params.items() if name not in gone}
@@ -148,12 +148,12 @@ def _type_of(types: Sequence[str]) -> str:
     return types[0] if len(set(types)) == 1 else TYPES[0]
 
 
-def _one(arguments: Sequence[Any], places: Sequence[int]) -> list[Any]:
+def _one(arguments: Sequence[relax.Expr], places: Sequence[int]) -> list[relax.Expr]:
     """*arguments* of which the first of those in *places* stands for all."""
     return [argument for place, argument in enumerate(arguments) if place not in places[1:]]
 
 
-def _reading_one(function: Any, places: Sequence[int]) -> Any:
+def _reading_one(function: tirx.PrimFunc, places: Sequence[int]) -> Any:
     """The TIR *function* with one buffer for its arguments in *places*, if there are any."""
     if not places:
         return function

@@ -31,11 +31,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tvm import s_tir
+from tvm import s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.passes.gpu.kernel_blocks import (
     KernelBlocks,
-    NotSchedulable,
     kernel_blocks,
     reduction_loops,
     refusals,
@@ -43,6 +43,7 @@ from adt.compiler.passes.gpu.kernel_blocks import (
 )
 from adt.compiler.passes.gpu.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
 from adt.compiler.passes.layout.blocks import STAGE
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.passes.words import SUMS
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
@@ -61,7 +62,9 @@ AXES = 3
 class Decisions(Protocol):
     """Decides what a schedule leaves open."""
 
-    def tile(self, schedule: Any, loop: Any, default: Sequence[int], most: int) -> Sequence[Any]:
+    def tile(
+        self, schedule: s_tir.Schedule, loop: LoopRV, default: Sequence[int], most: int
+    ) -> Sequence[Any]:
         """Return the extents, outermost first, of the parts of *loop*; their product is its extent.
 
         Args:
@@ -69,18 +72,20 @@ class Decisions(Protocol):
             most: the last one, at most.
         """
 
-    def unroll(self, schedule: Any, loop: Any, default: int) -> None:
+    def unroll(self, schedule: s_tir.Schedule, loop: LoopRV, default: int) -> None:
         """Unroll *loop*, and loops inside of it, up to *default* statements."""
 
 
 class DefaultDecisions:
     """Takes what the schedule itself would."""
 
-    def tile(self, _schedule: Any, _loop: Any, default: Sequence[int], _most: int) -> Sequence[Any]:
+    def tile(
+        self, _schedule: s_tir.Schedule, _loop: LoopRV, default: Sequence[int], _most: int
+    ) -> Sequence[Any]:
         """*default*."""
         return default
 
-    def unroll(self, schedule: Any, loop: Any, default: int) -> None:
+    def unroll(self, schedule: s_tir.Schedule, loop: LoopRV, default: int) -> None:
         """As TVM's own rules have it: marks that its lowering reads."""
         schedule.annotate(loop, "pragma_auto_unroll_max_step", default)
         schedule.annotate(loop, "pragma_unroll_explicit", 1)
@@ -96,37 +101,37 @@ class ConvolutionKernel:
     sums: Sums
 
 
-def convolution_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
+def convolution_schedule(function: tirx.PrimFunc, gpu: Gpu, *, by_lane: bool = False) -> tirx.PrimFunc:
     """Schedule the TIR *function*, a blocked convolution, for *gpu*; see :func:`texel_schedule`."""
     schedule = s_tir.Schedule(function)
     with refusals():
         conv = convolution_of(schedule, by_lane=by_lane)
         tile = best_tile(conv.sums, gpu)
         if tile is None:
-            raise NotSchedulable("no tile of it fits the GPU")
+            raise NoSchedule("no tile of it fits the GPU")
         schedule_convolution(schedule, conv, tile, DefaultDecisions())
     return schedule.mod["main"]
 
 
-def convolution_of(schedule: Any, *, by_lane: bool = False) -> ConvolutionKernel:
+def convolution_of(schedule: s_tir.Schedule, *, by_lane: bool = False) -> ConvolutionKernel:
     """Describe the convolution that the unscheduled kernel is."""
     root = schedule.get_sblock("root")
     names = [schedule.get(block).name_hint for block in schedule.get_child_blocks(root)]
     if sum(name.startswith(STAGE) for name in names) != 1:
-        raise NotSchedulable("it is no convolution")
+        raise NoSchedule("it is no convolution")
     stage = schedule.get_sblock(next(name for name in names if name.startswith(STAGE)))
     blocks = kernel_blocks(schedule, by_lane=by_lane, kept=(stage,))
     if blocks.reduction is None:
-        raise NotSchedulable("it does not accumulate")
+        raise NoSchedule("it does not accumulate")
     schedule.set_scope(stage, 0, "local")
     return ConvolutionKernel(blocks, stage, _sums(schedule, blocks, stage))
 
 
-def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
+def _sums(schedule: s_tir.Schedule, blocks: KernelBlocks, stage: SBlockRV) -> Sums:
     texels = [int(extent) for extent in schedule.get(blocks.reduction).writes[0].buffer.shape]
     stored = [int(extent) for extent in schedule.get(blocks.store).writes[0].buffer.shape]
     if any(size > limit for size, limit in zip(stored, texels, strict=True)):
-        raise NotSchedulable("its sums are fewer than the texels that it stores")
+        raise NoSchedule("its sums are fewer than the texels that it stores")
     images, depth, *axes, _lane = texels
     matrix = images > 1 and max(axes) == 1
     if matrix:
@@ -163,7 +168,9 @@ def _sums(schedule: Any, blocks: KernelBlocks, stage: Any) -> Sums:
     )
 
 
-def schedule_convolution(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
+def schedule_convolution(
+    schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions
+) -> None:
     """Schedule *conv* by *tile*, or by what *decisions* makes of it."""
     (_shared_sums if tile.parts > 1 else _direct_sums)(schedule, conv, tile, decisions)
 
@@ -177,13 +184,13 @@ class OutputLoops:
     """Over work-groups and work-items: x, y, z."""
     registers: tuple[Any, ...]
     """Over a work-item's texels, from the outermost on."""
-    lane: Any
+    lane: tirx.PrimExpr
     across: tuple[Any, Any]
     down: tuple[Any, Any]
     """Number of work-items in a work-group along x and y, and of texels of each."""
 
 
-def _direct_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
+def _direct_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
     """Schedule *conv* by *tile*; each sum is one work-item's."""
     loops = _split_output(schedule, conv, tile, decisions)
     _bind(schedule, loops.groups, "blockIdx")
@@ -193,11 +200,11 @@ def _direct_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: 
     _accumulate(schedule, conv, conv.blocks.reduction, depth=depth, tile=tile, decisions=decisions)
 
 
-def _shared_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
+def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
     """Schedule *conv* by *tile*; work-items share their sums."""
     total, sums = conv.blocks.reduction, conv.sums
     if not sums.in_fours or sums.fours % tile.parts or tile.group[2] != 1:
-        raise NotSchedulable("its sums cannot be cut into parts")
+        raise NoSchedule("its sums cannot be cut into parts")
     _, (channel, *_window) = reduction_loops(schedule, total, 0)
     fours, _four = schedule.split(channel, [None, LANES])
     cut = decisions.tile(schedule, fours, [sums.fours // tile.parts, tile.parts], PARTS_OF_A_PIXEL[-1])
@@ -234,7 +241,7 @@ def _shared_sums(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: 
     _accumulate(schedule, conv, partial, depth=2 * AXES, tile=tile, decisions=decisions)
 
 
-def _add_up(schedule: Any, total: Any, depth: int) -> None:
+def _add_up(schedule: s_tir.Schedule, total: SBlockRV, depth: int) -> None:
     """Schedule *total*, which adds the parts, inside of *depth* loops."""
     (*texels, lane), parts = reduction_loops(schedule, total, depth)
     schedule.reorder(*parts, *texels, lane)
@@ -244,7 +251,9 @@ def _add_up(schedule: Any, total: Any, depth: int) -> None:
     schedule.decompose_reduction(total, parts[0])
 
 
-def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> OutputLoops:
+def _split_output(
+    schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions
+) -> OutputLoops:
     """Cut the output's loops and put them in order; nothing is bound yet."""
     *outer, lane = texel_loops(schedule, conv.blocks.store)
     images, depth, *axes = outer
@@ -282,13 +291,13 @@ def _split_output(schedule: Any, conv: ConvolutionKernel, tile: Tile, decisions:
     )
 
 
-def _bind(schedule: Any, loops: Sequence[Any], axis: str) -> None:
+def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], axis: str) -> None:
     """Make work-groups or work-items of *loops*: along x, y and z."""
     for name, loop in zip("xyz", loops, strict=True):
         schedule.bind(loop, f"{axis}.{name}")
 
 
-def _finish(schedule: Any, conv: ConvolutionKernel, loops: OutputLoops) -> None:
+def _finish(schedule: s_tir.Schedule, conv: ConvolutionKernel, loops: OutputLoops) -> None:
     """Compute what follows the sums on all texels of a work-item, each as a vector."""
     for loop in loops.registers:
         schedule.unroll(loop)
@@ -298,9 +307,9 @@ def _finish(schedule: Any, conv: ConvolutionKernel, loops: OutputLoops) -> None:
 
 
 def _accumulate(
-    schedule: Any,
+    schedule: s_tir.Schedule,
     conv: ConvolutionKernel,
-    block: Any,
+    block: SBlockRV,
     *,
     depth: int,
     tile: Tile,
@@ -344,7 +353,7 @@ def _accumulate(
     schedule.decompose_reduction(block, channel)
 
 
-def _depth(schedule: Any, block: Any, loop: Any) -> int:
+def _depth(schedule: s_tir.Schedule, block: SBlockRV, loop: LoopRV) -> int:
     """Return the number of loops of *block* down to *loop*."""
     innermost = schedule.get(loop)
     return 1 + next(
@@ -352,7 +361,7 @@ def _depth(schedule: Any, block: Any, loop: Any) -> int:
     )
 
 
-def _copy_texels(schedule: Any, block: Any, depth: int) -> None:
+def _copy_texels(schedule: s_tir.Schedule, block: SBlockRV, depth: int) -> None:
     """Unroll the copy *block* inside of *depth* loops, four lanes at once where it copies four."""
     *others, last = schedule.get_loops(block)[depth:]
     for loop in others:

@@ -9,23 +9,21 @@ from typing import Any
 
 import tvm
 from tvm import s_tir
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.errors import lines_of
 from adt.package.reports import LANES
 
 
-class NotSchedulable(Exception):
-    """A kernel cannot write images; what is said is the reason, for the report."""
-
-
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """Raise NotSchedulable for what TVM's scheduling raises meanwhile."""
+    """Raise NoSchedule for what TVM's scheduling raises meanwhile."""
     try:
         yield
     except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:
-        raise NotSchedulable(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
+        raise NoSchedule(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 
 @dataclass(frozen=True)
@@ -40,22 +38,24 @@ class KernelBlocks:
     """The one of *before* that accumulates."""
 
 
-def kernel_blocks(schedule: Any, *, by_lane: bool = False, kept: Sequence[Any] = ()) -> KernelBlocks:
+def kernel_blocks(
+    schedule: s_tir.Schedule, *, by_lane: bool = False, kept: Sequence[SBlockRV] = ()
+) -> KernelBlocks:
     """Inline the blocks of the unscheduled kernel but *kept*, or put them into private memory.
 
     Raises:
-        NotSchedulable: it has several reductions, or is not of that form.
+        NoSchedule: it has several reductions, or is not of that form.
     """
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
     reductions = [block for block in blocks if reduces(schedule.get(block))]
     if len(reductions) > 1:
-        raise NotSchedulable(f"it has {len(reductions)} reductions")
+        raise NoSchedule(f"it has {len(reductions)} reductions")
     if any(schedule.get_child_blocks(block) for block in blocks):
-        raise NotSchedulable("its blocks are nested")
+        raise NoSchedule("its blocks are nested")
     outputs = schedule.get_output_blocks(root)
     if len(outputs) != 1:
-        raise NotSchedulable(f"it has {len(outputs)} outputs")
+        raise NoSchedule(f"it has {len(outputs)} outputs")
     reduction, last = (reductions[0] if reductions else None), outputs[0]
     epilogue = reduction is None or not _same(schedule, last, reduction)
     for block in blocks:
@@ -70,15 +70,17 @@ def kernel_blocks(schedule: Any, *, by_lane: bool = False, kept: Sequence[Any] =
     return KernelBlocks(store, tuple(before), reduction)
 
 
-def texel_loops(schedule: Any, store: Any) -> list[Any]:
+def texel_loops(schedule: s_tir.Schedule, store: SBlockRV) -> list[LoopRV]:
     """Return the loops of the block *store*, the last over the lanes of a texel."""
-    loops: list[Any] = schedule.get_loops(store)
+    loops: list[LoopRV] = schedule.get_loops(store)
     if not loops or int(schedule.get(loops[-1]).extent) != LANES:
-        raise NotSchedulable("its last axis is no texel")
+        raise NoSchedule("its last axis is no texel")
     return loops
 
 
-def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any], list[Any]]:
+def reduction_loops(
+    schedule: s_tir.Schedule, reduction: SBlockRV, depth: int
+) -> tuple[list[LoopRV], list[LoopRV]]:
     """Return the loops of *reduction* inside the *depth* outermost ones: those over texels (the last
     one over a texel's lanes), and those that it accumulates over.
     """
@@ -87,9 +89,9 @@ def reduction_loops(schedule: Any, reduction: Any, depth: int) -> tuple[list[Any
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL]
     reduce = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
     if int(schedule.get(spatial[-1]).extent) != LANES or len(spatial) + len(reduce) != len(loops):
-        raise NotSchedulable("its reduction does not run over texels")
+        raise NoSchedule("its reduction does not run over texels")
     return spatial, reduce
 
 
-def _same(schedule: Any, block: Any, other: Any) -> bool:
+def _same(schedule: s_tir.Schedule, block: SBlockRV, other: SBlockRV) -> bool:
     return bool(schedule.get(block).same_as(schedule.get(other)))

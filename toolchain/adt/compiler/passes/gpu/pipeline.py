@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import tvm
 from tvm import relax
 
 from adt.compiler.ir.rewriter import bind_params, is_flat
@@ -48,8 +49,8 @@ WORDS = replace(
 class GpuModule:
     """A model whose tensors are placed: fused kernels, those that write blocked tensors scheduled."""
 
-    module: Any
-    params: Mapping[str, Any]
+    module: tvm.IRModule
+    params: Mapping[str, tvm.runtime.Tensor]
     """Parameters that follow the inputs of ``main``: weights, packed where a kernel wants it. Those that
     the report calls images are to be given as such."""
     report: TextureReport
@@ -60,9 +61,9 @@ class GpuModule:
 
 
 def for_gpu(
-    module: Any,
-    params: Mapping[str, Any],
-    target: Any,
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
+    target: tvm.target.Target,
     limits: ImageLimits | None,
     schedules: KernelSchedules,
     *,
@@ -108,7 +109,7 @@ def for_gpu(
         return GpuModule(kernels.module, kernels.params, report, kernels.plain, integers)
 
 
-def _normalized(module: Any, rows: Rows) -> Any:
+def _normalized(module: tvm.IRModule, rows: Rows) -> Any:
     """*module* with kernels for its softmaxes and normalizations, and without what they were written as."""
     if not is_flat(module):
         return module

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import tvm
 from tvm import ir, relax, tirx
 
 from adt.compiler.ir.flops import SCHEDULED, flops_of
 from adt.compiler.ir.nodes import is_kernel_call
 from adt.compiler.ir.rewriter import Rewriter, bindings_of, static_shape
 from adt.compiler.passes.gpu.convolution import convolution_schedule
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable
 from adt.compiler.passes.gpu.reductions import is_other_reduction, reduction_schedule
 from adt.compiler.passes.gpu.rows import is_dealt, row_schedule
 from adt.compiler.passes.gpu.schedules import (
@@ -43,6 +43,7 @@ from adt.compiler.passes.gpu.schedules import (
 from adt.compiler.passes.layout.blocks import FLOATS, is_convolution
 from adt.compiler.passes.records.schedules import KernelSchedules, is_scheduled
 from adt.compiler.passes.records.workload import REFUSED, marked
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
 from adt.package.reports import LANES, SCOPE, KernelTextures, WeightTexture
 
@@ -61,7 +62,7 @@ class ImageLimits:
     """Greatest length of an array of images."""
 
 
-def image_limits(target: Any) -> ImageLimits:
+def image_limits(target: tvm.target.Target) -> ImageLimits:
     """Return the limits of TVM's *target*, which has images."""
     attributes = target.attrs
     return ImageLimits(int(attributes["texture_spatial_limit"]), int(attributes["texture_depth_limit"]))
@@ -71,7 +72,7 @@ def image_limits(target: Any) -> ImageLimits:
 class PlacedModule:
     """A module whose tensors are buffers and images."""
 
-    module: Any
+    module: tvm.IRModule
     """Its kernels that touch images are specialised and, where they write one, scheduled."""
     kernels: tuple[KernelTextures, ...]
     """One row for each kernel."""
@@ -80,8 +81,8 @@ class PlacedModule:
 
 
 def place(
-    module: Any,
-    target: Any,
+    module: tvm.IRModule,
+    target: tvm.target.Target,
     limits: ImageLimits | None,
     schedules: KernelSchedules,
     *,
@@ -108,7 +109,9 @@ def place(
     return PlacedModule(result, tuple(placement.rows), rows)
 
 
-def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: GpuKernels) -> bool:
+def _settle(
+    module: tvm.IRModule, reasons: dict[relax.Var, str], weights: set[relax.Var], kernels: GpuKernels
+) -> bool:
     """Make each call's kernel; take back images that one cannot use. Whether there were none."""
     settled = True
     for binding in bindings_of(module):
@@ -118,7 +121,7 @@ def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: Gp
         textured = _textured(binding, reasons)
         try:
             kernels.specialize(kernel, textured)
-        except NotSchedulable as error:
+        except NoSchedule as error:
             settled = False
             read = [arg for arg in operands.fields if reasons.get(arg, "-") == ""]
             # Activations in images save more than weights there do: the weights go first.
@@ -131,13 +134,13 @@ def _settle(module: Any, reasons: dict[Any, str], weights: set[Any], kernels: Gp
     return settled
 
 
-def _textured(binding: Any, reasons: Mapping[Any, str]) -> tuple[bool, ...]:
+def _textured(binding: relax.VarBinding, reasons: Mapping[relax.Var, str]) -> tuple[bool, ...]:
     """Return which arguments of a kernel's call are images; the output comes last."""
     operands = binding.value.args[1].fields
     return tuple(reasons.get(variable, "-") == "" for variable in (*operands, binding.var))
 
 
-def _weights(module: Any) -> list[Any]:
+def _weights(module: tvm.IRModule) -> list[relax.Var]:
     """The parameters of ``main`` that may become images: blocked, with rows of more than the one texel of a
     bias."""
     main = module["main"]
@@ -146,7 +149,9 @@ def _weights(module: Any) -> list[Any]:
     return [param for param, shape in shapes if len(shape) > 3 and shape[-1] == LANES and shape[-2] > 1]
 
 
-def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) -> dict[Any, str]:
+def _reasons(
+    module: tvm.IRModule, weights: Sequence[relax.Var], limits: ImageLimits | None
+) -> dict[relax.Var, str]:
     """Each variable that a kernel makes, and each weight, to why it is no image; empty: it is one."""
     main = module["main"]
     bindings = bindings_of(module)
@@ -168,11 +173,11 @@ def _reasons(module: Any, weights: Sequence[Any], limits: ImageLimits | None) ->
     return reasons
 
 
-def _sources(bindings: Any) -> dict[Any, Any]:
+def _sources(bindings: Sequence[relax.VarBinding]) -> dict[Any, Any]:
     return {binding.var: binding.value for binding in bindings if isinstance(binding.value, relax.Var)}
 
 
-def _unfit(variable: Any, limits: ImageLimits | None) -> str:
+def _unfit(variable: relax.Var, limits: ImageLimits | None) -> str:
     if limits is None:
         return "the target has no images"
     info = variable.struct_info
@@ -191,7 +196,13 @@ def _unfit(variable: Any, limits: ImageLimits | None) -> str:
 class _Placement(Rewriter):
     """Rewrites the calls: the variable's device, and the kernel that fits it."""
 
-    def __init__(self, module: Any, reasons: Mapping[Any, str], kernels: GpuKernels, image: Any) -> None:
+    def __init__(
+        self,
+        module: tvm.IRModule,
+        reasons: Mapping[relax.Var, str],
+        kernels: GpuKernels,
+        image: tvm.ir.VDevice,
+    ) -> None:
         super().__init__(module)
         self.reasons = reasons
         self.kernels = kernels
@@ -199,20 +210,20 @@ class _Placement(Rewriter):
         self.functions: dict[Any, Any] = {}
         """New kernels by their global variable."""
         self.rows: list[KernelTextures] = []
-        self.called: dict[tuple[Any, tuple[bool, ...]], Any] = {}
+        self.called: dict[tuple[tvm.ir.GlobalVar, tuple[bool, ...]], Any] = {}
         self.values |= {
             param: self._in_image(param) for param in super().params() if reasons.get(param, "-") == ""
         }
         self.names: defaultdict[str, int] = defaultdict(int)
 
-    def params(self) -> list[Any]:
+    def params(self) -> list[relax.Var]:
         return [self.value_of(param) for param in super().params()]
 
-    def _in_image(self, param: Any) -> Any:
+    def _in_image(self, param: relax.Var) -> relax.Var:
         info = param.struct_info
         return relax.Var(param.name_hint, relax.TensorStructInfo(info.shape, info.dtype, self.image))
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         if not is_kernel_call(binding.value):
             super().bind(binding)
             return
@@ -225,7 +236,7 @@ class _Placement(Rewriter):
         call = relax.call_tir(variable, self.copy(operands), info)
         self.values[binding.var] = self.builder.emit(call, name_hint=binding.var.name_hint)
 
-    def _variable(self, kernel: Any, textured: tuple[bool, ...], reason: str) -> Any:
+    def _variable(self, kernel: tvm.ir.GlobalVar, textured: tuple[bool, ...], reason: str) -> Any:
         """The global variable of the kernel for these images, one for each choice of them."""
         key = (kernel, textured)
         if key not in self.called:
@@ -250,7 +261,13 @@ class GpuKernels:
     """The kernels of a module, made for the images among their arguments."""
 
     def __init__(
-        self, module: Any, target: Any, schedules: KernelSchedules, gpu: Gpu, *, images: bool = True
+        self,
+        module: tvm.IRModule,
+        target: tvm.target.Target,
+        schedules: KernelSchedules,
+        gpu: Gpu,
+        *,
+        images: bool = True,
     ) -> None:
         """Schedule the kernels of *module*.
 
@@ -262,9 +279,9 @@ class GpuKernels:
         self.target = target
         self.schedules = schedules
         self.gpu = gpu
-        self.cache: dict[tuple[Any, tuple[bool, ...]], Any] = {}
+        self.cache: dict[tuple[tvm.ir.GlobalVar, tuple[bool, ...]], Any] = {}
 
-    def specialize(self, kernel: Any, textured: tuple[bool, ...]) -> Any:
+    def specialize(self, kernel: tvm.ir.GlobalVar, textured: tuple[bool, ...]) -> tirx.PrimFunc:
         """Return the scheduled function; unscheduled, as it was, where no argument is an image and TVM's
         rules schedule it as well, or have to.
         """
@@ -274,31 +291,31 @@ class GpuKernels:
         if key not in self.cache:
             function = with_images(self.module[kernel], textured)
             self.cache[key] = self._schedule(function, writes=textured[-1])
-        if not isinstance(self.cache[key], NotSchedulable):
+        if not isinstance(self.cache[key], NoSchedule):
             return self.cache[key]
         if any(textured):
             raise self.cache[key]
         return self.module[kernel]
 
-    def _needs_schedule(self, function: Any) -> bool:
+    def _needs_schedule(self, function: tirx.PrimFunc) -> bool:
         """True if the kernel is scheduled here even where it touches no image."""
         sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
         return sums or is_other_reduction(function) or (not self.images and moves_texels(function))
 
-    def _schedule(self, function: Any, *, writes: bool) -> Any:
+    def _schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc:
         """The first schedule of *function* that uses its images rightly, or why there is none."""
         recorded = self.schedules.take(function)
         if not is_scheduled(recorded):
             return self._default_schedule(recorded, writes=writes)
         try:
             prove(recorded, self.target)
-        except NotSchedulable as error:
+        except NoSchedule as error:
             log.debug("a record does not apply: %s", error)
             return self._default_schedule(marked(function, REFUSED), writes=writes)
         return recorded
 
-    def _default_schedule(self, function: Any, *, writes: bool) -> Any:
-        schedules: list[Callable[[Any], Any]] = []
+    def _default_schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc:
+        schedules: list[Callable[[tirx.PrimFunc], tirx.PrimFunc]] = []
         if is_convolution(function):
             schedules += [
                 partial(convolution_schedule, gpu=self.gpu),
@@ -317,19 +334,19 @@ class GpuKernels:
             schedules += [texel_schedule, partial(texel_schedule, by_lane=True)]
         if self.images and not writes:
             schedules += [partial(element_schedule, target=self.target)]
-        first_error: NotSchedulable | None = None
+        first_error: NoSchedule | None = None
         for schedule in schedules:
             try:
                 scheduled = schedule(function)
                 prove(scheduled, self.target)
-            except NotSchedulable as error:
+            except NoSchedule as error:
                 first_error = first_error or error
             else:
                 return scheduled.with_attr(SCHEDULED, True)
         return first_error
 
 
-def with_images(function: Any, textured: tuple[bool, ...]) -> Any:
+def with_images(function: tirx.PrimFunc, textured: tuple[bool, ...]) -> tirx.PrimFunc:
     """The TIR *function* with images for the arguments that *textured* marks."""
     buffers = [function.buffer_map[param] for param in function.params]
     images = {

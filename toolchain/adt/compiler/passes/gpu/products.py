@@ -23,19 +23,20 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm import arith, ir, s_tir, te, tirx
+from tvm.s_tir.schedule import LoopRV
 
 from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.passes.gpu.kernel_blocks import NotSchedulable, refusals
+from adt.compiler.passes.gpu.kernel_blocks import refusals
 from adt.compiler.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
 from adt.compiler.passes.gpu.schedules import prove
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import FLOATS, ceil_blocks
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
+from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
 
@@ -49,7 +50,7 @@ LEFT, RIGHT, SUMS, PARTS, TOTAL, STORE = "left", "right", "sums", "parts", "tota
 class Axis:
     """Axes of a product's result that are one for its schedule: its batch, rows, columns or terms."""
 
-    variables: tuple[Any, ...]
+    variables: tuple[tirx.Var, ...]
     extents: tuple[int, ...]
 
     @property
@@ -62,7 +63,7 @@ class Axis:
         """Return True if neighbouring places of the innermost one are in fours."""
         return bool(self.extents) and self.extents[-1] % LANES == 0
 
-    def places(self, place: Any) -> dict[Any, Any]:
+    def places(self, place: tirx.PrimExpr) -> dict[tirx.Var, tirx.PrimExpr]:
         """Return the variables' values at *place*."""
         result, stride = {}, self.extent
         for number, (variable, extent) in enumerate(zip(self.variables, self.extents, strict=True)):
@@ -80,15 +81,15 @@ class Terms:
     rows: Axis
     columns: Axis
     terms: Axis
-    left: Any
-    right: Any
+    left: tirx.PrimExpr
+    right: tirx.PrimExpr
     """Expressions of the axes' variables."""
     dtype: str
     """Type of the sums."""
-    output: Any
+    output: tirx.Buffer
     """The buffer that is written, at the variables of *at*."""
-    at: tuple[Any, ...]
-    stored: Callable[[Any], Any]
+    at: tuple[tirx.Var, ...]
+    stored: Callable[[tirx.PrimExpr], tirx.PrimExpr]
     """Function of a sum that is stored: an expression of the axes' variables."""
 
     @property
@@ -110,7 +111,7 @@ class Terms:
         )
 
 
-def product_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
+def product_schedule(function: tirx.PrimFunc, gpu: Gpu, *, by_lane: bool = False) -> tirx.PrimFunc:
     """Schedule the TIR *function*, a matrix product in buffers, for *gpu*.
 
     With *by_lane*, the epilogue is computed lane by lane, where TVM has no vectors of it (``erf``).
@@ -122,11 +123,11 @@ def product_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
         return tiled(narrow, terms, product, best_product_tile(product, gpu), by_lane=by_lane)
 
 
-def schedule_products(gpu: Gpu) -> Any:
+def schedule_products(gpu: Gpu) -> tvm.transform.Pass:
     """The pass that schedules each matrix product in buffers that has no schedule yet."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.Products")  # type: ignore[untyped-decorator]
-    def schedule(module: Any, _context: Any) -> Any:
+    def schedule(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         target = tvm.target.Target.current()
         result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
         for variable, function in module.functions_items():
@@ -137,20 +138,20 @@ def schedule_products(gpu: Gpu) -> Any:
     return schedule
 
 
-def _scheduled(function: Any, gpu: Gpu, target: Any, name: str) -> Any:
+def _scheduled(function: tirx.PrimFunc, gpu: Gpu, target: tvm.target.Target, name: str) -> tirx.PrimFunc:
     """*function* by :func:`product_schedule`; as it is where that does not take it."""
     for by_lane in (False, True):
         try:
             scheduled = product_schedule(function, gpu, by_lane=by_lane)
             prove(scheduled, target)
-        except NotSchedulable as reason:
+        except NoSchedule as reason:
             log.debug("%s is scheduled as no product: %s", name, reason)
         else:
             return scheduled.with_attr(SCHEDULED, True)
     return function
 
 
-def terms_of(function: Any) -> Terms:
+def terms_of(function: tirx.PrimFunc) -> Terms:
     """Describe the unscheduled TIR *function*, a matrix product of floats with narrow indices."""
     schedule = s_tir.Schedule(function)
     root = schedule.get_sblock("root")
@@ -158,7 +159,7 @@ def terms_of(function: Any) -> Terms:
     sums = [block for block in blocks if reduces(schedule.get(block))]
     outputs = schedule.get_output_blocks(root)
     if len(sums) != 1 or len(outputs) != 1 or any(schedule.get_child_blocks(block) for block in blocks):
-        raise NotSchedulable("it is no single sum")
+        raise NoSchedule("it is no single sum")
     names = [schedule.get(block).name_hint for block in (*sums, *outputs)]
     for block in blocks:
         if schedule.get(block).name_hint not in names:
@@ -170,15 +171,15 @@ def terms_of(function: Any) -> Terms:
     summed = store.buffer
     extents = {axis.var: int(axis.dom.extent) for axis in sum_block.iter_vars}
     if str(left.dtype) not in FLOATS or str(right.dtype) not in FLOATS or str(summed.dtype) not in FLOATS:
-        raise NotSchedulable(f"it multiplies {left.dtype}")
+        raise NoSchedule(f"it multiplies {left.dtype}")
 
     if places[-1] not in variables_of([right]):
         left, right = right, left
     of_left, of_right = variables_of([left]), variables_of([right])
     if places[-1] in of_left:
-        raise NotSchedulable("neighbouring results have no factor in common")
+        raise NoSchedule("neighbouring results have no factor in common")
 
-    def axis(variables: Sequence[Any]) -> Axis:
+    def axis(variables: Sequence[tirx.Var]) -> Axis:
         return Axis(tuple(variables), tuple(extents[variable] for variable in variables))
 
     if names[0] == names[1]:
@@ -199,17 +200,17 @@ def terms_of(function: Any) -> Terms:
     )
 
 
-def _factors(block: Any, places: Sequence[Any]) -> tuple[Any, Any]:
+def _factors(block: tirx.SBlock, places: Sequence[tirx.Var]) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
     """Return the two factors of a block's sum of products, without the casts to the type of the sums."""
     store = block.body
     reduced = [axis for axis in block.iter_vars if int(axis.iter_type) == REDUCE and int(axis.dom.extent) > 1]
     if len(reduced) > 1 or not isinstance(store, tirx.BufferStore) or list(store.indices) != list(places):
-        raise NotSchedulable("it is no matrix product")
+        raise NoSchedule("it is no matrix product")
     value = store.value
     if not isinstance(value, tirx.Add) or not isinstance(value.b, tirx.Mul):
-        raise NotSchedulable("it does not add up products")
+        raise NoSchedule("it does not add up products")
     if not isinstance(value.a, tirx.BufferLoad) or not value.a.buffer.same_as(store.buffer):
-        raise NotSchedulable("it does not add up products")
+        raise NoSchedule("it does not add up products")
     left, right = (
         factor.value if isinstance(factor, tirx.Cast) and str(factor.value.dtype) in FLOATS else factor
         for factor in (value.b.a, value.b.b)
@@ -218,20 +219,20 @@ def _factors(block: Any, places: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _epilogue(
-    block: Any, summed: Any, places: Sequence[Any], extents: Mapping[Any, int]
-) -> Callable[[Any], Any]:
+    block: tirx.SBlock, summed: tirx.Buffer, places: Sequence[tirx.Var], extents: Mapping[tirx.Var, int]
+) -> Callable[[tirx.PrimExpr], tirx.PrimExpr]:
     """Return what *block* stores of an element of *summed*, as an expression of *places*."""
     store, axes = block.body, [axis.var for axis in block.iter_vars]
     if not isinstance(store, tirx.BufferStore) or list(store.indices) != axes:
-        raise NotSchedulable("what follows its sums is no element for each")
+        raise NoSchedule("what follows its sums is no element for each")
     loads = [load for load in tir_nodes(store.value, tirx.BufferLoad) if load.buffer.same_as(summed)]
     if any(list(load.indices) != axes for load in loads):
-        raise NotSchedulable("what follows its sums reads them in another order")
+        raise NoSchedule("what follows its sums reads them in another order")
     if [int(axis.dom.extent) for axis in block.iter_vars] != [extents[place] for place in places]:
-        raise NotSchedulable("its result is larger than its sums")
+        raise NoSchedule("its result is larger than its sums")
 
-    def stored(total: Any) -> Any:
-        def load(node: Any) -> Any:
+    def stored(total: tirx.PrimExpr) -> tirx.PrimExpr:
+        def load(node: tirx.BufferLoad) -> tirx.PrimExpr | None:
             return total if node.buffer.same_as(summed) else None
 
         value = tirx.stmt_functor.ir_transform(tirx.Evaluate(store.value), None, load, ["tirx.BufferLoad"])
@@ -240,7 +241,7 @@ def _epilogue(
     return stored
 
 
-def _lies_along(expression: Any, axis: Axis) -> bool:
+def _lies_along(expression: tirx.PrimExpr, axis: Axis) -> bool:
     """Return True if all that *expression* reads at neighbouring places of *axis* lies together."""
     variable = axis.variables[-1]
     loads = tir_nodes(expression, tirx.BufferLoad)
@@ -258,7 +259,9 @@ def _lies_along(expression: Any, axis: Axis) -> bool:
     return bool(loads) and not tir_nodes(expression, tirx.Call)
 
 
-def tiled(function: Any, terms: Terms, product: Product, tile: ProductTile, *, by_lane: bool) -> Any:
+def tiled(
+    function: tirx.PrimFunc, terms: Terms, product: Product, tile: ProductTile, *, by_lane: bool
+) -> tirx.PrimFunc:
     """Schedule the *function* that computes *terms*, by *tile*."""
     schedule = s_tir.Schedule(_Tiles(terms, product, tile).function(function))
     _bind(schedule, product, tile, by_lane=by_lane)
@@ -280,7 +283,7 @@ class _Tiles:
         self.steps = product.terms // unit // tile.parts
         """Iterations of a work-item."""
 
-    def function(self, function: Any) -> Any:
+    def function(self, function: tirx.PrimFunc) -> tirx.PrimFunc:
         """*function* in tiles."""
         terms, tile = self.terms, self.tile
         count = self.product.terms
@@ -310,17 +313,17 @@ class _Tiles:
             function.attrs,
         )
 
-    def _at(self, expression: Any, places: Mapping[str, Any]) -> Any:
+    def _at(self, expression: tirx.PrimExpr, places: Mapping[str, tirx.PrimExpr]) -> tirx.PrimExpr:
         """*expression* at places of the batch, rows, columns and terms."""
-        values: dict[Any, Any] = {}
+        values: dict[tirx.Var, tirx.PrimExpr] = {}
         for name, place in places.items():
             values |= getattr(self.terms, name).places(place)
         return tirx.stmt_functor.substitute(expression, values)
 
-    def _column(self, place: Any) -> tuple[Any, Any]:
+    def _column(self, place: tirx.PrimExpr) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
         """The vector of columns at the *place* of the order of work-items, and the lane in it."""
         tile, lanes = self.tile, self.product.lanes
-        lane: Any = tirx.floormod(place, lanes) if lanes > 1 else 0
+        lane: tirx.PrimExpr = tirx.floormod(place, lanes) if lanes > 1 else 0
         vector = tirx.floordiv(place, lanes) if lanes > 1 else place
         if tile.deep == 1:
             return vector, lane
@@ -329,11 +332,11 @@ class _Tiles:
         number = tirx.floormod(vector, tile.deep)
         return (group * tile.deep + number) * tile.across + item, lane
 
-    def _read(self, buffer: Any, expression: Any, *, rows: bool) -> Any:
+    def _read(self, buffer: tirx.Buffer, expression: tirx.PrimExpr, *, rows: bool) -> tirx.Stmt:
         """An operand, its last row or vector of columns again beyond their end."""
         product = self.product
 
-        def body(places: Sequence[Any]) -> Any:
+        def body(places: Sequence[tirx.PrimExpr]) -> tirx.Stmt:
             batch, first, second = places
             if rows:
                 row = tirx.min(first, product.rows - 1) if self.rows > product.rows else first
@@ -349,10 +352,10 @@ class _Tiles:
 
         return _block(buffer.name, [int(extent) for extent in buffer.shape], body)
 
-    def _sums(self, sums: Any, left: Any, right: Any) -> Any:
+    def _sums(self, sums: tirx.Buffer, left: tirx.Buffer, right: tirx.Buffer) -> tirx.Stmt:
         unit, parts = self.product.unit, self.tile.parts
 
-        def body(places: Sequence[Any]) -> Any:
+        def body(places: Sequence[tirx.PrimExpr]) -> tirx.Stmt:
             part, batch, row, column, step, four = places
             term = (step * parts + part) * unit + four
             at = (column, term) if self.product.right_by_terms else (term, column)
@@ -366,21 +369,21 @@ class _Tiles:
         shape = [int(extent) for extent in sums.shape]
         return _block(SUMS, shape, body, reduce=(self.steps, unit))
 
-    def _move(self, parts: Any, sums: Any) -> Any:
+    def _move(self, parts: tirx.Buffer, sums: tirx.Buffer) -> tirx.Stmt:
         shape = [int(extent) for extent in parts.shape]
         return _block(PARTS, shape, lambda at: tirx.BufferStore(parts, sums[tuple(at)], list(at)))
 
-    def _total(self, total: Any, parts: Any) -> Any:
-        def body(places: Sequence[Any]) -> Any:
+    def _total(self, total: tirx.Buffer, parts: tirx.Buffer) -> tirx.Stmt:
+        def body(places: Sequence[tirx.PrimExpr]) -> tirx.Stmt:
             *at, part = places
             return tirx.BufferStore(total, total[tuple(at)] + parts[(part, *at)], at)
 
         return _block(TOTAL, [int(extent) for extent in total.shape], body, reduce=(self.tile.parts,))
 
-    def _store(self, sums: Any) -> Any:
+    def _store(self, sums: tirx.Buffer) -> tirx.Stmt:
         terms, product = self.terms, self.product
 
-        def body(places: Sequence[Any]) -> Any:
+        def body(places: Sequence[tirx.PrimExpr]) -> tirx.Stmt:
             batch, row, place = places
             vector, lane = self._column(place)
             at = {"batch": batch, "rows": row, "columns": vector * product.lanes + lane}
@@ -404,8 +407,11 @@ def _up(extent: int, size: int) -> int:
 
 
 def _block(
-    name: str, extents: Sequence[int], body: Callable[[Sequence[Any]], Any], reduce: Sequence[int] = ()
-) -> Any:
+    name: str,
+    extents: Sequence[int],
+    body: Callable[[Sequence[tirx.PrimExpr]], tirx.Stmt],
+    reduce: Sequence[int] = (),
+) -> tirx.Stmt:
     """The loops over a block that stores what *body* says for each of its places."""
     sizes = [*extents, *reduce]
     kinds = [SPATIAL] * len(extents) + [REDUCE] * len(reduce)
@@ -421,17 +427,17 @@ def _block(
     )
     block = tirx.SBlock(axes, [_point(load) for load in loads], [_point(store)], name, statement, init)
     loops = [tirx.Var(f"i{place}", "int32") for place in range(len(sizes))]
-    nest: Any = tirx.SBlockRealize(loops, True, block)
+    nest: tirx.Stmt = tirx.SBlockRealize(loops, True, block)
     for loop, size in reversed(list(zip(loops, sizes, strict=True))):
         nest = tirx.For(loop, 0, size, tirx.ForKind.SERIAL, nest)
     return nest
 
 
-def _point(access: Any) -> Any:
+def _point(access: tirx.BufferLoad | tirx.BufferStore) -> tirx.BufferRegion:
     return tirx.BufferRegion(access.buffer, [ir.Range.from_min_extent(index, 1) for index in access.indices])
 
 
-def _bind(schedule: Any, product: Product, tile: ProductTile, *, by_lane: bool) -> None:
+def _bind(schedule: s_tir.Schedule, product: Product, tile: ProductTile, *, by_lane: bool) -> None:
     """Bind the blocks of :class:`_Tiles` to work-groups and work-items."""
     left, right, sums, store = (schedule.get_sblock(name) for name in (LEFT, RIGHT, SUMS, STORE))
     shared = tile.parts > 1
@@ -507,7 +513,7 @@ def _bind(schedule: Any, product: Product, tile: ProductTile, *, by_lane: bool) 
     schedule.decompose_reduction(sums, step)
 
 
-def _lanes(schedule: Any, loop: Any, product: Product, *, by_lane: bool = False) -> None:
+def _lanes(schedule: s_tir.Schedule, loop: LoopRV, product: Product, *, by_lane: bool = False) -> None:
     """Compute *loop*, over the lanes of a vector, as one; *by_lane*: one after the other."""
     if by_lane or product.lanes == 1:
         schedule.unroll(loop)

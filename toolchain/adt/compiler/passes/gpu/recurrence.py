@@ -58,11 +58,13 @@ class GpuSteps:
         return _function(PlainLoops, layer, step_tile(layer, self.gpu), [rows, weights, bias, *states])
 
 
-def bind_recurrences() -> Any:
+def bind_recurrences() -> tvm.transform.Pass:
     """The pass that makes kernels for a GPU of the plain loops of :class:`GpuSteps`."""
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.BindRecurrences")  # type: ignore[untyped-decorator]
-    def bind(function: Any, _module: Any, _context: Any) -> Any:
+    def bind(
+        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
+    ) -> tirx.PrimFunc:
         if function.attrs is None or LAYER not in function.attrs:
             return function
         fields, sizes = json.loads(str(function.attrs[LAYER]))

@@ -21,9 +21,10 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from adt.compiler.passes.gates import gru_gates, lstm_gates, rnn_gate
 from adt.compiler.passes.gpu.recurrent_tile import StepTile
 from adt.compiler.passes.layout.blocks import ceil_blocks
-from adt.compiler.passes.recurrence import Recurrence, gru_gates, lstm_gates, rnn_gate
+from adt.compiler.passes.recurrence import Recurrence
 from adt.package.reports import LANES
 
 MOST_READS = 8
@@ -33,7 +34,9 @@ MOST_READS = 8
 class LayerKernel(ABC):
     """Kernel of a layer: the work of its work-items."""
 
-    def __init__(self, layer: Recurrence, tile: StepTile, inputs: list[Any], outputs: list[Any]) -> None:
+    def __init__(
+        self, layer: Recurrence, tile: StepTile, inputs: list[tirx.Buffer], outputs: list[tirx.Buffer]
+    ) -> None:
         self.layer = layer
         self.tile = tile
         self.rows, self.weights, self.bias, *self.first = inputs
@@ -45,10 +48,10 @@ class LayerKernel(ABC):
         self.guarded = tile.width > layer.hidden
 
     @abstractmethod
-    def statements(self) -> Any:
+    def statements(self) -> tirx.Stmt:
         """The function's body."""
 
-    def position(self, step: Any, d: Any) -> Any:
+    def position(self, step: tirx.PrimExpr, d: tirx.PrimExpr) -> tirx.PrimExpr:
         """Return the index of the input that is the *step*-th of direction *d*."""
         first, *second = self.layer.backwards
         forth, back = step, self.layer.steps - 1 - step
@@ -56,7 +59,7 @@ class LayerKernel(ABC):
             return back if first else forth
         return tirx.Select(d == int(first), forth, back)
 
-    def parts(self, gates: int) -> Any:
+    def parts(self, gates: int) -> tirx.Buffer:
         """Room for the sums of *gates* of a work-group, where work-items share them."""
         if self.tile.shares == 1:
             return None
@@ -66,10 +69,10 @@ class LayerKernel(ABC):
         self,
         gates: range,
         place: _Place,
-        parts: Any,
-        state: Callable[[int, Any], Any],
-        given: Callable[[int], list[Any]],
-        finish: Callable[[int, list[Any], list[Any]], None],
+        parts: tirx.Buffer,
+        state: Callable[[int, tirx.PrimExpr], tirx.PrimExpr],
+        given: Callable[[int], list[tirx.PrimExpr]],
+        finish: Callable[[int, list[tirx.PrimExpr], list[tirx.PrimExpr]], None],
     ) -> None:
         """Call *finish* with a sequence, the sums of its *gates* and what is given, by one work-item for each
         unit of it.
@@ -84,7 +87,7 @@ class LayerKernel(ABC):
         sums = T.alloc_buffer((count * LANES,), "float32", scope="local")
         inputs = [[T.bind(value) for value in given(row)] for row in range(tile.rows)]
 
-        def total(number: int) -> Any:
+        def total(number: int) -> tirx.PrimExpr:
             lanes = [tirx.Shuffle([sums[_vector(number * LANES)]], [lane]) for lane in range(LANES)]
             return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
 
@@ -117,7 +120,9 @@ class LayerKernel(ABC):
                 shares = [[parts[n, s * tile.units + place.item] for s in range(tile.shares)] for n in those]
                 finish(row, [T.bind(sum(values[1:], values[0])) for values in shares], inputs[row])
 
-    def new_state(self, totals: list[Any], given: list[Any], place: _Place, cell: _Cell) -> Any:
+    def new_state(
+        self, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr], place: _Place, cell: _Cell
+    ) -> tirx.PrimExpr:
         """The new h of a unit, for the sums of its gates and what is :meth:`given`; its c is kept."""
         if self.layer.kind == "RNN":
             return T.bind(rnn_gate(given[0] + totals[0]))
@@ -132,13 +137,15 @@ class LayerKernel(ABC):
         fresh = given[2] + tirx.sigmoid(given[1] + reset) * (product + bias)
         return T.bind(gru_gates(given[0] + update, fresh, given[-1]))
 
-    def given(self, gates: range, place: _Place, at: Any, b: Any, h: Any) -> list[Any]:
+    def given(
+        self, gates: range, place: _Place, at: tirx.PrimExpr, b: tirx.PrimExpr, h: tirx.PrimExpr
+    ) -> list[tirx.PrimExpr]:
         """The inputs' product for *gates* at *at*, and behind it a GRU's *h*."""
         columns = [(place.direction * self.layer.gates + gate) * self.tile.width for gate in gates]
         values = [self.rows[at, b, column + place.unit] for column in columns]
         return [*values, h] if self.layer.kind == "GRU" else values
 
-    def within(self, stack: ExitStack, unit: Any) -> None:
+    def within(self, stack: ExitStack, unit: tirx.PrimExpr) -> None:
         """Restrict the code that follows on *stack* to units of the layer, without the zeros behind them."""
         if self.guarded:
             stack.enter_context(T.If(unit < self.layer.hidden))
@@ -149,18 +156,18 @@ class LayerKernel(ABC):
 class _Place:
     """A work-item's."""
 
-    direction: Any
-    group: Any
-    item: Any
+    direction: tirx.PrimExpr
+    group: tirx.PrimExpr
+    item: tirx.PrimExpr
     tile: StepTile
 
     @property
-    def share(self) -> Any:
+    def share(self) -> tirx.PrimExpr:
         """Return the index of the work-item's part of the sums."""
         return self.item // self.tile.units if self.tile.shares > 1 else 0
 
     @property
-    def unit(self) -> Any:
+    def unit(self) -> tirx.PrimExpr:
         """Return the index of the unit of the layer."""
         own = self.item % self.tile.units if self.tile.shares > 1 else self.item
         return self.group * self.tile.units + own
@@ -170,14 +177,14 @@ class _Place:
 class _Cell:
     """Place of the c of a unit."""
 
-    buffer: Any
-    indices: list[Any]
+    buffer: tirx.Buffer
+    indices: list[tirx.PrimExpr]
 
-    def value(self) -> Any:
+    def value(self) -> tirx.PrimExpr:
         """As it was before the step."""
         return self.buffer[tuple(self.indices)]
 
-    def store(self, value: Any) -> None:
+    def store(self, value: tirx.PrimExpr) -> None:
         """Keep it for the next step."""
         T.buffer_store(self.buffer, value, self.indices)
 
@@ -185,7 +192,7 @@ class _Cell:
 class PlainLoops(LayerKernel):
     """One unit behind the other."""
 
-    def statements(self) -> Any:
+    def statements(self) -> tirx.Stmt:
         layer = self.layer
         with IRBuilder() as builder:
             with T.serial(layer.directions) as d, T.serial(layer.batch) as b:
@@ -196,7 +203,7 @@ class PlainLoops(LayerKernel):
                     self._step(self.position(step, d), d, b)
             return builder.get()
 
-    def _step(self, at: Any, d: Any, b: Any) -> None:
+    def _step(self, at: tirx.PrimExpr, d: tirx.PrimExpr, b: tirx.PrimExpr) -> None:
         layer, h = self.layer, self.last[0]
         own = T.decl_buffer((2, self.tile.width), "float32", scope="global", layout=None)
         if layer.resets_first:
@@ -219,11 +226,17 @@ class PlainLoops(LayerKernel):
         with T.serial(layer.hidden) as unit:
             T.buffer_store(h, self.result[at, d, b, unit], [d, b, unit])
 
-    def _place(self, d: Any, unit: Any) -> _Place:
+    def _place(self, d: tirx.PrimExpr, unit: tirx.PrimExpr) -> _Place:
         units = self.tile.units
         return _Place(d, unit // units, unit % units, self.tile)
 
-    def _totals(self, gates: range, d: Any, unit: Any, state: Callable[[Any], Any]) -> list[Any]:
+    def _totals(
+        self,
+        gates: range,
+        d: tirx.PrimExpr,
+        unit: tirx.PrimExpr,
+        state: Callable[[tirx.PrimExpr], tirx.PrimExpr],
+    ) -> list[tirx.PrimExpr]:
         """The sums of *gates* for *unit*, of the *state* of each unit."""
         tile = self.tile
         sums = T.decl_buffer((len(gates),), "float32", scope="global", layout=None)
@@ -241,7 +254,7 @@ class PlainLoops(LayerKernel):
 class WholeLayer(LayerKernel):
     """One kernel: a work-group for each sequence and direction."""
 
-    def statements(self) -> Any:
+    def statements(self) -> tirx.Stmt:
         layer, tile = self.layer, self.tile
         with IRBuilder() as builder:
             with (
@@ -261,7 +274,7 @@ class WholeLayer(LayerKernel):
                 self._end(h, others, d, b, item)
             return builder.get()
 
-    def _each_unit(self, item: Any, body: Callable[[Any], None], extent: int) -> None:
+    def _each_unit(self, item: tirx.PrimExpr, body: Callable[[tirx.PrimExpr], None], extent: int) -> None:
         with T.serial(ceil_blocks(extent, self.tile.items)) as part:
             unit = part * self.tile.items + item
             with ExitStack() as stack:
@@ -270,10 +283,17 @@ class WholeLayer(LayerKernel):
                     stack.enter_context(T.Then())
                 body(unit)
 
-    def _begin(self, h: Any, others: list[Any], d: Any, b: Any, item: Any) -> None:
+    def _begin(
+        self,
+        h: tirx.Buffer,
+        others: list[tirx.Buffer],
+        d: tirx.PrimExpr,
+        b: tirx.PrimExpr,
+        item: tirx.PrimExpr,
+    ) -> None:
         hidden, width = self.layer.hidden, self.tile.width
 
-        def begin(unit: Any) -> None:
+        def begin(unit: tirx.PrimExpr) -> None:
             for buffer, before in zip((h, *others), self.first, strict=False):
                 value = before[d, b, unit]
                 if self.guarded:
@@ -285,30 +305,46 @@ class WholeLayer(LayerKernel):
 
         self._each_unit(item, begin, width)
 
-    def _end(self, h: Any, others: list[Any], d: Any, b: Any, item: Any) -> None:
+    def _end(
+        self,
+        h: tirx.Buffer,
+        others: list[tirx.Buffer],
+        d: tirx.PrimExpr,
+        b: tirx.PrimExpr,
+        item: tirx.PrimExpr,
+    ) -> None:
         start = self.layer.steps % 2 * self.tile.width
 
-        def end(unit: Any) -> None:
+        def end(unit: tirx.PrimExpr) -> None:
             T.buffer_store(self.last[0], h[start + unit], [d, b, unit])
             for buffer, last in zip(others, self.last[1:], strict=False):
                 T.buffer_store(last, buffer[unit], [d, b, unit])
 
         self._each_unit(item, end, self.layer.hidden)
 
-    def _step(self, step: Any, h: Any, others: list[Any], parts: Any, d: Any, b: Any, item: Any) -> None:
+    def _step(
+        self,
+        step: tirx.PrimExpr,
+        h: tirx.Buffer,
+        others: list[tirx.Buffer],
+        parts: tirx.Buffer,
+        d: tirx.PrimExpr,
+        b: tirx.PrimExpr,
+        item: tirx.PrimExpr,
+    ) -> None:
         layer, tile = self.layer, self.tile
         at = self.position(step, d)
         now, later = step % 2 * tile.width, (step + 1) % 2 * tile.width
 
         def each_group(
             gates: range,
-            state: Callable[[int, Any], Any],
-            finish: Callable[[_Place, int, list[Any], list[Any]], None],
+            state: Callable[[int, tirx.PrimExpr], tirx.PrimExpr],
+            finish: Callable[[_Place, int, list[tirx.PrimExpr], list[tirx.PrimExpr]], None],
         ) -> None:
             with T.serial(tile.groups) as group:
                 place = _Place(d, group, item, tile)
 
-                def given(_row: int) -> list[Any]:
+                def given(_row: int) -> list[tirx.PrimExpr]:
                     return self.given(gates, place, at, b, h[now + place.unit])
 
                 self.each_sum(gates, place, parts, state, given, partial(finish, place))
@@ -316,18 +352,20 @@ class WholeLayer(LayerKernel):
                     _barrier()
             _barrier()
 
-        def store(place: _Place, new: Any) -> None:
+        def store(place: _Place, new: tirx.PrimExpr) -> None:
             T.buffer_store(h, new, [later + place.unit])
             with ExitStack() as stack:
                 self.within(stack, place.unit)
                 T.buffer_store(self.result, new, [at, d, b, place.unit])
 
-        def old(_row: int, column: Any) -> Any:
+        def old(_row: int, column: tirx.PrimExpr) -> tirx.PrimExpr:
             return h[_vector(now + column)]
 
         if not layer.resets_first:
 
-            def finish(place: _Place, _row: int, totals: list[Any], given: list[Any]) -> None:
+            def finish(
+                place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
+            ) -> None:
                 cell = _Cell(others[0] if others else None, [place.unit])
                 store(place, self.new_state(totals, given, place, cell))
 
@@ -335,12 +373,16 @@ class WholeLayer(LayerKernel):
             return
         reset, update = others
 
-        def finish_reset(place: _Place, _row: int, totals: list[Any], given: list[Any]) -> None:
+        def finish_reset(
+            place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
+        ) -> None:
             sums = [before + total for before, total in zip(given, totals, strict=False)]
             T.buffer_store(update, sums[0], [place.unit])
             T.buffer_store(reset, tirx.sigmoid(sums[1]) * given[-1], [place.unit])
 
-        def finish_new(place: _Place, _row: int, totals: list[Any], given: list[Any]) -> None:
+        def finish_new(
+            place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
+        ) -> None:
             store(place, T.bind(gru_gates(update[place.unit], given[0] + totals[0], given[-1])))
 
         each_group(range(2), old, finish_reset)
@@ -350,7 +392,7 @@ class WholeLayer(LayerKernel):
 class SingleSteps(LayerKernel):
     """A kernel for each step, two of a GRU that resets first."""
 
-    def statements(self) -> Any:
+    def statements(self) -> tirx.Stmt:
         statements = []
         with IRBuilder() as builder:
             self._begin()
@@ -382,7 +424,7 @@ class SingleSteps(LayerKernel):
                 with T.If(unit < layer.hidden), T.Then():
                     T.buffer_store(self.last[1], self.first[1][d, b, unit], [d, b, unit])
 
-    def _launch(self, gates: range, source: int, step: Any) -> None:
+    def _launch(self, gates: range, source: int, step: tirx.PrimExpr) -> None:
         """The kernel of a step for these *gates*, which multiplies the part *source* of the room, or h."""
         layer, tile, (room,) = self.layer, self.tile, self.room
         now, later = step % 2, (step + 1) % 2
@@ -398,17 +440,17 @@ class SingleSteps(LayerKernel):
             unit, at = place.unit, self.position(step, d)
             ragged = layer.batch % tile.rows != 0
 
-            def sequence(row: int) -> Any:
+            def sequence(row: int) -> tirx.PrimExpr:
                 b = part * tile.rows + row
                 return tirx.min(b, layer.batch - 1) if ragged else b
 
-            def state(row: int, column: Any) -> Any:
+            def state(row: int, column: tirx.PrimExpr) -> tirx.PrimExpr:
                 return room[multiplied, d, sequence(row), _vector(column)]
 
-            def given(row: int) -> list[Any]:
+            def given(row: int) -> list[tirx.PrimExpr]:
                 return self.given(gates, place, at, sequence(row), room[now, d, sequence(row), unit])
 
-            def finish(row: int, totals: list[Any], given: list[Any]) -> None:
+            def finish(row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]) -> None:
                 b = part * tile.rows + row
                 with ExitStack() as stack:
                     self.within(stack, unit)
@@ -433,7 +475,7 @@ class SingleSteps(LayerKernel):
             self.each_sum(gates, place, self.parts(len(gates)), state, given, finish)
 
 
-def _vector(at: Any) -> Any:
+def _vector(at: tirx.PrimExpr) -> Any:
     """The indices of a vector from *at* on."""
     return tirx.Ramp(at, 1, LANES)
 

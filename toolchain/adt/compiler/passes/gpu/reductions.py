@@ -14,9 +14,9 @@ from tvm import s_tir, tirx
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.kernel_blocks import refusals
 from adt.compiler.passes.gpu.schedules import writes_texels
-from adt.compiler.passes.gpu.tiles import divisors
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.signature import SPATIAL, reduces, variables_of
+from adt.compiler.passes.scheduling import divisors
 from adt.compiler.targets.gpu import Gpu
 
 LEAST_SHARED = 32
@@ -25,7 +25,7 @@ LEAST_EACH = 4
 """Least number of terms of a work-item that shares them."""
 
 
-def is_other_reduction(function: Any) -> bool:
+def is_other_reduction(function: tirx.PrimFunc) -> bool:
     """Return True if the unscheduled TIR *function* reduces once, not to a sum, and writes no texels."""
     blocks = [block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None]
     if len(blocks) != 1 or writes_texels(function):
@@ -34,7 +34,7 @@ def is_other_reduction(function: Any) -> bool:
     return not isinstance(body, tirx.BufferStore) or not isinstance(body.value, tirx.Add)
 
 
-def reduction_schedule(function: Any, gpu: Gpu) -> Any:
+def reduction_schedule(function: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc:
     """Schedule the TIR *function*, for which :func:`is_other_reduction` is true."""
     schedule = s_tir.Schedule(narrow_indices(function))
     with refusals():
@@ -42,7 +42,7 @@ def reduction_schedule(function: Any, gpu: Gpu) -> Any:
     return schedule.mod["main"]
 
 
-def _schedule(schedule: Any, gpu: Gpu) -> None:
+def _schedule(schedule: s_tir.Schedule, gpu: Gpu) -> None:
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
     (reduction,) = (block for block in blocks if reduces(schedule.get(block)))
@@ -80,17 +80,17 @@ def _schedule(schedule: Any, gpu: Gpu) -> None:
     schedule.bind(item, "threadIdx.x")
 
 
-def _reduce_loops(schedule: Any, reduction: Any) -> list[Any]:
+def _reduce_loops(schedule: s_tir.Schedule, reduction: Any) -> list[Any]:
     kinds = [int(axis.iter_type) for axis in schedule.get(reduction).iter_vars]
     loops = schedule.get_loops(reduction)[-len(kinds) :]
     return [loop for loop, kind in zip(loops, kinds, strict=True) if kind != SPATIAL]
 
 
-def _terms(block: Any) -> int:
+def _terms(block: tirx.SBlock) -> int:
     return math.prod(int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) != SPATIAL)
 
 
-def _reads_along_terms(block: Any) -> bool:
+def _reads_along_terms(block: tirx.SBlock) -> bool:
     """Return True if one term lies beside the other in memory."""
     last = {axis.var for axis in block.iter_vars if int(axis.iter_type) != SPATIAL}
     regions = [region for region in block.reads if region.region]

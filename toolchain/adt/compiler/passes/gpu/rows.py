@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import arith, ir, s_tir, te, tirx
+from tvm.s_tir.schedule import SBlockRV
 
 from adt.compiler.ir.nodes import block_with, tir_nodes
 from adt.compiler.passes.gpu.kernel_blocks import refusals
-from adt.compiler.passes.gpu.tiles import divisors
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.layout.signature import SPATIAL, reduces
+from adt.compiler.passes.scheduling import divisors
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
 
@@ -82,7 +83,7 @@ def lanes_of(extent: int) -> int:
 class DealtRow:
     """The rows of a tensor, dealt out; see :class:`adt.compiler.passes.normalizations.Row`."""
 
-    def __init__(self, x: Any, gpu: Gpu, *, apart: bool = False) -> None:
+    def __init__(self, x: te.Tensor, gpu: Gpu, *, apart: bool = False) -> None:
         """Deal out the rows of *x*.
 
         With *apart*, a row is not the last axis of *x*, but the axes between the first two and the last one.
@@ -99,15 +100,15 @@ class DealtRow:
         self.deal = deal_of(self.vectors, self.lanes, [*self.outer, self.columns], gpu)
         self.whole = self.deal.items * self.deal.steps == self.vectors
 
-    def filled(self, value: float) -> Callable[..., Any]:
+    def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
         """From registers, if a row is kept there; else read where it is wanted."""
         return self._within(lambda *at: self.x(*self._indices(at)), value, "x")
 
-    def masked(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
         """*value* itself where work-items have no places behind a row."""
         return value if self.whole else self._within(value, 0.0, name)
 
-    def each(self, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
         """In registers, if a row is kept there."""
         if not self.deal.kept:
             return value
@@ -115,17 +116,24 @@ class DealtRow:
         stage = te.compute(shape, value, name=f"{OWN}{name}")
         return lambda *at: stage(*at)
 
-    def reduced(self, reduce: Any, value: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def reduced(
+        self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
+    ) -> Callable[..., tirx.PrimExpr]:
         """Each work-item has the result."""
         items = self.deal.items
         total = self._part(reduce, value, name)
         neutral = tirx.const(0, "float32") if reduce is te.sum else te.min_value("float32")
 
-        def together(parts: Any, count: int, place: Callable[[Any, Any], Any], suffix: str) -> Any:
+        def together(
+            parts: te.Tensor,
+            count: int,
+            place: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr],
+            suffix: str,
+        ) -> te.Tensor:
             """Reduce *count* parts, each at the *place* of a work-item and a number."""
             number = te.reduce_axis((0, count), "part")
 
-            def term(*at: Any) -> Any:
+            def term(*at: tirx.PrimExpr) -> tirx.PrimExpr:
                 *outer, item, lane = at
                 where = place(item, number)
                 part = parts(*outer, where, lane)
@@ -143,12 +151,14 @@ class DealtRow:
             total = together(parts, ceil_blocks(items, step), lambda _item, k: k * step, "total")
         return lambda *at: total(*at[:-2], at[-1] if self.apart else 0)
 
-    def _part(self, reduce: Any, value: Callable[..., Any], name: str) -> Any:
+    def _part(
+        self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
+    ) -> te.Tensor:
         """Reduce a work-item's own part of a row: ``[outer…, column, item, 1 or lane]``."""
         shape = (*self.outer, self.columns, self.deal.items)
         step, lane = te.reduce_axis((0, self.deal.steps), "step"), te.reduce_axis((0, self.lanes), "lane")
 
-        def of_lane(*at: Any) -> Any:
+        def of_lane(*at: tirx.PrimExpr) -> tirx.PrimExpr:
             return reduce(value(*at[:-1], step, at[-1]), step)
 
         if self.apart or self.lanes == 1:
@@ -156,32 +166,36 @@ class DealtRow:
         by_lane = te.compute((*shape, self.lanes), of_lane, name=f"{OWN}{name}_lanes")
         return te.compute((*shape, 1), lambda *at: reduce(by_lane(*at[:-1], lane), lane), name=f"{OWN}{name}")
 
-    def result(self, value: Callable[[Sequence[Any], Sequence[Any]], Any], name: str) -> Any:
+    def result(
+        self, value: Callable[[Sequence[tirx.PrimExpr], Sequence[tirx.PrimExpr]], tirx.PrimExpr], name: str
+    ) -> te.Tensor:
         """The tensor, whose stages are :func:`row_schedule`'s."""
         return te.compute(self.x.shape, lambda *indices: value(self._place(indices), indices), name=name)
 
-    def _within(self, value: Callable[..., Any], outside: float, name: str) -> Callable[..., Any]:
-        def element(*at: Any) -> Any:
+    def _within(
+        self, value: Callable[..., tirx.PrimExpr], outside: float, name: str
+    ) -> Callable[..., tirx.PrimExpr]:
+        def element(*at: tirx.PrimExpr) -> tirx.PrimExpr:
             *_, item, step, _lane = at
             inside = step * self.deal.items + item < self.vectors
             return tirx.if_then_else(inside, value(*at), tirx.const(outside, "float32"))
 
         return self.each(value if self.whole else element, name)
 
-    def _indices(self, at: Sequence[Any]) -> list[Any]:
+    def _indices(self, at: Sequence[tirx.PrimExpr]) -> list[tirx.PrimExpr]:
         """Return the indices of the element at a place."""
         *outer, column, item, step, lane = at
         vector = step * self.deal.items + item
-        place: Any = vector if self.apart else vector * self.lanes + lane
-        along: list[Any] = []
+        place: tirx.PrimExpr = vector if self.apart else vector * self.lanes + lane
+        along: list[tirx.PrimExpr] = []
         for extent in reversed(self.axes[1:]):
             along, place = [place % extent, *along], place // extent
         return [*outer, place, *along, *([column * self.lanes + lane] if self.apart else [])]
 
-    def _place(self, indices: Sequence[Any]) -> list[Any]:
+    def _place(self, indices: Sequence[tirx.PrimExpr]) -> list[tirx.PrimExpr]:
         """Return the place of an element."""
         count = len(self.outer)
-        along: Any = 0
+        along: tirx.PrimExpr = 0
         for index, extent in zip(indices[count:], self.axes, strict=False):
             along = along * extent + index
         last = indices[-1] if self.apart else along
@@ -196,16 +210,16 @@ class DealtRow:
         ]
 
 
-def _shared(part: Any, name: str) -> Any:
+def _shared(part: te.Tensor, name: str) -> te.Tensor:
     return te.compute(part.shape, lambda *at: part(*at), name=f"{SHARED}{name}")
 
 
-def is_dealt(function: Any) -> bool:
+def is_dealt(function: tirx.PrimFunc) -> bool:
     """Return True if the unscheduled TIR *function* goes through rows in this way."""
     return any(block.name_hint.startswith(OWN) for block in tir_nodes(function.body, tirx.SBlock))
 
 
-def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
+def row_schedule(function: tirx.PrimFunc, gpu: Gpu, *, by_lane: bool = False) -> tirx.PrimFunc:
     """Schedule the TIR *function*, whose stages are those of :class:`DealtRow`.
 
     With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
@@ -216,18 +230,18 @@ def row_schedule(function: Any, gpu: Gpu, *, by_lane: bool = False) -> Any:
     return _with_own_places(schedule.mod["main"])
 
 
-def _with_own_places(function: Any) -> Any:
+def _with_own_places(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """*function*, in which a loop over work-items says where each reads its own, and no quotient of an index:
     only then does TVM see that a work-item needs no room for the others' elements."""
     analyzer = arith.Analyzer()
     for loop in tir_nodes(function.body, tirx.For):
         analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
 
-    def in_loops(realize: Any) -> Any:
+    def in_loops(realize: tirx.SBlockRealize) -> Any:
         block = realize.block
         values = dict(zip((axis.var for axis in block.iter_vars), realize.iter_values, strict=True))
 
-        def own(load: Any) -> Any:
+        def own(load: tirx.BufferLoad) -> Any:
             if not load.buffer.name.startswith(OWN):
                 return None
             places = [tirx.stmt_functor.substitute(index, values) for index in load.indices]
@@ -245,12 +259,12 @@ def _with_own_places(function: Any) -> Any:
     return function.with_body(body)
 
 
-def _writes_output(realize: Any, function: Any) -> bool:
+def _writes_output(realize: tirx.SBlockRealize, function: tirx.PrimFunc) -> bool:
     writes = realize.block.writes
     return len(writes) == 1 and writes[0].buffer.same_as(function.buffer_map[function.params[-1]])
 
 
-def _schedule(schedule: Any, gpu: Gpu, by_lane: bool) -> None:
+def _schedule(schedule: s_tir.Schedule, gpu: Gpu, by_lane: bool) -> None:
     root = schedule.get_sblock("root")
     blocks = {schedule.get(block).name_hint: schedule.get(block) for block in schedule.get_child_blocks(root)}
     (output,) = (schedule.get(block).name_hint for block in schedule.get_output_blocks(root))
@@ -310,7 +324,7 @@ def _rows_together(outer: Sequence[int], items: int, gpu: Gpu) -> int:
     return next((size for size in fitting if size * items >= gpu.wave), fitting[-1])
 
 
-def _finish(schedule: Any, stage: Any, at: int, before: int, threads: Sequence[str]) -> None:
+def _finish(schedule: s_tir.Schedule, stage: SBlockRV, at: int, before: int, threads: Sequence[str]) -> None:
     """Bind the loops of a *stage* and make vectors of its lanes."""
     loops = schedule.get_loops(stage)[1:]
     schedule.bind(loops[at], threads[1])

@@ -20,21 +20,21 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
+from tvm.s_tir.schedule import LoopRV
 
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.kernel_blocks import (
     KernelBlocks,
-    NotSchedulable,
     kernel_blocks,
     reduction_loops,
     refusals,
     texel_loops,
 )
-from adt.compiler.passes.gpu.tiles import divisors
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import BYTES, FLOATS
 from adt.compiler.passes.layout.signature import SPATIAL
 from adt.compiler.passes.lowering import image_faults, texture_lowering
+from adt.compiler.passes.scheduling import NoSchedule, divisors
 from adt.compiler.passes.workarounds import plain_unit_reductions
 from adt.compiler.targets.gpu import Gpu
 from adt.errors import last_line, lines_of
@@ -48,7 +48,7 @@ MOST_ALONE = 32
 """Places of a window that one work-item takes by itself."""
 
 
-def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
+def texel_schedule(function: tirx.PrimFunc, *, by_lane: bool = False) -> tirx.PrimFunc:
     """Schedule the TIR *function*; its single output's last axis is a texel.
 
     Kernels with at most one reduction are taken: stages before it are computed
@@ -62,13 +62,13 @@ def texel_schedule(function: Any, *, by_lane: bool = False) -> Any:
     return schedule.mod["main"]
 
 
-def writes_texels(function: Any) -> bool:
+def writes_texels(function: tirx.PrimFunc) -> bool:
     """Return True if the TIR *function* writes a tensor whose last axis is a texel."""
     shape = function.buffer_map[function.params[-1]].shape
     return len(shape) > 3 and int(shape[-1]) == LANES
 
 
-def moves_texels(function: Any) -> bool:
+def moves_texels(function: tirx.PrimFunc) -> bool:
     """Return True if the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools
     no more than a small window for each."""
     if not writes_texels(function):
@@ -78,20 +78,20 @@ def moves_texels(function: Any) -> bool:
     return numbers and all(block.name_hint.startswith(POOLED) for block in sums)
 
 
-def element_schedule(function: Any, target: Any) -> Any:
+def element_schedule(function: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
     """Schedule the TIR *function*, whose output is a buffer, with one work-item for each element."""
     module = plain_unit_reductions()(tvm.IRModule({"main": function}))
     try:
         with target:
             return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(module)["main"]
     except (tvm.error.InternalError, RuntimeError, ValueError) as error:
-        raise NotSchedulable(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
+        raise NoSchedule(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 
-def prove(function: Any, target: Any) -> None:
+def prove(function: tirx.PrimFunc, target: tvm.target.Target) -> None:
     """Lower the scheduled *function*, some of whose arguments are images, as compiling will.
 
-    NotSchedulable if it would use images wrongly, or cannot be lowered.
+    NoSchedule if it would use images wrongly, or cannot be lowered.
     """
     bound = function.with_attr({"target": target, "global_symbol": "kernel"})
     try:
@@ -99,12 +99,12 @@ def prove(function: Any, target: Any) -> None:
             lowered = texture_lowering()(tvm.IRModule({"kernel": bound}))
         faults = image_faults(lowered)
     except (tvm.error.InternalError, RuntimeError, ValueError, TypeError) as error:
-        raise NotSchedulable(f"TVM cannot lower it: {last_line(error):.160}") from error
+        raise NoSchedule(f"TVM cannot lower it: {last_line(error):.160}") from error
     if faults:
-        raise NotSchedulable(faults[0])
+        raise NoSchedule(faults[0])
 
 
-def _schedule(schedule: Any, by_lane: bool) -> None:
+def _schedule(schedule: s_tir.Schedule, by_lane: bool) -> None:
     blocks = kernel_blocks(schedule, by_lane=by_lane)
     *outer, lane = texel_loops(schedule, blocks.store)
     innermost = _bind(schedule, outer)
@@ -115,7 +115,7 @@ def _schedule(schedule: Any, by_lane: bool) -> None:
     schedule.vectorize(lane)
 
 
-def _bind(schedule: Any, loops: list[Any]) -> Any:
+def _bind(schedule: s_tir.Schedule, loops: list[LoopRV]) -> Any:
     """One work-item for each iteration of *loops*; returns the innermost loop.
 
     Each axis is split by itself: of a fused and split loop TVM cannot tell that a
@@ -143,7 +143,7 @@ def power_of_two_within(extent: int) -> int:
     return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
 
 
-def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
+def _vectorize_reduction(schedule: s_tir.Schedule, reduction: Any, depth: int) -> None:
     """Accumulate all lanes at once: the lane's loop becomes the innermost one."""
     (*_, lane), reduce = reduction_loops(schedule, reduction, depth)
     schedule.reorder(*reduce, lane)
@@ -151,12 +151,12 @@ def _vectorize_reduction(schedule: Any, reduction: Any, depth: int) -> None:
     schedule.decompose_reduction(reduction, reduce[0])
 
 
-def is_global_pool(function: Any) -> bool:
+def is_global_pool(function: tirx.PrimFunc) -> bool:
     """Return True if the unscheduled TIR *function* pools whole maps, large ones, of a blocked tensor."""
     return _window(function) > MOST_ALONE
 
 
-def pool_schedule(function: Any, gpu: Gpu) -> Any:
+def pool_schedule(function: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc:
     """Schedule the TIR *function*, which pools whole maps, with several work-items for each texel."""
     # TVM 0.25 cannot lower the place that a work-item reads (its number divided by the length of a row)
     # where the extents are of 64 bits: the number of a work-item has 32.
@@ -164,7 +164,7 @@ def pool_schedule(function: Any, gpu: Gpu) -> Any:
     with refusals():
         blocks = kernel_blocks(schedule)
         if blocks.reduction is None or not _window(function):
-            raise NotSchedulable("it pools no whole maps")
+            raise NoSchedule("it pools no whole maps")
         _, depth, *_ = (int(extent) for extent in schedule.get(blocks.reduction).writes[0].buffer.shape)
         shares = shares_of(_window(function), depth, gpu)
         _share(schedule, blocks, shares)
@@ -189,12 +189,12 @@ def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
     """
     parts = divisors(window, min(gpu.work_group, window // 4))[-1]
     if parts == 1:
-        raise NotSchedulable(f"a window of {window} places cannot be dealt out evenly")
+        raise NoSchedule(f"a window of {window} places cannot be dealt out evenly")
     fitting = divisors(depth, gpu.work_group // parts)
     return Shares(parts, next((size for size in fitting if size * parts >= gpu.wave), fitting[-1]))
 
 
-def _window(function: Any) -> int:
+def _window(function: tirx.PrimFunc) -> int:
     """Places of the window of the whole map that *function* pools; 0: it does not."""
     windows: list[int] = []
     for block in tir_nodes(function.body, tirx.SBlock):
@@ -207,7 +207,7 @@ def _window(function: Any) -> int:
     return windows[0] if len(windows) == 1 else 0
 
 
-def _share(schedule: Any, blocks: KernelBlocks, shares: Shares) -> None:
+def _share(schedule: s_tir.Schedule, blocks: KernelBlocks, shares: Shares) -> None:
     total = blocks.reduction
     _, window = reduction_loops(schedule, total, 0)
     place = schedule.fuse(*window) if len(window) > 1 else window[0]

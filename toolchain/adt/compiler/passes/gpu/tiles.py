@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from adt.compiler.passes.scheduling import divisors
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
 
@@ -208,8 +209,3 @@ def _fits(sums: Sums, tile: Tile, gpu: Gpu) -> bool:
     local = 0 if tile.parts == 1 else tile.items * tile.sums * 16
     smallest = tile.sums == 1
     return (smallest or (statements <= STATEMENTS and registers <= 3 * gpu.sums)) and local <= gpu.local_bytes
-
-
-def divisors(extent: int, most: int) -> list[int]:
-    """Return the divisors of *extent*, from 1 up to *most*, in order."""
-    return [size for size in range(1, max(1, min(extent, most)) + 1) if extent % size == 0]

@@ -16,7 +16,7 @@ from adt.compiler.passes.integers.tensors import RANGES, Quantized, Weights, alo
 from adt.compiler.passes.products import PERMUTE
 
 
-def quantize(self: Integers, variable: Any, call: Any) -> bool:
+def quantize(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     value, *by = call.args
     if kind := quantization_of(self, call):
         self.bytes[variable] = self.as_kind(value, *kind)
@@ -28,7 +28,7 @@ def quantize(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
-def dequantize(self: Integers, variable: Any, call: Any) -> bool:
+def dequantize(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     value, scale, zero = call.args[0], *map(array_of, call.args[1:3])
     dtype, array = str(value.struct_info.dtype), array_of(value)
     if scale is None or zero is None or variable.struct_info.dtype != "float32":
@@ -52,7 +52,7 @@ def dequantize(self: Integers, variable: Any, call: Any) -> bool:
     return False  # other readers want the floats
 
 
-def transposed_weights(self: Integers, variable: Any, call: Any) -> bool:
+def transposed_weights(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Also of what is quantized itself."""
     weights = self.weights.get(call.args[0])
     if weights is None:
@@ -65,7 +65,7 @@ def transposed_weights(self: Integers, variable: Any, call: Any) -> bool:
     return False
 
 
-def reshaped_weights(self: Integers, variable: Any, call: Any) -> bool:
+def reshaped_weights(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Also of what is quantized itself."""
     weights, shape = self.weights.get(call.args[0]), static_shape(variable)
     if call.args[0] in self.biases and shape is not None:
@@ -85,7 +85,7 @@ def reshaped_weights(self: Integers, variable: Any, call: Any) -> bool:
     return False
 
 
-def taken(self: Integers, variable: Any, call: Any) -> bool:
+def taken(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Also rows of constants, as embeddings are."""
     table = self.embeddings.get(call.args[0])
     if table is None:
@@ -97,7 +97,7 @@ def taken(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
-def moved(self: Integers, variable: Any, call: Any) -> bool:
+def moved(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Move some of the elements of the first operand, whatever they stand for."""
     data = self.floats.get(call.args[0])
     if data is None:
@@ -117,11 +117,11 @@ def moved(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
-def nearest(self: Integers, variable: Any, call: Any) -> bool:
+def nearest(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     return str(call.attrs.method) == "nearest_neighbor" and moved(self, variable, call)
 
 
-def pad(self: Integers, variable: Any, call: Any) -> bool:
+def pad(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     data, attrs = self.floats.get(call.args[0]), call.attrs
     if data is None or len(call.args) != 1 or float(attrs.pad_value) != 0:
         return False
@@ -130,7 +130,7 @@ def pad(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
-def concat(self: Integers, variable: Any, call: Any) -> bool:
+def concat(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     parts = getattr(call.args[0], "fields", ())
     kinds = {self.kind_of(part) for part in parts}
     kind = (kinds.pop() if len(kinds) == 1 else None) or self.wanted(variable)
@@ -141,7 +141,7 @@ def concat(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
-def relu(self: Integers, variable: Any, call: Any) -> bool:
+def relu(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """None of what is stored is below the zero point: then nothing is to be done."""
     data = self.floats.get(call.args[0])
     if data is None or data.zero != RANGES[self.dtype][0]:
@@ -150,7 +150,7 @@ def relu(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
-def mean(self: Integers, variable: Any, call: Any) -> bool:
+def mean(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Integers are summed in float32; nothing but their mean is made a float of the model."""
     data, attrs = self.floats.get(call.args[0]), call.attrs
     if data is None or (getattr(attrs, "count_include_pad", False) and any(attrs.padding)):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import tvm
 from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
@@ -29,7 +30,7 @@ class Integers(Rewriter):
 
     def __init__(
         self,
-        module: Any,
+        module: tvm.IRModule,
         rules: Mapping[str, Rule],
         data: str,
         least: int,
@@ -43,42 +44,42 @@ class Integers(Rewriter):
         self.least = least
         self.dot_of_computed = computed
         self.inlined = inlined
-        self.floats: dict[Any, Quantized] = {}
+        self.floats: dict[relax.Var, Quantized] = {}
         """Variable of the old function that stands for floats, which nothing has computed yet."""
-        self.moved: dict[Any, tuple[Any, tuple[Callable[[Any], Any], ...]]] = {}
+        self.moved: dict[relax.Var, tuple[relax.Var, tuple[Callable[[relax.Expr], relax.Expr], ...]]] = {}
         """Variable of 8 bits of the new function to what was moved to it, and what moves a tensor so."""
-        self.products: set[Any] = set()
+        self.products: set[relax.Var] = set()
         """Variables of the old function that are products of computed floats."""
-        self.of_products: dict[Any, Any] = {}
+        self.of_products: dict[relax.Var, relax.Var] = {}
         """Variable of 8 bits of the new function to the floats of such that it is."""
-        self.bytes: dict[Any, Any] = {}
+        self.bytes: dict[relax.Var, relax.Var] = {}
         """Variable of 8 bits of the old function, to what it is as :attr:`dtype`."""
-        self.weights: dict[Any, Weights] = {}
-        self.embeddings: dict[Any, Quantized] = {}
+        self.weights: dict[relax.Var, Weights] = {}
+        self.embeddings: dict[relax.Var, Quantized] = {}
         """Variable of the old function that is constant floats, to the numpy array that they are of."""
-        self.wholes: dict[Any, Quantized] = {}
+        self.wholes: dict[relax.Var, Quantized] = {}
         """Variable of integers, int32 or float32, of the old function: the scale is 1."""
-        self.constants: dict[Any, Any] = {}
+        self.constants: dict[relax.Var, Any] = {}
         """Map from such a variable to its numbers, if they are known."""
-        self.exact: dict[Any, Any] = {}
+        self.exact: dict[relax.Var, relax.Var] = {}
         """Variable of the old function, of any type, to sums of the new one that have its numbers."""
-        self.biases: dict[Any, Any] = {}
+        self.biases: dict[relax.Var, Any] = {}
         """Variable of the old function to the numpy array of floats that it is: an element per channel."""
-        self.scaled: dict[Any, Sums] = {}
+        self.scaled: dict[relax.Var, Sums] = {}
         """Floats of the new function to what they are computed of."""
-        self.sums: set[Any] = set()
+        self.sums: set[relax.Var] = set()
         """Variables of the old function that are sums, or computed from one element by element."""
         self.readers = readers_of(module)
-        self.kinds: dict[Any, Any] = {}
+        self.kinds: dict[tuple[relax.Var, float, int], relax.Var] = {}
         """Variable of the old function, scale and zero to its 8 bits of these."""
-        self.functions: dict[Any, Pointwise] = {}
+        self.functions: dict[relax.Var, Pointwise] = {}
         """Variable of the old function to what it is of a tensor of 8 bits."""
-        self.tables: dict[Any, Pointwise] = {}
+        self.tables: dict[relax.Var, Pointwise] = {}
         """Variable of 8 bits of the new function to what it was looked up of."""
         self.report: list[Convolution] = []
         """Result for each convolution and product."""
 
-    def value_of(self, variable: Any) -> Any:
+    def value_of(self, variable: relax.Var) -> relax.Var:
         """The floats are computed for each reader, which is fused with that."""
         if variable in self.floats:
             return self._floats_of(variable)
@@ -91,7 +92,7 @@ class Integers(Rewriter):
             self.values[variable] = self.shifted(self.bytes[variable], variable.struct_info.dtype)
         return super().value_of(variable)
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         variable, value = binding.var, binding.value
         name = operator_name(value)
         if name in ELEMENTWISE and not self.sums.isdisjoint(value.args):
@@ -112,21 +113,21 @@ class Integers(Rewriter):
         computed = any(not row.reason for row in self.report)
         return tuple(self.report) if self.floats or self.weights or computed else ()
 
-    def emit(self, op: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
+    def emit(self, op: Callable[..., relax.Expr], *args: Any, **attributes: Any) -> relax.Var:
         return self.builder.emit(op(*args, **attributes))
 
-    def number(self, value: float, dtype: str = "float32") -> Any:
+    def number(self, value: float, dtype: str = "float32") -> relax.Expr:
         """A tensor of one element."""
         return relax.const(np.full(() if self.inlined else (1,), value, dtype), dtype)
 
-    def less(self, sums: Any, border: Any) -> Any:
+    def less(self, sums: relax.Expr, border: relax.Expr) -> relax.Expr:
         """*sums* less the array *border*."""
         if not border.any():
             return sums
         dtype = str(sums.struct_info.dtype)
         return self.emit(relax.op.subtract, sums, relax.const(border.astype(dtype), dtype))
 
-    def emit_sums(self, sums: Sums) -> Any:
+    def emit_sums(self, sums: Sums) -> relax.Expr:
         """The floats that *sums* are."""
         whole = self.less(sums.sums, sums.border)
         if whole.struct_info.dtype != "float32":
@@ -136,7 +137,7 @@ class Integers(Rewriter):
         self.scaled[result] = sums
         return result
 
-    def in_bytes(self, weights: Any, axis: int) -> tuple[Any, Any]:
+    def in_bytes(self, weights: relax.Expr, axis: int) -> tuple[relax.Expr, relax.Expr]:
         """Return *weights* as int8, and their offset for each index of *axis*; Floats if there is none."""
         others = tuple(at for at in range(weights.ndim) if at != axis)
         low, high = (bound(weights, axis=others, initial=0, keepdims=True) for bound in (np.min, np.max))
@@ -150,7 +151,7 @@ class Integers(Rewriter):
         """Return the difference between a number as :attr:`dtype` and as *dtype*."""
         return RANGES[self.dtype][0] - RANGES[dtype][0]
 
-    def quantized(self, value: Any, scale: float, zero: int, *, sums: bool) -> Any:
+    def quantized(self, value: relax.Expr, scale: float, zero: int, *, sums: bool) -> relax.Expr:
         """Quantize the float tensor *value* of the new function to :attr:`dtype`.
 
         *sums* are multiplied by 1 / *scale*, much faster than the division of the model's own runtime: hardly
@@ -167,7 +168,7 @@ class Integers(Rewriter):
             steps = self.emit(op.divide, value, self.number(scale))
         return self._rounded(steps, low, high, self.number(ROUNDS - zero))
 
-    def quantized_by(self, value: Any, scale: Any, zero: Any) -> Any:
+    def quantized_by(self, value: relax.Expr, scale: relax.Expr, zero: relax.Expr) -> relax.Expr:
         """The float tensor *value* of the new function, as :attr:`dtype`, by a scale and a zero of 8 bits
         that are scalars of it."""
         op, shift = relax.op, self.shift(zero.struct_info.dtype)
@@ -177,7 +178,7 @@ class Integers(Rewriter):
         low, high = (self.emit(op.add, start, relax.const(float(bound))) for bound in RANGES[self.dtype])
         return self._rounded(self.emit(op.divide, value, scale), low, high, start)
 
-    def _rounded(self, steps: Any, low: Any, high: Any, start: Any) -> Any:
+    def _rounded(self, steps: relax.Expr, low: relax.Expr, high: relax.Expr, start: relax.Expr) -> relax.Expr:
         """The quanta *steps* from *low* to *high*, of which *start* is taken: all more by ROUNDS.
 
         A sum with that has no digits behind the point: it is rounded as ONNX rounds, by vectors. The limits
@@ -188,12 +189,12 @@ class Integers(Rewriter):
         steps = self.emit(op.subtract, self.emit(op.minimum, least, high), start)
         return self.emit(op.astype, steps, self.dtype)
 
-    def kind_of(self, variable: Any) -> tuple[float, int] | None:
+    def kind_of(self, variable: relax.Var) -> tuple[float, int] | None:
         """The scale and zero of the floats *variable*, if nothing has computed them yet."""
         tensor = self.floats.get(variable)
         return (tensor.scale, tensor.zero) if tensor else None
 
-    def as_kind(self, variable: Any, scale: float, zero: int) -> Any:
+    def as_kind(self, variable: relax.Var, scale: float, zero: int) -> relax.Expr:
         """The 8 bits that the floats *variable* are of such a scale and zero."""
         if self.kind_of(variable) == (scale, zero):
             return self.floats[variable].values
@@ -209,7 +210,7 @@ class Integers(Rewriter):
                     self.of_products[self.kinds[key]] = value
         return self.kinds[key]
 
-    def function_of(self, variable: Any) -> Pointwise | None:
+    def function_of(self, variable: relax.Var) -> Pointwise | None:
         """Return the floats *variable* as a function of a tensor of 8 bits."""
         tensor = self.floats.get(variable)
         if tensor is None:
@@ -219,7 +220,7 @@ class Integers(Rewriter):
         floats = (table.values.astype("float32") - tensor.zero) * np.float32(tensor.scale)
         return replace(table, values=floats)
 
-    def _looked_up(self, function: Pointwise, scale: float, zero: int) -> Any:
+    def _looked_up(self, function: Pointwise, scale: float, zero: int) -> relax.Expr:
         """The 8 bits that *function* gives, quantized."""
         numbers = pointwise.quantized(function.values, scale, zero, *RANGES[self.dtype]).astype(self.dtype)
         bits = self.emit(relax.op.astype, function.base, "uint8")
@@ -228,12 +229,12 @@ class Integers(Rewriter):
         self.tables[result] = replace(function, values=numbers)
         return result
 
-    def wanted(self, variable: Any) -> tuple[float, int] | None:
+    def wanted(self, variable: relax.Var) -> tuple[float, int] | None:
         """The scale and zero that all which reads *variable* quantizes it by."""
         kinds = {quantization_of(self, reader.value) if reader else None for reader in self.readers[variable]}
         return kinds.pop() if len(kinds) == 1 else None
 
-    def _floats_of(self, variable: Any) -> Any:
+    def _floats_of(self, variable: relax.Var) -> relax.Expr:
         """Return the floats that *variable* of 8 bits stands for.
 
         Products of computed floats read these where they lie, transposed or not: they are moved after they
@@ -254,14 +255,14 @@ class Integers(Rewriter):
             value = move(value)
         return value
 
-    def dequantized(self, tensor: Quantized) -> Any:
+    def dequantized(self, tensor: Quantized) -> relax.Expr:
         """The floats that *tensor* stands for."""
         value = self.emit(relax.op.astype, tensor.values, "float32")
         if tensor.zero:
             value = self.emit(relax.op.subtract, value, self.number(tensor.zero))
         return self.emit(relax.op.multiply, value, self.number(tensor.scale))
 
-    def shifted(self, value: Any, dtype: str) -> Any:
+    def shifted(self, value: relax.Expr, dtype: str) -> relax.Expr:
         """The tensor *value* of 8 bits as *dtype*, by as much more as its range is."""
         own = str(value.struct_info.dtype)
         if own == dtype:
@@ -270,18 +271,18 @@ class Integers(Rewriter):
         more = relax.const(RANGES[dtype][0] - RANGES[own][0], "int16")
         return self.emit(relax.op.astype, self.emit(relax.op.add, wide, more), dtype)
 
-    def bytes_of(self, variable: Any) -> Any:
+    def bytes_of(self, variable: relax.Var) -> relax.Expr:
         """The *variable* of 8 bits as :attr:`dtype`."""
         if variable not in self.bytes:
             self.bytes[variable] = self.shifted(super().value_of(variable), self.dtype)
         return self.bytes[variable]
 
 
-Rule = Callable[[Integers, Any, Any], bool]
+Rule = Callable[[Integers, relax.Var, relax.Call], bool]
 """Says what becomes of the call that a variable is bound to; False: it is copied."""
 
 
-def quantization_of(self: Integers, call: Any) -> tuple[float, int] | None:
+def quantization_of(self: Integers, call: relax.Expr) -> tuple[float, int] | None:
     """The scale and zero by which *call* quantizes floats, if it does by one for all."""
     if operator_name(call) != "relax.quantize":
         return None

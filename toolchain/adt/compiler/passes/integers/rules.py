@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+import tvm
 from tvm import relax
 
 from adt.compiler.passes.dot import Dot
@@ -62,13 +62,13 @@ _RULES: Mapping[str, Rule] = {
 
 
 def in_integers(
-    module: Any,
+    module: tvm.IRModule,
     data: str,
     least: int = RANGES["int8"][0],
     computed: Dot | None = None,
     *,
     inlined: bool = False,
-) -> tuple[Any, tuple[Convolution, ...]]:
+) -> tuple[tvm.IRModule, tuple[Convolution, ...]]:
     """Rewrite the flat *module*, with its parameters bound, to integers.
 
     Returns it, and the outcome of each convolution and product if it is quantized.

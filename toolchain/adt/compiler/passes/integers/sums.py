@@ -34,10 +34,10 @@ LEAST_ROWS = 4
 """Rows from which on it is worth to pack what a product of computed tensors multiplies them by."""
 
 
-def summed(compute: Callable[[Integers, Any, Any], Any]) -> Rule:
+def summed(compute: Callable[[Integers, relax.Expr, relax.Expr], relax.Expr]) -> Rule:
     """The rule of a convolution or product that *compute* gives the new value of, or raises Floats."""
 
-    def rule(self: Integers, variable: Any, call: Any) -> bool:
+    def rule(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
         reason = ""
         try:
             result = compute(self, variable, call)
@@ -53,7 +53,7 @@ def summed(compute: Callable[[Integers, Any, Any], Any]) -> Rule:
     return rule
 
 
-def _reported(variable: Any, call: Any, reason: str) -> Convolution:
+def _reported(variable: relax.Var, call: relax.Call, reason: str) -> Convolution:
     name, kind = variable.name_hint, operator_name(call)
     result, data, weight = (
         static_shape(tensor) or (0,) * tensor.struct_info.ndim for tensor in (variable, *call.args)
@@ -68,7 +68,7 @@ def _reported(variable: Any, call: Any, reason: str) -> Convolution:
     return Convolution(name, tuple(weight[axis] for axis in order), groups, macs, reason)
 
 
-def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
+def _operands(self: Integers, call: relax.Call) -> tuple[Quantized, Weights]:
     """Return the quantized data and constants of a convolution or product."""
     data, weights = self.floats.get(call.args[0]), self.weights.get(call.args[1])
     if call.args[0] in self.wholes:
@@ -82,7 +82,7 @@ def _operands(self: Integers, call: Any) -> tuple[Quantized, Weights]:
     return data, weights
 
 
-def convolution(self: Integers, variable: Any, call: Any) -> Any:
+def convolution(self: Integers, variable: relax.Var, call: relax.Call) -> Any:
     """Compute a convolution in integers; Floats where it has to stay in floats."""
     attrs = call.attrs
     data, weights = _operands(self, call)
@@ -96,7 +96,7 @@ def convolution(self: Integers, variable: Any, call: Any) -> Any:
         raise Floats("its layout is unusual")
     values = _with_border(self, data, layouts[0], attrs.padding)
 
-    def convolved(data: Any, weights: Any, dtype: str) -> Any:
+    def convolved(data: relax.Expr, weights: relax.Expr, dtype: str) -> Any:
         return self.emit(
             getattr(relax.op.nn, call.op.name.rpartition(".")[2]),
             data,
@@ -121,10 +121,10 @@ def convolution(self: Integers, variable: Any, call: Any) -> Any:
 def _sums(
     self: Integers,
     values: Any,
-    weights: Any,
+    weights: relax.Expr,
     axes: tuple[int, int],
     channel: int,
-    multiplied: Callable[[Any, Any, str], Any],
+    multiplied: Callable[[relax.Expr, relax.Expr, str], relax.Expr],
 ) -> Any:
     """Sum *values* (8 bits) times the array *weights*; *multiplied* computes that in a given type.
 
@@ -147,7 +147,7 @@ def _sums(
     return self.emit(op.add, sums, self.emit(op.multiply, totals, relax.const(factors, SUMS)))
 
 
-def transposed(self: Integers, variable: Any, call: Any) -> Any:
+def transposed(self: Integers, variable: relax.Var, call: relax.Call) -> Any:
     """Compute a plain convolution whose channels are those of each pixel of a step, and move them there."""
     op, attrs = relax.op, call.attrs
     data, weights = _operands(self, call)
@@ -164,7 +164,7 @@ def transposed(self: Integers, variable: Any, call: Any) -> Any:
         raise Floats("it has groups or is dilated, or its border is wider than its window")
     values = _with_border(self, data, layouts[0], (*window.before, *window.after))
 
-    def convolved(data: Any, weights: Any, dtype: str) -> Any:
+    def convolved(data: relax.Expr, weights: relax.Expr, dtype: str) -> Any:
         return self.emit(getattr(op.nn, f"conv{rank}d"), data, relax.const(weights), out_dtype=dtype)
 
     sums = _sums(self, values, steps.weight, (0, 1), 1, convolved)
@@ -201,7 +201,7 @@ def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[
     return self.emit(relax.op.add, padded, self.emit(relax.op.multiply, zero, relax.const(around)))
 
 
-def product(self: Integers, variable: Any, call: Any) -> Any:
+def product(self: Integers, variable: relax.Var, call: relax.Call) -> Any:
     """Compute a product in integers; Floats where it has to stay in floats."""
     if call.args[0] in self.floats and call.args[1] in self.floats:
         return _product_of_computed(self, call)
@@ -209,7 +209,7 @@ def product(self: Integers, variable: Any, call: Any) -> Any:
     if weights.values.ndim != 2 or (weights.scale.size > 1 and weights.axis != 1):
         raise Floats("its weights are several matrices, or have several scales in a sum")
 
-    def multiplied(data: Any, weights: Any, dtype: str) -> Any:
+    def multiplied(data: relax.Expr, weights: relax.Expr, dtype: str) -> Any:
         return self.emit(relax.op.matmul, data, relax.const(weights), out_dtype=dtype)
 
     channel = len(static_shape(variable) or ()) - 1
@@ -217,7 +217,7 @@ def product(self: Integers, variable: Any, call: Any) -> Any:
     return _scaled(self, sums, data, weights, 1, channel, whole=call.args[0] in self.wholes)
 
 
-def _product_of_computed(self: Integers, call: Any) -> Any:
+def _product_of_computed(self: Integers, call: relax.Call) -> Any:
     """Multiply two quantized tensors, as attention does."""
     op, dot = relax.op, self.dot_of_computed
     if dot is None:
@@ -284,7 +284,7 @@ def _scaled(
     return self.emit_sums(Sums(sums, border, form, largest))
 
 
-def biased(self: Integers, variable: Any, call: Any) -> bool:
+def biased(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """A bias is added to the sums as the integer that it is of their scale, as models' runtimes do."""
     for value, bias in (call.args, call.args[::-1]):
         sums, floats = self.scaled.get(self.values.get(value)), self.biases.get(bias)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tvm import relax
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
@@ -55,11 +57,11 @@ class Floats(Exception):
     """A convolution or product computes floats; the message says why."""
 
 
-def array_of(value: Any) -> Any | None:
+def array_of(value: relax.Expr) -> NDArray[np.generic] | None:
     """The numbers of a constant."""
     return value.data.numpy() if isinstance(value, relax.Constant) else None
 
 
-def along(array: Any, axis: int, rank: int) -> Any:
+def along(array: NDArray[np.generic], axis: int, rank: int) -> NDArray[np.generic]:
     """*array*, of one element or one axis, as it broadcasts along *axis* of a tensor of *rank*."""
     return array.reshape([-1 if at == axis else 1 for at in range(rank)])

@@ -14,7 +14,7 @@ from adt.compiler.passes.integers.rewriter import Integers
 from adt.compiler.passes.integers.tensors import RANGES, Quantized, array_of
 
 
-def widened(self: Integers, variable: Any, call: Any) -> bool:
+def widened(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     (value,) = call.args
     dtype = str(value.struct_info.dtype)
     if value in self.exact:
@@ -29,7 +29,7 @@ def widened(self: Integers, variable: Any, call: Any) -> bool:
     return False  # others may read it
 
 
-def finite(self: Integers, variable: Any, call: Any) -> bool:
+def finite(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     """Keep a float finite that becomes an integer: sums of these are finite."""
     condition, chosen, _ = call.args
     checks = [
@@ -43,7 +43,7 @@ def finite(self: Integers, variable: Any, call: Any) -> bool:
     return True
 
 
-def subtracted(self: Integers, variable: Any, call: Any) -> bool:
+def subtracted(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
     value, less = call.args
     if value not in self.constants and value not in self.wholes:
         return False
@@ -66,7 +66,7 @@ def subtracted(self: Integers, variable: Any, call: Any) -> bool:
     return False
 
 
-def whole_numbers(self: Integers, value: Any) -> Any | None:
+def whole_numbers(self: Integers, value: relax.Expr) -> Any | None:
     """The numbers of a constant, if all are whole."""
     array = self.constants.get(value, array_of(value))
     return None if array is None or (array != np.rint(array)).any() else array.astype("int32")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tvm import te, tirx
 
 from adt.compiler.passes import words
@@ -141,13 +142,13 @@ def merged_groups(groups: int, outputs: int, lanes: int) -> int:
     return count if groups % count == 0 else groups
 
 
-def pack(x: Any, lanes: int = LANES) -> Any:
+def pack(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
     """``(N, C, …)`` to ``(N, ceil(C/lanes), …, lanes)``."""
     batch, channels, *spatial = x.shape
 
     last = int(channels) - 1
 
-    def value(n: Any, c: Any, *at: Any) -> Any:
+    def value(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
         channel = c * lanes + at[-1]
         # A condition on the lane could not be computed as a vector; reading the last one again can.
         return x(n, channel if (last + 1) % lanes == 0 else tirx.min(channel, last), *at[:-1])
@@ -155,7 +156,7 @@ def pack(x: Any, lanes: int = LANES) -> Any:
     return te.compute((batch, ceil_blocks(last + 1, lanes), *spatial, lanes), value, name="pack_blocks")
 
 
-def unpack(x: Any, channels: int) -> Any:
+def unpack(x: te.Tensor, channels: int) -> te.Tensor:
     """``(N, ceil(C/4), …, 4)`` to ``(N, C, …)``."""
     batch, _blocks, *spatial, lanes = x.shape
     return te.compute(
@@ -165,7 +166,7 @@ def unpack(x: Any, channels: int) -> Any:
     )
 
 
-def packed(array: Any, axis: int, lanes: int = LANES) -> Any:
+def packed(array: NDArray[np.generic], axis: int, lanes: int = LANES) -> NDArray[np.generic]:
     """Block the numpy *array*'s *axis*, with zeros in the lanes to spare; the lanes come last."""
     extent = array.shape[axis]
     count = ceil_blocks(extent, lanes)
@@ -174,24 +175,24 @@ def packed(array: Any, axis: int, lanes: int = LANES) -> Any:
     return np.ascontiguousarray(np.moveaxis(np.pad(array, spare).reshape(shape), axis + 1, -1))
 
 
-def part(x: Any, first: int, count: int) -> Any:
+def part(x: te.Tensor, first: int, count: int) -> te.Tensor:
     """*count* blocks of the blocked tensor *x*, from the block *first* on."""
     return te.compute(
         (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_blocks"
     )
 
 
-def floats(x: Any) -> Any:
+def floats(x: te.Tensor) -> te.Tensor:
     """The integers *x* as floats."""
     return te.compute(x.shape, lambda *at: x(*at).astype("float32"), name="float_blocks")
 
 
-def lookup(table: Any, index: Any, dtype: str) -> Any:
+def lookup(table: te.Tensor, index: tirx.PrimExpr, dtype: str) -> te.Tensor:
     """Look up what *table* has at each element of *index*, as *dtype*."""
     return te.compute(index.shape, lambda *at: table[index(*at)].astype(dtype), name="lookup")
 
 
-def extremes(rows: Any) -> Any:
+def extremes(rows: te.Tensor) -> te.Tensor:
     """The greatest number of each of *rows*, and the least, negated: ``(2, rows)``."""
     term = te.reduce_axis((0, rows.shape[1]), "term")
     return te.compute(
@@ -201,12 +202,12 @@ def extremes(rows: Any) -> Any:
     )
 
 
-def extreme(both: Any, place: int) -> Any:
+def extreme(both: te.Tensor, place: int) -> te.Tensor:
     """The scalar at *place* of what :func:`extremes` gives of one row."""
     return te.compute((), lambda: -both[place] if place else both[place], name="extreme")
 
 
-def scaled(x: Any, gate: Any) -> Any:
+def scaled(x: te.Tensor, gate: te.Tensor) -> te.Tensor:
     """The blocked tensor *x* times *gate*, which has one pixel."""
     ones = (0,) * (len(x.shape) - 3)
     return te.compute(
@@ -215,8 +216,8 @@ def scaled(x: Any, gate: Any) -> Any:
 
 
 def interleaved(
-    x: Any, blocks: int, groups: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
-) -> Any:
+    x: te.Tensor, blocks: int, groups: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
+) -> te.Tensor:
     """Interleave the pixels of the blocked tensor *x*, whose blocks for each place in a step are adjacent.
 
     *shape* has the spatial extents of the result.
@@ -228,7 +229,7 @@ def interleaved(
     """
     each, places = blocks // groups, math.prod(steps)
 
-    def value(n: Any, c: Any, *at: Any) -> Any:
+    def value(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
         place, where = _place_in_step(at[:-1], steps, first)
         return x(n, (c // each * places + place) * each + c % each, *where, at[-1])
 
@@ -236,12 +237,12 @@ def interleaved(
 
 
 def interleaved_channels(
-    x: Any, channels: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
+    x: te.Tensor, channels: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
 ) -> Any:
     """As :func:`interleaved`, but plain, of so few *channels* that the places in a step share blocks."""
     lanes = int(x.shape[-1])
 
-    def value(n: Any, c: Any, *at: Any) -> Any:
+    def value(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
         place, where = _place_in_step(at, steps, first)
         channel = place * channels + c
         return x(n, channel // lanes, *where, channel % lanes)
@@ -249,15 +250,17 @@ def interleaved_channels(
     return te.compute((x.shape[0], channels, *shape), value, name="interleaved_channels")
 
 
-def _place_in_step(at: Sequence[Any], steps: Sequence[int], first: Sequence[int]) -> tuple[Any, list[Any]]:
+def _place_in_step(
+    at: Sequence[tirx.Var], steps: Sequence[int], first: Sequence[int]
+) -> tuple[tirx.PrimExpr, list[tirx.PrimExpr]]:
     """The number of the pixel *at* in its step, and which step that is along each axis."""
-    place: Any = 0
+    place: tirx.PrimExpr = 0
     for index, step, start in zip(at, steps, first, strict=True):
         place = place * step + (index + start) % step
     return place, [(index + start) // step for index, step, start in zip(at, steps, first, strict=True)]
 
 
-def enlarged(x: Any, scales: Sequence[int]) -> Any:
+def enlarged(x: te.Tensor, scales: Sequence[int]) -> te.Tensor:
     """The blocked tensor *x*, each pixel repeated *scales* times along the spatial axes."""
     batch, count, *spatial, lanes = x.shape
     return te.compute(
@@ -270,14 +273,14 @@ def enlarged(x: Any, scales: Sequence[int]) -> Any:
 
 
 def convolution(
-    x: Any,
-    weight: Any,
+    x: te.Tensor,
+    weight: te.Tensor,
     window: Window,
     groups: int,
     out_dtype: str,
     blocking: Blocking = TEXELS,
-    multiply: Callable[[Any, Any], Any] = operator.mul,
-) -> Any:
+    multiply: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr] = operator.mul,
+) -> te.Tensor:
     """Convolve with a blocked weight to a blocked result; accumulates products by *multiply* in *out_dtype*.
 
     Args:
@@ -298,13 +301,15 @@ def convolution(
     lanes = int(weight.shape[-1])
     channel = te.reduce_axis((0, group_inputs), "channel")
     taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
-    tap: Any = 0
+    tap: tirx.PrimExpr = 0
     for size, index in zip(window.kernel, taps, strict=True):
         tap = tap * size + index
 
     staged = _staged(x, window, computed, out_dtype if blocking.widens else x.dtype)
 
-    def value(n: Any, block: Any, position: Sequence[Any], lane: Any) -> Any:
+    def value(
+        n: tirx.PrimExpr, block: tirx.PrimExpr, position: Sequence[tirx.Var], lane: tirx.PrimExpr
+    ) -> tirx.PrimExpr:
         at = [
             place * stride + tap * spread
             for place, stride, tap, spread in zip(
@@ -319,7 +324,7 @@ def convolution(
             source = channel if groups == 1 else block // (out_blocks // groups) * group_inputs + channel
         return staged(n, source // lanes, *at, source % lanes) if blocked else staged(n, source, *at)
 
-    def factor(block: Any, lane: Any) -> Any:
+    def factor(block: tirx.PrimExpr, lane: tirx.PrimExpr) -> tirx.PrimExpr:
         return weight(channel, block, tap, lane) if depthwise else weight(block, tap, channel, lane)
 
     sums = te.compute(
@@ -338,7 +343,7 @@ def convolution(
     return te.compute((x.shape[0], out_blocks, *extents, lanes), lambda *at: sums(*at), name="cut_blocks")
 
 
-def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> Any:
+def convolution_of_terms(x: te.Tensor, weight: te.Tensor, window: Window, terms: Terms) -> te.Tensor:
     """Convolve the blocked integers *x*, of channels whose blocks are whole *terms*, in int32.
 
     The weight is ``(ceil(O/L), taps, I/terms, L, terms)``, zero for channels beyond the model's.
@@ -348,12 +353,12 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
     channel = te.reduce_axis((0, weight.shape[2]), "channel")
     taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
     term = te.reduce_axis((0, terms.count), "term")
-    tap: Any = 0
+    tap: tirx.PrimExpr = 0
     for size, index in zip(window.kernel, taps, strict=True):
         tap = tap * size + index
     staged = _staged(x, window, extents, terms.data)
 
-    def product(n: Any, block: Any, *at: Any) -> Any:
+    def product(n: tirx.PrimExpr, block: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
         places = [
             place * stride + step * spread
             for place, stride, step, spread in zip(
@@ -370,7 +375,7 @@ def convolution_of_terms(x: Any, weight: Any, window: Window, terms: Terms) -> A
     )
 
 
-def convolution_of_words(x: Any, weight: Any, window: Window, blocking: Blocking) -> Any:
+def convolution_of_words(x: te.Tensor, weight: te.Tensor, window: Window, blocking: Blocking) -> te.Tensor:
     """Convolve the blocked integers *x* in int32, four channels at once.
 
     The weight is ``(ceil(O/4), taps, ceil(I/4), 4)`` words, zero for channels beyond the model's.
@@ -380,7 +385,9 @@ def convolution_of_words(x: Any, weight: Any, window: Window, blocking: Blocking
     return convolution(read, weight, border, 1, words.SUMS, blocking, words.dot)
 
 
-def _place_in_blocks(group: Any, term: Any, count: int, lanes: int, places: Sequence[Any]) -> tuple[Any, ...]:
+def _place_in_blocks(
+    group: tirx.PrimExpr, term: tirx.PrimExpr, count: int, lanes: int, places: Sequence[tirx.PrimExpr]
+) -> tuple[Any, ...]:
     """Return where in blocks of *lanes* lanes the channel *term* of a *group* of *count* is."""
     if count > lanes:
         return (group * (count // lanes) + term // lanes, *places, term % lanes)
@@ -388,7 +395,7 @@ def _place_in_blocks(group: Any, term: Any, count: int, lanes: int, places: Sequ
     return (group // each, *places, group % each * count + term)
 
 
-def is_convolution(function: Any) -> bool:
+def is_convolution(function: tirx.PrimFunc) -> bool:
     """Return True if the unscheduled TIR *function* is a convolution on blocked tensors."""
     blocks = getattr(function.body.block, "alloc_buffers", ())
     return any(buffer.name.startswith(STAGE) for buffer in blocks)
@@ -402,7 +409,7 @@ def divisible(extents: Sequence[int]) -> tuple[int, ...]:
     return (*others, row + -row % LANES if hard else row)
 
 
-def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
+def _staged(x: te.Tensor, window: Window, outputs: Sequence[int], dtype: str) -> te.Tensor:
     """*x* with its border, exactly what the windows of the *outputs* cover, as *dtype*: a stage that a
     schedule may keep in registers."""
     spatial = [int(extent) for extent in x.shape[2 : 2 + len(outputs)]]
@@ -421,7 +428,7 @@ def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
     border = Window(ones, ones, window.before, tuple(after), ones)
     outside = tirx.const(window.border, x.dtype)
 
-    def value(n: Any, c: Any, *at: Any) -> Any:
+    def value(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
         place, lane = at[: len(spatial)], at[len(spatial) :]
         read = lambda *where: x(n, c, *where, *lane)  # noqa: E731
         return padded(read, place, (0,) * len(spatial), border, spatial, x.dtype, outside).astype(dtype)
@@ -429,14 +436,16 @@ def _staged(x: Any, window: Window, outputs: Sequence[int], dtype: str) -> Any:
     return te.compute((*x.shape[:2], *covered, *x.shape[2 + len(outputs) :]), value, name=STAGE)
 
 
-def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
+def pool(x: te.Tensor, window: Window, kind: str, count_padding: bool) -> te.Tensor:
     """Compute the *kind* (``max``, ``avg`` or EXTREMUM) of the values in each window, blocked."""
     batch, blocks, *axes, lanes = x.shape
     spatial = [int(extent) for extent in axes]
     shape = (batch, blocks, *window.extents(spatial), lanes)
     taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
 
-    def value(n: Any, c: Any, at: Sequence[Any], outside: Any = None) -> Any:
+    def value(
+        n: tirx.PrimExpr, c: tirx.PrimExpr, at: Sequence[tirx.PrimExpr], outside: tirx.PrimExpr | None = None
+    ) -> tirx.PrimExpr:
         read = lambda *place: x(n, c, *place, at[-1])  # noqa: E731
         return padded(read, at[:-1], taps, window, spatial, x.dtype, outside)
 
@@ -454,8 +463,8 @@ def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
         name="sum_blocks",
     )
 
-    def mean(n: Any, c: Any, *at: Any) -> Any:
-        count: Any = 1
+    def mean(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
+        count: tirx.PrimExpr = 1
         for axis, position in enumerate(at[:-1]):
             first = position * window.strides[axis] - window.before[axis]
             if count_padding or not (window.before[axis] or window.after[axis]):
@@ -469,14 +478,14 @@ def pool(x: Any, window: Window, kind: str, count_padding: bool) -> Any:
 
 
 def padded(
-    read: Callable[..., Any],
-    position: Sequence[Any],
-    taps: Sequence[Any],
+    read: Callable[..., tirx.PrimExpr],
+    position: Sequence[tirx.Var],
+    taps: Sequence[tirx.PrimExpr],
     window: Window,
     spatial: Sequence[int],
     dtype: str,
-    outside: Any = None,
-) -> Any:
+    outside: tirx.PrimExpr = None,
+) -> tirx.PrimExpr:
     """Return what *read* gives under a window's tap; *outside* (by default 0) in the padding."""
     at = [
         place * stride + tap * spread - low

@@ -13,54 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
 
 from adt.compiler.ir.nodes import operator_name
+from adt.compiler.passes.layout import blocks
+from adt.compiler.passes.weight_bits import BITS, BLOCK, TERMS, WORD, Array, Blockwise, unpacked
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
-
-BITS, BLOCK, TERMS = "adt.blockwise_bits", "adt.blockwise_block", "adt.blockwise_terms"
-"""Attributes of such a function: bits of a weight, terms of a block, terms of a column."""
-WORD, MANTISSA, ONE = 32, 23, 0x3F800000
-"""Bits of a word, of a mantissa, and those of the float 1."""
+MANTISSA, ONE = 23, 0x3F800000
+"""Bits of a mantissa, and those of the float 1."""
 
 
-@dataclass(frozen=True)
-class Blockwise:
-    """Form of weights of few bits."""
-
-    bits: int
-    block: int
-    """Terms that share a scale."""
-    terms: int
-    """Number of terms of a column."""
-
-    @property
-    def blocks(self) -> int:
-        """Return the number of blocks of a column."""
-        return -(-self.terms // self.block)
-
-    @property
-    def each(self) -> int:
-        """Weights in a word."""
-        return WORD // self.bits
-
-    @property
-    def middle(self) -> int:
-        """The zero point where none is said."""
-        return 1 << (self.bits - 1)
-
-    @property
-    def attributes(self) -> dict[str, int]:
-        """Return the attributes of the function that multiplies."""
-        return {BITS: self.bits, BLOCK: self.block, TERMS: self.terms}
-
-
-def product(form: Blockwise, data: Any, values: Any, scales: Any, *zeros: Any) -> Any:
+def product(form: Blockwise, data: te.Tensor, values: te.Tensor, scales: te.Tensor, *zeros: te.Tensor) -> Any:
     """Multiply *data* ``(…, K)``, as a tensor expression.
 
     Args:
@@ -68,19 +35,17 @@ def product(form: Blockwise, data: Any, values: Any, scales: Any, *zeros: Any) -
         scales: ``(N, blocks)``.
         zeros: bytes ``(N, ceil(blocks * bits / 8))``; none: all are :attr:`Blockwise.middle`.
     """
-    from tvm import te, tirx
-
     k = te.reduce_axis((0, form.terms), "k")
     part, place = k // form.block, k % form.block
 
-    def number(byte: Any, index: Any) -> Any:
+    def number(byte: Any, index: tirx.PrimExpr) -> Any:
         """The number at *index* among those that begin with the *byte* in which it lies."""
         if form.bits == 8:
             return byte.astype("int32")
         shift, mask = (tirx.Cast("uint8", number) for number in (index * form.bits % 8, (1 << form.bits) - 1))
         return ((byte >> shift) & mask).astype("int32")
 
-    def term(*at: Any) -> Any:
+    def term(*at: tirx.PrimExpr) -> Any:
         *row, column = at
         value = number(values(column, part, place * form.bits // 8), place)
         zero = number(zeros[0](column, part * form.bits // 8), part) if zeros else form.middle
@@ -107,10 +72,6 @@ class BlockwiseWeights:
 
     def packed(self, lanes: int) -> list[Array]:
         """Words, scales and zero points in blocks of so many *lanes*, for :func:`floats`."""
-        import numpy as np
-
-        from adt.compiler.passes.layout import blocks
-
         form, shifts = self.form, np.arange(0, WORD, self.form.bits, dtype=np.uint32)
         values = unpacked(self.values, form.bits).reshape(self.columns, -1)[:, : form.terms]
         words = (values.reshape(self.columns, -1, form.each).astype(np.uint32) << shifts).sum(2, np.uint32)
@@ -120,33 +81,9 @@ class BlockwiseWeights:
         return [blocks.packed(array, 0, lanes) for array in arrays]
 
 
-def unpacked(values: Array, bits: int) -> Array:
-    """Integers of *bits* bits out of bytes, along the last axis, the lowest bits first."""
-    import numpy as np
-
-    parts = np.asarray(values, np.uint8)[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)
-    whole: Array = parts & (2**bits - 1)
-    return whole.reshape(*values.shape[:-1], -1)
-
-
-def packed(values: Array, bits: int) -> Array:
-    """Pack what :func:`unpacked` takes apart, with zeros in the last byte."""
-    import numpy as np
-
-    each = 8 // bits
-    spare = [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % each)]
-    parts = np.pad(values, spare).astype(np.uint8).reshape(*values.shape[:-1], -1, each)
-    whole: Array = (parts << np.arange(0, 8, bits, dtype=np.uint8)).sum(-1, np.uint8)
-    return whole
-
-
-def floats(form: Blockwise, words: Any, scales: Any, *zeros: Any) -> Any:
+def floats(form: Blockwise, words: Any, scales: te.Tensor, *zeros: te.Tensor) -> Any:
     """The weights ``(ceil(N/L), 1, K, L)`` that a product on blocked tensors reads, as a tensor expression of
     what :meth:`BlockwiseWeights.packed` gives."""
-    from tvm import te, tirx
-
-    from adt.compiler.passes.layout import blocks
-
     count, _, lanes = words.shape
     first = MANTISSA - form.bits
     mask, share = ((1 << form.bits) - 1) << first, 1 / (1 << form.bits)
@@ -155,7 +92,7 @@ def floats(form: Blockwise, words: Any, scales: Any, *zeros: Any) -> Any:
         """Signed, TVM would take it for an index, and make all that it meets as wide."""
         return tirx.Cast("uint32", number)
 
-    def weight(block: Any, _tap: Any, k: Any, lane: Any) -> Any:
+    def weight(block: Any, _tap: tirx.PrimExpr, k: tirx.PrimExpr, lane: tirx.PrimExpr) -> Any:
         word, shift = words(block, k // form.each, lane), unsigned(k % form.each * form.bits)
         bits = ((word >> shift) << unsigned(first)) & unsigned(mask)
         number = tirx.reinterpret("float32", bits | unsigned(ONE))
@@ -168,11 +105,9 @@ def floats(form: Blockwise, words: Any, scales: Any, *zeros: Any) -> Any:
     return te.compute((count, 1, form.terms, lanes), weight, name=blocks.WEIGHTS)
 
 
-def weights_of(module: Any, call: Any) -> BlockwiseWeights | None:
+def weights_of(module: tvm.IRModule, call: relax.Expr) -> BlockwiseWeights | None:
     """The constant weights that the *call* of Relax multiplies by; None: it is no such product, or no words
     hold its columns."""
-    from tvm import relax
-
     if operator_name(call) != "relax.call_tir":
         return None
     attributes = module[call.args[0]].attrs

@@ -9,9 +9,10 @@ as there is a rule; where there is none, the tensor is transposed back, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
+import tvm
+from numpy.typing import NDArray
 from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
@@ -26,24 +27,24 @@ MOVED = {0: 0, 1: 2, 2: 3, 3: 1}
 class _Walk(Rewriter):
     """One walk over the model."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.first: dict[Any, Any] = {}
+        self.first: dict[relax.Var, relax.Var] = {}
         """Variable of the model to its form with channels first; ``values`` holds the model's own."""
 
-    def value_of(self, variable: Any) -> Any:
+    def value_of(self, variable: relax.Var) -> relax.Var:
         """The model's own form, transposed once if there is only the other."""
         if variable not in self.values and variable in self.first:
             self.values[variable] = self.builder.emit(relax.op.permute_dims(self.first[variable], TO_LAST))
         return super().value_of(variable)
 
-    def channels_first(self, value: Any) -> Any:
+    def channels_first(self, value: relax.Expr) -> relax.Expr:
         """The tensor *value* of four axes with channels first, made if need be."""
         if value not in self.first:
             self.first[value] = self.builder.emit(relax.op.permute_dims(self.copy(value), TO_FIRST))
         return self.first[value]
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         value = binding.value
         name = operator_name(value)
         if name and not isinstance(binding, relax.MatchCast):
@@ -57,7 +58,7 @@ class _Walk(Rewriter):
         super().bind(binding)
 
 
-def channels_first(module: Any) -> Any:
+def channels_first(module: tvm.IRModule) -> tvm.IRModule:
     """Put channels first in ``main`` of the flat Relax *module*; constant weights are transposed once."""
     if not is_flat(module):
         return module
@@ -66,7 +67,7 @@ def channels_first(module: Any) -> Any:
     return relax.transform.DeadCodeElimination(["main"])(result) if walk.first else module
 
 
-def _convolution(walk: _Walk, _variable: Any, call: Any) -> Any:
+def _convolution(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     data, weight = call.args
     attrs = call.attrs
     order = str(attrs.kernel_layout)
@@ -88,7 +89,7 @@ def _convolution(walk: _Walk, _variable: Any, call: Any) -> Any:
     )
 
 
-def _pool(walk: _Walk, _variable: Any, call: Any) -> Any:
+def _pool(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     (data,) = call.args
     attrs = call.attrs
     if data not in walk.first or attrs.layout != "NHWC":
@@ -105,7 +106,7 @@ def _pool(walk: _Walk, _variable: Any, call: Any) -> Any:
     )
 
 
-def _elementwise(walk: _Walk, variable: Any, call: Any) -> Any:
+def _elementwise(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     output = static_shape(variable)
     if output is None or len(output) != 4 or not any(arg in walk.first for arg in call.args):
         return None
@@ -118,7 +119,7 @@ def _elementwise(walk: _Walk, variable: Any, call: Any) -> Any:
     return relax.Call(call.op, operands, call.attrs, call.sinfo_args)
 
 
-def _operand(walk: _Walk, value: Any) -> Any:
+def _operand(walk: _Walk, value: relax.Expr) -> relax.Expr | None:
     """The tensor *value* as an operand of one with channels first."""
     shape = static_shape(value)
     if shape is None:
@@ -131,14 +132,14 @@ def _operand(walk: _Walk, value: Any) -> Any:
     return walk.channels_first(value) if len(shape) == 4 else None
 
 
-def _prelu(walk: _Walk, _variable: Any, call: Any) -> Any:
+def _prelu(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     data, slope = call.args
     if data not in walk.first or int(call.attrs.axis) % 4 != 3 or not isinstance(slope, relax.Constant):
         return None
     return relax.op.nn.prelu(walk.first[data], slope, 1)
 
 
-def _pad(walk: _Walk, _variable: Any, call: Any) -> Any:
+def _pad(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     data = call.args[0]
     if data not in walk.first or len(call.args) != 1:
         return None
@@ -147,7 +148,7 @@ def _pad(walk: _Walk, _variable: Any, call: Any) -> Any:
     return relax.op.nn.pad(walk.first[data], moved, call.attrs.pad_mode, float(call.attrs.pad_value))
 
 
-def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
+def _mean(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     (data,) = call.args
     if data not in walk.first or call.attrs.axis is None:
         return None
@@ -162,14 +163,15 @@ def _mean(walk: _Walk, variable: Any, call: Any) -> Any:
     return None
 
 
-def _reshape(walk: _Walk, variable: Any, call: Any) -> Any:
+def _reshape(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     """Reshape a single pixel: the order is that of both forms."""
     data, shape, output = call.args[0], static_shape(call.args[0]), static_shape(variable)
     if data in walk.first and shape and output and shape[1:3] == (1, 1):
         walk.values[variable] = walk.builder.emit(relax.op.reshape(walk.first[data], output))
+    return None
 
 
-def _concat(walk: _Walk, variable: Any, call: Any) -> Any:
+def _concat(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     (parts,) = call.args
     if not isinstance(parts, relax.Tuple) or not any(part in walk.first for part in parts.fields):
         return None
@@ -180,25 +182,25 @@ def _concat(walk: _Walk, variable: Any, call: Any) -> Any:
     )
 
 
-def _resize(walk: _Walk, _variable: Any, call: Any) -> Any:
+def _resize(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     data = call.args[0]
     if data not in walk.first or call.attrs.layout != "NHWC":
         return None
     return resized(call, walk.first[data], "NCHW")
 
 
-def _lookup(walk: _Walk, _variable: Any, call: Any) -> Any:
+def _lookup(walk: _Walk, _variable: relax.Var, call: relax.Call) -> relax.Expr | None:
     table, index = call.args
     if index not in walk.first or not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
         return None
     return relax.Call(call.op, [table, walk.first[index]], call.attrs)
 
 
-def _constant(array: Any, like: Any) -> Any:
+def _constant(array: NDArray[np.generic], like: relax.Expr) -> relax.Expr:
     return relax.const(np.ascontiguousarray(array), like.struct_info.dtype)
 
 
-_RULES: Mapping[str, Callable[[_Walk, Any, Any], Any]] = {
+_RULES: Mapping[str, Callable[[_Walk, relax.Var, relax.Call], relax.Expr | None]] = {
     "relax.concat": _concat,
     "relax.flatten": _reshape,
     "relax.image.resize2d": _resize,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import tvm
+from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
 from adt.compiler.ir.rewriter import ELEMENTWISE, static_shape
@@ -33,7 +35,7 @@ FUSED_WITH_PACKING = ELEMENTWISE | {
 ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 
-def convolution(walk: Walk, variable: Any, call: Any) -> bool:
+def convolution(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
     data, weight = call.args
     attrs = call.attrs
@@ -86,7 +88,7 @@ def convolution(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def _terms(walk: Walk, variable: Any, channels: int, positions: tuple[int, ...]) -> Terms | None:
+def _terms(walk: Walk, variable: relax.Var, channels: int, positions: tuple[int, ...]) -> Terms | None:
     """Return how *variable*, sums over *channels* for each of a row of *positions*, is computed if it is
     of integers."""
     if not walk.blocking.terms or variable.struct_info.dtype != "int32":
@@ -94,12 +96,12 @@ def _terms(walk: Walk, variable: Any, channels: int, positions: tuple[int, ...])
     return walk.blocking.terms_of(channels, math.prod(positions))
 
 
-def _in_few(walk: Walk, data: Any, terms: Terms) -> Any:
+def _in_few(walk: Walk, data: relax.Expr, terms: Terms) -> relax.Var:
     """The plain tensor *data* in blocks of as few channels as there are *terms*."""
     return walk.emit(lambda x: blocks.pack(x, terms.channels), data, name="pack_blocks")
 
 
-def _sums_of_terms(walk: Walk, x: Any, weight: Any, window: Window, terms: Terms) -> Any:
+def _sums_of_terms(walk: Walk, x: te.Tensor, weight: te.Tensor, window: Window, terms: Terms) -> Any:
     if walk.blocking.words:
         return blocks.convolution_of_words(x, weight, window, walk.blocking)
     return blocks.convolution_of_terms(x, weight, window, terms)
@@ -111,7 +113,7 @@ def _weight_of_terms(walk: Walk, weight: Any, terms: Terms) -> Any:
     return relax.const(words.packed(array) if walk.blocking.words else array)
 
 
-def _source(walk: Walk, data: Any, window: Window) -> Inlined:
+def _source(walk: Walk, data: relax.Var, window: Window) -> Inlined:
     """Return what a convolution with this window reads of *data*."""
     inlined = walk.inlined.get(data)
     if inlined is not None and (inlined.moves or math.prod(window.kernel) == 1):
@@ -121,7 +123,7 @@ def _source(walk: Walk, data: Any, window: Window) -> Inlined:
     )
 
 
-def window_of(kernel: Sequence[int], attrs: Any) -> Window:
+def window_of(kernel: Sequence[int], attrs: tvm.ir.Attrs) -> Window:
     """The window of a convolution or pool with these attributes."""
     rank = len(attrs.strides)
     padding = [int(extent) for extent in attrs.padding]
@@ -136,7 +138,7 @@ def window_of(kernel: Sequence[int], attrs: Any) -> Window:
     )
 
 
-def _moves(walk: Walk, data: Any, result: Any) -> Moves:
+def _moves(walk: Walk, data: relax.Var, result: relax.Var) -> Moves:
     """Return what the forms of the neighbours cost an operator that makes *result* of *data*."""
     blocked = data in walk.blocked
     fused = walk.made_by.get(data) in FUSED_WITH_PACKING
@@ -147,7 +149,7 @@ def _moves(walk: Walk, data: Any, result: Any) -> Moves:
     )
 
 
-def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str:
+def _convolution_obstacle(walk: Walk, data: relax.Expr, weight: Any, attrs: tvm.ir.Attrs) -> str:
     """Return why a convolution cannot be blocked; empty if it can."""
     shape = static_shape(weight)
     if (obstacle := _obstacle(walk, data, weight, attrs, "OI")) or shape is None:
@@ -157,7 +159,7 @@ def _convolution_obstacle(walk: Walk, data: Any, weight: Any, attrs: Any) -> str
     return ""
 
 
-def _obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, layout: str) -> str:
+def _obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr, attrs: tvm.ir.Attrs, layout: str) -> str:
     """Return why no convolution of *data* can be blocked whose *weight* is to begin with the axes
     *layout*."""
     if static_shape(weight) is None or static_shape(data) is None:
@@ -171,7 +173,7 @@ def _obstacle(walk: Walk, data: Any, weight: Any, attrs: Any, layout: str) -> st
     return ""
 
 
-def _merged(array: Any, groups: int, lanes: int) -> tuple[Any, int]:
+def _merged(array: NDArray[np.generic], groups: int, lanes: int) -> tuple[NDArray[np.generic], int]:
     """The weight *array* of *groups*, of which those that share blocks become one, with zeros, and how many.
 
     Lanes whose weight is zero idle, which takes less than channels one by one.
@@ -188,7 +190,7 @@ def _merged(array: Any, groups: int, lanes: int) -> tuple[Any, int]:
     return merged.reshape(outputs, count * inputs, *kernel), groups // count
 
 
-def _convolution_weight(array: Any, groups: int, lanes: int) -> Any:
+def _convolution_weight(array: NDArray[np.generic], groups: int, lanes: int) -> NDArray[np.generic]:
     """The *array* ``(O, I/groups, kernel…)``, as the convolution in blocks of *lanes* reads it."""
     outputs, inputs = array.shape[:2]
     packed = blocks.packed(array.reshape(outputs, inputs, -1), 0, lanes)  # (ceil(O/L), I/groups, taps, L)
@@ -208,7 +210,7 @@ def _in_terms(weight: Any, terms: Terms) -> Any:
     return np.ascontiguousarray(split.astype(terms.weights))
 
 
-def transposed(walk: Walk, variable: Any, call: Any) -> bool:
+def transposed(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """A transposed convolution with strides, as a plain one whose outputs are the pixels of a step each.
 
     Output ``q · stride + r − padding`` is the sum over ``t`` of input ``q − t`` times tap ``r + t · stride``.
@@ -277,7 +279,12 @@ class Steps:
 
 
 def in_steps(
-    array: Any, window: Window, groups: int, channels: int, inputs: Sequence[int], output: Sequence[int]
+    array: NDArray[np.generic],
+    window: Window,
+    groups: int,
+    channels: int,
+    inputs: Sequence[int],
+    output: Sequence[int],
 ) -> Steps:
     """Turn the transposed convolution of a *window* into a plain one.
 
@@ -301,14 +308,16 @@ def in_steps(
     return Steps(weight, plain, strides, first)
 
 
-def outputs_first(array: Any, groups: int) -> Any:
+def outputs_first(array: NDArray[np.generic], groups: int) -> NDArray[np.generic]:
     """The weight ``(I, O/groups, kernel…)`` of a transposed convolution as ``(O, I/groups, kernel…)``."""
     inputs, outputs, *kernel = array.shape
     parts = array.reshape(groups, inputs // groups, outputs, *kernel).swapaxes(1, 2)
     return parts.reshape(groups * outputs, inputs // groups, *kernel)
 
 
-def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: int, channels: int) -> Any:
+def _weight_of_steps(
+    array: NDArray[np.generic], window: Window, taps: tuple[int, ...], groups: int, channels: int
+) -> NDArray[np.generic]:
     """Turn the weight ``(O, I/groups, kernel…)`` of a transposed convolution into that of a plain one.
 
     *window* is the transposed convolution's, *taps* the plain one's. The result is
@@ -329,7 +338,7 @@ def _weight_of_steps(array: Any, window: Window, taps: tuple[int, ...], groups: 
     return padded.reshape(-1, inputs, *taps)
 
 
-def product(walk: Walk, variable: Any, call: Any) -> bool:
+def product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """``data @ weight`` with the result in rows."""
     data, weight = call.args
     obstacle = _product_obstacle(walk, data, weight)
@@ -371,7 +380,7 @@ def product(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def blockwise_product(walk: Walk, variable: Any, call: Any) -> bool:
+def blockwise_product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """A product whose weights stay as few bits as they have, with the result in rows."""
     weights, output = weights_of(walk.module, call), static_shape(variable)
     if weights is None or output is None:
@@ -401,7 +410,7 @@ def blockwise_product(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def _product_of_rows(x: Any, multiply: Callable[[Any], Any], blocking: Blocking) -> Any:
+def _product_of_rows(x: te.Tensor, multiply: Callable[[Any], Any], blocking: Blocking) -> te.Tensor:
     """Return what *multiply* makes of the rows *x*, as a tensor expression. Of a number of rows that
     nothing divides (197 tokens) a work-item could take but one at a time: it is rounded up, and what that
     adds is not stored."""
@@ -416,7 +425,7 @@ def _product_of_rows(x: Any, multiply: Callable[[Any], Any], blocking: Blocking)
     return te.compute((rows, *sums.shape[1:]), lambda *at: sums(*at), name="cut_blocks")
 
 
-def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:
+def _product_obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr) -> str:
     """Return why a matrix product cannot be in rows; empty if it can."""
     rows, shape = static_shape(data), static_shape(weight)
     if rows is None or shape is None:
@@ -434,7 +443,7 @@ def _product_obstacle(walk: Walk, data: Any, weight: Any) -> str:
     return ""
 
 
-def _product_weight(weight: Any, lanes: int) -> Any:
+def _product_weight(weight: relax.Constant, lanes: int) -> NDArray[np.generic]:
     """The constant ``(…, I, O)`` as ``(ceil(O/lanes), 1, I, lanes)``."""
     array = weight.data.numpy()
     packed = blocks.packed(array.reshape(array.shape[-2:]).T, 0, lanes)  # (ceil(O/L), I, L)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm
 from tvm import relax, tirx
 
 from adt.compiler.ir.rewriter import resized, static_shape
@@ -12,7 +13,7 @@ from adt.compiler.passes.layout.blocks import FLOATS, RANKS
 from adt.compiler.passes.layout.walk import Inlined, Walk, one_pixel
 
 
-def pad(walk: Walk, variable: Any, call: Any) -> bool:
+def pad(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Padding of the spatial axes, and of the channels at their end by whole blocks.
 
     Zeros around the spatial axes are a matter of where a convolution reads, and so is what stands for them.
@@ -46,7 +47,7 @@ def pad(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def concat(walk: Walk, variable: Any, call: Any) -> bool:
+def concat(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Concatenation along any axis; along that of the channels if their blocks are whole."""
     (parts,) = call.args
     shape = static_shape(variable)
@@ -67,7 +68,7 @@ def concat(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def split(walk: Walk, variable: Any, call: Any) -> bool:
+def split(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Parts of any axis; along that of the channels if their blocks are whole."""
     (data,) = call.args
     shape = static_shape(data)
@@ -93,7 +94,7 @@ def _part(source: Any, first: int, count: int) -> Inlined:
     return Inlined((source,), lambda x: blocks.part(x, first, count), moves=True)
 
 
-def strided_slice(walk: Walk, variable: Any, call: Any) -> bool:
+def strided_slice(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Parts of the spatial axes, or whole blocks of channels."""
     data, axes, begin, _, *strides = call.args
     shape, output = static_shape(data), static_shape(variable)
@@ -129,7 +130,7 @@ def strided_slice(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def resize(walk: Walk, variable: Any, call: Any) -> bool:
+def resize(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """TVM's resize computes any layout that names its axes; where it repeats pixels, a convolution reads the
     small map."""
     data = call.args[0]
@@ -149,14 +150,14 @@ REPEATING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "r
 """Modes in which a resize by an integer that takes the nearest pixel finds the one that a division gives."""
 
 
-def repeats(attrs: Any, shape: tuple[int, ...], output: tuple[int, ...]) -> bool:
+def repeats(attrs: tvm.ir.Attrs, shape: tuple[int, ...], output: tuple[int, ...]) -> bool:
     """Return True if a resize repeats each pixel an integral number of times."""
     how = (str(attrs.coordinate_transformation_mode), str(attrs.rounding_method))
     whole = all(large % small == 0 for small, large in zip(shape, output, strict=True))
     return str(attrs.method) == "nearest_neighbor" and whole and how in REPEATING
 
 
-def reshape(walk: Walk, variable: Any, call: Any) -> bool:
+def reshape(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Shapes that leave the channels where they are, or of which all other extents are 1."""
     data = call.args[0]
     shape, output = static_shape(data), static_shape(variable)
@@ -184,7 +185,7 @@ def reshape(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def permute(walk: Walk, variable: Any, call: Any) -> bool:
+def permute(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Channels from the second axis to the last, and back: between blocks and rows."""
     (data,) = call.args
     shape, output = static_shape(data), static_shape(variable)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import tvm
 from tvm import relax
 
 from adt.compiler.ir.rewriter import ELEMENTWISE, is_flat, static_shape
@@ -40,7 +41,7 @@ EXTREMES = ("relax.max", "relax.min")
 """Extremes of a tensor, which a GPU looks for at once: mostly both are wanted."""
 
 
-def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
+def elementwise(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """In a form that one operand has, if every other can have it."""
     shape = static_shape(variable)
     if shape is None:
@@ -62,7 +63,7 @@ def elementwise(walk: Walk, variable: Any, call: Any) -> bool:
     return False
 
 
-def lookup(walk: Walk, variable: Any, call: Any) -> bool:
+def lookup(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Look up what a constant table has at each element of a tensor, in the form of that."""
     table, index = call.args
     if not isinstance(table, relax.Constant) or table.struct_info.ndim != 1:
@@ -84,7 +85,7 @@ def lookup(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def prelu(walk: Walk, variable: Any, call: Any) -> bool:
+def prelu(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """``max(x, 0) + slope * min(x, 0)``, with a slope for each channel."""
     data, slope = call.args
     shape = static_shape(data)
@@ -103,7 +104,7 @@ def prelu(walk: Walk, variable: Any, call: Any) -> bool:
     return True
 
 
-def _gate(walk: Walk, variable: Any, call: Any) -> None:
+def _gate(walk: Walk, variable: relax.Var, call: relax.Call) -> None:
     """Leave the product of a map and its gate, channel by channel, to a convolution that reads each of its
     texels once: the end of squeeze-and-excite."""
     if call.op.name != "relax.multiply":
@@ -118,7 +119,7 @@ def _gate(walk: Walk, variable: Any, call: Any) -> None:
         walk.inlined[variable] = Inlined(sources, blocks.scaled, moves=False)
 
 
-def _floats_of_bytes(walk: Walk, variable: Any, call: Any) -> None:
+def _floats_of_bytes(walk: Walk, variable: relax.Var, call: relax.Call) -> None:
     """Read the bytes instead of their floats, which are four times as large."""
     source = walk.blocked[call.args[0]] if call.op.name == "relax.astype" else None
     if source is not None and source.struct_info.dtype in BYTES:
@@ -129,7 +130,7 @@ Operand = Callable[[Walk, Any, tuple[int, ...]], Any | None]
 """A tensor's form that broadcasts to that of another, whose plain shape is given; None: there is none."""
 
 
-def _computed(walk: Walk, call: Any, operand: Operand, output: tuple[int, ...]) -> Any | None:
+def _computed(walk: Walk, call: relax.Call, operand: Operand, output: tuple[int, ...]) -> relax.Var | None:
     """Return what *call* gives, of the forms of its operands that broadcast to that of *output*."""
     operands = []
     for arg in call.args:
@@ -141,7 +142,7 @@ def _computed(walk: Walk, call: Any, operand: Operand, output: tuple[int, ...]) 
     return walk.builder.emit(relax.Call(call.op, operands, call.attrs, call.sinfo_args))
 
 
-def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
+def _blocked(walk: Walk, value: relax.Expr, output: tuple[int, ...]) -> Any | None:
     rank, shape = len(output), static_shape(value)
     if shape is None or len(shape) > rank:
         return None
@@ -158,7 +159,7 @@ def _blocked(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
     return None
 
 
-def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
+def _in_rows(walk: Walk, value: relax.Expr, output: tuple[int, ...]) -> relax.Expr | None:
     shape = static_shape(value)
     if shape is None or len(shape) > len(output):
         return None
@@ -175,7 +176,7 @@ def _in_rows(walk: Walk, value: Any, output: tuple[int, ...]) -> Any | None:
     return None
 
 
-def _rows_of_constant(walk: Walk, value: Any, output: tuple[int, ...]) -> Any:
+def _rows_of_constant(walk: Walk, value: relax.Expr, output: tuple[int, ...]) -> relax.Constant:
     """The constant tensor *value* as it broadcasts to the rows of a tensor of the shape *output*."""
     array = value.data.numpy()
     if array.size == 1:
@@ -197,7 +198,7 @@ def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
     return relax.const(array if shared else array.reshape(()), dtype)
 
 
-def _blocked_constant(walk: Walk, value: Any, rank: int) -> Any:
+def _blocked_constant(walk: Walk, value: relax.Expr, rank: int) -> Any:
     """The constant tensor *value* as it broadcasts to a blocked tensor of plain rank *rank*."""
     array = value.data.numpy()
     if array.size == 1:
@@ -211,7 +212,7 @@ def _blocked_constant(walk: Walk, value: Any, rank: int) -> Any:
 def pool(kind: str) -> Rule:
     """The rule for pools that give the *kind* (``max`` or ``avg``) of each window."""
 
-    def rule(walk: Walk, variable: Any, call: Any) -> bool:
+    def rule(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
         (data,) = call.args
         attrs, output, shape = call.attrs, static_shape(variable), static_shape(data)
         if data not in walk.blocked or not str(attrs.layout).startswith("NC") or not output or not shape:
@@ -237,7 +238,7 @@ def pool(kind: str) -> Rule:
     return rule
 
 
-def adaptive_pool(walk: Walk, variable: Any, call: Any) -> bool:
+def adaptive_pool(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """Adaptive averages whose windows are all of one size."""
     (data,) = call.args
     shape, output = static_shape(data), static_shape(variable)
@@ -253,7 +254,7 @@ def adaptive_pool(walk: Walk, variable: Any, call: Any) -> bool:
 def global_pool(kind: str) -> Rule:
     """The rule for a mean or maximum over all spatial axes, whether it keeps them or not."""
 
-    def rule(walk: Walk, variable: Any, call: Any) -> bool:
+    def rule(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
         (data,) = call.args
         shape, output = static_shape(data), static_shape(variable)
         if call.attrs.axis is None:
@@ -272,7 +273,7 @@ def global_pool(kind: str) -> Rule:
     return rule
 
 
-def of_all(walk: Walk, variable: Any, call: Any) -> bool:
+def of_all(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """A number of all elements, in whatever order: as one row, which a CPU reads by vectors, or as several:
     each work-group of a GPU takes one."""
     (data,) = call.args
@@ -305,7 +306,7 @@ def _tiles(sizes: tuple[int, ...]) -> Window:
     return Window(sizes, sizes, zeros, zeros, ones)
 
 
-def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: bool) -> Any:
+def _pooled(walk: Walk, data: relax.Expr, window: Window, kind: str, count_padding: bool) -> Any:
     whole = math.prod(window.extents((static_shape(data) or ())[2:])) == 1
     source = walk.inlined.get(data)
     if source is None or source.expression is not blocks.floats:
@@ -317,7 +318,7 @@ def _pooled(walk: Walk, data: Any, window: Window, kind: str, count_padding: boo
     )
 
 
-def group_norm(walk: Walk, variable: Any, call: Any) -> bool:
+def group_norm(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     """The places of each channel, where a kernel that has a row of texels does not take long."""
     data, *extras = call.args
     shape, rows = static_shape(data), walk.row_kernels
@@ -375,8 +376,8 @@ RULES: Mapping[str, Rule] = {
 
 
 def block_channels(
-    module: Any, chooser: LayoutChooser, blocking: Blocking = TEXELS, rows: Rows | None = None
-) -> tuple[Any, tuple[Convolution, ...]]:
+    module: tvm.IRModule, chooser: LayoutChooser, blocking: Blocking = TEXELS, rows: Rows | None = None
+) -> tuple[tvm.IRModule, tuple[Convolution, ...]]:
     """Rewrite ``main`` of the Relax *module* in blocks, where *chooser* takes a convolution or product.
 
     Returns the new module, and the outcome of each convolution and matrix product. A module with control

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 
@@ -85,10 +84,10 @@ def _over(positions: Sequence[tuple[int, int]], taps: Sequence[int]) -> dict[str
     }
 
 
-def reduces(block: Any) -> bool:
+def reduces(block: tirx.SBlock) -> bool:
     """Return True if a TIR block accumulates."""
     return any(int(axis.iter_type) != SPATIAL for axis in block.iter_vars)
 
 
-def variables_of(indices: Sequence[Any]) -> set[Any]:
+def variables_of(indices: Sequence[tirx.PrimExpr]) -> set[tirx.Var]:
     return {variable for index in indices for variable in tir_nodes(index, tirx.Var)}

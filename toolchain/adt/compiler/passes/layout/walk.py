@@ -19,9 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from tvm import relax
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax, te
 
 from adt.compiler.ir.rewriter import Rewriter, static_shape
 from adt.compiler.passes.layout import blocks
@@ -30,7 +33,7 @@ from adt.compiler.passes.layout.signature import Signature
 from adt.compiler.passes.normalizations import Rows
 from adt.package.reports import Convolution
 
-Rule = Callable[["Walk", Any, Any], bool]
+Rule = Callable[["Walk", relax.Var, relax.Call], bool]
 """Writes the form that the variable of a call gets into the walk; False: it has none but the plain one."""
 
 RESHAPES = ("relax.expand_dims", "relax.flatten", "relax.reshape", "relax.squeeze")
@@ -76,9 +79,9 @@ class LayoutChooser(Protocol):
 class Inlined:
     """A blocked tensor that a convolution can compute where it reads it."""
 
-    tensors: tuple[Any, ...]
+    tensors: tuple[relax.Expr, ...]
     """Blocked tensors of the new function."""
-    expression: Callable[..., Any]
+    expression: Callable[..., te.Tensor]
     """The tensor expression of them."""
     moves: bool
     """It only says where an element is; else it is worth computing only where each is read once."""
@@ -89,7 +92,7 @@ class Walk(Rewriter):
 
     def __init__(
         self,
-        module: Any,
+        module: tvm.IRModule,
         chooser: LayoutChooser,
         rules: Mapping[str, Rule],
         blocking: Blocking = TEXELS,
@@ -101,35 +104,35 @@ class Walk(Rewriter):
         self.blocking = blocking
         self.lanes = blocking.lanes
         self.row_kernels = rows
-        self.blocked: dict[Any, Any] = {}
+        self.blocked: dict[relax.Var, relax.Var] = {}
         """Variable of the model to its blocked form; ``values`` holds the plain ones."""
-        self.rows: dict[Any, Any] = {}
+        self.rows: dict[relax.Var, relax.Var] = {}
         """Variable of the model to its form in rows."""
-        self.of_scalars: dict[Any, Any] = {}
+        self.of_scalars: dict[relax.Var, relax.Call] = {}
         """Variable of the model to the call that computes it, element by element, of constants and scalars:
         each form of it is computed of these."""
-        self.extremes: dict[Any, Any] = {}
+        self.extremes: dict[relax.Var, relax.Var] = {}
         """Variable of the model to what :func:`blocks.extremes` gives of its elements."""
-        self.extreme_of: dict[Any, tuple[Any, int]] = {}
+        self.extreme_of: dict[relax.Var, tuple[relax.Var, int]] = {}
         """Variable of the model that is such a number, to both and its place: each reader takes it."""
-        self.inlined: dict[Any, Inlined] = {}
+        self.inlined: dict[relax.Var, Inlined] = {}
         """Variable of the model to how a convolution computes its blocked form where it reads it. There is
         the form itself, too, which is left out of the model if nothing else reads it."""
-        self.unpadded: dict[Any, tuple[Any, tuple[int, ...], tuple[int, ...], int]] = {}
+        self.unpadded: dict[relax.Var, tuple[relax.Var, tuple[int, ...], tuple[int, ...], int]] = {}
         """Variable that is another with a number around its spatial axes: that one, how often before, after,
         the number."""
-        self.tuples: dict[Any, list[Any]] = {}
+        self.tuples: dict[relax.Var, list[relax.Var]] = {}
         """Variable of the model that is a tuple, to the blocked forms of its fields."""
-        self.fields: dict[tuple[Any, int], Inlined] = {}
+        self.fields: dict[tuple[relax.Var, int], Inlined] = {}
         """As :attr:`inlined`, for a field of such a variable."""
         self.report: list[Convolution] = []
         """Result for each convolution and matrix product so far."""
-        self.made_by: dict[Any, str] = {}
+        self.made_by: dict[relax.Var, str] = {}
         """Variable of the model to the name of the operator whose result it is, in its plain form."""
-        self._reshaped: dict[Any, Any] = {}
+        self._reshaped: dict[relax.Var, relax.Var] = {}
         """Variable of the new function that is another in another shape, to that one."""
 
-    def value_of(self, variable: Any) -> Any:
+    def value_of(self, variable: relax.Var) -> relax.Var:
         """The plain form, made once if there are only others."""
         if variable in self.extreme_of:
             attributes = {blocks.LOOKUP: 1}
@@ -149,7 +152,7 @@ class Walk(Rewriter):
                 self.values[variable] = relax.Tuple([self._unpacked(*field) for field in fields])
         return super().value_of(variable)
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         variable, value = binding.var, binding.value
         if isinstance(value, relax.TupleGetItem) and value.tuple_value in self.tuples:
             self.blocked[variable] = self.tuples[value.tuple_value][value.index]
@@ -167,7 +170,7 @@ class Walk(Rewriter):
             source = self.copy(value.args[0])
             self._reshaped[self.values[variable]] = self._reshaped.get(source, source)
 
-    def blocks_of(self, value: Any) -> Any:
+    def blocks_of(self, value: relax.Var) -> relax.Var:
         """The blocked form of the tensor *value*, made if need be."""
         if value not in self.blocked:
             self.blocked[value] = self.emit(
@@ -175,7 +178,7 @@ class Walk(Rewriter):
             )
         return self.blocked[value]
 
-    def rows_of(self, value: Any) -> Any | None:
+    def rows_of(self, value: relax.Expr) -> relax.Var | None:
         """The form in rows of the tensor *value*, if it has one or a change of shape makes it."""
         shape = static_shape(value)
         if value in self.rows or shape is None:
@@ -185,25 +188,25 @@ class Walk(Rewriter):
         self.rows[value] = self.reshaped(self.copy(value), self.blocking.rows_shape(shape))
         return self.rows[value]
 
-    def weight(self, array: Any, sums: str) -> Any:
+    def weight(self, array: NDArray[np.generic], sums: str) -> relax.Constant:
         """The packed weight *array* of a convolution whose sums are of the type *sums*, which a CPU's kernels
         make of 8 bits in registers."""
         if array.dtype.kind == "i" and not self.blocking.words and -128 <= array.min() <= array.max() <= 127:
             return relax.const(array.astype("int8"))
         return relax.const(array.astype(sums) if self.blocking.widens else array)
 
-    def emit(self, expression: Callable[..., Any], *tensors: Any, name: str) -> Any:
+    def emit(self, expression: Callable[..., te.Tensor], *tensors: relax.Expr, name: str) -> relax.Var:
         """One kernel that computes the tensor expression of *tensors*."""
         return self.builder.emit_te(expression, *tensors, primfunc_name_hint=name)
 
-    def reshaped(self, value: Any, shape: tuple[int, ...]) -> Any:
+    def reshaped(self, value: relax.Expr, shape: tuple[int, ...]) -> relax.Var:
         """*value*, of the new function, in another shape; a change of a changed shape is one."""
         source = self._reshaped.get(value, value)
         if static_shape(source) == shape:
             return source
         return self._reshape(source, shape)
 
-    def apart(self, value: Any) -> Any:
+    def apart(self, value: relax.Expr) -> relax.Var:
         """*value*, of the new function, which no kernel that reads the result makes.
 
         A convolution may be fused with what follows it. What broadcasts its result would have it
@@ -211,19 +214,19 @@ class Walk(Rewriter):
         """
         return self._reshape(value, static_shape(value) or ())
 
-    def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any:
+    def _reshape(self, source: relax.Expr, shape: tuple[int, ...]) -> relax.Var:
         result = self.builder.emit(relax.op.reshape(source, shape))
         self._reshaped[result] = source
         return result
 
-    def _unpacked(self, plain: Any, blocked: Any) -> Any:
+    def _unpacked(self, plain: relax.Var, blocked: relax.Var) -> relax.Var:
         """The plain form of *blocked*; *plain* is a variable or a field's type that has its shape."""
         shape = tuple(int(extent) for extent in getattr(plain, "struct_info", plain).shape.values)
         if shape[1] % self.lanes == 0 and math.prod(shape[2:]) == 1:
             return self.reshaped(blocked, shape)
         return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_blocks")
 
-    def _flat(self, variable: Any) -> Any:
+    def _flat(self, variable: relax.Var) -> relax.Var:
         """The plain form of what is in rows."""
         shape = static_shape(variable)
         assert shape is not None  # it is in rows
@@ -232,14 +235,14 @@ class Walk(Rewriter):
             result = self.emit(lambda x: blocks.unpack(x, shape[-1]), result, name="unpack_blocks")
         return self.reshaped(result, shape)
 
-    def can_block(self, value: Any, *, whole: bool = False) -> bool:
+    def can_block(self, value: relax.Var, *, whole: bool = False) -> bool:
         """Return True if a tensor has channels to block, and with *whole* no lanes to spare."""
         shape = static_shape(value)
         if shape is None or len(shape) not in RANKS or value.struct_info.dtype not in self.blocking.types:
             return False
         return shape[1] % self.lanes == 0 if whole else shape[1] >= self.blocking.least
 
-    def in_whole_rows(self, value: Any) -> bool:
+    def in_whole_rows(self, value: relax.Expr) -> bool:
         """Return True if the last axis of a tensor is whole blocks."""
         shape = static_shape(value)
         if not shape or len(shape) < 2 or value.struct_info.dtype not in self.blocking.types:
@@ -252,7 +255,7 @@ def one_pixel(shape: tuple[int, ...]) -> bool:
     return len(shape) >= 2 and math.prod(shape[2:]) == 1
 
 
-def size_of(tensor: Any) -> int:
+def size_of(tensor: relax.Var) -> int:
     """Bytes of a tensor of floats."""
     width = 2 if tensor.struct_info.dtype == "float16" else 4
     return math.prod(static_shape(tensor) or ()) * width

@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 from tvm import relax
 from tvm.relax import transform
+from tvm.relax.backend.adreno.clml import AppendReshapeToBNRewriterPass, clml_pattern_table
 
 from adt.compiler.ir.nodes import operator_name, relax_nodes
 from adt.compiler.passes.offload.rules import Check, Rules, first_objection, fixed, repeated
@@ -32,10 +33,8 @@ RANK = 4
 class Clml(Rules):
     """TVM's CLML runtime."""
 
-    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
+    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> Any:
         """Bind the weights, fold batch norms, lay convolutions out as NCHW."""
-        from tvm.relax.backend.adreno.clml import AppendReshapeToBNRewriterPass
-
         main = module["main"]
         # TVM's layout pass fails on some models (reshapes to computed shapes, slices), and most need none.
         layouts = [transform.ConvertLayout({CONV2D: list(LAYOUTS)})] if _other_layouts(main) else []
@@ -49,7 +48,7 @@ class Clml(Rules):
         ]
         return tvm.transform.Sequential(passes)(module)
 
-    def objection(self, name: str, calls: list[Any]) -> str:
+    def objection(self, name: str, calls: list[relax.Call]) -> str:
         """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
         parts = name.removeprefix("openclml.").split(".")
         if "clip" in parts:
@@ -63,13 +62,11 @@ class Clml(Rules):
 
 def rules(**_options: bool) -> Clml:
     """Return the rules of the installed TVM."""
-    from tvm.relax.backend.adreno.clml import clml_pattern_table
-
     read = frozenset({"relax.attrs.BatchNormAttrs", "relax.attrs.PadAttrs"})
     return Clml(clml_pattern_table(), "openclml", read, weights_inside=True)
 
 
-def _other_layouts(function: Any) -> bool:
+def _other_layouts(function: relax.Function) -> bool:
     """Return True if a convolution of *function* is laid out in another way than CLML's."""
     return any(
         (str(call.attrs.data_layout), str(call.attrs.kernel_layout)) != LAYOUTS
@@ -78,7 +75,7 @@ def _other_layouts(function: Any) -> bool:
     )
 
 
-def _types(call: Any) -> str:
+def _types(call: relax.Call) -> str:
     if any(
         isinstance(argument.struct_info, relax.ShapeStructInfo) and not isinstance(argument, relax.ShapeExpr)
         for argument in call.args
@@ -98,7 +95,7 @@ def _types(call: Any) -> str:
     return ""
 
 
-def _conv2d(call: Any) -> str:
+def _conv2d(call: relax.Call) -> str:
     if int(call.attrs.groups) != 1:
         return "CLML's runtime in TVM takes no grouped convolution"
     if not isinstance(call.args[1], relax.Constant):
@@ -106,7 +103,7 @@ def _conv2d(call: Any) -> str:
     return ""
 
 
-def _binary(call: Any) -> str:
+def _binary(call: relax.Call) -> str:
     """TVM's generator lists a subgraph's constants behind its tensors, and a tensor once."""
     if repeated(call):
         return "CLML's subgraphs in TVM hold an operand that comes twice only once"
@@ -115,7 +112,7 @@ def _binary(call: Any) -> str:
     return ""
 
 
-def _add(call: Any) -> str:
+def _add(call: relax.Call) -> str:
     """A bias has one value for each channel; anything else of one element is no tensor to CLML."""
     if reason := _binary(call):
         return reason
@@ -128,7 +125,7 @@ def _add(call: Any) -> str:
     return ""
 
 
-def _max_pool(call: Any) -> str:
+def _max_pool(call: relax.Call) -> str:
     if [int(step) for step in call.attrs.dilation] != [1, 1]:
         return "CLML's runtime in TVM ignores a pool's dilation"
     if bool(call.attrs.ceil_mode):
@@ -136,17 +133,17 @@ def _max_pool(call: Any) -> str:
     return _layout(call)
 
 
-def _avg_pool(call: Any) -> str:
+def _avg_pool(call: relax.Call) -> str:
     if bool(call.attrs.count_include_pad) and any(int(pad) for pad in call.attrs.padding):
         return "CLML's runtime in TVM leaves padding out of averages"
     return _max_pool(call)
 
 
-def _layout(call: Any) -> str:
+def _layout(call: relax.Call) -> str:
     return "" if str(call.attrs.layout) == "NCHW" else "CLML's runtime in TVM computes in NCHW"
 
 
-def _mean(call: Any) -> str:
+def _mean(call: relax.Call) -> str:
     shape = [int(extent) for extent in call.args[0].struct_info.shape]
     if not bool(call.attrs.keepdims) or len(shape) != RANK:
         return "CLML's global average keeps its dimensions"
@@ -155,7 +152,7 @@ def _mean(call: Any) -> str:
     return ""
 
 
-def _softmax(call: Any) -> str:
+def _softmax(call: relax.Call) -> str:
     shape = call.args[0].struct_info.shape
     if len(shape) != 2 or int(call.attrs.axis) not in (-1, 1):
         return "CLML's softmax runs over the channels of a matrix"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import tvm
+from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
 from adt.compiler.ir.nodes import operator_name
@@ -26,11 +28,11 @@ MATMUL = "relax.matmul"
 class Cublas(Rules):
     """Rules of cuBLAS, by adt's runtime."""
 
-    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
+    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> Any:
         """Bind the weights and compute what depends on constants alone."""
         return fold_weights(module, params)
 
-    def objection(self, name: str, calls: list[Any]) -> str:
+    def objection(self, name: str, calls: list[relax.Call]) -> str:
         """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
         (call,) = calls
         if reason := check_types("cuBLAS", call):
@@ -50,7 +52,7 @@ def rules(*, tf32: bool, **_options: bool) -> Cublas:
     return Cublas(patterns, "cublas", frozenset(), weights_inside=False, apart=True)
 
 
-def _shape(expression: Any) -> list[int]:
+def _shape(expression: relax.Expr) -> list[int]:
     return [int(extent) for extent in expression.struct_info.shape]
 
 
@@ -59,7 +61,7 @@ def _batches(shape: Sequence[int]) -> int:
     return math.prod(shape[:-2])
 
 
-def _layer(bindings: Sequence[Any], *, tf32: bool) -> Layer:
+def _layer(bindings: Sequence[relax.VarBinding], *, tf32: bool) -> Layer:
     """The products ``a @ b``; ``step_a``, ``step_b``: elements from one matrix to the next, 0: it repeats."""
     call = next(binding.value for binding in bindings if operator_name(binding.value) == MATMUL)
     a, b = (_shape(argument) for argument in call.args)

@@ -24,12 +24,12 @@ TYPES = ("float32", "float16")
 class Layer:
     """Operation that a library computes in one call."""
 
-    operands: Sequence[Any]
+    operands: Sequence[relax.Expr]
     """Relax's variables."""
     attributes: Mapping[str, Any]
 
 
-def check_types(title: str, call: Any) -> str:
+def check_types(title: str, call: relax.Call) -> str:
     """Return why the library *title* does not compute with the tensors of *call*; empty: it does."""
     infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
     types = {str(info.dtype) for info in (*infos, call.struct_info)}
@@ -51,7 +51,7 @@ def register(library: str, layer_of: Callable[[Sequence[Any]], Layer]) -> None:
     tvm.register_global_func(f"relax.ext.{library}", generate, override=True)
 
 
-def _text(function: Any, layer_of: Callable[[Sequence[Any]], Layer]) -> str:
+def _text(function: relax.Function, layer_of: Callable[[Sequence[Any]], Layer]) -> str:
     """The graph of *function*, which calls one match, as JSON."""
     (match,) = (node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs)
     (call,) = (node for node in relax_nodes(function.body, relax.Call) if isinstance(node.op, relax.Var))
@@ -59,7 +59,7 @@ def _text(function: Any, layer_of: Callable[[Sequence[Any]], Layer]) -> str:
     passed = dict(zip(match.params, call.args, strict=True))
     numbers = {parameter: number for number, parameter in enumerate(function.params)}
 
-    def node(kind: str, name: str, info: Any, **more: Any) -> dict[str, Any]:
+    def node(kind: str, name: str, info: relax.StructInfo, **more: Any) -> dict[str, Any]:
         shape = [int(extent) for extent in info.shape]
         attributes = {"num_outputs": 1, "dtype": [str(info.dtype)], "shape": [shape]}
         return {"op": kind, "name": name, "attrs": attributes | more}

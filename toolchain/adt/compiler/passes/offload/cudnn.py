@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import tvm
+from tvm import relax
 from tvm.relax.dpl import is_const, is_op, wildcard
 
 from adt.compiler.ir.nodes import operator_name
@@ -25,11 +27,11 @@ CONV2D, ADD, RELU = "relax.nn.conv2d", "relax.add", "relax.nn.relu"
 class Cudnn(Rules):
     """Rules of cuDNN, by adt's runtime."""
 
-    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
+    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> Any:
         """Bind the weights and fold batch norms."""
         return fold_weights(module, params)
 
-    def objection(self, name: str, calls: list[Any]) -> str:
+    def objection(self, name: str, calls: list[relax.Call]) -> str:
         """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
         core = next(call for call in calls if operator_name(call) == CONV2D)
         sums = [call for call in calls if operator_name(call) == ADD]
@@ -62,7 +64,7 @@ def _patterns() -> list[Any]:
     return [(name, pattern, {}, None) for name, pattern in patterns]
 
 
-def _convolution(call: Any) -> str:
+def _convolution(call: relax.Call) -> str:
     layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
     if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
         return "adt's runtime of cuDNN takes convolutions in NCHW"
@@ -72,7 +74,7 @@ def _convolution(call: Any) -> str:
     return ""
 
 
-def _sums(core: Any, sums: Sequence[Any], *, with_bias: bool) -> str:
+def _sums(core: relax.Call, sums: Sequence[Any], *, with_bias: bool) -> str:
     """A bias has one value for each channel; what is added besides has a value for each of the result."""
     shape = [int(extent) for extent in core.struct_info.shape]
     if with_bias:
@@ -86,9 +88,9 @@ def _sums(core: Any, sums: Sequence[Any], *, with_bias: bool) -> str:
     return ""
 
 
-def _layer(bindings: Sequence[Any], *, tf32: bool) -> Layer:
+def _layer(bindings: Sequence[relax.VarBinding], *, tf32: bool) -> Layer:
     """The convolution, whose operands are x, weights, and the bias and the tensor that are added."""
-    operands: list[Any] = []
+    operands: list[relax.Expr] = []
     attributes: dict[str, Any] = {"relu": 0, "tf32": int(tf32)}
     result = None
     for binding in bindings:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tvm
 from tvm import relax, tirx
 from tvm.relax import transform
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
@@ -53,9 +54,9 @@ class Subgraph:
 class OffloadedModel:
     """A model, part of which was handed over."""
 
-    module: Any
+    module: tvm.IRModule
     """The Relax module to compile; its attributes hold the subgraphs and their constants."""
-    params: Mapping[str, Any]
+    params: Mapping[str, tvm.runtime.Tensor]
     """Parameters that ``main`` still takes after its inputs, in order."""
     report: OffloadReport
     subgraphs: tuple[Subgraph, ...]
@@ -108,8 +109,8 @@ def check_combination(text: str, device: str, *, tf32: bool = False) -> None:
 
 
 def offload_module(
-    module: Any,
-    params: Mapping[str, Any],
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
     text: str,
     *,
     tvm: TvmSettings,
@@ -146,7 +147,11 @@ def rules_of(library: Library, *, half: bool = False, tf32: bool = False) -> Rul
 
 
 def partition(
-    module: Any, params: Mapping[str, Any], takers: Sequence[Taker], *, apart: bool = False
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
+    takers: Sequence[Taker],
+    *,
+    apart: bool = False,
 ) -> OffloadedModel:
     """Hand over what *takers* take, the first of them first; their code generators are loaded."""
     for taker in takers:
@@ -200,7 +205,7 @@ def _guarded(
     """*pattern* that matches only what *taker* computes rightly; the reasons go into *objections*."""
     name, what, annotations, check = pattern
 
-    def is_taken(context: Any) -> bool:
+    def is_taken(context: relax.transform.PatternCheckContext) -> bool:
         if has_leaking_intermediate_variables(context):
             return False  # a subgraph's kernel gives its last value alone; a shorter pattern may fit
         calls = _in_order(context.matched_bindings)
@@ -213,7 +218,7 @@ def _guarded(
     return name, what, annotations, is_taken
 
 
-def _check_form(module: Any) -> None:
+def _check_form(module: tvm.IRModule) -> None:
     """Subgraphs are built for one shape of every tensor, out of functions without branches."""
     if relax_nodes(module["main"], relax.If):
         raise ModelError(
@@ -229,12 +234,12 @@ def _check_form(module: Any) -> None:
             )
 
 
-def _known_shapes(module: Any) -> Any:
+def _known_shapes(module: tvm.IRModule) -> tvm.IRModule:
     """*module* with tensors that hold a known shape as constants: TVM's FoldConstant stumbles over them."""
 
     @mutator
     class Known(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
+        def visit_call_(self, call: relax.Call) -> relax.Expr:
             result = self.visit_expr_post_order(call)
             if operator_name(result) == "relax.shape_to_tensor":
                 extents = result.args[0].struct_info.values
@@ -249,11 +254,11 @@ def _known_shapes(module: Any) -> Any:
     return relax.transform.DeadCodeElimination(["main"])(known.builder_.get())
 
 
-def _in_order(bindings: Mapping[Any, Any]) -> list[Any]:
+def _in_order(bindings: Mapping[Any, Any]) -> list[relax.Call]:
     """The calls of *bindings*, which TVM gives in any order, each after those whose results it takes."""
     calls: dict[Any, Any] = {}
 
-    def visit(variable: Any) -> None:
+    def visit(variable: relax.Expr) -> None:
         call = bindings.get(variable)
         if call is not None and operator_name(call) and variable not in calls:
             for argument in call.args:
@@ -265,20 +270,20 @@ def _in_order(bindings: Mapping[Any, Any]) -> list[Any]:
     return list(calls.values())
 
 
-def _core(calls: list[Any]) -> str:
+def _core(calls: list[relax.Call]) -> str:
     """The operator that a match is about: its convolution, if there is one."""
     names = [operator_name(call) for call in calls]
     return next((name for name in names if "conv" in name), names[-1] if names else "")
 
 
-def _misread(calls: list[Any], foreign: frozenset[str]) -> str:
+def _misread(calls: list[relax.Call], foreign: frozenset[str]) -> str:
     for call in calls:
         if call.attrs is not None and type(call.attrs).__tvm_ffi_type_info__.type_key in foreign:
             return "the code generator of TVM's source tree does not fit the installed TVM here"
     return ""
 
 
-def _count(function: Any) -> Counter[str]:
+def _count(function: relax.Function) -> Counter[str]:
     """Count the calls of each operator in *function*."""
     names = map(operator_name, relax_nodes(function, relax.Call))
     return Counter(name for name in names if name and name not in SHAPES)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import relax, tirx
 
 
@@ -26,11 +27,11 @@ class Rules(ABC):
     """Each match of a pattern is a subgraph of its own."""
 
     @abstractmethod
-    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
+    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> Any:
         """*module* as the patterns want it."""
 
     @abstractmethod
-    def objection(self, name: str, calls: list[Any]) -> str:
+    def objection(self, name: str, calls: list[relax.Call]) -> str:
         """Return why the match of the pattern *name* with *calls* (in order) must not go; empty: it may."""
 
 
@@ -38,7 +39,7 @@ Check = Callable[[Any], str]
 """Check that returns why a call must not be handed over; empty: it may."""
 
 
-def first_objection(calls: list[Any], check_types: Check, checks: Mapping[str, Check]) -> str:
+def first_objection(calls: list[relax.Call], check_types: Check, checks: Mapping[str, Check]) -> str:
     """The first reason against one of *calls*: of its types, or by the check of its operator."""
     for call in calls:
         check = checks.get(str(call.op.name))
@@ -47,12 +48,12 @@ def first_objection(calls: list[Any], check_types: Check, checks: Mapping[str, C
     return ""
 
 
-def repeated(call: Any) -> bool:
+def repeated(call: relax.Call) -> bool:
     """Return True if both operands of *call* are the same tensor, which TVM's subgraphs then have once."""
     return len(call.args) == 2 and call.args[0].same_as(call.args[1])
 
 
-def fixed(info: Any) -> bool:
+def fixed(info: relax.TensorStructInfo) -> bool:
     """Return True if a tensor's type has a shape of numbers alone."""
     return isinstance(info.shape, relax.ShapeExpr) and all(
         isinstance(extent, tirx.IntImm) for extent in info.shape

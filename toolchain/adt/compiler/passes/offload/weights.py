@@ -14,6 +14,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -29,7 +30,7 @@ LARGE = 1024
 """Elements from which on a constant is worth a place in mod.params."""
 
 
-def fold_weights(module: Any, params: Mapping[str, Any]) -> Any:
+def fold_weights(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
     """*module* with the values of those *params* that its ``main`` takes, batch norms folded into them."""
     passes = [
         transform.BindParams("main", weights_of(module, params)),
@@ -40,13 +41,15 @@ def fold_weights(module: Any, params: Mapping[str, Any]) -> Any:
     return tvm.transform.Sequential(passes)(module)
 
 
-def weights_of(module: Any, params: Mapping[str, Any]) -> dict[Any, Any]:
+def weights_of(
+    module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]
+) -> dict[relax.Var, tvm.runtime.Tensor]:
     """The parameters of ``main`` that are weights, with their values of *params*."""
     variables = {str(variable.name_hint): variable for variable in module["main"].params}
     return {variables[name]: value for name, value in params.items() if name in variables}
 
 
-def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any:
+def bind_weights(module: tvm.IRModule, names: Mapping[str, str], inside: Set[str]) -> tvm.IRModule:
     """Bind the weights of *module* after MergeCompositeFunctions, and shorten names of functions handed
     over (``clml_0``, ``clml_1_softmax``: of one operator alone).
 
@@ -59,13 +62,13 @@ def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any
     counts: Counter[str] = Counter()
     unbound: dict[Any, Any] = {}
 
-    def codegen(function: Any) -> str:
+    def codegen(function: tvm.ir.BaseFunc | None) -> str:
         attributes = (function.attrs if function is not None else None) or {}
         return str(attributes[CODEGEN]) if CODEGEN in attributes else ""
 
     @mutator
     class Bind(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
+        def visit_call_(self, call: relax.Call) -> relax.Expr:
             function = module[call.op] if isinstance(call.op, relax.GlobalVar) else None
             generator = codegen(function)
             if not generator:
@@ -78,7 +81,7 @@ def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any
                 arguments = call.args
             return relax.Call(variable, [self.visit_expr(argument) for argument in arguments])
 
-        def add(self, generator: str, function: Any) -> Any:
+        def add(self, generator: str, function: relax.Function) -> tvm.ir.GlobalVar:
             name = f"{names[generator]}_{counts[generator]}{_only_operator(function)}"
             counts[generator] += 1
             return self.builder_.add_func(function.with_attr("global_symbol", name), name)
@@ -94,7 +97,9 @@ def bind_weights(module: Any, names: Mapping[str, str], inside: Set[str]) -> Any
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
-def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def detach_weights(
+    module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]
+) -> tuple[tvm.IRModule, dict[str, tvm.runtime.Tensor]]:
     """Make parameters of ``main`` out of its larger constants again, with the old names where there are.
 
     Those of *params* that it takes stay.
@@ -106,7 +111,7 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
 
     @mutator
     class Detach(PyExprMutator):  # type: ignore[misc]
-        def visit_constant_(self, constant: Any) -> Any:
+        def visit_constant_(self, constant: relax.Constant) -> relax.Expr:
             old_name = names.get(_handle(constant.data))
             if old_name is None and constant.data.numpy().size < LARGE:
                 return constant
@@ -128,21 +133,21 @@ def detach_weights(module: Any, params: Mapping[str, Any]) -> tuple[Any, dict[st
     return relax.transform.Normalize()(module), params_left
 
 
-def _only_operator(function: Any) -> str:
+def _only_operator(function: relax.Function) -> str:
     """Return the suffix of the name of a function that calls one composite alone."""
     composites = [node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs]
     return f"_{str(composites[0].attrs[COMPOSITE]).rpartition('.')[2]}" if len(composites) == 1 else ""
 
 
-def _constant(expression: Any) -> bool:
+def _constant(expression: relax.Expr) -> bool:
     return isinstance(expression, relax.Constant)
 
 
-def _variables(arguments: Any) -> list[Any]:
+def _variables(arguments: tvm_ffi.Array) -> list[relax.Var]:
     return [argument for argument in arguments if not _constant(argument)]
 
 
-def _bound(function: Any, arguments: Any) -> Any:
+def _bound(function: relax.Function, arguments: tvm_ffi.Array) -> relax.Function:
     """A copy of *function* without the parameters for which *arguments* has constants."""
     function = copy_with_new_vars(function)
     pairs = zip(function.params, arguments, strict=True)
@@ -150,12 +155,12 @@ def _bound(function: Any, arguments: Any) -> Any:
     return function.bind_params(constants) if constants else function
 
 
-def _inside(function: Any) -> Any:
+def _inside(function: relax.Function) -> relax.Function:
     """*function* with constants that it passes to its local functions bound there."""
     local: dict[Any, Any] = {}
     blocks = []
     for block in function.body.blocks:
-        bindings: list[Any] = []
+        bindings: list[relax.VarBinding] = []
         for binding in block.bindings:
             value = binding.value
             if isinstance(value, relax.Function):
@@ -180,6 +185,6 @@ def _new_name(taken: set[str]) -> str:
     return f"folded_{number}"
 
 
-def _handle(tensor: Any) -> int:
+def _handle(tensor: tvm.runtime.Tensor) -> int:
     """The tensor's identity."""
     return int(tensor.__chandle__())

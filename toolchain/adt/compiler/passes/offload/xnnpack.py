@@ -43,14 +43,14 @@ class Xnnpack(Rules):
     half: bool = False
     """Arm's CPU that code is for computes in half precision, and so does XNNPACK there."""
 
-    def prepare(self, module: Any, params: Mapping[str, Any]) -> Any:
+    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
         """Bind the weights and fold batch norms; give each user of a dequantized tensor one of its own."""
         if not any(operator_name(call) == DEQUANTIZE for call in relax_nodes(module["main"], relax.Call)):
             return fold_weights(module, params)
         module = transform.BindParams("main", weights_of(module, params))(module)
         return transform.Normalize()(_own_dequantizations(module))
 
-    def objection(self, name: str, calls: list[Any]) -> str:
+    def objection(self, name: str, calls: list[relax.Call]) -> str:
         """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
         if name == "xnnpack.convert":
             return _convert(calls[0])
@@ -74,7 +74,7 @@ def rules(*, half: bool, **_options: bool) -> Xnnpack:
 def _patterns() -> list[Any]:
     """Longer ones first: TVM takes the first that matches."""
 
-    def activated(value: Any) -> list[Any]:
+    def activated(value: relax.dpl.DFPattern) -> list[relax.dpl.DFPattern]:
         return [
             is_op("relax.minimum")(is_op("relax.maximum")(value, is_const()), is_const()),
             is_op("relax.clip")(value, wildcard(), wildcard()),
@@ -82,10 +82,10 @@ def _patterns() -> list[Any]:
             value,
         ]
 
-    def dequantized(value: Any) -> Any:
+    def dequantized(value: relax.dpl.DFPattern) -> relax.dpl.DFPattern:
         return is_op(DEQUANTIZE)(value, is_const(), is_const())
 
-    def quantized(value: Any) -> Any:
+    def quantized(value: relax.dpl.DFPattern) -> relax.dpl.DFPattern:
         return is_op(QUANTIZE)(value, is_const(), is_const())
 
     layers = {"xnnpack.conv2d": CONV2D, "xnnpack.dense": DENSE}
@@ -122,7 +122,7 @@ def _patterns() -> list[Any]:
     return [(name, pattern, {}, None) for name, pattern in patterns]
 
 
-def _own_dequantizations(module: Any) -> Any:
+def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
     """*module* where each call has dequantized operands of its own: a match must not give away its inside."""
     dequantizations = {
         binding.var: binding.value
@@ -133,7 +133,7 @@ def _own_dequantizations(module: Any) -> Any:
 
     @mutator
     class Own(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
+        def visit_call_(self, call: relax.Call) -> relax.Expr:
             arguments = []
             for argument in call.args:
                 source = dequantizations.get(argument) if isinstance(argument, relax.Var) else None
@@ -149,11 +149,11 @@ def _own_dequantizations(module: Any) -> Any:
     return relax.transform.DeadCodeElimination(["main"])(own.builder_.get())
 
 
-def _shape(expression: Any) -> list[int]:
+def _shape(expression: relax.Expr) -> list[int]:
     return [int(extent) for extent in expression.struct_info.shape]
 
 
-def _types(calls: list[Any], taken: tuple[str, ...]) -> str:
+def _types(calls: list[relax.Call], taken: tuple[str, ...]) -> str:
     """*taken*: the types of numbers that are no integers; a match has one of them."""
     types = set()
     for call in calls:
@@ -169,27 +169,27 @@ def _types(calls: list[Any], taken: tuple[str, ...]) -> str:
     return f"adt's runtime of XNNPACK computes in {', '.join(taken)} and int8, not in {names}"
 
 
-def _conv2d(call: Any) -> str:
+def _conv2d(call: relax.Call) -> str:
     layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
     if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
         return "adt's runtime of XNNPACK takes convolutions in NCHW"
     return ""
 
 
-def _dense(call: Any) -> str:
+def _dense(call: relax.Call) -> str:
     if call.args[0].struct_info.ndim in (0, 1, RANK) or call.args[1].struct_info.ndim != 2:
         return "adt's runtime of XNNPACK takes products of two or three dimensions with a matrix of weights"
     return ""
 
 
-def _add(call: Any) -> str:
+def _add(call: relax.Call) -> str:
     first, second = call.args
     if call.struct_info.ndim != RANK or _shape(first) != _shape(second):
         return "adt's runtime of XNNPACK adds two pictures of one shape"
     return ""
 
 
-def _window(call: Any) -> str:
+def _window(call: relax.Call) -> str:
     if str(call.attrs.layout) != "NCHW":
         return "adt's runtime of XNNPACK takes pools in NCHW"
     size = [int(extent) for extent in call.attrs.pool_size]
@@ -201,13 +201,13 @@ def _window(call: Any) -> str:
     return ""
 
 
-def _max_pool(call: Any) -> str:
+def _max_pool(call: relax.Call) -> str:
     if [int(step) for step in call.attrs.dilation] != [1, 1] and any(map(int, call.attrs.padding)):
         return "XNNPACK fills the padding of a dilated pool with elements of other windows"
     return _window(call)
 
 
-def _avg_pool(call: Any) -> str:
+def _avg_pool(call: relax.Call) -> str:
     if [int(step) for step in call.attrs.dilation] != [1, 1]:
         return "XNNPACK's averages have no dilation"
     if bool(call.attrs.count_include_pad) and any(map(int, call.attrs.padding)):
@@ -215,7 +215,7 @@ def _avg_pool(call: Any) -> str:
     return _window(call)
 
 
-def _mean(call: Any) -> str:
+def _mean(call: relax.Call) -> str:
     axes = call.attrs.axis
     if (
         call.args[0].struct_info.ndim != RANK
@@ -226,7 +226,7 @@ def _mean(call: Any) -> str:
     return "" if bool(call.attrs.keepdims) else "adt's runtime of XNNPACK keeps the dimensions of averages"
 
 
-def _reshape(call: Any) -> str:
+def _reshape(call: relax.Call) -> str:
     shape = _shape(call.args[0])
     if len(shape) != RANK or shape[2:] != [1, 1] or _shape(call) != shape[:2]:
         return "adt's runtime of XNNPACK makes a vector of one element for each channel"
@@ -244,7 +244,7 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def _bias(core: Any, calls: list[Any]) -> str:
+def _bias(core: relax.Call, calls: list[relax.Call]) -> str:
     """Check that a layer adds one value for each of its channels."""
     added = next((call for call in calls if operator_name(call) == ADD), None)
     if operator_name(core) not in LAYERS or added is None:
@@ -258,12 +258,12 @@ def _bias(core: Any, calls: list[Any]) -> str:
     return ""
 
 
-def _scales(core: Any, calls: list[Any]) -> str:
+def _scales(core: relax.Call, calls: list[relax.Call]) -> str:
     """XNNPACK's limits on scales and zero points of integers."""
     last = next((call for call in calls if operator_name(call) == QUANTIZE), None)
     if last is None:
         return ""
-    weights: list[Any] = []
+    weights: list[relax.Expr] = []
     tensors: list[Any] = []
     for call in calls:
         if operator_name(call) == DEQUANTIZE:
@@ -287,7 +287,7 @@ def _scales(core: Any, calls: list[Any]) -> str:
     return ""
 
 
-def _layer_scales(name: str, weights: list[Any], scale: float, out: float) -> str:
+def _layer_scales(name: str, weights: list[relax.Expr], scale: float, out: float) -> str:
     """Check the scales of the filters and the bias of a layer, whose input and output have *scale* and
     *out*."""
     for call in weights:
@@ -309,7 +309,7 @@ def _layer_scales(name: str, weights: list[Any], scale: float, out: float) -> st
     return ""
 
 
-def _convert(call: Any) -> str:
+def _convert(call: relax.Call) -> str:
     if isinstance(call.args[0], relax.Constant):
         return "a constant is no work for XNNPACK"
     integers = call if operator_name(call) == QUANTIZE else call.args[0]
@@ -320,5 +320,5 @@ def _convert(call: Any) -> str:
     return _types([call], ("float32",))
 
 
-def _array(constant: Any) -> Any:
+def _array(constant: relax.Constant) -> Any:
     return constant.data.numpy()

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
@@ -39,7 +40,7 @@ ATTRIBUTES = {
 }
 
 
-def generate(functions: Sequence[Any], _options: Any, names: Mapping[Any, Any]) -> list[Any]:
+def generate(functions: Sequence[Any], _options: tvm_ffi.Map, names: Mapping[Any, Any]) -> list[Any]:
     """TVM's ``relax.ext.xnnpack``: a module for each of *functions*, whose constants have *names*."""
     create = tvm.get_global_func("adt.JsonModuleCreate")
     modules = []
@@ -72,7 +73,7 @@ class _Graph:
         self.arguments: list[int] = []
         self.constants: list[str] = []
 
-    def text(self, function: Any) -> str:
+    def text(self, function: relax.Function) -> str:
         """The graph of *function* as JSON."""
         values: dict[Any, int] = {}
         matches: dict[Any, Any] = {}
@@ -100,13 +101,13 @@ class _Graph:
             }
         )
 
-    def _add(self, kind: str, name: str, info: Any, **attributes: Any) -> int:
+    def _add(self, kind: str, name: str, info: relax.TensorStructInfo, **attributes: Any) -> int:
         shape = [int(extent) for extent in info.shape]
         common = {"num_outputs": 1, "dtype": [str(info.dtype)], "shape": [shape]}
         self.nodes.append({"op": kind, "name": name, "attrs": {**common, **attributes}})
         return len(self.nodes) - 1
 
-    def _kernel(self, match: Any, operands: Sequence[int]) -> int:
+    def _kernel(self, match: relax.Function, operands: Sequence[int]) -> int:
         """The node for one call of *match*, a function whose weights are inside."""
         values = {parameter: _Value(node) for parameter, node in zip(match.params, operands, strict=True)}
         calls = [binding for block in match.body.blocks for binding in block.bindings]
@@ -191,7 +192,7 @@ def _integers(value: _Value, arguments: Sequence[_Value]) -> _Value:
     return replace(value, scale=tuple(map(float, scale)), zero_point=int(zero_point[0]))
 
 
-def _bounds(name: str, call: Any, arguments: Sequence[_Value]) -> dict[str, float]:
+def _bounds(name: str, call: relax.Call, arguments: Sequence[_Value]) -> dict[str, float]:
     """Return the bounds that an activation sets a result."""
     if name == "relax.nn.relu":
         return {"min": 0.0}

@@ -55,9 +55,9 @@ class ReducedModel:
     """A model in float32 and in reduced precision."""
 
     precision: str
-    module: Any
+    module: tvm.IRModule
     """Module in float32."""
-    params: Mapping[str, Any]
+    params: Mapping[str, tvm.runtime.Tensor]
     reduced_module: Any
     reduced_params: Mapping[str, Any]
 
@@ -150,7 +150,10 @@ def warn(report: Accuracy) -> None:
 
 
 def _run(
-    module: Any, params: Mapping[str, Any], inputs: Sequence[TensorSpec], samples: Samples
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
+    inputs: Sequence[TensorSpec],
+    samples: Samples,
 ) -> list[list[Array]]:
     """The outputs of *module* for each sample."""
     machine = relax.VirtualMachine(tvm.compile(module, host_target()), tvm.cpu())
@@ -202,8 +205,8 @@ def _rounded(value: float) -> float:
 
 
 def overflows_of(
-    module: Any,
-    params: Mapping[str, Any],
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
     inputs: Sequence[TensorSpec],
     samples: Sequence[Mapping[str, Array]],
 ) -> tuple[Overflow, ...]:
@@ -249,7 +252,7 @@ def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
     return names_to_keep
 
 
-def _probed(module: Any) -> tuple[Any, dict[str, str]]:
+def _probed(module: tvm.IRModule) -> tuple[Any, dict[str, str]]:
     """*module* with the largest magnitude of every float32 value as its outputs, and whose they are.
 
     The second of the two maps each value's name to the operator that gives it.

@@ -63,17 +63,17 @@ class _Float(ABC):
     kind = ""
     """The type that readers who follow see."""
 
-    def __init__(self, **versions: Any) -> None:
+    def __init__(self, **versions: relax.Expr) -> None:
         self.versions = versions
 
-    def get(self, dtype: str) -> Any:
+    def get(self, dtype: str) -> relax.Expr:
         """The expression that holds it in *dtype*."""
         if dtype not in self.versions:
             self.versions[dtype] = self._version(dtype)
         return self.versions[dtype]
 
     @abstractmethod
-    def _version(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> relax.Expr:
         """Make what holds it in *dtype*, for the first time."""
 
     @abstractmethod
@@ -86,11 +86,13 @@ class _Tensor(_Float):
 
     flexible = False
 
-    def __init__(self, emit: Callable[[Any, str], Any], var: Any, kind: str, *, wide: bool = False) -> None:
+    def __init__(
+        self, emit: Callable[[relax.Expr, str], relax.Var], var: relax.Var, kind: str, *, wide: bool = False
+    ) -> None:
         super().__init__(**{SINGLE if wide else kind: var})
         self.kind, self.wide, self._emit = kind, wide, emit
 
-    def _version(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> relax.Expr:
         var = next(iter(self.versions.values()))
         # named after it: variables keep the names that they have in the imported module
         return self._emit(relax.op.astype(var, dtype), f"{var.name_hint}_as_{dtype}")
@@ -102,10 +104,10 @@ class _Tensor(_Float):
 class _Constant(_Float):
     """A float32 constant in the code."""
 
-    def __init__(self, constant: Any) -> None:
+    def __init__(self, constant: relax.Constant) -> None:
         super().__init__(**{SINGLE: constant})
 
-    def _version(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> relax.Expr:
         return relax.const(_narrow(self.versions[SINGLE].data.numpy()))
 
     def fits_half(self) -> bool:
@@ -115,11 +117,11 @@ class _Constant(_Float):
 class _Weight(_Float):
     """A float32 parameter; each type that is asked for becomes a parameter of the new function."""
 
-    def __init__(self, var: Any, data: Any) -> None:
+    def __init__(self, var: relax.Var, data: Any) -> None:
         super().__init__()
         self.var, self.data = var, data
 
-    def _version(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> relax.Expr:
         if dtype != HALF:
             return self.var
         return relax.Var(self.var.name_hint, relax.TensorStructInfo(self.var.struct_info.shape, dtype))
@@ -131,11 +133,11 @@ class _Weight(_Float):
 class _Moved(_Float):
     """Result of an operator that only moves values, of flexible arguments; emitted when it is read."""
 
-    def __init__(self, make: Callable[[str], Any], sources: Sequence[_Float]) -> None:
+    def __init__(self, make: Callable[[str], relax.Expr], sources: Sequence[_Float]) -> None:
         super().__init__()
         self._make, self._sources = make, sources
 
-    def _version(self, dtype: str) -> Any:
+    def _version(self, dtype: str) -> relax.Expr:
         return self._make(dtype)
 
     def fits_half(self) -> bool:
@@ -146,7 +148,7 @@ class _Moved(_Float):
 class _Fixed:
     """Anything that is no float32 tensor: it stays what it is."""
 
-    expr: Any
+    expr: relax.Expr
 
 
 @dataclass(frozen=True)
@@ -160,12 +162,12 @@ _Value = _Float | _Fixed | _Group
 
 
 def rewrite(
-    module: Any,
-    params: Mapping[str, Any],
+    module: tvm.IRModule,
+    params: Mapping[str, tvm.runtime.Tensor],
     precision: str,
     keep: Sequence[str] = (),
     only: Sequence[str] = (),
-) -> tuple[Any, Mapping[str, Any]]:
+) -> tuple[tvm.IRModule, Mapping[str, tvm.runtime.Tensor]]:
     """Rewrite *module* to *precision*, except its inputs and outputs; return it and its parameters.
 
     The inside of an ``If``'s branches stays as it is, like every argument. *keep* and *only* are as in
@@ -190,22 +192,22 @@ def rewrite(
 
 @dataclass
 class _Rewriter:
-    module: Any
-    params: Mapping[str, Any]
+    module: tvm.IRModule
+    params: Mapping[str, tvm.runtime.Tensor]
     policy: Policy
     half: int = 0
     """Number of operators that compute in half precision."""
     kept: Counter[str] = field(default_factory=Counter)
     """Operators that compute on floats in float32, and how often."""
 
-    def run(self) -> tuple[Any, Mapping[str, Any]]:
+    def run(self) -> tuple[tvm.IRModule, Mapping[str, tvm.runtime.Tensor]]:
         """The module and its parameters."""
         main = self.module["main"]
         others = {gv: func for gv, func in self.module.functions.items() if gv.name_hint != "main"}
         self.builder = relax.BlockBuilder(
             tvm.IRModule(others, self.module.attrs, global_infos=self.module.global_infos)
         )
-        self.values: dict[Any, _Value] = {}
+        self.values: dict[relax.Var, _Value] = {}
         self.uses = _uses(main)
         self.ahead = _ahead_of_products(main)
         self.spectra = _ahead_of_spectra(main)
@@ -245,12 +247,12 @@ class _Rewriter:
 
     def _signature(
         self,
-        inputs: Sequence[Any],
-        fixed: Mapping[Any, tuple[str, Any]],
+        inputs: Sequence[relax.Var],
+        fixed: Mapping[relax.Var, tuple[str, Any]],
         weights: Mapping[str, _Weight | None],
-    ) -> tuple[list[Any], dict[str, Any]]:
+    ) -> tuple[list[relax.Var], dict[str, tvm.runtime.Tensor]]:
         """The new function's parameters, and the data behind its weights, less what nobody reads."""
-        variables, data = list(inputs), dict[str, Any]()
+        variables, data = list(inputs), dict[str, tvm.runtime.Tensor]()
         for var, (name, tensor) in fixed.items():
             weight = weights[name]
             if weight is None:
@@ -265,7 +267,7 @@ class _Rewriter:
 
     # Reading
 
-    def _value(self, expr: Any) -> _Value:
+    def _value(self, expr: relax.Expr) -> _Value:
         if isinstance(expr, relax.Var):
             return self.values.get(expr, _Fixed(expr))
         if isinstance(expr, relax.Tuple):
@@ -274,7 +276,7 @@ class _Rewriter:
             return _Constant(expr)
         return _Fixed(expr)
 
-    def _as(self, value: _Value, dtype: str) -> Any:
+    def _as(self, value: _Value, dtype: str) -> relax.Expr:
         """The expression that holds *value*, its float32 tensors in *dtype*."""
         if isinstance(value, _Fixed):
             return value.expr
@@ -282,15 +284,15 @@ class _Rewriter:
             return relax.Tuple([self._as(item, dtype) for item in value.fields])
         return value.get(dtype)
 
-    def _original(self, value: _Value) -> Any:
+    def _original(self, value: _Value) -> relax.Expr:
         return self._as(value, SINGLE)
 
     # Writing
 
-    def _emit(self, expr: Any, name: str = "") -> Any:
+    def _emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
         return self.builder.emit(expr, name)
 
-    def _bind(self, binding: Any) -> _Value:
+    def _bind(self, binding: relax.VarBinding) -> _Value:
         if isinstance(binding, relax.MatchCast):
             value = self._value(binding.value)
             return self._single(self.builder.match_cast(self._original(value), binding.struct_info))
@@ -307,14 +309,14 @@ class _Rewriter:
             return self._single(self._emit(_replaced(value, self._reader), str(var.name_hint)))
         return self._value(value)
 
-    def _reader(self, var: Any) -> Any:
+    def _reader(self, var: relax.Var) -> relax.Expr:
         return self._original(self.values[var]) if var in self.values else var
 
-    def _single(self, var: Any) -> _Value:
+    def _single(self, var: relax.Var) -> _Value:
         """The value of a variable that was made with the original types."""
         return self._split(var, SINGLE)
 
-    def _split(self, var: Any, kind: str, *, wide: bool = False) -> _Value:
+    def _split(self, var: relax.Var, kind: str, *, wide: bool = False) -> _Value:
         """Return the value of the new variable *var*; the fields of a tuple are taken out of it.
 
         *kind* is the type that readers of its float tensors see.
@@ -328,7 +330,7 @@ class _Rewriter:
             return _Fixed(var)
         return _Tensor(self._emit, var, kind, wide=wide)
 
-    def _call(self, var: Any, call: Any) -> _Value:
+    def _call(self, var: relax.Var, call: relax.Call) -> _Value:
         op, name = operator_of(call), str(var.name_hint)
         args = [self._value(arg) for arg in call.args]
         floats = [leaf for arg in args for leaf in _floats(arg)]
@@ -355,7 +357,7 @@ class _Rewriter:
             return self._wide(var, result)
         return self._single(result)
 
-    def _half(self, var: Any, op: str, call: Any, args: Sequence[_Value]) -> _Value:
+    def _half(self, var: relax.Var, op: str, call: relax.Call, args: Sequence[_Value]) -> _Value:
         """*call* on half arguments."""
         if op not in PRODUCTS:
             return self._split(self._emit(self._again(call, args, HALF), str(var.name_hint)), HALF)
@@ -367,7 +369,7 @@ class _Rewriter:
             return self._split(result, HALF)
         return self._wide(var, result) if var in self.ahead else self._single(result)
 
-    def _wide(self, var: Any, result: Any) -> _Value:
+    def _wide(self, var: relax.Var, result: relax.Expr) -> _Value:
         """The value of *result*, in float32, that is to be stored as half.
 
         With several readers it is stored at once: one tensor in memory, not two.
@@ -377,20 +379,20 @@ class _Rewriter:
             return _Tensor(self._emit, value.get(HALF), HALF)
         return value
 
-    def _again(self, call: Any, args: Sequence[_Value], dtype: str) -> Any:
+    def _again(self, call: relax.Call, args: Sequence[_Value], dtype: str) -> relax.Expr:
         """*call* on *args*, whose float32 tensors are *dtype*."""
         return relax.Call(call.op, [self._as(arg, dtype) for arg in args], call.attrs, call.sinfo_args)
 
 
-def _replaced(expr: Any, read: Callable[[Any], Any]) -> Any:
+def _replaced(expr: relax.Expr, read: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
     """*expr* with each variable replaced by what *read* gives for it."""
 
     @relax.expr_functor.mutator
     class Replacer(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_var_(self, var: Any) -> Any:
+        def visit_var_(self, var: relax.Var) -> relax.Expr:
             return read(var)
 
-        def visit_dataflow_var_(self, var: Any) -> Any:
+        def visit_dataflow_var_(self, var: relax.Var) -> relax.Expr:
             return read(var)
 
     return Replacer().visit_expr(expr)
@@ -405,7 +407,7 @@ def _floats(value: _Value) -> Iterator[_Float]:
         yield value
 
 
-def _is_float(var: Any) -> bool:
+def _is_float(var: relax.Var) -> bool:
     """Return True if *var* is a float32 tensor, or a tuple of such."""
     info = var.struct_info
     if isinstance(info, relax.TupleStructInfo):
@@ -413,30 +415,30 @@ def _is_float(var: Any) -> bool:
     return dtype_of(var) == SINGLE
 
 
-def _is_square(op: str, call: Any) -> bool:
+def _is_square(op: str, call: relax.Call) -> bool:
     return op == "multiply" and bool(call.args[0].same_as(call.args[1]))
 
 
 def _operator(op: str) -> Any:
     """The Python function that makes a call of *op*."""
-    function: Any = relax.op
+    function: relax.Function = relax.op
     for part in op.split("."):
         function = getattr(function, part)
     return function
 
 
-def _uses(main: Any) -> Counter[Any]:
+def _uses(main: relax.Function) -> Counter[relax.Var]:
     """Count the bindings (and the result) that read each variable."""
-    counts: Counter[Any] = Counter(relax.analysis.free_vars(main.body.body))
+    counts: Counter[relax.Var] = Counter(relax.analysis.free_vars(main.body.body))
     for block in main.body.blocks:
         for binding in block.bindings:
             counts.update(relax.analysis.free_vars(binding.value))
     return counts
 
 
-def _ahead_of_products(main: Any) -> set[Any]:
+def _ahead_of_products(main: relax.Function) -> set[relax.Var]:
     """The variables that a convolution or a matrix product reads, directly or through others."""
-    ahead: set[Any] = set()
+    ahead: set[relax.Var] = set()
     for block in reversed(main.body.blocks):
         for binding in reversed(block.bindings):
             if binding.var in ahead or operator_of(binding.value) in PRODUCTS:
@@ -444,12 +446,12 @@ def _ahead_of_products(main: Any) -> set[Any]:
     return ahead
 
 
-def _ahead_of_spectra(main: Any) -> set[Any]:
+def _ahead_of_spectra(main: relax.Function) -> set[relax.Var]:
     """The variables whose squares a logarithm is taken of, as of a spectrum's power.
 
     Half precision errs by a fraction of the loudest; a logarithm shows the quietest.
     """
-    logged, spectra = set[Any](), set[Any]()
+    logged, spectra = set[relax.Var](), set[relax.Var]()
     for block in reversed(main.body.blocks):
         for binding in reversed(block.bindings):
             op, reads = operator_of(binding.value), relax.analysis.free_vars(binding.value)

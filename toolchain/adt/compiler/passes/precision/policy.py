@@ -15,8 +15,9 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import tvm
+from tvm import relax
 from tvm.ir import Op
 
 from adt.compiler.ir.nodes import operator_name
@@ -108,7 +109,9 @@ class Policy:
         return able and op not in self.kept and binding not in self.kept_bindings
 
 
-def policy(module: Any, precision: str, keep: Sequence[str] = (), only: Sequence[str] = ()) -> Policy:
+def policy(
+    module: tvm.IRModule, precision: str, keep: Sequence[str] = (), only: Sequence[str] = ()
+) -> Policy:
     """Make the policy for *precision*.
 
     Args:
@@ -175,7 +178,7 @@ def _operators() -> list[str]:
     )
 
 
-def _variables(module: Any) -> dict[str, str]:
+def _variables(module: tvm.IRModule) -> dict[str, str]:
     """Each variable of *module*'s entry that an operator gives, and the operator."""
     return {
         str(binding.var.name_hint): operator_of(binding.value)
@@ -184,7 +187,7 @@ def _variables(module: Any) -> dict[str, str]:
     }
 
 
-def multiplications(module: Any) -> int:
+def multiplications(module: tvm.IRModule) -> int:
     """Return the number of multiplications of *module*'s convolutions and matrix products, as far as
     shapes are fixed."""
     total = 0
@@ -203,14 +206,14 @@ def multiplications(module: Any) -> int:
     return total
 
 
-def sums_whole_numbers(module: Any) -> bool:
+def sums_whole_numbers(module: tvm.IRModule) -> bool:
     """Return True if a convolution or matrix product of *module* reads what was quantized."""
     values = {binding.var: binding.value for binding in bindings_of(module)}
     read = [value.args[0] for value in values.values() if operator_of(value) in PRODUCTS]
     return any("int" in dtype_of(data) or operator_of(values.get(data)) == "dequantize" for data in read)
 
 
-def _shape(expr: Any) -> tuple[int, ...]:
+def _shape(expr: relax.Expr) -> tuple[int, ...]:
     """The shape of *expr*; empty when it is not fixed."""
     try:
         return tuple(int(extent) for extent in expr.struct_info.shape.values)
@@ -218,11 +221,11 @@ def _shape(expr: Any) -> tuple[int, ...]:
         return ()
 
 
-def dtype_of(var: Any) -> str:
+def dtype_of(var: relax.Var) -> str:
     """The type of a tensor's elements; empty for what is no tensor."""
     return str(getattr(var.struct_info, "dtype", ""))
 
 
-def operator_of(value: Any) -> str:
+def operator_of(value: relax.Expr) -> str:
     """The operator that *value* calls, without ``relax.``; empty when it calls none."""
     return operator_name(value).removeprefix("relax.")

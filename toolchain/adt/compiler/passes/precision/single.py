@@ -18,7 +18,9 @@ from adt.compiler.passes.precision.half import HALF, SINGLE
 from adt.compiler.passes.precision.policy import dtype_of
 
 
-def in_single_precision(module: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+def in_single_precision(
+    module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]
+) -> tuple[Any, Mapping[str, Any]]:
     """Put float32 in place of float16 in the imported *module* and its parameters.
 
     A model that branches, or calls functions whose types are fixed, stays as it is. *params* are
@@ -33,7 +35,7 @@ def in_single_precision(module: Any, params: Mapping[str, Any]) -> tuple[Any, Ma
 class _SinglePrecision(Rewriter):
     """A copy of ``main`` whose tensors of float16 are float32."""
 
-    def __init__(self, module: Any, params: Mapping[str, Any]) -> None:
+    def __init__(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> None:
         super().__init__(module)
         variables = list(module["main"].params)
         self.inputs, weights = (
@@ -42,15 +44,15 @@ class _SinglePrecision(Rewriter):
         )
         self.values |= {w: relax.Var(w.name_hint, _single(w.struct_info)) for w in weights}
 
-    def value_of(self, variable: Any) -> Any:
+    def value_of(self, variable: relax.Var) -> relax.Expr:
         if variable not in self.values and dtype_of(variable) == HALF:  # an input, when it is first read
             self.values[variable] = self.builder.emit(relax.op.astype(variable, SINGLE))
         return super().value_of(variable)
 
-    def constant(self, constant: Any) -> Any:
+    def constant(self, constant: relax.Constant) -> relax.Expr:
         return relax.Constant(_widened(constant.data))
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, value: relax.Expr) -> relax.Expr:
         copied = super().copy(value)
         if not isinstance(value, relax.Call) or value.attrs is None:
             return copied
@@ -60,21 +62,21 @@ class _SinglePrecision(Rewriter):
         attributes = tvm.ir.load_json(tvm.ir.save_json(value.attrs).replace(f'"{HALF}"', f'"{SINGLE}"'))
         return relax.Call(copied.op, copied.args, attributes, copied.sinfo_args, copied.span)
 
-    def bind(self, binding: Any) -> None:
+    def bind(self, binding: relax.VarBinding) -> None:
         if isinstance(binding, relax.MatchCast):
             value, info = self.copy(binding.value), _single(binding.struct_info)
             self.values[binding.var] = self.builder.match_cast(value, info)
         else:
             super().bind(binding)
 
-    def params(self) -> list[Any]:
+    def params(self) -> list[relax.Var]:
         return [param if param in self.inputs else self.values[param] for param in super().params()]
 
     def result(self) -> Any:
         body = self.module["main"].body.body
         return self._as_before(super().result(), body.struct_info)
 
-    def _as_before(self, value: Any, info: Any) -> Any:
+    def _as_before(self, value: relax.Expr, info: relax.StructInfo) -> relax.Expr:
         """*value* in the types of *info*."""
         if isinstance(info, relax.TupleStructInfo):
             parts = (self.builder.emit(relax.TupleGetItem(value, i)) for i in range(len(info.fields)))
@@ -86,7 +88,7 @@ class _SinglePrecision(Rewriter):
         return self.builder.emit(relax.op.astype(value, HALF))
 
 
-def _single(info: Any) -> Any:
+def _single(info: relax.StructInfo) -> relax.StructInfo:
     """A tensor's type, float32 where it was float16."""
     if getattr(info, "dtype", "") != HALF:
         return info
@@ -103,14 +105,14 @@ def _widened(tensor: Any) -> Any:
     return tvm.runtime.tensor(tensor.numpy().astype(np.float32))
 
 
-def has_half(module: Any) -> bool:
+def has_half(module: tvm.IRModule) -> bool:
     """Return True if a tensor of the Relax *module* is float16."""
     main = module["main"]
     variables = [*main.params, *(b.var for block in main.body.blocks for b in block.bindings)]
     return any(f'"{HALF}"' in str(variable.struct_info) for variable in variables)
 
 
-def _is_typed_by_arguments(call: Any) -> bool:
+def _is_typed_by_arguments(call: relax.Call) -> bool:
     """Return True if *call* gives what its arguments and attributes say, and no function of fixed types
     does it."""
     return bool(operator_name(call)) and not call.sinfo_args

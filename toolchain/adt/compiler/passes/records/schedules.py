@@ -11,6 +11,10 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from typing import Any, Protocol
 
+import tvm
+import tvm.s_tir
+from tvm import tirx
+
 from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.passes.cpu.schedules import finished
 from adt.compiler.passes.dot import register
@@ -24,6 +28,8 @@ from adt.compiler.passes.records.tuning import TunedKernel, Tuning
 from adt.compiler.passes.records.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 from adt.compiler.passes.words import define_words
 from adt.compiler.targets import ModelTarget
+from adt.package.graphs.reader import read_graphs
+from adt.package.graphs.rules import GraphError
 from adt.package.inspection.graph import CPU_SCHEDULE
 
 log = logging.getLogger("adt.compile")
@@ -52,9 +58,6 @@ class Tuned:
     """Kernels get the schedules of records, those that are right. To be closed."""
 
     def __init__(self, tuning: Tuning, target: ModelTarget) -> None:
-        from adt.package.graphs.reader import read_graphs
-        from adt.package.graphs.rules import GraphError
-
         load_intrinsics(str(target.spec.get("mtriple", "")))
         self._cpu = target.device == "cpu"
         self._trials = Trials(target.spec)
@@ -138,8 +141,6 @@ def schedule_by_record(module: Any, trace: str) -> Any:
     Raises:
         TraceError: it is no trace, says what no schedule rule writes, or does not apply.
     """
-    import tvm
-
     if CPU_SCHEDULE not in trace:
         return apply_trace(module, trace)
     narrow = tvm.IRModule({"main": narrow_indices(module["main"])})
@@ -151,8 +152,6 @@ def schedule_by_record(module: Any, trace: str) -> Any:
 
 def _with_body_of(function: Any, scheduled: Any) -> Any:
     """*scheduled* with the attributes of *function*, which it is a schedule of."""
-    from tvm import tirx
-
     result = tirx.PrimFunc(
         scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
     )
@@ -175,8 +174,6 @@ class Recording:
 
 def take_schedules(schedules: KernelSchedules) -> Any:
     """A pass that has *schedules* take each kernel that is not scheduled yet."""
-    import tvm
-    from tvm import tirx
 
     @tvm.transform.module_pass(opt_level=0, name="adt.TakeSchedules")  # type: ignore[untyped-decorator]
     def take(module: Any, _context: Any) -> Any:
@@ -203,8 +200,6 @@ def load_intrinsics(triple: str = "") -> None:
     TVM's package is put in place without running what it runs on import; a module of it that
     somebody else wants can still be imported.
     """
-    import tvm.s_tir  # noqa: F401
-
     if INTRINSICS not in sys.modules and (spec := find_spec(INTRINSICS)) and spec.submodule_search_locations:
         bare = ModuleSpec(INTRINSICS, None, is_package=True)
         bare.submodule_search_locations = list(spec.submodule_search_locations)

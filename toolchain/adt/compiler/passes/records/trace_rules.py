@@ -12,9 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adt.compiler.ir.flops import CPU_FINISH
 from adt.package.graphs.rules import GraphError, check_index_map
-from adt.package.inspection.graph import CPU_SCHEDULE
+from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
 MOST_STEPS = 20_000
 VARIABLE = re.compile(r"[bvlr_]\w{0,15}|None")

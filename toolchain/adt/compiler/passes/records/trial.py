@@ -12,6 +12,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import tvm
+from tvm.tirx import IntImm
+
 from adt.compiler.passes.records.arguments import (
     Argument,
     arguments,
@@ -64,8 +68,6 @@ class Trials:
         return self._ask({})
 
     def _build(self, module: Any, target: dict[str, Any], use: str) -> str:
-        import tvm
-
         return self._ask({use: str(tvm.ir.save_json(module)), "target": json.dumps(target)})
 
     def _ask(self, request: dict[str, str]) -> str:
@@ -89,8 +91,6 @@ def without_instructions(trace: str) -> str:
 
 
 def _static(function: Any) -> bool:
-    from tvm.tirx import IntImm
-
     return all(
         (buffer := function.buffer_map.get(parameter)) is not None
         and all(isinstance(extent, IntImm) for extent in buffer.shape)
@@ -114,8 +114,6 @@ class _Runner:
             return lines[-1] if lines else type(error).__name__
 
     def _answer(self, reference: str = "", loaded: str = "", emitted: str = "", target: str = "") -> str:
-        import tvm
-
         if text := reference or loaded or emitted:
             module = tvm.ir.load_json(text)
             built = tvm.compile(module, target=tvm.target.Target(json.loads(target)))
@@ -135,9 +133,6 @@ class _Runner:
 
 def _run(kernel: Any, each: tuple[Argument, ...]) -> list[Any]:
     """All arguments after a call; those that are computed are not told from others, which must stay."""
-    import numpy as np
-    import tvm
-
     signs = np.random.default_rng(len(each))
     tensors = []
     for seed, argument in enumerate(each):
@@ -153,8 +148,6 @@ def _run(kernel: Any, each: tuple[Argument, ...]) -> list[Any]:
 
 
 def _array(argument: Argument, tensor: Any) -> Any:
-    import numpy as np
-
     data = download(argument, tensor)
     if argument.dtype == "bfloat16":  # the upper half of float32
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)

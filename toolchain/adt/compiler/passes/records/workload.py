@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import tvm
+import tvm_ffi
+
 from adt.compiler.ir.flops import ATTRIBUTE
 
 MARK = "adt.schedule"
@@ -27,8 +30,6 @@ def workload(function: Any) -> Any:
     Args:
         function: a PrimFunc that is fused and not scheduled.
     """
-    import tvm
-
     return tvm.IRModule({"main": named_main(function).with_attr("tirx.noalias", True)})
 
 
@@ -42,15 +43,11 @@ def named_main(function: Any) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     """Return True if two workloads are the same, whatever their variables are called."""
-    import tvm_ffi
-
     return bool(tvm_ffi.structural_equal(one, other))
 
 
 def structural_hash(module: Any) -> str:
     """TVM's structural hash of a workload, decimal; the same workload has the same in one version of TVM."""
-    import tvm_ffi
-
     return str(tvm_ffi.structural_hash(module) % (1 << 64))
 
 
@@ -61,8 +58,6 @@ def marked(function: Any, mark: str) -> Any:
 
 def marks(module: Any) -> Iterator[tuple[str, Any, str]]:
     """Name, function and mark of each PrimFunc of *module* that has one, sorted by name."""
-    import tvm
-
     functions = {str(variable.name_hint): function for variable, function in module.functions_items()}
     for name, function in sorted(functions.items()):
         if isinstance(function, tvm.tirx.PrimFunc) and function.attrs is not None and MARK in function.attrs:

@@ -6,6 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from tvm import relax, tirx
+
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 from adt.compiler.importers.onnx.graph import type_name
 
@@ -19,8 +22,6 @@ def _chain(op: str) -> Converter:
     """TVM stacks the inputs and reduces the stack, which no later pass fuses."""
 
     def convert(node: Node) -> Any:
-        from tvm import relax
-
         return _folded(node, getattr(relax.op, op))
 
     return convert
@@ -31,16 +32,12 @@ def _folded(node: Node, op: Any) -> Any:
 
 
 def _mean(node: Node) -> Any:
-    from tvm import relax
-
     total = _folded(node, relax.op.add)
     return relax.op.multiply(total, relax.const(1 / len(node.inputs), total.struct_info.dtype))
 
 
 def _bit_shift(node: Node) -> Any:
     """Shifts by the width or more are undefined in C; ONNX's result is what falls out of the far end."""
-    from tvm import tirx
-
     bits = BITS[node.dtype()]
     left = node.attribute("direction") == "LEFT"
 
@@ -74,8 +71,6 @@ def _broadcast(node: Node, element: Callable[[Any, Any], Any]) -> Any:
 
 def _mod(node: Node) -> Any:
     """Compute the remainder, which has the sign of the dividend with ``fmod``, of the divisor without."""
-    from tvm import tirx
-
     by_dividend = node.attribute("fmod", 0)
 
     def element(x: Any, y: Any) -> Any:
@@ -94,8 +89,6 @@ def _mod(node: Node) -> Any:
 
 def _pow(node: Node) -> Any:
     """The result has the base's type, whatever the exponent's; TVM has powers of floating point only."""
-    from tvm import relax, tirx
-
     base, exponent = node.dtype(0), node.dtype(1)
     if base.startswith("float"):
         same = base == exponent
@@ -124,8 +117,6 @@ def _pow(node: Node) -> Any:
 
 
 def _is_inf(node: Node) -> Any:
-    from tvm import relax
-
     x = node.inputs[0]
     infinity = relax.const(float("inf"), node.dtype())
     positive, negative = (node.attribute(f"detect_{sign}", 1) for sign in ("positive", "negative"))
@@ -141,8 +132,6 @@ def _is_inf(node: Node) -> Any:
 def _mish(node: Node) -> Any:
     """Compute x·tanh(ln(1 + eˣ)) with n = eˣ(eˣ + 2): x·n/(n + 2), which loses no digits where eˣ is
     small."""
-    from tvm import relax
-
     x, dtype = node.inputs[0], node.dtype()
     most = 5 if dtype == "float16" else 10  # the gate is 1 from there on, and n no infinity yet
     e = relax.op.exp(relax.op.minimum(x, relax.const(most, dtype)))
@@ -153,8 +142,6 @@ def _mish(node: Node) -> Any:
 
 def _elu(node: Node) -> Any:
     """Elu and Selu; the constants of TVM's are float32, whatever the input is."""
-    from tvm import relax
-
     x, dtype = node.inputs[0], node.dtype()
     selu = node.proto.op_type == "Selu"
     alpha = node.attribute("alpha", 1.6732632 if selu else 1.0)
@@ -166,8 +153,6 @@ def _elu(node: Node) -> Any:
 
 def _thresholded_relu(node: Node) -> Any:
     """TVM's multiplies by the comparison, which makes NaN of infinity."""
-    from tvm import relax
-
     x, dtype = node.inputs[0], node.dtype()
     above = relax.op.greater(x, relax.const(node.attribute("alpha", 1.0), dtype))
     return relax.op.where(above, x, relax.const(0, dtype))
@@ -175,8 +160,6 @@ def _thresholded_relu(node: Node) -> Any:
 
 def _prelu(node: Node) -> Any:
     """Other than pictures; a slope of one axis that does not fit the last is one for each channel."""
-    from tvm import relax
-
     x, slope, shape = *node.inputs, node.shape()
     by_channel = len(shape) > 1 and node.shape(1) == shape[1:2] != shape[-1:]
     if len(shape) == 4 and not by_channel:
@@ -189,8 +172,6 @@ def _prelu(node: Node) -> Any:
 
 def _dequantize(node: Node) -> Any:
     """The result has the scale's type; TVM's is always float32."""
-    from tvm import relax
-
     if node.dtype(1) == "float32":
         return None
     return relax.op.astype(node.builder.normalize(node.by_tvm(node.inputs)), node.dtype(1))
@@ -202,8 +183,6 @@ def _cast(node: Node) -> Any:
     That wraps by a remainder of 2**32, with which TVM's simplifier cannot compute in kernels for a GPU;
     a narrowing cast of int64 wraps by itself.
     """
-    from tvm import relax
-
     kind, x = type_name(node.attribute("to")), node.inputs[0]
     computed = isinstance(x.struct_info, relax.TensorStructInfo) and not isinstance(x, relax.Constant)
     if not computed or not node.dtype().startswith("float") or BITS.get(kind, 64) == 64:
@@ -214,14 +193,10 @@ def _cast(node: Node) -> Any:
 
 
 def _cast_like(node: Node) -> Any:
-    from tvm import relax
-
     return relax.op.astype(node.inputs[0], node.dtype(1))
 
 
 def _bit_cast(node: Node) -> Any:
-    from tvm import tirx
-
     dtype = type_name(node.attribute("to"))
 
     def element(a: Any, at: Any) -> Any:
@@ -235,8 +210,6 @@ def _bit_cast(node: Node) -> Any:
 
 def _cumulative(op: str) -> Converter:
     def convert(node: Node) -> Any:
-        from tvm import relax
-
         x, dtype, rank = node.inputs[0], node.dtype(), len(node.shape())
         axis = node.number(1, "axis") % rank
         reverse = node.attribute("reverse", 0)
@@ -251,8 +224,6 @@ def _cumulative(op: str) -> Converter:
 
 def _lp_normalization(node: Node) -> Any:
     """A vector of norm 0 stays as it is."""
-    from tvm import relax
-
     x, dtype, p = node.inputs[0], node.dtype(), node.attribute("p", 2)
     axis = node.axis(len(node.shape()), -1)
     if p == 1:
@@ -268,8 +239,6 @@ def _compared(op: str) -> Converter:
     """Comparisons of two constants: TVM gives the result their type."""
 
     def convert(node: Node) -> Any:
-        import numpy as np
-
         values = [node.value(place) for place in range(2)]
         known = [value for value in values if value is not None]
         return literal(getattr(np, op)(*known)) if len(known) == 2 else None
@@ -279,8 +248,6 @@ def _compared(op: str) -> Converter:
 
 def _by_floats(node: Node) -> Any:
     """Operators with roots, logarithms or fractions, of integers: rounded towards zero from float64."""
-    from tvm import relax
-
     dtype = node.dtype()
     if dtype.startswith("float"):
         return None
@@ -292,8 +259,6 @@ def _reduced_bool(op: str) -> Converter:
     """Largest and smallest of booleans: TVM knows no least of that type."""
 
     def convert(node: Node) -> Any:
-        from tvm import relax
-
         if node.dtype() != "bool":
             return None
         inputs = (relax.op.astype(node.inputs[0], "int32"), *node.inputs[1:])
@@ -305,8 +270,6 @@ def _reduced_bool(op: str) -> Converter:
 
 def _batch_normalization(node: Node) -> Any:
     """TVM's takes training for inference, and parameters of the input's type only."""
-    from tvm import relax
-
     if node.attribute("training_mode", 0):
         raise node.refusal("training_mode is 1: it is for training")
     dtype, *others = (node.dtype(index) for index in range(5))

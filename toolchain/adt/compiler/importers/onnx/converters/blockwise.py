@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from tvm import relax
+
 from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS, form_of
 from adt.compiler.importers.onnx.converters.node import Converter, Node
 from adt.compiler.passes.layout.blockwise import product
@@ -21,8 +23,6 @@ def blockwise_converters() -> Mapping[str, Converter]:
 
 def _matmul_n_bits(node: Node) -> Any:
     """The product, and the bias added."""
-    from tvm import relax
-
     emit, form, columns = node.builder.emit, form_of(node.proto), int(node.attribute("N"))
     weights = [
         emit(relax.op.reshape(node.inputs[place], shape))

@@ -6,15 +6,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax, te, tirx
 
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 TVM_COORDINATES = ("half_pixel", "align_corners", "asymmetric")
 """Coordinate transformations that TVM's resize has, and computes as ONNX does."""
@@ -27,9 +27,6 @@ def _resize(node: Node) -> Any:
 
     Coordinates are float32, as onnxruntime and PyTorch have them: a nearest pixel depends on their rounding.
     """
-    import numpy as np
-    from tvm import relax
-
     shape = node.shape()
     axes = [axis % len(shape) for axis in node.attribute("axes") or range(len(shape))]
     size, scales = _resized(node, shape, axes)
@@ -67,8 +64,6 @@ def _coordinates(node: Node) -> str:
 
 def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[Any]]:
     """Gives the extent and the scale (``numpy.float32``) of every axis."""
-    import numpy as np
-
     size, scales, extents = list(shape), [np.float32(1)] * len(shape), np.asarray(shape, np.float32)
     position = 1 if _is_old(node) else 2
     given = node.value(position) if node.has(position) else None
@@ -93,8 +88,6 @@ def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[lis
 
 def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Sequence[Any]) -> bool:
     """True if TVM's converter computes the same: its kernels are made for images, and fuse."""
-    import numpy as np
-
     plain = not node.attribute("antialias", 0) and not node.attribute("exclude_outside", 0)
     mode, coordinates = node.attribute("mode", "nearest"), _coordinates(node)
     spatial = len(shape) == 4 and list(size[:2]) == list(shape[:2]) and not node.attribute("axes")
@@ -110,8 +103,6 @@ def _as_tvm(node: Node, shape: Sequence[int], size: Sequence[int], scales: Seque
 
 def _same_pixels(node: Node, have: int, extent: int, scale: Any) -> bool:
     """True if TVM, which multiplies by the inverse of the scale, takes the same nearest pixels."""
-    import numpy as np
-
     coordinates = _coordinates(node)
     at, step = np.arange(extent, dtype=np.float32), np.float32(have) / np.float32(extent)
     match coordinates:
@@ -139,8 +130,6 @@ def _regions(node: Node, axes: Sequence[int], rank: int) -> list[tuple[float, fl
 
 def _sources(coordinates: str, have: int, extent: int, scale: Any, region: tuple[float, float] | None) -> Any:
     """Gives where on an axis of *have* values each of *extent* results lies."""
-    import numpy as np
-
     at: Any = np.arange(extent, dtype=np.float32)
     length = np.float32(have) * scale
     match coordinates:
@@ -165,8 +154,6 @@ def _taps(
     node: Node, mode: str, places: NDArray[np.float32], have: int, scale: float
 ) -> tuple[NDArray[np.int64], Floats]:
     """Gives indices and weights [extent, taps] of the inputs that make each result."""
-    import numpy as np
-
     at = places.astype(np.float64)
     if mode == "nearest":
         nearest = _nearest(_nearest_mode(node, scale), at)
@@ -194,8 +181,6 @@ def _nearest_mode(node: Node, scale: float) -> str:
 
 
 def _nearest(mode: str, at: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    import numpy as np
-
     at = at.astype(np.float64)  # no tie comes of rounding
     rounded = {
         "round_prefer_floor": lambda: np.ceil(at - 0.5),
@@ -208,8 +193,6 @@ def _nearest(mode: str, at: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 
 
 def _cubic(distance: Floats, a: float) -> Floats:
-    import numpy as np
-
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
@@ -217,9 +200,6 @@ def _cubic(distance: Floats, a: float) -> Floats:
 
 def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights: Floats) -> Any:
     """*x* with each value along *axis* a sum of the taps."""
-    import numpy as np
-    from tvm import relax, te
-
     count = indices.shape[1]
     if count == 1:
         return node.builder.normalize(relax.op.take(x, literal(indices[:, 0]), axis))
@@ -241,8 +221,6 @@ def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights
 
 def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]], value: float) -> Any:
     """*x* with *value* where one of its axes lies outside the image."""
-    from tvm import relax
-
     rank = len(x.struct_info.shape)
     for axis, places in outside:
         shape = [-1 if other == axis else 1 for other in range(rank)]
@@ -252,8 +230,6 @@ def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]], value: float
 
 
 def _grid_sample(node: Node) -> Any:
-    from tvm import tirx
-
     shape, grid_shape = node.shape(), node.shape(1)
     spatial = shape[2:]
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(name := node.attribute("mode", "linear"), name)
@@ -284,8 +260,6 @@ def _grid_sample(node: Node) -> Any:
 
 def _grid_taps(at: Any, extent: int, mode: str, padding: str, corners: bool) -> list[tuple[Any, Any, Any]]:
     """Index, weight, and whether it lies inside, of each input on an axis."""
-    from tvm import tirx
-
     dtype = at.dtype
 
     def number(value: float) -> Any:
@@ -339,9 +313,6 @@ def _grid_taps(at: Any, extent: int, mode: str, padding: str, corners: bool) -> 
 
 def _affine_grid(node: Node) -> Any:
     """Points of the output's pixels in [-1, 1], turned by each batch's matrix."""
-    import numpy as np
-    from tvm import relax
-
     batch, _, *spatial = node.constant(1, "size").tolist()
     corners = node.attribute("align_corners", 0)
     lines = []
@@ -358,8 +329,6 @@ def _affine_grid(node: Node) -> Any:
 
 def _roi_align(node: Node) -> Any:
     """Mean or largest of bilinear samples in each bin of a region."""
-    from tvm import relax, te, tirx
-
     images, channels, height, width = node.shape()
     x, regions, of_image = node.inputs[:3]
     inside = node.builder.normalize(relax.op.clip(of_image, 0, images - 1))  # no kernel checks them
@@ -410,8 +379,6 @@ def _roi_align(node: Node) -> Any:
 
 def _deform_conv(node: Node) -> Any:
     """Each tap of the kernel is sampled where its offset says; then an ordinary product."""
-    from tvm import relax, tirx
-
     batch, channels, *spatial = node.shape()
     if len(spatial) != 2:
         raise node.refusal("only pictures (two axes) are covered")

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from tvm import relax, te, tirx
+
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 
 
 def _counted_from_first(node: Node, index: int, extent: int | Sequence[int]) -> Any:
     """The indices that input *index* holds for an axis of *extent*, or several, without negative ones."""
-    import numpy as np
-    from tvm import relax
-
     extents, value = np.asarray(extent), node.value(index)
     if value is not None:
         return literal(np.where(value < 0, value + extents, value).astype(value.dtype))
@@ -26,9 +26,6 @@ def _counted_from_first(node: Node, index: int, extent: int | Sequence[int]) -> 
 
 
 def _gather(node: Node) -> Any:
-    import numpy as np
-    from tvm import relax
-
     data, indices = node.value(0), node.value(1)
     if data is not None and indices is not None and not isinstance(node.inputs[0], relax.Var):
         return literal(np.take(data, indices, node.attribute("axis", 0)))
@@ -55,9 +52,6 @@ def _by_rows(node: Node) -> Any:
 
 
 def _compress(node: Node) -> Any:
-    import numpy as np
-    from tvm import relax
-
     condition = node.constant(1, "condition")
     data, axis = node.inputs[0], node.attribute("axis")
     if axis is None:
@@ -68,8 +62,6 @@ def _compress(node: Node) -> Any:
 
 def _top_k(node: Node) -> Any:
     """TVM's gives indices of 32 bits, and sorts no numbers of 16 bits and no unsigned ones of 32 and 64."""
-    from tvm import relax, tirx
-
     x, dtype = node.inputs[0], node.dtype()
     k = node.number(1, "K") if node.has(1) else int(node.attribute("k"))
     if not k:
@@ -99,8 +91,6 @@ def _top_k(node: Node) -> Any:
 
 
 def _one_hot(node: Node) -> Any:
-    from tvm import tirx
-
     depth = node.number(1, "depth")
     shape = node.shape()
     axis = node.attribute("axis", -1) % (len(shape) + 1)
@@ -115,8 +105,6 @@ def _one_hot(node: Node) -> Any:
 
 
 def _reverse_sequence(node: Node) -> Any:
-    from tvm import tirx
-
     time, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
 
     def element(x: Any, lengths: Any, at: Any) -> Any:
@@ -130,9 +118,6 @@ def _reverse_sequence(node: Node) -> Any:
 
 def _tensor_scatter(node: Node) -> Any:
     """The update goes into the cache from each batch's write index on."""
-    import numpy as np
-    from tvm import tirx
-
     shape, update = node.shape(), node.shape(1)
     axis, circular = node.axis(len(shape), -2), node.attribute("mode", "linear") == "circular"
     extent, count = shape[axis], update[axis]
@@ -151,8 +136,6 @@ def _tensor_scatter(node: Node) -> Any:
 
 
 def _trilu(node: Node) -> Any:
-    from tvm import tirx
-
     upper = bool(node.attribute("upper", 1))
     shift = node.number(1, "k") if node.has(1) else 0
 
@@ -165,9 +148,6 @@ def _trilu(node: Node) -> Any:
 
 def _tf_idf(node: Node) -> Any:
     """Counts of each n-gram, of up to ``max_skip_count`` values left out between its members."""
-    import numpy as np
-    from tvm import relax, te, tirx
-
     pool = node.attribute("pool_int64s")
     if not pool:
         raise node.refusal("its n-grams are texts")

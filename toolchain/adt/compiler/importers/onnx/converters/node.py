@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from tvm import relax, te
 
 from adt.compiler.importers.onnx.graph import attribute
 from adt.errors import UnsupportedOp
 
-if TYPE_CHECKING:
-    import onnx
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 REMEDY = "Export the model without it, or cut it before this node (onnx.utils.extract_model)."
 
@@ -59,9 +60,6 @@ class Node:
 
     def value(self, index: int) -> Array | None:
         """Value of an input that is constant or left out; None otherwise."""
-        import numpy as np
-        from tvm import relax
-
         if not self.has(index):
             return None
         given = self.inputs[index]
@@ -104,8 +102,6 @@ class Node:
 
     def compute(self, shape: Sequence[Any], element: Callable[..., Any], *inputs: Any) -> Any:
         """Emit the tensor of *shape* whose element at indices is ``element(tensors…, indices)``."""
-        from tvm import te
-
         return self.te(lambda *tensors: te.compute(shape, lambda *at: element(*tensors, at)), *inputs)
 
     def te(
@@ -120,9 +116,6 @@ class Node:
 
 def literal(array: Any) -> Any:
     """*array* as a Relax constant of its own type, which ``relax.const`` narrows to 32 bits."""
-    import numpy as np
-    from tvm import relax
-
     array = np.asarray(array)
     return relax.const(array, str(array.dtype))
 

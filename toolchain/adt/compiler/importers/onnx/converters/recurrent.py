@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax
 
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 from adt.compiler.passes.recurrence import GATES, Recurrence, RecurrentSteps
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def recurrent_converters(kernels: RecurrentSteps) -> Mapping[str, Converter]:
@@ -24,9 +24,6 @@ def recurrent_converters(kernels: RecurrentSteps) -> Mapping[str, Converter]:
 
 def _recurrent(node: Node, kernels: RecurrentSteps) -> Any:
     """Y, Y_h and, of an LSTM, Y_c."""
-    import numpy as np
-    from tvm import relax
-
     kind, emit = node.proto.op_type, node.builder.emit
     batch_first = bool(node.attribute("layout", 0))
     data = emit(relax.op.permute_dims(node.inputs[0], [1, 0, 2])) if batch_first else node.inputs[0]
@@ -65,8 +62,6 @@ def _biases(
     layer: Recurrence, biases: NDArray[np.generic]
 ) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     """Return what is added to the rows, and what to the product of the state before a GRU resets it; of B."""
-    import numpy as np
-
     of_input, of_state = np.split(biases, 2, axis=1)
     first = 2 * layer.hidden if layer.kind == "GRU" and layer.reset_after else of_state.shape[1]
     resets = np.arange(of_state.shape[1]) >= first
@@ -75,9 +70,6 @@ def _biases(
 
 def _initial(node: Node, place: int, layer: Recurrence, width: int) -> Any:
     """The state ``[directions, batch, width]`` before the first step."""
-    import numpy as np
-    from tvm import relax
-
     emit = node.builder.emit
     if not node.has(place):
         return literal(np.zeros((layer.directions, layer.batch, width), np.float32))

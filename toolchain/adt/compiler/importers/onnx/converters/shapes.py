@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+from onnx import numpy_helper
+from tvm import relax, tirx
+
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 from adt.compiler.importers.onnx.graph import type_name
 from adt.compiler.importers.shapes import small
@@ -12,23 +16,15 @@ from adt.limits import MOST_CONSTANT
 
 
 def _shape(node: Node) -> Any:
-    import numpy as np
-
     shape = node.shape()[node.attribute("start", 0) : node.attribute("end")]
     return literal(np.asarray(shape, np.int64))
 
 
 def _size(node: Node) -> Any:
-    import numpy as np
-
     return literal(np.asarray(math.prod(node.shape()), np.int64))
 
 
 def _constant_of_shape(node: Node) -> Any:
-    import numpy as np
-    from onnx import numpy_helper
-    from tvm import relax
-
     shape = node.constant(0, "input").tolist()
     tensor = node.attribute("value")
     value = numpy_helper.to_array(tensor).reshape(()) if tensor is not None else np.zeros((), np.float32)
@@ -36,8 +32,6 @@ def _constant_of_shape(node: Node) -> Any:
 
 
 def _range(node: Node) -> Any:
-    import numpy as np
-
     first, limit, step = (node.number(index, name) for index, name in enumerate(("start", "limit", "delta")))
     count = max(0, math.ceil((limit - first) / step))
     small({"of Range": (count,)}, MOST_CONSTANT)
@@ -45,8 +39,6 @@ def _range(node: Node) -> Any:
 
 
 def _eye_like(node: Node) -> Any:
-    import numpy as np
-
     to = node.attribute("dtype")
     dtype = type_name(to) if to else node.dtype()
     rows, columns = node.shape()
@@ -65,8 +57,6 @@ def _center_crop_pad(node: Node) -> Any:
         size[axis] = extent
 
     def element(x: Any, at: Any) -> Any:
-        from tvm import tirx
-
         source, inside = [], []
         for i, start, before, have, extent in zip(at, starts, befores, shape, size, strict=True):
             source.append(i + (start - before))
@@ -82,7 +72,6 @@ def _pad(node: Node) -> Any:
     """Only mode ``wrap``: a slice of the tensor's repetitions."""
     if node.attribute("mode", "constant") != "wrap":
         return None
-    from tvm import tirx
 
     shape = node.shape()
     given = node.constant(1, "pads").tolist()
@@ -103,7 +92,6 @@ def _pad(node: Node) -> Any:
 def _space_to_depth(node: Node) -> Any:
     if node.attribute("mode", "DCR") == "DCR":
         return None
-    from tvm import relax
 
     block = node.attribute("blocksize")
     n, c, h, w = node.shape()
@@ -114,8 +102,6 @@ def _space_to_depth(node: Node) -> Any:
 
 def _dropout(node: Node) -> Any:
     """In inference it does nothing, and its mask is all true."""
-    from tvm import relax
-
     keeps_all = node.has(1) and not node.constant(1, "ratio").any()
     if node.has(2) and node.constant(2, "training_mode").any() and not keeps_all:
         raise node.refusal("it drops values at random, for training")
@@ -123,8 +109,6 @@ def _dropout(node: Node) -> Any:
 
 
 def _has_element(node: Node) -> Any:
-    from tvm import relax
-
     return relax.const(node.has(0), "bool")
 
 

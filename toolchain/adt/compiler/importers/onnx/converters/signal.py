@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax
 
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def _transform(rows: int, points: int, bins: int, *, inverse: bool) -> NDArray[np.complex128]:
     """Matrix [rows, bins] that turns *rows* values, filled up to *points* with zeros, into *bins*."""
-    import numpy as np
-
     angles = np.outer(np.arange(rows), np.arange(bins)) % points * (2 * np.pi / points)
     matrix: NDArray[np.complex128] = np.exp((1j if inverse else -1j) * angles) / (points if inverse else 1)
     return matrix
@@ -25,9 +23,6 @@ def _product(node: Node, x: Any, matrix: NDArray[np.complex128], *, real_result:
 
     Real and imaginary part lie side by side, so that one real product does it.
     """
-    import numpy as np
-    from tvm import relax
-
     x = node.builder.normalize(x)
     *batch, rows, parts = (int(extent) for extent in x.struct_info.shape)
     bins = matrix.shape[1]
@@ -42,8 +37,6 @@ def _product(node: Node, x: Any, matrix: NDArray[np.complex128], *, real_result:
 
 
 def _dft(node: Node) -> Any:
-    from tvm import relax
-
     shape = node.shape()
     default = node.attribute("axis", -2 if node.opset >= 20 else 1)
     axis = (node.number(2, "axis") if node.has(2) else default) % len(shape)
@@ -69,9 +62,6 @@ def _dft(node: Node) -> Any:
 
 def _stft(node: Node) -> Any:
     """Frames of the signal, windowed, each transformed."""
-    import numpy as np
-    from tvm import relax
-
     step = node.number(1, "frame_step")
     window = node.value(2)
     if node.has(2) and window is None:

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from tvm import relax, te, tirx, topi
+
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 
 
@@ -31,8 +34,6 @@ class Windows:
 
     def place(self, out: Sequence[Any], tap: Sequence[Any]) -> tuple[list[Any], Any]:
         """Return where the *tap* of the window *out* lies, and whether that is inside the data."""
-        from tvm import tirx
-
         places, inside = [], []
         for axis, extent in enumerate(self.shape[2:]):
             at = out[axis] * self.strides[axis] - self.pads[axis] + tap[axis] * self.dilations[axis]
@@ -71,8 +72,6 @@ def windows(node: Node) -> Windows:
 
 
 def _lp_pool(node: Node) -> Any:
-    from tvm import te, tirx
-
     moving, p = windows(node), node.attribute("p", 2)
 
     def compute(x: Any) -> Any:
@@ -110,9 +109,6 @@ def _padded_pool(node: Node) -> Any:
 
 def _max_pool(node: Node) -> Any:
     """With indices: the flat place of each largest value in the whole tensor."""
-    import numpy as np
-    from tvm import relax, te, tirx
-
     if len(node.proto.output) < 2 or not node.proto.output[1]:
         return _padded_pool(node)
     moving = windows(node)
@@ -158,9 +154,6 @@ def _max_pool(node: Node) -> Any:
 
 def _max_unpool(node: Node) -> Any:
     """Each value goes to its flat index in a tensor of the shape before pooling; 0 elsewhere."""
-    import numpy as np
-    from tvm import relax
-
     shape = node.shape()
     kernel = node.attribute("kernel_shape")
     rank = len(kernel)
@@ -182,8 +175,6 @@ def _max_unpool(node: Node) -> Any:
 
 def _col2im(node: Node) -> Any:
     """Each pixel sums what the columns of all windows over it hold."""
-    from tvm import te, tirx
-
     image = node.constant(1, "image_shape").tolist()
     block = node.constant(2, "block_shape").tolist()
     rank = len(image)
@@ -217,8 +208,6 @@ def _col2im(node: Node) -> Any:
 
 def _conv_transpose(node: Node) -> Any:
     """TVM ignores ``output_shape`` and takes no dilations: pads and zeros in the kernel say both."""
-    from tvm import topi
-
     shape, kernel = node.shape(), node.shape(1)[2:]
     rank = len(kernel)
     strides, dilations = node.attribute("strides", [1] * rank), node.attribute("dilations", [1] * rank)

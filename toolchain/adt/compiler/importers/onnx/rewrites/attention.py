@@ -7,14 +7,11 @@ and values are never repeated. With three axes, heads and D are one axis.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.graph import Builder, type_name
 from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 BEFORE_SOFTCAP, AFTER_SOFTCAP, WITH_MASK, PROBABILITIES = range(4)
 """Values of qk_matmul_output_mode: which scores are the fourth output."""
@@ -89,8 +86,6 @@ class _Attention:
 
     def _probabilities(self, scores: str) -> tuple[str, str]:
         """Softmax of the masked scores (0 for what is masked, even a whole row), and the fourth output."""
-        import numpy as np
-
         build = self.build
         mode = build.attribute("qk_matmul_output_mode", BEFORE_SOFTCAP)
         stages = {BEFORE_SOFTCAP: scores}
@@ -117,8 +112,6 @@ class _Attention:
 
     def _mask(self) -> tuple[str, str]:
         """Return what is added to the scores, and which of them count; each may be empty."""
-        import numpy as np
-
         build, mask, lengths = self.build, self.inputs[3], self.inputs[6]
         bias, parts = "", []
         known = np.ones((self.queries, self.keys), bool)
@@ -164,14 +157,10 @@ class _Attention:
 
     def _distances(self) -> NDArray[np.int64]:
         """Position of each key less that of each query, [S, T], of a query block that starts at 0."""
-        import numpy as np
-
         return np.arange(self.keys) - np.arange(self.queries)[:, None]
 
     def _window(self, lengths: NDArray[np.int64] | None) -> NDArray[np.bool_]:
         """Return which keys each query sees, [S, T] or, with *lengths* [batch, 1, 1, 1], [batch, 1, S, T]."""
-        import numpy as np
-
         start = self.past if lengths is None else lengths - self.queries
         distances = self._distances() - start
         behind, ahead = self._bounds()
@@ -186,8 +175,6 @@ class _Attention:
 
     def _window_of_lengths(self, lengths: str) -> list[str]:
         """Return conditions, as nodes, by which a query sees a key: all of them must hold."""
-        import numpy as np
-
         build = self.build
         lengths = build.reshaped(lengths, -1, 1, 1, 1)
         parts = [build.add("Less", build.integers(np.arange(self.keys)), lengths)]

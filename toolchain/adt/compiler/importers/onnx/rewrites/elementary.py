@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from onnx import numpy_helper
+
 from adt.compiler.importers.onnx.graph import Builder
 from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, Rewrite
 
@@ -83,9 +86,6 @@ def _pad(build: Builder) -> str | None:
 
 def _constant(build: Builder) -> str | None:
     """TVM reads a Constant's ``value`` only, not ``value_float`` and the like."""
-    import numpy as np
-    from onnx import numpy_helper
-
     kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
     for name, value in build.attributes().items():
         if name in kinds:

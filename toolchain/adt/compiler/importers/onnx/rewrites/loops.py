@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
+
+import onnx
+from onnx import numpy_helper
 
 from adt.compiler.importers.onnx.graph import Builder, attribute, subgraphs
 from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
-
-if TYPE_CHECKING:
-    import onnx
 
 MOST_NODES = 8192
 """Nodes that a loop may become: all are compiled one by one."""
@@ -70,8 +69,6 @@ def _is_short(body: onnx.GraphProto, steps: int) -> bool:
 
 def _stays_true(body: onnx.GraphProto) -> bool:
     """Return True if the condition that *body* returns is the one that it gets, or true."""
-    from onnx import numpy_helper
-
     producers = {name: node for node in body.node for name in node.output}
     name = body.output[0].name
     while name in producers and producers[name].op_type == "Identity":
@@ -108,8 +105,6 @@ def _unroll(
 
 def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[str]:
     """Append the nodes of *body* for one step; the names of its outputs."""
-    from onnx import numpy_helper
-
     names = {value.name: name for value, name in zip(body.input, inputs, strict=True)}
     for tensor in body.initializer:
         names[tensor.name] = build.graph.add_constant(tensor.name, numpy_helper.to_array(tensor))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from adt.compiler.importers.onnx.graph import Builder
 from adt.compiler.importers.onnx.rewrites.quantized import dequantized
 from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
@@ -41,8 +43,6 @@ def _attended(
         widths: N·H of the queries, and of the values.
         queries, keys: S and T; the queries are the last of the keys.
     """
-    import numpy as np
-
     scale = build.attribute("scale", 0.0) or 1 / math.sqrt(widths[0] / build.attribute("num_heads"))
     product = build.add("MatMul", query, build.add("Transpose", key, perm=[0, 1, 3, 2]))
     scores = build.add("Mul", product, scale)

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.blockwise import DOMAIN, MATMUL_N_BITS, OPERATOR, form_of
 from adt.compiler.importers.onnx.graph import Builder, attribute, op_name, operand, type_name
 from adt.compiler.importers.onnx.rewrites.elementary import limited
 from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Apply, Rewrite
-from adt.compiler.passes.layout.blockwise import Blockwise, packed, unpacked
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from adt.compiler.passes.weight_bits import Blockwise, packed, unpacked
 
 RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 """Least and greatest value of the types that QuantizeLinear writes."""
@@ -115,8 +114,6 @@ def _softmax(build: Builder) -> str | list[str] | None:
 
 def _qlinear_conv(build: Builder) -> str | None:
     """Write out x, w, y's scale and zero point, bias in units of x_scale·w_scale."""
-    import numpy as np
-
     x_scale, w_scale, weights, bias = (build.graph.constant(build.operand(i)) for i in (1, 4, 3, 8))
     if x_scale is None or w_scale is None or weights is None or (build.operand(8) and bias is None):
         return None
@@ -280,7 +277,6 @@ def _matmul_n_bits(build: Builder) -> str | None:
     dtype, form, n = build.graph.dtype(scale), form_of(build.node), build.attribute("N")
     if values is None or scales is None or (zero_name and zeros is None) or order or not dtype:
         return None
-    import numpy as np
 
     whole = unpacked(values.reshape(n, form.blocks, -1), form.bits).astype("float32")
     zero = np.full((n, form.blocks), form.middle, "float32")
@@ -296,8 +292,6 @@ def _matmul_n_bits(build: Builder) -> str | None:
 def _by_few_bits(build: Builder) -> str | None:
     """A product by constants that DequantizeLinear makes of blocks along the terms, or of 4 bits: as
     onnxruntime's quantizer writes it otherwise."""
-    import numpy as np
-
     graph, columns_first = build.graph, bool(build.attribute("transB", 0))
     makers = {name: node for node in graph.graph.node for name in node.output}
     node = makers.get(build.operand(1))

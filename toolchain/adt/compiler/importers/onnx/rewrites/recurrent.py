@@ -13,15 +13,13 @@ R[directions, gates·H, H], B[directions, 2·gates·H], state h (and c)[directio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.graph import Builder
 from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 from adt.compiler.passes.recurrence import GATES
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 MOST_STEPS = 512
 """Longer sequences are not unrolled: each step becomes a dozen operators that are compiled one by one."""
@@ -134,8 +132,6 @@ class _Unrolled:
 
     def _direction(self, index: int, data: str, backwards: bool) -> tuple[list[str], tuple[str, ...]]:
         """Outputs [1, 1, batch, H] of every step, in the order of the input, and of the last state."""
-        import numpy as np
-
         build, size = self.build, self.gates * self.hidden
         bias = self._value(3)[index] if build.operand(3) else np.zeros(2 * size, self.dtype)
         of_input, of_state = bias[:size], bias[size:]
@@ -157,8 +153,6 @@ class _Unrolled:
 
     def _initial(self, position: int, index: int) -> str:
         """The state [batch, H] before the first step."""
-        import numpy as np
-
         build, name = self.build, self.build.operand(position)
         if not name:
             return build.constant(np.zeros((self.batch, self.hidden)), self.dtype)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx
 
 from adt.compiler.importers.onnx.graph import Builder, Graph
-
-if TYPE_CHECKING:
-    import onnx
 
 FLOATS = ("float16", "float32", "float64")
 NO_CONVERTER = "TVM's importer has no converter"

@@ -1,0 +1,164 @@
+"""An ONNX file, read and prepared for TVM's importer in a process of its own, without TVM."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import onnx
+
+from adt.compiler.importers.onnx.blockwise import in_floats
+from adt.compiler.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
+from adt.compiler.importers.onnx.graph import all_nodes, op_name
+from adt.compiler.importers.onnx.preparation import PreparedModel, prepare
+from adt.compiler.importers.onnx.support import (
+    adt_operators,
+    never_supported_ops,
+    tell_operators,
+    uncomputed_types,
+    unsupported_ops,
+)
+from adt.compiler.importers.op_table import OpRow, op_rows, refusal
+from adt.compiler.importers.shapes import RequestedShapes, Shape
+from adt.errors import ModelError, UnsupportedOp
+from adt.host.disk import disk_errors, memory_file, scratch_directory
+from adt.host.isolated import isolated
+from adt.limits import MOST_PROTOBUF
+from adt.package.manifest import TensorSpec
+
+SIMPLIFIER = "onnxslim"
+"""Module that takes longest to import; it imports onnx and onnxruntime."""
+
+PREPARATION_SECONDS = 3600.0
+"""A model whose preparation takes longer never ends: one of 2 GB takes minutes."""
+
+
+@dataclass(frozen=True)
+class PreparedFile:
+    """An ONNX file whose prepared model is in another file."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[str, ...]
+    table: tuple[OpRow, ...]
+    kept: tuple[str, ...]
+    """See :attr:`PreparedModel.kept`."""
+
+
+@contextlib.contextmanager
+def prepared_file(
+    path: Path, shapes: RequestedShapes, by_tvm: Collection[str], by_adt: Collection[str], **how: bool
+) -> Iterator[tuple[PreparedFile, Path | None]]:
+    """Have :func:`_prepare` describe a file; yield also the model that it wrote, if it did.
+
+    Args:
+        by_tvm, by_adt: operators with a converter, TVM's or adt's own.
+
+    Raises:
+        ModelError, UnsupportedOp: the file or a shape is wrong, or an operator has no converter.
+        OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
+    """
+    with scratch_directory("import") as scratch, memory_file("prepared") as out:
+        large = scratch / "prepared.onnx"
+        file = _prepare(path.absolute(), dict(shapes), sorted(by_tvm), sorted(by_adt), out, large, **how)
+        written = out if out.stat().st_size else large
+        yield file, written if written.exists() else None
+
+
+@isolated("preparing {path.name}", PREPARATION_SECONDS)
+def _prepare(
+    path: Path,
+    shapes: dict[str, Any],
+    by_tvm: list[str],
+    by_adt: list[str],
+    out: Path,
+    large: Path,
+    loops: bool = False,
+    blockwise: bool = False,
+    explains: bool = False,
+) -> PreparedFile:
+    """Write to *out*, which needs no disk, what TVM's importer is to convert.
+
+    Args:
+        by_tvm, by_adt: see :func:`prepared_file`.
+        large: written instead, with its weights beside it, where protobuf does not write the whole.
+        loops, blockwise: see :func:`adt.compiler.importers.onnx.preparation.prepare`.
+        explains: refuse no operator; without the shapes that it needs, write nothing, and describe the file's
+            own graph.
+
+    Raises:
+        ModelError, UnsupportedOp: see :func:`prepared_file`.
+        DiskError: there is no room for it.
+    """
+    tell_operators(by_tvm, by_adt)
+    model = read_onnx(path)
+    try:
+        fixed = fixed_inputs(model, _tuples(shapes))
+    except ModelError:
+        never = never_supported_ops(model)
+        table = op_table(PreparedModel(model, model, {}), never)
+        if explains:
+            return PreparedFile((), (), table, ())
+        if never:  # first what no --shape mends
+            raise _unsupported(path, table) from None
+        raise
+    dtypes = input_dtypes(model)  # nothing runs without them
+    prepared = prepare(
+        with_fixed_shapes(in_floats(model), fixed), path.name, loops=loops, blockwise=blockwise
+    )
+    table = op_table(prepared)
+    if refusal(table) and not explains:
+        raise _unsupported(path, table)
+    if prepared.model.ByteSize() <= MOST_PROTOBUF:
+        onnx.save(prepared.model, out)
+    else:
+        with disk_errors("writing temporary files", large, variable="TMPDIR"):
+            onnx.save(prepared.model, large, save_as_external_data=True, location="weights")
+    inputs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in fixed.items())
+    outputs = tuple(value.name for value in prepared.model.graph.output)
+    return PreparedFile(inputs, outputs, table, tuple(sorted(prepared.kept)))
+
+
+def _tuples(shapes: dict[str, Any]) -> dict[str, Shape | int]:
+    """Return *shapes* as they were before they crossed: JSON has lists."""
+    return {name: extents if isinstance(extents, int) else tuple(extents) for name, extents in shapes.items()}
+
+
+def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
+    return UnsupportedOp(
+        f"{path.name} uses operators that cannot be imported: {refusal(table)}",
+        remedy="Export the model without them (another opset, or the part before them);"
+        f" `adt compile {quote(str(path))} --explain` lists every operator.",
+    )
+
+
+@isolated("reading {path.name}", PREPARATION_SECONDS)
+def onnx_inputs(path: Path, shapes: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each input of an ONNX file.
+
+    Raises:
+        ModelError: the file or a shape is wrong.
+    """
+    return fixed_inputs(read_onnx(path), _tuples(shapes))
+
+
+def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
+    """Return what became of each operator of the simplified model.
+
+    Args:
+        missing: operators that cannot be converted, with a note; None: those of the prepared model.
+    """
+    ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
+    if missing is None:
+        notes = unsupported_ops(prepared.model) | uncomputed_types(prepared.model)
+        missing = {op: note for op, note in notes.items() if op not in prepared.kept}
+    hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
+    return op_rows(
+        [*ops, *hidden],
+        prepared.rewritten,
+        missing,
+        dict.fromkeys((*adt_operators(), *prepared.kept), "converted by adt"),
+    )
