@@ -21,7 +21,7 @@ from adt.integrate.bench_plan import ACTIVITY_CLASS
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.gradle import android_app_files
 from adt.integrate.model_api import Project
-from adt.integrate.output import TextFile
+from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.package.manifest import TensorSpec
 from support.codegen.golden_projects import HOSTILE, made_up_project
@@ -34,9 +34,10 @@ FRAMEWORK = "/usr/share/android-framework-res/framework-res.apk"
 ANDROID = "{http://schemas.android.com/apk/res/android}"
 PLATFORMS = ("android-arm64-v8a", "android-x86_64")
 APP = "com.example.vision.app"
+RUNTIME = resource("cpp_runner") / "java"
 PHOTOS = [tensor("photo", ("n", 3, 16, 16), "uint8"), tensor("mask", ("n", "m"))]
 WORDS = [tensor("ids", (1, "length"), "int64"), tensor("mask", (1, "length"), "float16")]
-MANIFESTS = ("app/src/main", "app/src/benchmark", "vision/src/main")
+MANIFESTS = ("app/src/main", "app/src/benchmark", "adt-runtime/src/main")
 
 
 def done(*command: object) -> str:
@@ -48,12 +49,17 @@ def done(*command: object) -> str:
 
 
 def write_texts(project: Project, directory: Path) -> Path:
-    """The Gradle project of *project*, without what is copied."""
+    """The Gradle project of *project*, without what is copied but the runtime."""
     for file in android_app_files(project):
         if isinstance(file, TextFile):
-            place = directory / file.path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(file.text)
+            text = file.text
+        elif isinstance(file, CopiedFile) and RUNTIME in file.source.parents:
+            text = file.source.read_text()
+        else:
+            continue
+        place = directory / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
     return directory
 
 
@@ -73,7 +79,7 @@ def merged(gradle: Path, directory: Path) -> Path:
     manifest.set("package", re.findall(r'applicationId = "(.+)"', script)[0])
     manifest.set(ANDROID + "versionCode", re.findall(r"versionCode = (\d+)", script)[0])
     manifest.set(ANDROID + "versionName", re.findall(r'versionName = "(.+)"', script)[0])
-    lowest = re.findall(r"minSdk=(\d+)", (gradle / "vision/adt.properties").read_text())[0]
+    lowest = re.findall(r"minSdk=(\d+)", (gradle / "adt-runtime/adt.properties").read_text())[0]
     levels = {ANDROID + "minSdkVersion": lowest, ANDROID + "targetSdkVersion": NEWEST.target_sdk}
     manifest.insert(0, ET.Element("uses-sdk", levels))
     application = manifest.find("application")
@@ -197,7 +203,7 @@ int AndroidBitmap_unlockPixels(JNIEnv* env, jobject bitmap);
 
 def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path) -> None:
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
-    main = gradle / "vision/src/main"
+    main = gradle / "adt-runtime/src/main"
     stub_runner(ndk, main / "jniLibs/arm64-v8a")
     include = main / "cpp/include/adt"
     include.mkdir(parents=True)
@@ -213,7 +219,7 @@ def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path
         f"-DCMAKE_CXX_FLAGS={' '.join(jni)} -Werror",
     )
     done("cmake", "--build", tmp_path)
-    elf = read_elf(tmp_path / "libvision_jni.so")
+    elf = read_elf(tmp_path / "libadt_jni.so")
     assert elf.machine == "AARCH64"
     assert "libadt_runner.so" in elf.needed
     assert elf.page_alignment >= 16384

@@ -19,6 +19,7 @@ from support.codegen.kotlin import compile_kotlin
 from support.standins.artefacts import entry, tensor
 
 ROOT = Path(__file__).parents[2]
+RUNTIME = ROOT / "cpp_runner/java"
 ORDINARY = re.findall(
     r"\w+",
     """
@@ -184,18 +185,18 @@ def test_cpp_compiles_without_a_warning(projects: Path, compiler: str) -> None:
     succeeds(compiler, "-std=c++17", *WARNINGS, "-fsyntax-only", *include, *sources)
 
 
-@pytest.mark.parametrize("kind", ["cpp", "jni", "aar"])
-def test_cpp_is_formatted(projects: Path, kind: str) -> None:
-    files = cpp_files(projects / kind)
+def test_cpp_is_formatted(projects: Path) -> None:
+    files = cpp_files(projects / "cpp")
     assert files
     style = f"--style=file:{ROOT / '.clang-format'}"
     succeeds(Path(sys.executable).with_name("clang-format"), style, "--dry-run", "--Werror", *files)
 
 
 def compile_java(projects: Path, directory: Path) -> Path:
-    """The classes of kind jni."""
-    sources = sorted((projects / "jni/java").rglob("*.java"))
-    assert len(sources) > len(HOSTILE)
+    """The classes of kind jni, with the runtime."""
+    runtime = [path for part in ("common", "jvm") for path in (RUNTIME / part).rglob("*.java")]
+    sources = sorted([*(projects / "jni/java").rglob("*.java"), *runtime])
+    assert len(sources) > len(HOSTILE) + len(runtime)
     succeeds(
         *("javac", "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
         *("-d", directory, *sources),
@@ -206,12 +207,12 @@ def compile_java(projects: Path, directory: Path) -> Path:
 def test_strange_names_compile_without_a_warning(strange: Path, tmp_path: Path) -> None:
     test_cpp_compiles_without_a_warning(strange, "g++")
     classes = compile_java(strange, tmp_path)
-    assert (classes / INDIA.replace(".", "/") / "NativeRunner.class").is_file()
+    assert (classes / INDIA.replace(".", "/") / "Keywords.class").is_file()
 
 
 @pytest.mark.nightly
 def test_strange_names_compile_as_kotlin(strange: Path, tmp_path: Path) -> None:
-    sources = sorted((strange / "jni/kotlin").rglob("*.kt"))
+    sources = sorted([*(strange / "jni/kotlin").rglob("*.kt"), *RUNTIME.rglob("*.kt")])
     assert any("package `in`.co.example.`fun`" in source.read_text() for source in sources)
     compile_kotlin(sources, tmp_path / "kotlin", classpath=[compile_java(strange, tmp_path / "java")])
 
@@ -222,5 +223,5 @@ def test_java_compiles_without_a_warning(projects: Path, tmp_path: Path) -> None
 
 @pytest.mark.nightly
 def test_kotlin_compiles_without_a_warning(projects: Path, tmp_path: Path) -> None:
-    sources = sorted((projects / "jni/kotlin").rglob("*.kt"))
+    sources = sorted([*(projects / "jni/kotlin").rglob("*.kt"), *RUNTIME.rglob("*.kt")])
     compile_kotlin(sources, tmp_path / "kotlin", classpath=[compile_java(projects, tmp_path / "java")])

@@ -30,7 +30,7 @@ from adt.host.elf import read_elf
 from adt.host.tools import cmake, ninja
 from adt.integrate import gradle, jni
 from adt.integrate.model_api import Project as Described
-from adt.integrate.native_methods import CPP_TYPES, IMAGE_METHODS, NATIVE_METHODS
+from adt.integrate.names import RUNTIME_PACKAGE
 from adt.integrate.output import DataFile, TextFile
 from adt.integrate.project import project
 from adt.options.resolve import load_settings
@@ -48,11 +48,12 @@ from support.standins.artefacts import entry, make_app_bundle, make_typed_packag
 __all__ = ["built", "echo", "recurrent", "symbolic"]
 
 CASES = Path(__file__).parents[1] / "support/codegen/jvm"
+RUNTIME = resource("cpp_runner") / "java"
 APP_CASES = CASES.parent / "app/AppCases.kt"
 JAVA_PACKAGE = "com.example.vision"
 PICTURES = PictureOptions(mean=(127.5,), std=(128.0,), scale=1.0, color="BGR")
 CANCELLATION = f"{JAVA_PACKAGE}.CancellationCasesKt"
-RESULTS = f"{JAVA_PACKAGE}.ResultCases"
+RESULTS = f"{RUNTIME_PACKAGE}.ResultCases"
 CYCLES = 10_000
 FIXED = ("-Xms64m", "-Xmx64m", "-XX:+AlwaysPreTouch", "-XX:-UseDynamicNumberOfCompilerThreads")
 """A JVM whose own memory does not grow."""
@@ -90,11 +91,12 @@ class Project:
 
     @property
     def library(self) -> Path:
-        return self.path / "build/cpp/libvision_jni.so"
+        return self.path / "build/cpp/libadt_jni.so"
 
     @property
-    def jar(self) -> Path:
-        return self.path / "build/vision.jar"
+    def jars(self) -> list[Path]:
+        """The classes of the models, and the runtime."""
+        return [self.path / f"build/{name}.jar" for name in ("vision", "adt_runtime")]
 
     @property
     def models(self) -> Path:
@@ -113,7 +115,7 @@ class Project:
         checks = ["-Xcheck:jni", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         said = run(
             "java", *checks, *options, f"-Djava.library.path={self.library.parent}",
-            "-cp", class_path(*path, self.jar, self.path / "build/vision_test.jar", self.data), *words,
+            "-cp", class_path(*path, *self.jars, self.path / "build/vision_test.jar", self.data), *words,
             **environment,
         )  # fmt: skip
         assert "WARNING" not in said, said  # as -Xcheck:jni has it
@@ -171,15 +173,16 @@ def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest
     assert "warning" not in built_, built_
     data = tmp_path_factory.mktemp("data")
     cases = [CASES / f"{name}Cases.java" for name in ("Runner", "Result")]
-    run("javac", "-Xlint:all", "-cp", path / "build/vision.jar", "-d", data, *cases)
-    return Project(path, data, built.installed)
+    project = Project(path, data, built.installed)
+    run("javac", "-Xlint:all", "-cp", class_path(*project.jars), "-d", data, *cases)
+    return project
 
 
 @pytest.fixture(scope="module")
 def kotlin(generated: Project, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The class path of the generated Kotlin and of what is done with it."""
-    sources = [*(generated.path / "kotlin").rglob("*.kt"), *CASES.glob("*.kt")]
-    return compile_kotlin(sources, tmp_path_factory.mktemp("kotlin"), classpath=[generated.jar])
+    sources = [*generated.path.rglob("kotlin/**/*.kt"), *CASES.glob("*.kt")]
+    return compile_kotlin(sources, tmp_path_factory.mktemp("kotlin"), classpath=generated.jars)
 
 
 def test_the_projects_own_tests_pass(generated: Project) -> None:
@@ -192,14 +195,14 @@ def test_the_example_runs_from_the_install_tree(generated: Project, tmp_path: Pa
     run(cmake().path, "--install", generated.path / "build", "--prefix", tmp_path / "out")
     moved = tmp_path / "elsewhere"
     (tmp_path / "out").rename(moved)
-    classes = class_path(moved / "share/java/vision.jar", generated.path / "build/vision_example.jar")
+    classes = class_path(*(moved / "share/java").iterdir(), generated.path / "build/vision_example.jar")
     said = run(
         "java", f"-Djava.library.path={moved / 'lib'}", "-cp", classes,
         "Example", moved / "share/vision/models/detector",
     )  # fmt: skip
     assert "magika on cpu" in said
     assert "target_label float32[1, 214]" in said
-    assert read_elf(moved / "lib/libvision_jni.so").runpath == "$ORIGIN"
+    assert read_elf(moved / "lib/libadt_jni.so").runpath == "$ORIGIN"
 
 
 def test_a_trained_model_matches_onnxruntime(generated: Project) -> None:
@@ -319,20 +322,16 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
         java_package=JAVA_PACKAGE,
         images={name: options for name, (_, _, options) in kinds.items()},
     )
-    write_java(described, tmp_path / "java", android=False)
-    java = [*(tmp_path / "java").rglob("*.java"), CASES / "PictureCases.java"]
+    java = [*write_java(described, tmp_path / "java", android=False), CASES / "PictureCases.java"]
     run("javac", "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *java)
 
     picture = RNG.integers(0, 256, (10, 12, 3), dtype=np.uint32)
     pixels = 0x7F << 24 | picture[..., 0] << 16 | picture[..., 1] << 8 | picture[..., 2]
     pixels.astype("<u4").tofile(tmp_path / "pixels.bin")
-    (source,) = (file for file in jni.sources(described, android=False) if file.path.endswith("_images.cc"))
-    assert isinstance(source, TextFile)
-    (tmp_path / "images.cc").write_text(source.text)
     run(
         "g++", "-std=c++17", "-O3", *WARNINGS, "-shared", "-fPIC", f"-I{resource('cpp_runner') / 'include'}",
         *(f"-isystem{path}" for path in jni_includes()),
-        tmp_path / "images.cc", "-o", tmp_path / "libvision_jni.so",
+        RUNTIME / "common/cpp/images.cc", "-o", tmp_path / "libadt_jni.so",
     )  # fmt: skip
     chroma = RNG.integers(0, 256, (2, 90, 160), dtype=np.uint8)
     luma = RNG.integers(0, 256, (180, 320), dtype=np.uint8)
@@ -366,16 +365,18 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found("Turned", np.uint8, 10, 12, 3), turned)
 
 
-def write_java(described: Described, directory: Path, *, android: bool) -> None:
-    """The generated classes, below *directory*."""
+def write_java(described: Described, directory: Path, *, android: bool) -> list[Path]:
+    """Write the generated classes below *directory*; return them and those of the runtime."""
     write_sources(described, directory, "java/", android=android)
+    parts = ("common", "android") if android else ("common", "jvm")
+    runtime = [path for part in parts for path in (RUNTIME / part).rglob("*.java")]
+    return [*(directory / "java").rglob("*.java"), *runtime]
 
 
 def write_sources(described: Described, directory: Path, *parts: str, android: bool = True) -> None:
     """The generated sources in the directories *parts*, below *directory*."""
     for file in jni.sources(described, android=android):
         if file.path.startswith(parts):
-            assert isinstance(file, TextFile)
             place = directory / file.path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(file.text)
@@ -406,36 +407,20 @@ def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotli
 
 
 def test_declarations_and_symbols_are_the_same(generated: Project, tmp_path: Path) -> None:
-    """Compare javac's headers, the description, the C++ file and the library's symbols, both ways."""
-    sources = generated.path / f"java/{JAVA_PACKAGE.replace('.', '/')}"
-    run("javac", "-h", tmp_path, "-d", tmp_path, *sources.glob("*.java"))
-    headers = sorted(tmp_path.glob("*.h"))
-    classes = {"ImageFiller": IMAGE_METHODS, "NativeRunner": NATIVE_METHODS}
-    assert [header.name for header in headers] == [f"com_example_vision_{cls}.h" for cls in classes]
-    declared = {
-        name: (returns, [one.strip() for one in parameters.split(",")][2:])
-        for header in headers
-        for returns, name, parameters in re.findall(
-            r"JNIEXPORT (\w+) JNICALL Java_com_example_vision_(\w+)\s*\(([^)]*)\)", header.read_text()
-        )
-    }
-    described = {
-        f"{cls}_{method.name}": (
-            CPP_TYPES[method.returns],
-            [CPP_TYPES[one.type] for one in method.parameters],
-        )
-        for cls, methods in classes.items()
-        for method in methods
-    }
-    assert declared == described
+    """Compare javac's headers, the C++ files and the library's symbols, both ways."""
+    runtime = generated.path / "runtime"
+    run("javac", "-h", tmp_path, "-d", tmp_path, *runtime.rglob("*.java"))
+    headers = {name: tmp_path / f"org_adt_runtime_{name}.h" for name in ("ImageFiller", "NativeRunner")}
+    assert {*tmp_path.glob("*.h")} == {*headers.values()}
+    names = r"JNIEXPORT \w+ JNICALL (\w+)"
+    declared = {name for header in headers.values() for name in re.findall(names, header.read_text())}
     functions = read_elf(generated.library).functions
-    exported = {name for name in functions if name.startswith(("Java_", "JNI_"))}
-    assert exported == {f"Java_com_example_vision_{name}" for name in described}
+    assert declared == {name for name in functions if name.startswith(("Java_", "JNI_"))}
     # A second declaration with other types is an error for a compiler.
     compiled = [f"-I{path}" for path in jni_includes()]
-    for header, source in zip(headers, ("vision_jni_images.cc", "vision_jni.cc"), strict=True):
-        both = ["-include", "jni.h", "-include", header, f"-I{generated.bundle / 'include'}"]
-        run("g++", "-std=c++17", "-fsyntax-only", *compiled, *both, generated.path / "cpp" / source)
+    for cls, source in (("ImageFiller", "images.cc"), ("NativeRunner", "runner.cc")):
+        both = ["-include", "jni.h", "-include", headers[cls], f"-I{generated.bundle / 'include'}"]
+        run("g++", "-std=c++17", "-fsyntax-only", *compiled, *both, runtime / "cpp" / source)
 
 
 def jni_includes() -> list[Path]:
@@ -466,11 +451,11 @@ class Application:
         if shared:  # by this machine's ABI and another
             models = [replace(model, variants=model.variants * 2) for model in described.models]
             described = replace(described, models=tuple(models))
-        write_java(described, path, android=True)
+        sources = write_java(described, path, android=True)
         android = standin_android.compile_classes(path / "android", real=False)
         running = standin_assets.compile_classes(path / "running", android)
         classes = path / "classes"
-        java = [*(path / "java").rglob("*.java"), CASES / "AndroidCases.java", CASES / "DeviceTest.java"]
+        java = [*sources, CASES / "AndroidCases.java", CASES / "DeviceTest.java"]
         run("javac", "-Xlint:all", "-Werror", "-cp", class_path(running, android), "-d", classes, *java)
         libraries = path / "lib"
         libraries.mkdir()
@@ -565,7 +550,8 @@ def test_the_samples_view_model_closes_frames_and_model(
     phones = make_typed_package(tmp_path / "phones", "onet", entries)
     android = project([phones], [make_app_bundle(tmp_path / "bundle")], **given)
     described = project([load_package(onet)], [load_bundle(generated.bundle)], **given)
-    write_sources(described, tmp_path, "java/", "kotlin/")
+    java = write_java(described, tmp_path, android=True)
+    write_sources(described, tmp_path, "kotlin/")
     (sample,) = (file for file in gradle.android_app_files(android) if file.path.endswith("MainViewModel.kt"))
     assert isinstance(sample, TextFile)
     (tmp_path / "kotlin/MainViewModel.kt").write_text(sample.text)
@@ -573,8 +559,13 @@ def test_the_samples_view_model_closes_frames_and_model(
     running = standin_assets.compile_classes(tmp_path / "running", framework)
     classes = tmp_path / "classes"
     path = class_path(running, framework)
-    run("javac", "-Xlint:all", "-Werror", "-cp", path, "-d", classes, *(tmp_path / "java").rglob("*.java"))
-    kotlin = [*(tmp_path / "kotlin").rglob("*.kt"), *standin_android.ANDROIDX, APP_CASES]
+    run("javac", "-Xlint:all", "-Werror", "-cp", path, "-d", classes, *java)
+    kotlin = [
+        *(tmp_path / "kotlin").rglob("*.kt"),
+        *RUNTIME.rglob("*.kt"),
+        *standin_android.ANDROIDX,
+        APP_CASES,
+    ]
     compiled = compile_kotlin(kotlin, tmp_path / "app", classpath=[running, classes, framework])
     (tmp_path / "lib").mkdir()
     shutil.copy(onet / "mod.so", tmp_path / "lib/libface_model.so")
@@ -584,7 +575,7 @@ def test_the_samples_view_model_closes_frames_and_model(
         f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
         f"-Djava.library.path={generated.library.parent}",
         "-cp", class_path(running, classes, framework, *compiled),
-        f"{JAVA_PACKAGE}.AppCasesKt", tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path / "lib"),
+        f"{RUNTIME_PACKAGE}.AppCasesKt", tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path / "lib"),
     )  # fmt: skip
     assert said.endswith("done\n"), said
     assert "warning" not in said.lower(), said

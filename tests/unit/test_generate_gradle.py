@@ -244,7 +244,7 @@ def test_kotlin_is_compiled_by_what_the_plugin_has(tmp_path: Path, series: str) 
     """The release notes of 9.0: beside built-in Kotlin the plugin kotlin-android is an error."""
     versions = VERSIONS[series]
     files = android_app_files(dataclasses.replace(described(tmp_path), android=versions))
-    scripts = [text(files, f"{place}build.gradle.kts") for place in ("", "app/", "vision/")]
+    scripts = [text(files, f"{place}build.gradle.kts") for place in ("", "app/", "adt-runtime/", "vision/")]
     catalog = tomllib.loads(text(files, "gradle/libs.versions.toml"))
     old = not series.startswith("9.")
     for script in scripts:
@@ -345,7 +345,7 @@ ANDROID_DSL = {
 @pytest.mark.parametrize("series", VERSIONS)
 def test_build_files_use_names_that_every_plugin_has(tmp_path: Path, series: str) -> None:
     files = android_app_files(dataclasses.replace(described(tmp_path), android=VERSIONS[series]))
-    for path in ("app/build.gradle.kts", "vision/build.gradle.kts"):
+    for path in ("app/build.gradle.kts", "adt-runtime/build.gradle.kts", "vision/build.gradle.kts"):
         block = text(files, path).partition("\nandroid {\n")[2].partition("\n}\n")[0]
         names = re.findall(r"^ +(?!//)(\w+)(?= (?:\+?=|\{)|\()", block, re.MULTILINE)
         assert {"namespace", "minSdk", "ndkVersion"} <= set(names) <= ANDROID_DSL
@@ -363,9 +363,12 @@ def test_docs_have_the_versions() -> None:
 def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
     files = by_path(aar_files(described(tmp_path)))
     for abi in ABIS.values():
-        libraries = {Path(path).name for path in files if f"/jniLibs/{abi}/" in path}
-        runtime = {"libadt_runner.so", "libtvm_runtime.so", "libtvm_ffi.so", "libc++_shared.so"}
-        assert libraries == runtime | {"libnet_model.so"}
+        libraries = {path for path in files if f"/jniLibs/{abi}/" in path}
+        runtime = ("libadt_runner.so", "libtvm_runtime.so", "libtvm_ffi.so", "libc++_shared.so")
+        assert libraries == {
+            *(f"adt-runtime/src/main/jniLibs/{abi}/{name}" for name in runtime),
+            f"vision/src/main/jniLibs/{abi}/libnet_model.so",
+        }
         assets = {path for path in files if f"/assets/adt/net/{abi}/" in path}
         assert {Path(path).name for path in assets} == {"mod.json"}, "mod.params is the same for both"
         platform = next(name for name, one in ABIS.items() if one == abi)
@@ -379,30 +382,63 @@ def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
     assert {Path(path).name for path in files if "/cpp/include/adt/" in path} == headers >= {"adt_runner.h"}
     # What the runtime's licence wants passed on, once for both ABIs.
     assert {path for path in files if "/assets/adt/licenses/" in path} == {
-        f"vision/src/main/assets/adt/licenses/tvm/{name}" for name in ("LICENSE", "NOTICE")
+        f"adt-runtime/src/main/assets/adt/licenses/tvm/{name}" for name in ("LICENSE", "NOTICE")
     }
+
+
+def test_libraries_of_two_projects_share_the_runtime(tmp_path: Path) -> None:
+    """In one application: no class, library or asset is in both, but those of the runtime, which are equal."""
+    first = described(tmp_path / "first")
+    net = dataclasses.replace(
+        first.models[0].api, name="other", cls="Other", stem="other", library="other_model"
+    )
+    second = dataclasses.replace(
+        first,
+        name="sound",
+        java_package="org.other.sound",
+        models=(dataclasses.replace(first.models[0], api=net),),
+    )
+    parts = ("/src/main/java/", "/src/main/kotlin/", "/src/main/jniLibs/", "/src/main/assets/")
+
+    def packed(each: Project) -> dict[str, OutputFile]:
+        files = by_path(aar_files(each)).items()
+        return {path: file for path, file in files if any(part in path for part in parts)}
+
+    shared = packed(first).keys() & packed(second).keys()
+    assert shared == {path for path in packed(first) if path.startswith("adt-runtime/")}
+    assert all(packed(first)[path] == packed(second)[path] for path in shared)
+    names = [
+        {path.partition("/src/main/")[2] for path in packed(each) if not path.startswith("adt-runtime/")}
+        for each in (first, second)
+    ]
+    assert names[0] and not names[0] & names[1]
+    assert 'api(project(":adt-runtime"))' in text(aar_files(second), "sound/build.gradle.kts")
 
 
 def test_library_is_adts_and_the_rest_is_the_users(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path))
     for file in files:
-        adts = file.path.startswith(("vision/", "app/src/benchmark/"))
-        adts &= not file.path.endswith(("build.gradle.kts", "CMakeLists.txt", "AndroidManifest.xml"))
+        adts = file.path.startswith(("adt-runtime/", "vision/", "app/src/benchmark/"))
+        users_manifest = file.path.endswith("AndroidManifest.xml") and not file.path.startswith(
+            "adt-runtime/"
+        )
+        adts &= not (file.path.endswith("build.gradle.kts") or users_manifest)
         users = isinstance(file, TextFile) and file.users
         assert users is not adts, file.path
 
 
 def test_lowest_api_level_is_the_highest_of_the_bundles(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path, levels=(26, 29)))
-    properties = text(files, "vision/adt.properties")
+    properties = text(files, "adt-runtime/adt.properties")
     assert "\nminSdk=29\n" in properties
     assert "\nabis=arm64-v8a,x86_64\n" in properties
-    level = 'models.getProperty("minSdk").toInt()'
-    assert f"minSdk = {level}\n" in text(files, "vision/build.gradle.kts")
+    level = 'bundles.getProperty("minSdk").toInt()'
+    for module in ("adt-runtime", "vision"):
+        assert f"minSdk = {level}\n" in text(files, f"{module}/build.gradle.kts")
     assert f"minSdk = maxOf({level}, 23) // AndroidX's\n" in text(files, "app/build.gradle.kts")
     apis = {
         abi: json.loads(
-            text(files, f"vision/src/main/prefab/modules/adt_runner/libs/android.{abi}/abi.json")
+            text(files, f"adt-runtime/src/main/prefab/modules/adt_runner/libs/android.{abi}/abi.json")
         )["api"]
         for abi in ABIS.values()
     }
@@ -427,8 +463,10 @@ def test_bundles_of_linux_are_refused(tmp_path: Path) -> None:
 
 
 def test_opencl_libraries_are_named(tmp_path: Path) -> None:
-    """Always: the manifest is the user's, so it cannot follow when OpenCL comes later."""
-    root = ET.fromstring(text(aar_files(described(tmp_path)), "vision/src/main/AndroidManifest.xml"))
+    """Always: the runtime is the same for bundles with OpenCL and without."""
+    manifest = by_path(aar_files(described(tmp_path)))["adt-runtime/src/main/AndroidManifest.xml"]
+    assert isinstance(manifest, CopiedFile)
+    root = ET.parse(manifest.source).getroot()
     found = {
         row.get(ANDROID + "name"): row.get(ANDROID + "required") for row in root.iter("uses-native-library")
     }
@@ -545,9 +583,9 @@ def test_labels_are_shown_where_an_output_has_as_many_scores(
 
 def test_prefab_package_is_as_prefab_wants_it(tmp_path: Path) -> None:
     files = by_path(aar_files(described(tmp_path)))
-    root = "vision/src/main/prefab"
+    root = "adt-runtime/src/main/prefab"
     package = json.loads(text(tuple(files.values()), f"{root}/prefab.json"))
-    assert (package["schema_version"], package["name"], package["dependencies"]) == (2, "vision", [])
+    assert (package["schema_version"], package["name"], package["dependencies"]) == (2, "adt_runtime", [])
     # CMake's version of the package: at most four numbers.
     assert re.fullmatch(r"\d+(\.\d+){0,3}", package["version"])
     module = json.loads(text(tuple(files.values()), f"{root}/modules/adt_runner/module.json"))
@@ -561,7 +599,11 @@ def test_prefab_package_is_as_prefab_wants_it(tmp_path: Path) -> None:
 
 def test_properties_are_properties(tmp_path: Path) -> None:
     files = android_app_files(described(tmp_path))
-    for path in ("gradle.properties", "gradle/wrapper/gradle-wrapper.properties", "vision/adt.properties"):
+    for path in (
+        "gradle.properties",
+        "gradle/wrapper/gradle-wrapper.properties",
+        "adt-runtime/adt.properties",
+    ):
         parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
         parser.read_string("[all]\n" + text(files, path))
         assert all(value for _, value in parser["all"].items()), path

@@ -1,38 +1,30 @@
-"""The JNI layer: one description for two languages, formatted C++, and what Android's classes are confined to."""
+"""Java, Kotlin and JNI: a runtime that is plain source, and what is generated for each model."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from adt.errors import ConfigError
-from adt.integrate.jni import TENSOR_CLASSES, alignment, array_doc, files, sources, tensor_doc
+from adt.host.directories import resource
+from adt.integrate.jni import TENSOR_CLASSES, array_doc, files, sources, tensor_doc
 from adt.integrate.model_api import Project
-from adt.integrate.native_methods import (
-    BITMAP_METHOD,
-    CPP_TYPES,
-    IMAGE_METHODS,
-    NATIVE_METHODS,
-    cpp_head,
-    java_declarations,
-)
+from adt.integrate.names import RUNTIME_PACKAGE
 from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.package.inputs.pictures import PictureOptions
-from support.codegen.golden_projects import PLATFORMS, made_up_project
+from support.codegen.golden_projects import made_up_project
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
-ALL_METHODS = (*NATIVE_METHODS, *IMAGE_METHODS, BITMAP_METHOD)
-ROOT = Path(__file__).parents[2]
+RUNTIME = resource("cpp_runner") / "java"
 DETECT = [entry([tensor("images", (1, 3, 32, 32))], [tensor("scores", (1, "n"))])]
 
 
-def one_model(directory: Path, java_package: str = "com.example.vision", **more: int) -> Project:
+def one_model(directory: Path, java_package: str = "com.example.vision") -> Project:
     return project(
-        [make_typed_package(directory / "package", "detector", DETECT, platform="host", **more)],
+        [make_typed_package(directory / "package", "detector", DETECT, platform="host")],
         [make_app_bundle(directory / "bundle", "host")],
         java_package=java_package,
         images={"": PictureOptions(mean=(0.5,), std=(0.25,))},
@@ -40,81 +32,83 @@ def one_model(directory: Path, java_package: str = "com.example.vision", **more:
 
 
 def texts(described: Project, *, android: bool) -> dict[str, str]:
-    made = sources(described, android=android)
-    return {file.path: file.text for file in made if isinstance(file, TextFile)}
+    return {file.path: file.text for file in sources(described, android=android)}
 
 
-@pytest.mark.parametrize("length", [3, 12, 22, 33, 60, 110])
-def test_cpp_is_formatted_for_packages_of_any_length(tmp_path: Path, length: int) -> None:
-    """The name that JNI makes of a package is in one macro, which is broken as clang-format breaks it."""
-    words = ["a", "b" * (length - 2)]
-    text = texts(one_model(tmp_path, ".".join(words)), android=False)
-    for source in (path for path in text if path.endswith(".cc")):
-        place = tmp_path / "jni.cc"
-        place.write_text(text[source])
-        style = f"--style=file:{ROOT / '.clang-format'}"
-        done = subprocess.run(
-            ["clang-format", style, "--dry-run", "--Werror", place],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+def test_the_runtime_is_the_same_for_all_models(tmp_path: Path) -> None:
+    """Copied as it is; what is generated has the user's package alone, so projects can be in one application."""
+
+    def runtime(java_package: str) -> dict[str, Path]:
+        generated = files(one_model(tmp_path / java_package, java_package))
+        return {
+            file.path: file.source
+            for file in generated
+            if isinstance(file, CopiedFile) and file.path.startswith("runtime/")
+        }
+
+    first = runtime("com.example.vision")
+    assert first == runtime("org.other.sound")
+    assert {path.removeprefix("runtime/") for path in first} == {
+        path.relative_to(RUNTIME / part).as_posix()
+        for part in ("common", "jvm")
+        for path in (RUNTIME / part).rglob("*.*")
+    }
+    for path, text in texts(one_model(tmp_path / "own"), android=True).items():
+        assert re.findall(r"^package (\S+?);?$", text, re.MULTILINE) == ["com.example.vision"], path
 
 
-def test_each_method_is_declared_and_defined_once(tmp_path: Path) -> None:
-    text = texts(one_model(tmp_path), android=True)
-    for cpp, java, methods in (
-        ("vision_jni", "NativeRunner", NATIVE_METHODS),
-        ("vision_jni_images", "ImageFiller", (*IMAGE_METHODS, BITMAP_METHOD)),
-    ):
-        defined = re.findall(r"^NATIVE\(\w+, (\w+)\)", text[f"cpp/{cpp}.cc"], re.MULTILINE)
-        cls = text[f"java/com/example/vision/{java}.java"]
-        declared = re.findall(r"native [\w\[\]]+ (\w+)\(", cls)
-        assert sorted(defined) == sorted(declared) == sorted(method.name for method in methods)
-        assert java_declarations(methods) in cls
+def test_no_application_has_the_package_of_the_runtime(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the runtime's own"):
+        one_model(tmp_path, RUNTIME_PACKAGE)
 
 
-def test_heads_have_both_languages_types() -> None:
-    assert {one.type for method in ALL_METHODS for one in method.parameters} <= set(CPP_TYPES)
-    assert cpp_head("run", "env") == "NATIVE(jint, run)(JNIEnv*, jobject, jlong runner, jint entry) {"
-    assert cpp_head("createFrom").splitlines()[0].endswith("jint manifest_fd, jlong manifest_offset,")
-    for line in java_declarations(ALL_METHODS).splitlines():
-        assert len(line) <= 100, line
+def test_each_native_method_is_declared_and_defined_once() -> None:
+    """C++ has it under the name that JNI makes of package, class and method."""
+    declared = {
+        f"{path.stem}_{name}"
+        for path in RUNTIME.rglob("*.java")
+        for name in re.findall(r"\bnative [\w\[\]]+ (\w+)\(", path.read_text())
+    }
+    prefix = f"Java_{RUNTIME_PACKAGE.replace('.', '_')}_"
+    defined = []
+    for path in RUNTIME.rglob("*.cc"):
+        text = path.read_text()
+        macro = re.search(rf"#define NATIVE.* {prefix}(\w+)_##method", text)
+        defined += [
+            f"{macro[1]}_{name}" for name in re.findall(r"^NATIVE\(\w+, (\w+)\)", text, re.M) if macro
+        ]
+        defined += re.findall(rf"{prefix}(\w+)\(", text)
+    assert len(declared) > 40
+    assert sorted(defined) == sorted(declared)
 
 
 def test_android_is_in_few_files(tmp_path: Path) -> None:
     """Keep Android's classes in few files, so that the rest compiles without Android."""
     described = one_model(tmp_path)
     jvm, android = texts(described, android=False), texts(described, android=True)
-    assert not [path for path, text in jvm.items() if "import android" in text]
-    names = {Path(path).name for path, text in android.items() if "import android." in text}
-    assert names == {
+    assert not [path for path, text in jvm.items() if "import android." in text or "Context context" in text]
+    assert {Path(path).name for path, text in android.items() if "import android." in text} == {
         "Detector.java",
-        "ImageFiller.java",
         "Models.kt",
-        "PackagedModel.java",
-        "YuvFrame.java",
     }
+    for part in ("common", "jvm"):
+        assert not [path for path in (RUNTIME / part).rglob("*.*") if "import android." in path.read_text()]
     assert "@WorkerThread\n    @NonNull public static" in android["java/com/example/vision/Detector.java"]
-    assert not [path for path, text in jvm.items() if re.search("@NonNull|@Nullable|@WorkerThread", text)]
-    assert set(android) - set(jvm) == {"java/com/example/vision/PackagedModel.java"}
-    assert "Context context" not in "".join(jvm.values())
 
 
-def test_only_tensor_classes_that_are_used_are_there(tmp_path: Path) -> None:
-    few = texts(one_model(tmp_path / "one"), android=False)
-    named = {Path(path).stem for path in few if path.endswith("Tensor.java")}
-    assert named == {"Tensor", "NativeTensor", "FloatTensor"}
-    every = texts(made_up_project(tmp_path / "all", PLATFORMS["jni"]), android=False)
-    named = {Path(path).stem for path in every if path.endswith("Tensor.java")}
-    assert named == {"Tensor", "NativeTensor", *(kind.cls for kind in TENSOR_CLASSES.values())}
+def test_each_element_type_has_a_class_of_the_runtime() -> None:
+    """Its arrays hold what the table says."""
+    for kind in TENSOR_CLASSES.values():
+        text = (RUNTIME / f"common/java/org/adt/runtime/{kind.cls}.java").read_text()
+        assert f"public {kind.value}[] toArray()" in text
 
 
-def test_arrays_are_aligned_as_the_package_needs(tmp_path: Path) -> None:
-    assert alignment(one_model(tmp_path / "a", alignment=32)) == 32
-    described = one_model(tmp_path / "b", alignment=64)
-    assert "ALIGNMENT = 64;" in texts(described, android=False)["java/com/example/vision/NativeRunner.java"]
+def test_only_what_is_used_is_imported(tmp_path: Path) -> None:
+    """Lint of Android refuses the rest."""
+    for path, text in texts(made_up_project(tmp_path, ("android-arm64-v8a",)), android=True).items():
+        code = re.sub(r"^import .*$", "", text, flags=re.MULTILINE)
+        for name in re.findall(rf"^import {RUNTIME_PACKAGE}\.(\w+)", text, re.MULTILINE):
+            assert re.search(rf"\b{name}\b", code), (path, name)
 
 
 def test_documentation_says_shape_type_layout_and_normalisation(tmp_path: Path) -> None:
@@ -143,7 +137,7 @@ def test_the_project_has_bundle_models_and_files_of_the_users(tmp_path: Path) ->
     assert "bundles/host/lib/libadt_runner.so" in copied
     assert "bundles/host/lib/cmake/adt_runner/adt_runnerConfig.cmake" in copied
     users = [file.path for file in made if isinstance(file, TextFile) and file.users]
-    assert users == ["CMakeLists.txt", "example/Example.java", "cpp/CMakeLists.txt"]
+    assert users == ["CMakeLists.txt", "example/Example.java"]
 
 
 def test_names_are_no_markup_in_documentation(tmp_path: Path) -> None:

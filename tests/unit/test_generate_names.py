@@ -171,12 +171,6 @@ def test_a_model_for_two_platforms_is_one_class(tmp_path: Path) -> None:
         ("B", ["arm64-v8a", "x86_64"]),
     ]
     assert (found.name, found.java_path) == ("vision", "com/example/vision")
-    assert found.jni_prefix == "Java_com_example_vision_"
-
-
-def test_jni_mangles_underscores(tmp_path: Path) -> None:
-    found = made(tmp_path, {"m": ONE}, java_package="com.example.my_vision")
-    assert found.jni_prefix == "Java_com_example_my_1vision_"
 
 
 def test_classes_files_targets_and_libraries_differ(tmp_path: Path) -> None:

@@ -36,8 +36,12 @@ def opencl_libraries(project: Project) -> tuple[str, ...]:
 
 
 def apk_files(project: Project) -> dict[str, Path]:
-    """Each file by its path in the APK: libraries, models, and once for all ABIs licences and what
-    parameters are the same."""
+    """Return the files of an APK, by their path in it."""
+    return runtime_files(project) | model_files(project)
+
+
+def runtime_files(project: Project) -> dict[str, Path]:
+    """Return the bundles' libraries and, once for all ABIs, licences, by their path in the APK."""
     files: dict[str, Path] = {}
     for bundle in project.bundles:
         for name in sorted(bundle.manifest.files):
@@ -45,6 +49,15 @@ def apk_files(project: Project) -> dict[str, Path]:
                 files[_library_path(bundle.manifest.abi, name)] = bundle.file(name)
         for name in sorted(bundle.manifest.licenses):
             files[f"assets/adt/{name}"] = bundle.file(name)
+    return files
+
+
+def model_files(project: Project) -> dict[str, Path]:
+    """Return the models' libraries, descriptions and parameters, by their path in the APK.
+
+    Parameters that are the same for several ABIs are there once.
+    """
+    files: dict[str, Path] = {}
     for model in project.packaged:
         for variant in model.variants:
             package, assets = variant.package.path, f"assets/adt/{model.api.stem}"

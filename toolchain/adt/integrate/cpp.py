@@ -36,11 +36,7 @@ class CMakePreset:
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:
-    """The project's files.
-
-    Raises:
-        PackageError: a bundle is of an adt that had no CMake package in it.
-    """
+    """Return the project's files."""
     presets = tuple(_preset(bundle) for bundle in project.bundles)
     first = project.models[0].api
     values: dict[str, Any] = {

@@ -1,6 +1,7 @@
-"""Gradle projects: an Android library with the models, alone or with an application to try them.
+"""Gradle projects: Android libraries of the runtime and of the models, alone or with an application.
 
-The library module is adt's: `adt generate` writes it again, and what the application's benchmark measures.
+The libraries are adt's: `adt generate` writes them again, and what the application's benchmark measures. That
+of the runtime is the same for all models, so that the AARs of several projects share one in an application.
 Build files, manifests and what is around the modules (settings, versions, the wrapper's properties) are
 written where they are missing and then the user's, so the module can be generated into a project that exists.
 So is the application. What depends on the models reaches build files by adt.properties and adt.cmake.
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from adt import __version__
@@ -19,8 +22,9 @@ from adt.errors import ConfigError
 from adt.integrate import jni
 from adt.integrate.android_versions import BUILT_IN_KOTLIN
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, BenchPlan, planned_models
-from adt.integrate.contents import LIBRARIES, OPENCL_LIBRARIES, apk_files, benchmark_files
+from adt.integrate.contents import LIBRARIES, benchmark_files, model_files, runtime_files
 from adt.integrate.model_api import EntryApi, Project, TensorApi
+from adt.integrate.names import RUNTIME_PACKAGE, kotlin_package
 from adt.integrate.output import CopiedFile, DataFile, OutputFile, TextFile
 from adt.integrate.templates import render
 
@@ -28,35 +32,36 @@ log = logging.getLogger("adt.generate")
 
 APP_MODULE = "app"
 """Directory of the application."""
+RUNTIME_MODULE = "adt-runtime"
+"""Directory of the runtime's library: no project can be called so."""
 ADAPTIVE_ICONS, IMAGE_DECODER = 26, 28
 """Android's first API levels that have them."""
 
 
 def aar_files(project: Project) -> tuple[OutputFile, ...]:
-    """Return the files of a Gradle project whose only module is the library.
-
-    Raises:
-        ConfigError: a bundle is not for Android.
-    """
+    """Return the files of a Gradle project of the libraries."""
     readme = render(
         "aar/README.md.j2", min_sdk=_lowest_api_level(project), project=project, versions=project.android
     )
     return (
         TextFile("README.md", readme, users=True),
         *_gradle_project(project, app=False),
+        *_runtime_module(project),
         *_library_module(project),
     )
 
 
 def android_app_files(project: Project) -> tuple[OutputFile, ...]:
-    """Return the files of a Gradle project with the library and an application that uses it.
+    """Return the files of a Gradle project of the libraries and an application that uses them.
 
     The application is the user's from the start, but for its benchmark.
-
-    Raises:
-        ConfigError: a bundle is not for Android.
     """
-    return (*_gradle_project(project, app=True), *_library_module(project), *_app_module(project))
+    return (
+        *_gradle_project(project, app=True),
+        *_runtime_module(project),
+        *_library_module(project),
+        *_app_module(project),
+    )
 
 
 def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
@@ -69,7 +74,7 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
         "app": app,
         "built_in_kotlin": BUILT_IN_KOTLIN,
         "picture": app and _picture(project.models[0].api.entries[0]) is not None,
-        "modules": (*(("app",) if app else ()), project.name),
+        "modules": (*(("app",) if app else ()), RUNTIME_MODULE, project.name),
         "project": project,
         "versions": project.android,
     }
@@ -87,45 +92,55 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
     )
 
 
-def _library_module(project: Project) -> tuple[OutputFile, ...]:
-    """The library module, in a directory of the project's name; all of it adt's but build files and manifest.
-
-    Raises:
-        ConfigError: a bundle is not for Android.
-    """
+def _runtime_module(project: Project) -> tuple[OutputFile, ...]:
+    """Return the files of the runtime's library, with the bundles; only the build file is the user's."""
     values = {
         "abis": _abis(project),
         "min_sdk": _lowest_api_level(project),
-        "opencl_libraries": OPENCL_LIBRARIES,
-        "pictures": any(jni.takes_pictures(model.api) for model in project.models),
         "project": project,
         "version": __version__,
         "versions": project.android,
     }
     templates = {
         "adt.properties": "adt.properties",
-        "consumer-rules.pro": "consumer-rules.pro",
         "src/main/prefab/prefab.json": "prefab/prefab.json",
         "src/main/prefab/modules/adt_runner/module.json": "prefab/module.json",
     }
-    files: list[OutputFile] = [
-        TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values))
-        for path, template in templates.items()
-    ]
+    build_file = render("aar/runtime.gradle.kts.j2", **values)
+    return (
+        TextFile(f"{RUNTIME_MODULE}/build.gradle.kts", build_file, users=True),
+        *(
+            TextFile(f"{RUNTIME_MODULE}/{path}", render(f"aar/{template}.j2", **values))
+            for path, template in templates.items()
+        ),
+        *jni.runtime_files(f"{RUNTIME_MODULE}/src/main", "common", "android"),
+        *(_prefab(project, bundle) for bundle in project.bundles),
+        *_headers(project),
+        *_copies(RUNTIME_MODULE, runtime_files(project)),
+    )
+
+
+def _library_module(project: Project) -> tuple[OutputFile, ...]:
+    """Return the files of the models' library; only build file and manifest are the user's."""
+    values = {"project": project, "runtime": RUNTIME_MODULE, "versions": project.android}
     users = {"build.gradle.kts": "module.gradle.kts", "src/main/AndroidManifest.xml": "library-manifest.xml"}
-    files += [
-        TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values), users=True)
-        for path, template in users.items()
-    ]
-    files += device_tests(project)
-    files += [_in_module(project, file) for file in jni.sources(project, android=True)]
-    files += [_prefab(project, bundle) for bundle in project.bundles]
-    files += _headers(project)
-    files += [
-        CopiedFile(f"{project.name}/src/main/{_in_gradle(name)}", path)
-        for name, path in apk_files(project).items()
-    ]
-    return tuple(files)
+    return (
+        *(
+            TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values), users=True)
+            for path, template in users.items()
+        ),
+        *device_tests(project),
+        *(
+            replace(file, path=f"{project.name}/src/main/{file.path}")
+            for file in jni.sources(project, android=True)
+        ),
+        *_copies(project.name, model_files(project)),
+    )
+
+
+def _copies(module: str, files: Mapping[str, Path]) -> tuple[CopiedFile, ...]:
+    """Copy *files*, by their paths in the APK, to where Gradle looks for them in *module*."""
+    return tuple(CopiedFile(f"{module}/src/main/{_in_gradle(name)}", path) for name, path in files.items())
 
 
 def device_tests(project: Project) -> tuple[OutputFile, ...]:
@@ -167,11 +182,6 @@ def _lowest_api_level(project: Project) -> int:
     return max(levels)
 
 
-def _in_module(project: Project, file: OutputFile) -> OutputFile:
-    """A file of :func:`adt.integrate.jni.sources`, where Gradle looks for it."""
-    return replace(file, path=f"{project.name}/src/main/{file.path}")
-
-
 def _in_gradle(path: str) -> str:
     """Return where Gradle looks for the file that is to be at *path* in the APK."""
     return f"jniLibs/{path.removeprefix(LIBRARIES)}" if path.startswith(LIBRARIES) else path
@@ -186,7 +196,7 @@ def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
         api_level=manifest.api_level,
         ndk=int((manifest.ndk_revision or project.android.ndk).split(".")[0]),
     )
-    directory = f"{project.name}/src/main/prefab/modules/adt_runner/libs/android.{manifest.abi}"
+    directory = f"{RUNTIME_MODULE}/src/main/prefab/modules/adt_runner/libs/android.{manifest.abi}"
     return TextFile(f"{directory}/abi.json", facts)
 
 
@@ -194,7 +204,7 @@ def _headers(project: Project) -> list[OutputFile]:
     """The runner's headers, which are the same for every ABI."""
     bundle = project.bundles[0]
     return [
-        CopiedFile(f"{project.name}/src/main/cpp/{name}", bundle.file(name))
+        CopiedFile(f"{RUNTIME_MODULE}/src/main/cpp/{name}", bundle.file(name))
         for name in sorted(bundle.manifest.headers)
         if name.startswith("include/adt/")
     ]
@@ -228,13 +238,14 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
         "entry": entry,
         "first": first,
         "image_decoder": min_sdk >= IMAGE_DECODER,
-        "imports": _imports(model.cls, entry, picture),
+        "imports": _imports(project, model.cls, entry, picture),
         "labels": labels,
         "min_sdk": min_sdk,
         "model": model,
         "picture": picture,
         "process": ":benchmark",
         "project": project,
+        "runtime": RUNTIME_MODULE,
         "ranked": [tensor.java for tensor in entry.outputs if _ranked(tensor, len(labels))],
         "versions": project.android,
     }
@@ -294,10 +305,14 @@ def _picture(entry: EntryApi) -> TensorApi | None:
     return next((tensor for tensor in entry.inputs if tensor.image is not None), None)
 
 
-def _imports(cls: str, entry: EntryApi, picture: TensorApi | None) -> list[str]:
-    """Return what the view model imports from the library's package."""
-    names = ["AdtException", cls, "RunnerInfo", "RunnerOptions", f"load{cls}", f"{entry.java}Suspending"]
-    return sorted([*names, *(("PictureFit", "YuvFrame") if picture else ())])
+def _imports(project: Project, cls: str, entry: EntryApi, picture: TensorApi | None) -> list[str]:
+    """Return what the view model imports from both libraries' packages."""
+    names = ["AdtException", "RunnerInfo", "RunnerOptions", *(("PictureFit", "YuvFrame") if picture else ())]
+    package = kotlin_package(project.java_package)
+    return sorted(
+        [f"{RUNTIME_PACKAGE}.{name}" for name in names]
+        + [f"{package}.{name}" for name in (cls, f"load{cls}", f"{entry.java}Suspending")]
+    )
 
 
 def _count(tensor: TensorApi, entry: EntryApi) -> _Count | None:

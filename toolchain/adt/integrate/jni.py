@@ -1,7 +1,7 @@
-"""Java, Kotlin and the JNI library for typed access to models, and a project that builds them for a JVM.
+"""Java and Kotlin for typed access to models, and a project that builds them for a JVM.
 
-:func:`sources` is what Android's projects take, too. The C++ part knows no model: its functions are
-those of libadt_runner, described in :mod:`adt.integrate.native_methods`. What is typed is Java.
+:func:`sources` is what Android's projects take, too. All that knows no model, the JNI library with it, is
+plain source in ``cpp_runner/java/``, which projects get a copy of.
 """
 
 from __future__ import annotations
@@ -9,88 +9,37 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adt.errors import ConfigError
+from adt.host.directories import resource
 from adt.integrate.contents import cmake_files
 from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
-from adt.integrate.native_methods import (
-    BITMAP_METHOD,
-    CLASS,
-    IMAGE_CLASS,
-    IMAGE_METHODS,
-    NATIVE_METHODS,
-    cpp_head,
-    cpp_macro,
-    java_declarations,
-)
-from adt.integrate.output import OutputFile, TextFile
+from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.integrate.templates import comment, java_string, render
 
 
-@dataclass(frozen=True)
-class TensorClass:
-    """A Java class for the arrays of one or more element types."""
+class TensorClass(NamedTuple):
+    """A class of the runtime for arrays of one or more element types."""
 
     cls: str
     value: str
     """Element type of the Java arrays that it copies from and to."""
-    buffer: str
-    """Class of ``java.nio`` whose objects hold the array."""
-    size: int
-    """Bytes of one element."""
-    summary: str
-    buffer_note: str = ""
-    encode: str = ""
-    """Java expression of an element in the buffer, from ``value``; empty: they are the same."""
-    decode: str = ""
-    """Java expression of a value from the ``buffer`` at its position."""
 
     @property
     def kotlin_array(self) -> str:
         """``FloatArray`` for ``float``."""
         return f"{self.value.capitalize()}Array"
 
-    @property
-    def view(self) -> str:
-        """Call on a ByteBuffer that gives the buffer; empty for the ByteBuffer itself."""
-        return "" if self.buffer == "ByteBuffer" else f".as{self.buffer}()"
 
-
-_FLOAT = TensorClass("FloatTensor", "float", "FloatBuffer", 4, "An array of float32.")
-_DOUBLE = TensorClass("DoubleTensor", "double", "DoubleBuffer", 8, "An array of float64.")
-_HALF = TensorClass(
-    "HalfTensor",
-    "float",
-    "ShortBuffer",
-    2,
-    "An array of float16; values are rounded to it and come from it as float.",
-    ", as the bits of half-precision numbers",
-    "toHalf(value)",
-    "toFloat(buffer.get())",
-)
-_BOOLEAN = TensorClass(
-    "BooleanTensor",
-    "boolean",
-    "ByteBuffer",
-    1,
-    "An array of bool.",
-    ", one byte each, 0 or 1",
-    "(byte) (value ? 1 : 0)",
-    "buffer.get() != 0",
-)
-_BYTE = TensorClass("ByteTensor", "byte", "ByteBuffer", 1, "An array of int8, or of uint8 as the same bits.")
-_SHORT = TensorClass(
-    "ShortTensor", "short", "ShortBuffer", 2, "An array of int16, or of uint16 as the same bits."
-)
-_INT = TensorClass("IntTensor", "int", "IntBuffer", 4, "An array of int32, or of uint32 as the same bits.")
-_LONG = TensorClass(
-    "LongTensor", "long", "LongBuffer", 8, "An array of int64, or of uint64 as the same bits."
-)
+_BYTE = TensorClass("ByteTensor", "byte")
+_SHORT = TensorClass("ShortTensor", "short")
+_INT = TensorClass("IntTensor", "int")
+_LONG = TensorClass("LongTensor", "long")
 TENSOR_CLASSES = {
-    "float16": _HALF,
-    "float32": _FLOAT,
-    "float64": _DOUBLE,
+    "float16": TensorClass("HalfTensor", "float"),
+    "float32": TensorClass("FloatTensor", "float"),
+    "float64": TensorClass("DoubleTensor", "double"),
     "int8": _BYTE,
     "int16": _SHORT,
     "int32": _INT,
@@ -99,14 +48,9 @@ TENSOR_CLASSES = {
     "uint16": _SHORT,
     "uint32": _INT,
     "uint64": _LONG,
-    "bool": _BOOLEAN,
+    "bool": TensorClass("BooleanTensor", "boolean"),
 }
 """By dtype."""
-
-
-def library(project: Project) -> str:
-    """Name of the JNI library, without ``lib`` and ``.so``."""
-    return f"{project.name}_jni"
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:
@@ -114,7 +58,6 @@ def files(project: Project) -> tuple[OutputFile, ...]:
 
     Raises:
         ConfigError: a bundle is for Android, whose applications have other ways to their files.
-        PackageError: a bundle is of an adt that had no CMake package in it.
     """
     for bundle in project.bundles:
         if bundle.manifest.api_level is not None:
@@ -125,7 +68,6 @@ def files(project: Project) -> tuple[OutputFile, ...]:
     models = [model.api for model in project.models]
     values = {
         "project": project,
-        "library": library(project),
         "models": models,
         "platforms": [bundle.manifest.platform for bundle in project.bundles],
         "upper": project.name.upper(),
@@ -147,77 +89,66 @@ def files(project: Project) -> tuple[OutputFile, ...]:
         ),
         *tests,
         *sources(project, android=False),
+        *runtime_files("runtime", "common", "jvm"),
         *cmake_files(project),
     )
 
 
-def sources(project: Project, *, android: bool) -> tuple[OutputFile, ...]:
-    """The classes in ``java/`` and ``kotlin/``, the JNI library in ``cpp/``.
+def runtime_files(directory: str, *parts: str) -> tuple[CopiedFile, ...]:
+    """Copy the sources of the runtime below *directory*: the same for all models.
+
+    Args:
+        parts: directories of ``cpp_runner/java/`` that are copied over each other.
+    """
+    root = resource("cpp_runner") / "java"
+    sources = {path.relative_to(root / part): path for part in parts for path in (root / part).rglob("*.*")}
+    return tuple(CopiedFile(f"{directory}/{name.as_posix()}", path) for name, path in sorted(sources.items()))
+
+
+def sources(project: Project, *, android: bool) -> tuple[TextFile, ...]:
+    """Write a class of each model in ``java/``, and the additions for Kotlin in ``kotlin/``.
 
     Args:
         android: with the methods that load a model out of an application, which need Android's classes.
     """
+    values: dict[str, Any] = {"project": project, "android": android, **_functions()}
     models = [model.api for model in project.models]
-    pictures = any(map(takes_pictures, models))
-    image_methods = (*IMAGE_METHODS, BITMAP_METHOD) if android else IMAGE_METHODS
-
-    def render_file(path: str, template: str, *, users: bool = False, **more: Any) -> TextFile:
-        values = {
-            "project": project,
-            "android": android,
-            "library": library(project),
-            "alignment": alignment(project),
-            # androidx.annotation's, which a JVM's project does not have
-            "nonnull": "@NonNull " if android else "",
-            "nullable": "@Nullable " if android else "",
-            "worker_thread": "@WorkerThread\n    " if android else "",
-            "pictures": pictures,
-        }
-        return TextFile(path, render(f"jni/{template}.j2", **values, **_functions(), **more), users)
-
-    def macro(cls: str) -> str:
-        return cpp_macro(project.jni_prefix, cls)
-
-    def java(name: str, **more: Any) -> TextFile:
-        return render_file(f"java/{project.java_path}/{name}.java", f"{name}.java", **more)
-
+    kotlin = {"models": models, "imports": _kotlin_imports(models)}
     files = [
-        java("AdtException"),
-        java("NativeHandle"),
-        java("NativeRunner", native_declarations=java_declarations(NATIVE_METHODS)),
-        java("NativeTensor"),
-        java("RunnerInfo"),
-        java("RunnerOptions"),
-        java("Tensor"),
-        render_file("cpp/CMakeLists.txt", "cpp.CMakeLists.txt", users=True),
-        render_file("cpp/adt.cmake", "cpp.android.cmake" if android else "cpp.adt.cmake"),
-        render_file(f"cpp/{library(project)}.cc", "jni.cc", head=cpp_head, macro=macro(CLASS)),
-        render_file(f"kotlin/{project.java_path}/Models.kt", "Models.kt", models=models),
+        TextFile(f"kotlin/{project.java_path}/Models.kt", render("jni/Models.kt.j2", **values, **kotlin))
     ]
-    if android:
-        files.append(java("PackagedModel"))
-    if pictures:
-        files += [
-            java("ImageFiller", native_declarations=java_declarations(image_methods)),
-            java("PictureFit"),
-            java("YuvFrame"),
-            render_file(
-                f"cpp/{library(project)}_images.cc", "images.cc", head=cpp_head, macro=macro(IMAGE_CLASS)
-            ),
-        ]
-    for kind in _tensor_classes(project):
-        files.append(render_file(f"java/{project.java_path}/{kind.cls}.java", "TypedTensor.java", kind=kind))
     for model in project.models:
-        path = f"java/{project.java_path}/{model.api.cls}.java"
-        text: dict[str, Any] = {"about": _about(model.api), "signature": _signature(model.api)}
-        more: dict[str, Any] = {"packages": model.every_device, "shows": takes_pictures(model.api)}
-        files.append(render_file(path, "Model.java", model=model.api, **more, **text))
-    return tuple(sorted(files, key=lambda file: file.path))
+        text = render(
+            "jni/Model.java.j2",
+            **values,
+            model=model.api,
+            packages=model.every_device,
+            shows=takes_pictures(model.api),
+            imports=_java_imports(model.api, android=android),
+            about=_about(model.api),
+            signature=_signature(model.api),
+        )
+        files.append(TextFile(f"java/{project.java_path}/{model.api.cls}.java", text))
+    return tuple(files)
 
 
-def alignment(project: Project) -> int:
-    """Bytes that an array's address must be a multiple of to be used where it lies, with every package."""
-    return max(variant.package.manifest.alignment for model in project.packaged for variant in model.variants)
+def _tensor_classes(model: ModelApi) -> set[str]:
+    return {_class_of(tensor).cls for entry in model.entries for tensor in (*entry.inputs, *entry.outputs)}
+
+
+def _kotlin_imports(models: list[ModelApi]) -> list[str]:
+    """Return the names of the runtime that the additions for Kotlin use."""
+    return sorted({"RunnerOptions", "loadOrClose", "runEntry"}.union(*map(_tensor_classes, models)))
+
+
+def _java_imports(model: ModelApi, *, android: bool) -> list[str]:
+    """Return the names of the runtime that the class of *model* uses."""
+    names = {"AdtException", "NativeRunner", "RunnerInfo", "RunnerOptions", "Tensor"} | _tensor_classes(model)
+    if android:
+        names.add("PackagedModel")
+    if takes_pictures(model):
+        names |= {"ImageFiller", "PictureFit", "YuvFrame"} | ({"AndroidPictures"} if android else set())
+    return sorted(names)
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -242,20 +173,6 @@ def _functions() -> dict[str, Callable[..., Any]]:
 
 def _class_of(tensor: TensorApi) -> TensorClass:
     return TENSOR_CLASSES[tensor.element.dtype]
-
-
-def _tensors(project: Project) -> list[TensorApi]:
-    return [
-        tensor
-        for model in project.models
-        for entry in model.api.entries
-        for tensor in (*entry.inputs, *entry.outputs)
-    ]
-
-
-def _tensor_classes(project: Project) -> list[TensorClass]:
-    used = {_class_of(tensor).cls: _class_of(tensor) for tensor in _tensors(project)}
-    return [used[name] for name in sorted(used)]
 
 
 def takes_pictures(model: ModelApi) -> bool:

@@ -223,11 +223,6 @@ class Project:
         """``com/example/vision``."""
         return self.java_package.replace(".", "/")
 
-    @property
-    def jni_prefix(self) -> str:
-        """``Java_com_example_vision_`` as JNI mangles it."""
-        return "Java_" + self.java_package.replace("_", "_1").replace(".", "_") + "_"
-
 
 ELEMENTS = {
     element.dtype: element

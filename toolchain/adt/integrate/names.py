@@ -86,28 +86,28 @@ PLATFORM = _words(
 """Classes that Java and Kotlin know without an import: one of that name in the package would hide them."""
 CLASSES = _words(
     """
-    activity adt adt_exception adt_runner all all_build any app application array array_list arrays
-    asset_file_descriptor asset_manager assets auto_closeable aux bench benchmark benchmark_plan
-    benchmark_subject bin bitmap bitmap_factory boolean buffer build build_config builder bundle
-    button byte byte_buffer byte_order canvas character class clean closeable collections color com1 con
-    concurrent_hash_map content_resolver context coroutine_scope cpp deprecated dispatchers display doc
-    docs double doxygen edit_cache element entry enum error example exception executor_service executors
-    file file_channel files float float_buffer gradle half handler hash_map help image image_decoder
-    image_filler image_view include input_stream inputs install int int_buffer integer intent io_exception
-    iterable java jni kind kotlin label labels layout lib library linked_hash_map lint list loaded locale
-    log long long_buffer looper lpt1 main main_activity manifest map math menu model models module_info
-    native native_runner nothing nul number object objects optional options output_stream outputs override
-    package package_info package_source packaged_model parcel_file_descriptor path paths preinstall prn
-    process project r random rebuild_cache record resources result row run_tests runner runtime sample set
-    shape share short short_buffer span spinner src std string string_builder surface_view system
-    system_clock tensor test text text_view thread thread_local throwable time_unit toast tvm tvm_ffi
-    tvm_runtime uninstall unit uri utils view void yuv_frame zero_check
-    cancellation_exception completable_deferred coroutine_dispatcher hash_set linked_blocking_queue
-    native_handle non_cancellable non_null nullable phantom_reference picture_fit rect reference_queue
-    thread_pool_executor worker_thread
-    android_view_model camera_controller component_activity image_analysis image_proxy job lifecycle
-    lifecycle_camera_controller main_view_model mutable_state_flow mutex open_document pick_visual_media
-    pick_visual_media_request preview_view request_permission runner_info runner_options screen state_flow
+    activity adt adt_exception adt_runner all all_build android_pictures any app application array
+    array_list arrays asset_file_descriptor asset_manager assets auto_closeable aux bench benchmark
+    benchmark_plan benchmark_subject bin bitmap bitmap_factory boolean buffer build build_config builder
+    bundle button byte byte_buffer byte_order canvas character class clean closeable collections color
+    com1 con concurrent_hash_map content_resolver context coroutine_scope coroutines cpp deprecated
+    dispatchers display doc docs double doxygen edit_cache element entry enum error example exception
+    executor_service executors file file_channel files float float_buffer gradle half handler hash_map
+    help image image_decoder image_filler image_view include input_stream inputs install int int_buffer
+    integer intent io_exception iterable java jni kind kotlin label labels layout lib library
+    linked_hash_map lint list loaded locale log long long_buffer looper lpt1 main main_activity manifest
+    map math menu model models module_info native native_runner nothing nul number object objects optional
+    options output_stream outputs override package package_info package_source packaged_model
+    parcel_file_descriptor path paths preinstall prn process project r random rebuild_cache record
+    resources result row run_tests runner runtime sample set shape share short short_buffer span spinner
+    src std string string_builder surface_view system system_clock tensor test text text_view thread
+    thread_local throwable time_unit toast tvm tvm_ffi tvm_runtime uninstall unit uri utils view void
+    yuv_frame zero_check cancellation_exception completable_deferred coroutine_dispatcher hash_set
+    linked_blocking_queue native_handle non_cancellable non_null nullable phantom_reference picture_fit
+    rect reference_queue thread_pool_executor worker_thread android_view_model camera_controller
+    component_activity image_analysis image_proxy job lifecycle lifecycle_camera_controller
+    main_view_model mutable_state_flow mutex open_document pick_visual_media pick_visual_media_request
+    preview_view request_permission runner_info runner_options screen state_flow
     """
 )
 """Classes that the generated code uses, CMake's own targets, directories of the generated projects, and
@@ -129,6 +129,8 @@ PACKAGE_ROOTS = _words("android androidx dalvik java javax kotlin kotlinx sun")
 """First parts of packages that belong to the platform: its class loaders refuse others in them."""
 
 
+RUNTIME_PACKAGE = "org.adt.runtime"
+"""Java package of what all models share, in ``cpp_runner/java/``."""
 LONGEST = 48
 """Characters of an identifier; what is longer ends after the last word that fits."""
 CLASS_REMEDY = "Give a name such as Detector: --class NAME=Detector."
@@ -289,6 +291,8 @@ def check_package(java_package: str) -> None:
         raise ConfigError(
             f"the package {java_package} has the reserved word {used[0]} in it", remedy=PACKAGE_REMEDY
         )
+    if java_package == RUNTIME_PACKAGE:
+        raise ConfigError(f"the package {java_package} is the runtime's own", remedy=PACKAGE_REMEDY)
     if parts[0] in PACKAGE_ROOTS:
         raise ConfigError(
             f"the package {java_package} begins with {parts[0]}, which belongs to the platform",

@@ -60,10 +60,7 @@ def project(
         android: what a Gradle project pins.
 
     Raises:
-        ConfigError: a name cannot be used, or packages or bundles are missing or given twice.
-        MismatchError: a package and its bundle do not fit each other, or packages of one name differ.
-        PackageError: a package has nothing that can be run, or a type that no runner takes.
-        InputError: *images* do not fit an input.
+        ConfigError: an option names a package that was not given.
     """
     check_package(java_package)
     chosen = dict(classes or {})
@@ -103,11 +100,7 @@ def project(
 
 
 def server_project(bundles: Sequence[TargetBundle], *, java_package: str) -> Project:
-    """Gather what an app without models is made of.
-
-    Raises:
-        ConfigError: the name cannot be used, or two bundles are for one ABI.
-    """
+    """Gather what an app without models is made of."""
     check_package(java_package)
     _check_bundles(bundles)
     return Project(project_name(java_package), java_package, (), tuple(bundles))

@@ -11,7 +11,7 @@ import json
 import re
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from adt import __version__
@@ -30,15 +30,9 @@ GENERATED = (
 WIDTH = 100
 """Characters of a line of generated C++, Java and Kotlin."""
 
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
-
 
 def render(template: str, **values: Any) -> str:
-    """The text that *template*, a path below ``templates/``, makes of *values*; no line ends with a space.
-
-    Raises:
-        jinja2.TemplateError: the template is wrong, or uses a value that is not given.
-    """
+    """Render *template*, a path below ``templates/``, from *values*; no line ends with a space."""
     text = _environment().get_template(template).render(**values)
     return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
 
@@ -72,66 +66,46 @@ def _environment() -> Environment:
 
 
 def cpp_string(text: str) -> str:
-    """A narrow literal of C and C++ with the text's UTF-8."""
-
-    def escaped(char: str) -> str:
-        if char in _SHORT:
-            return _SHORT[char]
-        if char == "?":
-            return "\\?"  # two of them could begin a trigraph
-        if char.isprintable():
-            return char
-        return "".join(f"\\{byte:03o}" for byte in char.encode())  # three digits: no digit that follows joins
-
-    return '"' + "".join(map(escaped, _whole(text))) + '"'
+    """Write a narrow literal of C and C++ with the text's UTF-8."""
+    # Three octal digits: no digit that follows joins. Two question marks could begin a trigraph.
+    return _literal(text, lambda char: "".join(f"\\{byte:03o}" for byte in char.encode()), {"?": "\\?"})
 
 
 def java_string(text: str) -> str:
-    """A literal of Java."""
-
-    def escaped(char: str) -> str:
-        if char in _SHORT:
-            return _SHORT[char]
-        if char.isprintable():
-            return char
-        if ord(char) < 0x80:
-            return f"\\{ord(char):03o}"  # javac turns \\u000a into a newline before it looks for literals
-        return _utf16(char)
-
-    return '"' + "".join(map(escaped, _whole(text))) + '"'
+    """Write a literal of Java."""
+    # javac turns \\u000a into a newline before it looks for literals.
+    return _literal(text, lambda char: f"\\{ord(char):03o}" if ord(char) < 0x80 else _utf16(char))
 
 
 def kotlin_string(text: str) -> str:
-    """A literal of Kotlin, in which nothing is a template expression."""
-
-    def escaped(char: str) -> str:
-        if char == "$":
-            return "\\$"
-        if char in _SHORT:
-            return _SHORT[char]
-        return char if char.isprintable() else _utf16(char)
-
-    return '"' + "".join(map(escaped, _whole(text))) + '"'
+    """Write a literal of Kotlin, in which nothing is a template expression."""
+    return _literal(text, _utf16, {"$": "\\$"})
 
 
 def toml_string(text: str) -> str:
-    """A basic string of TOML."""
+    """Write a basic string of TOML."""
+    return _literal(text, lambda char: f"\\U{ord(char):08x}")
 
-    def escaped(char: str) -> str:
-        if char in _SHORT:
-            return _SHORT[char]
-        return char if char.isprintable() else f"\\U{ord(char):08x}"
 
-    return '"' + "".join(map(escaped, _whole(text))) + '"'
+def _literal(text: str, escape: Callable[[str], str], special: Mapping[str, str] | None = None) -> str:
+    """Write *text* between double quotes.
+
+    Args:
+        escape: spells a character that cannot be printed.
+        special: spellings of further characters.
+    """
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\", **(special or {})}
+    chars = (short.get(char) or (char if char.isprintable() else escape(char)) for char in _whole(text))
+    return f'"{"".join(chars)}"'
 
 
 def json_value(value: Any) -> str:
-    """JSON; text with all that is not ASCII escaped."""
+    """Write JSON, all that is not ASCII escaped."""
     return json.dumps(value)
 
 
 def xml(text: str) -> str:
-    """Text, or an attribute's value in quotes of either kind, of XML 1.0."""
+    """Write text of XML 1.0, or an attribute's value for quotes of either kind."""
     named = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
     lines = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 
@@ -147,7 +121,7 @@ def xml(text: str) -> str:
 
 
 def android_string(text: str) -> str:
-    """The text of a ``<string>`` in Android's resources: no reference, no format of its own."""
+    """Write the text of a ``<string>`` in Android's resources: no reference, no format of its own."""
     plain = " ".join(_whole(text).split())
     escaped = re.sub(r"['\"\\]", r"\\\g<0>", plain)
     if escaped[:1] in ("@", "?"):
@@ -156,7 +130,7 @@ def android_string(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    """The text on one line, for any comment of C++, Java, Kotlin, CMake, TOML or YAML.
+    """Put the text on one line, for any comment of C++, Java, Kotlin, CMake, TOML or YAML.
 
     Nothing in it ends a comment, begins a nested one (Kotlin's nest), continues a line, is an
     escape of Java's, or turns the direction of writing.
@@ -173,7 +147,7 @@ def comment(text: str) -> str:
 
 
 def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
-    """The text in lines of at most *width* characters, each but the first behind *prefix*.
+    """Break the text into lines of at most *width* characters, each but the first behind *prefix*.
 
     Args:
         width: characters of a line, *prefix* with it; the first line is taken to stand behind as much.
@@ -185,7 +159,7 @@ def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
 
 
 def filled(items: Sequence[str], end: str, prefix: str) -> str:
-    """*items* and commas, then *end*, in lines of :data:`WIDTH` characters, as clang-format fills them.
+    """Join *items* with commas, then *end*, in lines of :data:`WIDTH` characters, as clang-format fills them.
 
     Args:
         prefix: what each line but the first stands behind; the first is taken to stand behind as much.
@@ -201,7 +175,7 @@ def filled(items: Sequence[str], end: str, prefix: str) -> str:
 
 
 def _whole(text: str) -> str:
-    """The text without halves of surrogate pairs, which JSON may hold and UTF-8 may not."""
+    """Replace halves of surrogate pairs, which JSON may hold and UTF-8 may not."""
     return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

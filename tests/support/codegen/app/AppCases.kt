@@ -1,4 +1,4 @@
-package com.example.vision
+package org.adt.runtime
 
 import android.app.Application
 import android.content.res.AssetManager

@@ -1,9 +1,9 @@
 import android.content.ContextWrapper;
 import android.content.res.AssetManager;
-import com.example.vision.AdtException;
-import com.example.vision.RunnerOptions;
 import com.example.vision.Small;
 import java.io.File;
+import org.adt.runtime.AdtException;
+import org.adt.runtime.RunnerOptions;
 
 /**
  * Loads a model as an application carries it: `AndroidCases CACHE PARAMS`, or `AndroidCases CACHE` to

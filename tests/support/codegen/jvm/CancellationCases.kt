@@ -15,6 +15,10 @@ import kotlinx.coroutines.joinAll
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.yield
+import org.adt.runtime.AdtException
+import org.adt.runtime.awaitReleases
+import org.adt.runtime.handleCount
+import org.adt.runtime.startRun
 
 /** What is left of cancelled coroutines: `CancellationCasesKt CASE MODELS [COUNT]`. */
 fun main(arguments: Array<String>) {
@@ -63,8 +67,8 @@ private fun everyPoint(models: File) {
         val before = !job.isCompleted
         job.cancel()
         while (outer.step(job)) continue
-        NativeHandle.awaitReleases()
-        check(NativeHandle.count() == 0) { "cancelled after $count steps: ${NativeHandle.count()} handles" }
+        awaitReleases()
+        check(handleCount() == 0) { "cancelled after $count steps: ${handleCount()} handles" }
         check(job.isCancelled == before)
         return before
     }
@@ -96,9 +100,9 @@ private fun cancelledAtWork(models: File) {
         val errors = LinkedBlockingQueue<Result<Throwable?>>()
         val kinds = generateSequence {
             Detector.Outputs().use { outputs ->
-                val run = model.runner.start(0, inputs.tensors, outputs.tensors) { errors.put(Result.success(it)) }
+                val cancel = startRun(model.runner, inputs.tensors, outputs.tensors) { errors.put(Result.success(it)) }
                 Thread.sleep(1)
-                run.cancel()
+                cancel()
                 Result.success((errors.take().getOrThrow() as AdtException?)?.kind())
             }
         }
@@ -121,8 +125,8 @@ private fun nobodyWaits(models: File) = runBlocking {
     }
     check(result.await().exceptionOrNull() is IllegalStateException)
     check(runCatching { other.runSuspending(Detector.Inputs()) }.exceptionOrNull() is IllegalStateException)
-    NativeHandle.awaitReleases()
-    check(NativeHandle.count() == 0)
+    awaitReleases()
+    check(handleCount() == 0)
 }
 
 /** A model that nobody has any more is released by the garbage collector. */
@@ -133,8 +137,8 @@ private fun garbage(models: File) {
 
 private fun awaitNone() {
     val end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60)
-    while (NativeHandle.count() > 0) {
-        check(System.nanoTime() < end) { "${NativeHandle.count()} handles are left" }
+    while (handleCount() > 0) {
+        check(System.nanoTime() < end) { "${handleCount()} handles are left" }
         System.gc()
         Thread.sleep(1)
     }

@@ -1,16 +1,16 @@
-import com.example.vision.ByteTensor;
 import com.example.vision.FloatGray;
 import com.example.vision.FloatPlanes;
 import com.example.vision.HalfColors;
 import com.example.vision.Levels;
-import com.example.vision.PictureFit;
-import com.example.vision.Tensor;
-import com.example.vision.YuvFrame;
 import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
+import org.adt.runtime.ByteTensor;
+import org.adt.runtime.PictureFit;
+import org.adt.runtime.Tensor;
+import org.adt.runtime.YuvFrame;
 
 /** Pixels and a camera's frame as inputs; needs no runner: `PictureCases DATA`. */
 public final class PictureCases {

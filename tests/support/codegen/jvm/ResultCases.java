@@ -1,5 +1,9 @@
-package com.example.vision;
+package org.adt.runtime;
 
+import com.example.vision.Echo;
+import com.example.vision.Recurrent;
+import com.example.vision.State;
+import com.example.vision.Symbolic;
 import java.io.File;
 import java.io.IOException;
 import java.lang.management.BufferPoolMXBean;

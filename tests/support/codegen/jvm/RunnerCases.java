@@ -1,13 +1,9 @@
-import com.example.vision.AdtException;
 import com.example.vision.Detector;
 import com.example.vision.Echo;
 import com.example.vision.Face;
-import com.example.vision.HalfTensor;
 import com.example.vision.Recurrent;
-import com.example.vision.RunnerOptions;
 import com.example.vision.Small;
 import com.example.vision.Symbolic;
-import com.example.vision.Tensor;
 import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -23,6 +19,10 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import org.adt.runtime.AdtException;
+import org.adt.runtime.HalfTensor;
+import org.adt.runtime.RunnerOptions;
+import org.adt.runtime.Tensor;
 
 /** What generated classes do in a JVM: `RunnerCases CASE MODELS DATA`, one case a process. */
 public final class RunnerCases {

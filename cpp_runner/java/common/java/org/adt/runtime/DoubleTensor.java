@@ -1,0 +1,48 @@
+package org.adt.runtime;
+
+import androidx.annotation.NonNull;
+import java.nio.DoubleBuffer;
+
+/** An array of float64. */
+public final class DoubleTensor extends Tensor {
+    /** Make an input or output of a generated class; a negative extent is any. */
+    public DoubleTensor(@NonNull String name, @NonNull String type, @NonNull long... shape) {
+        super(name, type, 8, shape);
+    }
+
+    /**
+     * The array where it lies: what is put into an input reaches the model with no copy. That of an
+     * output is read-only, and is not to be touched after the outputs are closed.
+     *
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
+     *     or it is an output, which is closed
+     */
+    @NonNull public DoubleBuffer buffer() {
+        return bytes().asDoubleBuffer();
+    }
+
+    /**
+     * Copy values into the array.
+     *
+     * @param extents of an array whose model leaves some open
+     * @throws IllegalArgumentException there are not as many values as the array has elements
+     * @throws UnsupportedOperationException it is an output
+     */
+    public void set(@NonNull double[] values, @NonNull long... extents) {
+        prepare(values.length, extents);
+        writable();
+        buffer().put(values);
+    }
+
+    /**
+     * A copy of the array.
+     *
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
+     *     or it is an output, which is closed
+     */
+    @NonNull public double[] toArray() {
+        double[] values = new double[elements()];
+        hold(() -> buffer().get(values));
+        return values;
+    }
+}
