@@ -9,17 +9,17 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "array.h"
 #include "memory_pools.h"
 #include "model.h"
-#include "opencl_upload.h"
 #include "package.h"
-#include "staging.h"
 #include "vm.h"
 
 namespace adt {
@@ -28,6 +28,58 @@ namespace adt {
 struct Extents {
   const std::int64_t* data = nullptr;
   std::size_t rank = 0;
+};
+
+/// Copies of a program's arrays that a device reads later, when the program may have changed them.
+class Staging {
+ public:
+  /// A copy, which stays until Release().
+  const std::byte* Keep(const void* data, std::size_t size) {
+    if (spare_.empty()) spare_.emplace_back();
+    std::vector<std::byte>& copy = pending_.emplace_back(std::move(spare_.back()));
+    spare_.pop_back();
+    copy.resize(size);
+    std::memcpy(copy.data(), data, size);
+    pending_bytes_ += size;
+    return copy.data();
+  }
+  /// Bytes that the device may still read.
+  std::size_t pending_bytes() const { return pending_bytes_; }
+  /// The device has read them all: their memory is used again.
+  void Release() {
+    for (auto& copy : pending_) spare_.push_back(std::move(copy));
+    pending_.clear();
+    pending_bytes_ = 0;
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> pending_;
+  std::vector<std::vector<std::byte>> spare_;
+  std::size_t pending_bytes_ = 0;
+};
+
+/// Copies of one input, which two tensors hold in turn, to an OpenCL device beside its runs
+/// (cmake_presets/src/opencl_uploads.cc). Throws TVM's errors.
+class OpenClUpload {
+ public:
+  /// Have room for *size* bytes. Whether the driver can do so.
+  bool Make(DLDevice device, std::size_t size) {
+    if (size > size_) {
+      upload_ = tvm::ffi::Function::GetGlobalRequired("adt.make_opencl_upload")(
+                    device.device_id, static_cast<std::int64_t>(size))
+                    .cast<tvm::ffi::Optional<tvm::ffi::Function>>();
+      size_ = size;
+    }
+    return upload_.has_value();
+  }
+  /// Copy *data* to the tensor that runs do not read. *fresh*: it was made for this.
+  void Copy(const void* data, const tvm::runtime::Tensor& to, bool fresh) const {
+    (*upload_)(const_cast<DLTensor*>(to.operator->()), const_cast<void*>(data), fresh);
+  }
+
+ private:
+  std::size_t size_ = 0;
+  tvm::ffi::Optional<tvm::ffi::Function> upload_;
 };
 
 /// Inputs stay on the device. One thread at a time, of any threads; sessions of one model run side

@@ -1,22 +1,91 @@
 #include "rtvm/run.h"
 
+#include <tvm/ffi/dtype.h>
 #include <tvm/ffi/function.h>
+#include <tvm/runtime/tensor.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <new>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "array.h"
 #include "error.h"
+#include "external_memory.h"
 #include "npz.h"
-#include "process_memory.h"
 #include "random_inputs.h"
-#include "rtvm/aligned_inputs.h"
 #include "rtvm/timed_runs.h"
 #include "session.h"
 #include "threads.h"
 
 namespace adt::rtvm {
 namespace {
+
+/// Memory of this process in KiB, as the kernel counts it; none when the kernel does not say.
+std::optional<std::int64_t> StatusField(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word != name) continue;
+    std::int64_t value = 0;
+    if (!(status >> value)) return {};
+    return value;
+  }
+  return {};
+}
+
+std::optional<std::int64_t> ResidentKb() { return StatusField("VmRSS:"); }
+std::optional<std::int64_t> PeakResidentKb() { return StatusField("VmHWM:"); }
+
+/// Copies of arrays, aligned as a package wants them.
+class AlignedInputs {
+ public:
+  /// *inputs* fit *entry* of the session. Throws Error(kUsage): it is not on a CPU.
+  AlignedInputs(const NamedArrays& inputs, const Session& session, std::size_t entry);
+
+  /// Make them the entry's inputs, without a copy.
+  void Set(Session* session) const;
+
+ private:
+  std::size_t entry_;
+  std::vector<tvm::runtime::Tensor> inputs_;  // in the entry's order
+};
+
+AlignedInputs::AlignedInputs(const NamedArrays& inputs, const Session& session, std::size_t entry)
+    : entry_(entry) {
+  if (session.dl_device().device_type != kDLCPU) {
+    throw Error(ErrorKind::kUsage,
+                "the inputs of a model on " + session.model()->device() +
+                    " cannot lie in the program's memory",
+                "Let them be copied (leave out --zero-copy).");
+  }
+  const auto alignment = static_cast<std::size_t>(session.package().alignment);
+  for (const TensorSpec& spec : session.package().entries[entry].inputs) {
+    const auto found = std::find_if(inputs.begin(), inputs.end(),
+                                    [&](const NamedArray& i) { return i.name == spec.name; });
+    const Array& array = found->array;
+    void* memory = nullptr;
+    if (posix_memalign(&memory, std::max(alignment, sizeof(void*)),
+                       std::max<std::size_t>(array.data.size(), 1)) != 0) {
+      throw std::bad_alloc();
+    }
+    if (!array.data.empty()) std::memcpy(memory, array.data.data(), array.data.size());
+    inputs_.push_back(WrapMemory(memory, tvm::ffi::Shape(array.shape),
+                                 tvm::ffi::StringToDLDataType(tvm::ffi::String(array.dtype)),
+                                 DLDevice{kDLCPU, 0}, [memory] { std::free(memory); }));
+  }
+}
+
+void AlignedInputs::Set(Session* session) const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) session->SetInputTensor(entry_, i, inputs_[i]);
+}
 
 using Clock = std::chrono::steady_clock;
 
