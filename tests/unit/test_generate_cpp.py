@@ -92,16 +92,16 @@ def test_licences_travel_with_the_libraries_and_programs_stay(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "comment", "code"),
     [
-        (PictureOptions(), "each element byte / 255 (a mean and std of its own", ["scale = 1.0F / 255.0F"]),
-        (PictureOptions(scale=1), "each element byte (a mean", []),
+        (PictureOptions(), "each level 0 to 255, times 0.00392157.", ["scale = 1.0F / 255.0F"]),
+        (PictureOptions(scale=1), "each level 0 to 255 as it is.", []),
         (
             PictureOptions(mean=(0.5, 0.25, 0.125), std=(2,)),
-            "(byte / 255 - mean) / std with mean 0.5, 0.25, 0.125 and std 2, 2, 2.",
+            "each level 0 to 255, times 0.00392157, less 0.5, 0.25 and 0.125, divided by 2.",
             ["scale = 1.0F / 255.0F", "mean = {0.5F, 0.25F, 0.125F}", "std = {2.0F, 2.0F, 2.0F}"],
         ),
         (
             PictureOptions(scale=1, mean=(103.94,), color="BGR"),
-            "BGR, each element byte - mean with mean 103.94, 103.94, 103.94.",
+            "BGR, each level 0 to 255, less 103.94.",
             ["color = adt::ImageColor::kBgr", "mean = {103.94F, 103.94F, 103.94F}"],
         ),
     ],

@@ -15,7 +15,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import PLATFORMS
 from adt.host.directories import resource
 from adt.integrate.contents import cmake_files
-from adt.integrate.model_api import EntryApi, ImageInput, ModelApi, Project, TensorApi
+from adt.integrate.model_api import EntryApi, ModelApi, Project, TensorApi
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.integrate.templates import WIDTH, comment, cpp_string, filled, render
 
@@ -239,26 +239,9 @@ def _describe(tensor: TensorApi) -> list[str]:
     if image := tensor.image:
         lines.append(
             f"A picture: {image.layout}, {image.height} rows of {image.width} pixels, {image.color}, "
-            f"{_normalisation(image)}."
+            f"{image.normalisation}."
         )
     return lines
-
-
-def _normalisation(image: ImageInput) -> str:
-    """Describe the normalisation of each byte."""
-    value = "byte" if image.scale == 1 else f"byte / {1 / image.scale:g}"
-    if image.mean is None and image.std is None:
-        return f"each element {value} (a mean and std of its own: adt generate --mean … --std …)"
-    if image.mean is not None:
-        value = f"{value} - mean"
-    if image.std is not None:
-        value = f"({value}) / std"
-    numbers = [
-        f"{word} {', '.join(f'{number:g}' for number in values)}"
-        for word, values in (("mean", image.mean), ("std", image.std))
-        if values is not None
-    ]
-    return f"each element {value} with {' and '.join(numbers)}"
 
 
 def _image(tensor: TensorApi) -> list[tuple[str, str]]:

@@ -54,7 +54,7 @@ TENSOR_CLASSES = {
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:
-    """A CMake project for a JVM: the sources, a test of each model, an example, models and bundles.
+    """Return a CMake project for a JVM: the sources, a test of each model, an example, models and bundles.
 
     Raises:
         ConfigError: a bundle is for Android, whose applications have other ways to their files.
@@ -63,7 +63,7 @@ def files(project: Project) -> tuple[OutputFile, ...]:
         if bundle.manifest.api_level is not None:
             raise ConfigError(
                 f"the bundle {bundle.path} is for {bundle.manifest.platform}, and jni is for a JVM",
-                remedy="For Android: adt generate aar, whose module has the same Java, Kotlin and C++.",
+                remedy="For Android: adt generate aar, whose modules have the same Java, Kotlin and C++.",
             )
     models = [model.api for model in project.models]
     values = {
@@ -186,7 +186,7 @@ def _single(entry: EntryApi) -> bool:
 
 
 def tensor_doc(tensor: TensorApi) -> str:
-    """One line for people: name, type, shape, layout, normalisation."""
+    """Describe the tensor for people, on one line: name, type, shape, layout, normalisation."""
     return f"{tensor.name}: {array_doc(tensor)}"
 
 
@@ -194,14 +194,14 @@ def array_doc(tensor: TensorApi) -> str:
     """Describe the tensor as :func:`tensor_doc` does, without its name."""
     text = tensor.kind
     if tensor.image:
-        text += f", {tensor.image.layout}, {_channels(tensor.image)}, {_normalisation(tensor.image)}"
+        text += f", {tensor.image.layout}, {_channels(tensor.image)}, {tensor.image.normalisation}"
     if tensor.element.dtype.startswith("uint"):
         text += f"; unsigned: Java's {_class_of(tensor).value} holds the same bits"
     return text + "."
 
 
 def _javadoc(text: str) -> str:
-    """Any text for a Javadoc comment: no markup, no tag."""
+    """Escape any text for a Javadoc comment: no markup, no tag."""
     plain = html.escape(comment(text), quote=False)
     return plain.replace("@", "&#64;").replace("{", "&#123;")
 
@@ -210,29 +210,12 @@ def _channels(image: ImageInput) -> str:
     return {"RGB": "red, green, blue", "BGR": "blue, green, red", "GRAY": "grey"}[image.color]
 
 
-def _normalisation(image: ImageInput) -> str:
-    """``each level 0 to 255, times 0.00392157, less 0.485, 0.456 and 0.406, divided by 0.25``"""
-    steps = []
-    if image.scale != 1:
-        steps.append(f"times {image.scale:g}")
-    if image.mean is not None:
-        steps.append(f"less {_by_channel(image.mean)}")
-    if image.std is not None:
-        steps.append(f"divided by {_by_channel(image.std)}")
-    return ", ".join(["each level 0 to 255", *steps]) + ("" if steps else " as it is")
-
-
-def _by_channel(numbers: tuple[float, ...]) -> str:
-    words = [f"{number:g}" for number in (numbers if len(set(numbers)) > 1 else numbers[:1])]
-    return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), words[-1]])
-
-
 def _picture_doc(tensor: TensorApi, what: str) -> str:
     """Describe for Javadoc how the input is filled from a picture."""
     assert tensor.image is not None
     return (
         f"Fill {tensor.java} from {what}, resized to {tensor.image.width} by {tensor.image.height} with a "
-        f"filter that averages, in the model's order of axes and channels: {_normalisation(tensor.image)}."
+        f"filter that averages, in the model's order of axes and channels: {tensor.image.normalisation}."
     )
 
 
@@ -253,7 +236,7 @@ def _about(model: ModelApi) -> _About:
 
 
 def _signature(model: ModelApi) -> str:
-    """Java expression of what NativeRunner.signature() gives for the model's package."""
+    """Return a Java expression of what NativeRunner.signature() gives for the model's package."""
     pieces = []
     for index, entry in enumerate(model.entries):
         pieces.append(f"{'; ' if index else ''}{entry.name}(")
@@ -278,7 +261,7 @@ def _extent(extent: int | str, symbolic: int) -> int:
 
 
 def _extents(tensor: TensorApi) -> str:
-    """Arguments for a tensor's constructor, behind others."""
+    """Return the arguments for a tensor's constructor, behind others."""
     return "".join(f", {_extent(extent, -1)}L" for extent in tensor.shape)
 
 
@@ -290,7 +273,7 @@ def _shape_list(tensor: TensorApi) -> str:
 
 
 def _levels(image: ImageInput) -> list[float]:
-    """Scale, three means and three standard deviations."""
+    """Return scale, three means and three standard deviations."""
     mean = image.mean or (0.0,) * image.channels
     std = image.std or (1.0,) * image.channels
     widen = 3 // image.channels

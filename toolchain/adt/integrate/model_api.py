@@ -48,6 +48,20 @@ class ImageInput:
     color: str = "RGB"
     """Order of the channels: ``RGB``, ``BGR`` or ``GRAY``."""
 
+    @property
+    def normalisation(self) -> str:
+        """``each level 0 to 255, times 0.00392157, less 0.485, 0.456 and 0.406, divided by 0.25``"""
+        steps = [f"times {self.scale:g}"] if self.scale != 1 else []
+        steps += [f"less {_by_channel(self.mean)}"] if self.mean else []
+        steps += [f"divided by {_by_channel(self.std)}"] if self.std else []
+        return ", ".join(["each level 0 to 255", *steps]) + ("" if steps else " as it is")
+
+
+def _by_channel(numbers: tuple[float, ...]) -> str:
+    """Write one number for each channel, or one for all."""
+    *first, last = [f"{number:g}" for number in (numbers if len(set(numbers)) > 1 else numbers[:1])]
+    return " and ".join([*([", ".join(first)] if first else []), last])
+
 
 @dataclass(frozen=True)
 class TensorApi:
