@@ -81,7 +81,12 @@ def test_the_installed_wheel_carries_its_sources() -> None:
     checkout = Path(__file__).resolve().parents[2]
     package = Path(adt.__file__).resolve()
     assert checkout / "toolchain" not in package.parents, "the tests must run what `pip install .` installed"
-    for name in ("cmake_presets/CMakePresets.json", "cpp_runner/CMakeLists.txt", "templates/adt.toml.j2"):
+    for name in (
+        "cmake_presets/CMakePresets.json",
+        "cpp_runner/CMakeLists.txt",
+        "cpp_runner/java/common/java/org/adt/runtime/Tensor.java",
+        "templates/adt.toml.j2",
+    ):
         top, _, rest = name.partition("/")
         assert package.parent in resource(top).parents
         assert (resource(top) / rest).read_bytes() == (checkout / name).read_bytes()
