@@ -80,8 +80,9 @@ _EACH_TYPE = entry(
 )
 _TYPED = {"detector": _WITH_PREVIEW, "my model-v1.0 (fp16)": (_EACH_TYPE, *EVERYTHING[1:])}
 _APP = {"detector": _WITH_PREVIEW, '"; rm': HOSTILE['"; rm']}
-SNAPSHOTS = {"cpp": _TYPED, "jni": _TYPED, "aar": _APP, "android-app": _APP, "apk": _APP}
-"""Models of each kind's snapshot: those of an app have the same classes as those of a JVM, and so need fewer."""
+_JVM = {name: entries for name, entries in _TYPED.items() if name != "detector"}
+SNAPSHOTS = {"cpp": _TYPED, "jni": _JVM, "aar": _APP, "android-app": _APP, "apk": _APP}
+"""Models of each kind's snapshot: the class of a model of pictures is that of an app, which has more methods."""
 _PLUGINS = {"android-app-9.1": "9.1", "android-app-8.13": "8.13"}
 """The app once more, for plugins with no Kotlin but their own, and with none: what they change in its texts."""
 DEFAULT_API_LEVEL = 28
