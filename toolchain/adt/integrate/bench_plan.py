@@ -80,17 +80,17 @@ class BenchPlan:
     schema_version: int = SCHEMA_VERSION
 
     def text(self) -> str:
-        """The file's contents."""
+        """Return the file's contents."""
         return manifest.dumps(self)
 
 
 def result_file(stem: str) -> str:
-    """The file of one model's result."""
+    """Return the file of one model's result."""
     return f"{stem}.json"
 
 
 def planned_models(project: Project, *, extent: int | None = None) -> tuple[PlannedModel, ...]:
-    """Each model with the entry that is measured: ``main``, else its first.
+    """Return each model with the entry that is measured: ``main``, else its first.
 
     Args:
         extent: of each symbol in the shapes of that entry's inputs; None: no shape may have one.

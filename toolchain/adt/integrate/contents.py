@@ -69,7 +69,7 @@ def model_files(project: Project) -> dict[str, Path]:
 
 
 def app_libraries(files: Mapping[str, Path]) -> tuple[Binary | Unreadable, ...]:
-    """The libraries among *files*, which are called as in the APK."""
+    """Return the libraries among *files*, which are called as in the APK."""
     found: list[Binary | Unreadable] = []
     for name, path in files.items():
         for binary in collect(path) if name.startswith(LIBRARIES) else ():
@@ -113,7 +113,7 @@ def _library_path(abi: str, name: str) -> str:
 
 
 def cmake_files(project: Project) -> tuple[CopiedFile, ...]:
-    """``bundles/<platform>/…`` to compile against and ship, ``models/<platform>/<model>/mod.*``.
+    """Return ``bundles/<platform>/…`` to compile against and ship, ``models/<platform>/<model>/mod.*``.
 
     Raises:
         PackageError: a bundle is of an adt that had no CMake package in it.

@@ -84,7 +84,7 @@ def files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def header(project: Project, model: ModelApi) -> str:
-    """The class of *model*."""
+    """Write the class of *model*."""
     return render(
         "cpp/Model.h.j2",
         project=project,
@@ -136,7 +136,7 @@ def _toolchains(presets: Sequence[CMakePreset]) -> tuple[CopiedFile, ...]:
 
 
 def signature(head: str, parameters: Sequence[str], indent: str = "") -> str:
-    """A function's first line without its brace, broken as clang-format breaks it."""
+    """Write a function's first line without its brace, broken as clang-format breaks it."""
     opened = f"{indent}{head}("
     line = f"{opened}{', '.join(parameters)})"
     if len(line) + len(" {") <= WIDTH:
@@ -163,7 +163,7 @@ def _example(project: Project, model: ModelApi) -> tuple[str, ...]:
 
 
 def _example_file(project: Project) -> str:
-    """Name of one file that the example program reads."""
+    """Return the name of one file that the example program reads."""
     for model in project.models:
         for entry in model.api.entries:
             for tensor in entry.inputs:
@@ -172,12 +172,12 @@ def _example_file(project: Project) -> str:
 
 
 def _stem(model: ModelApi, entry: EntryApi, tensor: TensorApi) -> str:
-    """Name of a file with one array, without its ending."""
+    """Return the name of a file with one array, without its ending."""
     return ".".join([model.stem, *([entry.cpp] if entry.pascal else []), tensor.cpp])
 
 
 def _symbols(tensor: TensorApi) -> str:
-    """The symbolic extents, for a comment; empty without any."""
+    """Return the symbolic extents, for a comment; empty without any."""
     return ", ".join(dict.fromkeys(comment(extent) for extent in tensor.shape if isinstance(extent, str)))
 
 
@@ -189,7 +189,7 @@ def _ones(tensor: TensorApi) -> str:
 
 
 def _alias(tensor: TensorApi) -> str:
-    """Type of the tensor's memory."""
+    """Write the type of the tensor's memory."""
     if tensor.static:
         parameters = [tensor.element.cpp, *map(str, tensor.shape)]
         kind = "Tensor"
@@ -200,7 +200,7 @@ def _alias(tensor: TensorApi) -> str:
 
 
 def _bind(entry: EntryApi) -> str:
-    """The method that binds the entry's inputs, as clang-format sets it."""
+    """Write the method that binds the entry's inputs, as clang-format sets it."""
     head = f"void bind(const {entry.pascal}Inputs& inputs) {{"
     statements = [
         f"runner_.Bind({entry.index}, {tensor.index}, inputs.{tensor.cpp});" for tensor in entry.inputs
@@ -212,13 +212,13 @@ def _bind(entry: EntryApi) -> str:
 
 
 def _require_entry(entry: EntryApi) -> str:
-    """The statement that checks that the package has the entry."""
+    """Write the statement that checks that the package has the entry."""
     arguments = [str(entry.index), cpp_string(entry.name), str(len(entry.inputs)), str(len(entry.outputs))]
     return _call("runner_.RequireEntry", arguments)
 
 
 def _require(method: str, entry: EntryApi, tensor: TensorApi) -> str:
-    """The statement that checks that the package has the tensor."""
+    """Write the statement that checks that the package has the tensor."""
     extents = ", ".join("-1" if isinstance(extent, str) else str(extent) for extent in tensor.shape)
     texts = [cpp_string(tensor.name), cpp_string(tensor.element.dtype)]
     arguments = [str(entry.index), str(tensor.index), *texts, f"{{{extents}}}"]
@@ -226,7 +226,7 @@ def _require(method: str, entry: EntryApi, tensor: TensorApi) -> str:
 
 
 def _call(function: str, arguments: Sequence[str], before: str = "    ") -> str:
-    """A statement behind the blanks *before*, its arguments filled into lines."""
+    """Write a statement behind the blanks *before*, its arguments filled into lines."""
     return f"{function}({filled(arguments, ');', before + ' ' * len(f'{function}('))}"
 
 
@@ -245,7 +245,7 @@ def _describe(tensor: TensorApi) -> list[str]:
 
 
 def _image(tensor: TensorApi) -> list[tuple[str, str]]:
-    """The members of the input's ``adt::ImageFormat`` that have another value than by themselves."""
+    """Return the members of the input's ``adt::ImageFormat`` that have not their defaults."""
     image = tensor.image
     assert image is not None
     members = [
@@ -268,6 +268,6 @@ def _floats(numbers: Sequence[float]) -> str:
 
 
 def _float(number: float) -> str:
-    """A literal of C++'s float."""
+    """Write a literal of C++'s float."""
     text = f"{number:.9g}"
     return f"{text}F" if "." in text or "e" in text else f"{text}.0F"

@@ -144,7 +144,7 @@ def _copies(module: str, files: Mapping[str, Path]) -> tuple[CopiedFile, ...]:
 
 
 def device_tests(project: Project) -> tuple[OutputFile, ...]:
-    """A test of each model, and the arrays of its reference."""
+    """Return a test of each model, and the arrays of its reference."""
     files: list[OutputFile] = []
     directory = f"{project.name}/src/androidTest"
     for model in project.models:
@@ -161,12 +161,12 @@ def device_tests(project: Project) -> tuple[OutputFile, ...]:
 
 
 def _abis(project: Project) -> tuple[str, ...]:
-    """Android's ABIs that there are models and libraries for."""
+    """Return Android's ABIs that there are models and libraries for."""
     return tuple(bundle.manifest.abi for bundle in project.bundles)
 
 
 def _lowest_api_level(project: Project) -> int:
-    """The lowest API level on which all of the bundles' libraries start.
+    """Return the lowest API level on which all of the bundles' libraries start.
 
     Raises:
         ConfigError: a bundle is not for Android.
@@ -201,7 +201,7 @@ def _prefab(project: Project, bundle: TargetBundle) -> TextFile:
 
 
 def _headers(project: Project) -> list[OutputFile]:
-    """The runner's headers, which are the same for every ABI."""
+    """Copy the runner's headers, which are the same for every ABI."""
     bundle = project.bundles[0]
     return [
         CopiedFile(f"{RUNTIME_MODULE}/src/main/cpp/{name}", bundle.file(name))
@@ -276,7 +276,7 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
 
 
 def _benchmark(project: Project, values: dict[str, Any]) -> tuple[OutputFile, ...]:
-    """The build type that measures: the activity of ``adt apk``, and its plan."""
+    """Return the files of the build type that measures: the activity of ``adt apk``, and its plan."""
     directory = f"{APP_MODULE}/src/benchmark"
     plan = BenchPlan(
         app=application_package(project),
@@ -296,12 +296,12 @@ def _benchmark(project: Project, values: dict[str, Any]) -> tuple[OutputFile, ..
 
 
 def application_package(project: Project) -> str:
-    """The application's Java package and its id: below the library's, since no two modules may share one."""
+    """Return the application's Java package and id: below the library's, as no two modules may share one."""
     return f"{project.java_package}.app"
 
 
 def _picture(entry: EntryApi) -> TensorApi | None:
-    """The input that the camera's frames go into; None: the application has no camera."""
+    """Return the input that the camera's frames go into; None: the application has no camera."""
     return next((tensor for tensor in entry.inputs if tensor.image is not None), None)
 
 
@@ -325,7 +325,7 @@ def _count(tensor: TensorApi, entry: EntryApi) -> _Count | None:
 
 
 def _labels(project: Project, entry: EntryApi) -> tuple[str, ...]:
-    """The labels, if an output has a score for each."""
+    """Return the labels, if an output has a score for each."""
     count = len(project.labels)
     if count and not any(_ranked(tensor, count) for tensor in entry.outputs):
         log.warning(

@@ -259,7 +259,7 @@ ELEMENTS = {
 
 
 def element_type(dtype: str, of: str) -> ElementType:
-    """The element type called *dtype* in mod.json.
+    """Return the element type called *dtype* in mod.json.
 
     Args:
         of: whose it is, for the message.

@@ -187,7 +187,7 @@ class NamePool:
         self._endings = frozenset(endings)
 
     def give(self, text: str, noun: str, *, number: int | None = None) -> Name:
-        """A name for *text* that nothing has yet.
+        """Make a name for *text* that nothing has yet.
 
         Args:
             text: any text.
@@ -219,7 +219,7 @@ class NamePool:
 
 
 def words(text: str) -> list[str]:
-    """The words of *text* in lower case: runs of ASCII letters and digits, cut where camel case begins one.
+    """Split *text* into words in lower case: ASCII letters and digits, cut where camel case begins one.
 
     Accents go (``Größe`` is ``gro``, ``e``; ``é`` is ``e``), everything else separates.
     """
@@ -236,23 +236,23 @@ def words(text: str) -> list[str]:
 
 
 def method_names() -> NamePool:
-    """For the entries of one model, as methods of its class."""
+    """Return names for the entries of one model, as methods of its class."""
     return NamePool(LANGUAGES | QUALIFIERS | OBJECT | METHODS)
 
 
 def tensor_names() -> NamePool:
-    """For inputs and outputs of one entry, as fields, methods and parameters."""
+    """Return names for inputs and outputs of one entry, as fields, methods and parameters."""
     return NamePool(LANGUAGES | QUALIFIERS | OBJECT)
 
 
 def class_names(project: str) -> NamePool:
-    """For the models of the project called *project*: classes, files, CMake targets and directories."""
+    """Return names for the models of *project*: classes, files, CMake targets and directories."""
     taken = LANGUAGES | PLATFORM | CLASSES | {project}
     return NamePool(taken, CLASS_ENDINGS)
 
 
 def check_class(text: str, names: NamePool) -> Name:
-    """The class that a user asked for by name; *names* does not give it again.
+    """Return the class that a user asked for by name; *names* does not give it again.
 
     Raises:
         ConfigError: it is no class's name, or reserved, or given already.
@@ -306,7 +306,7 @@ def kotlin_package(java_package: str) -> str:
 
 
 def project_name(java_package: str) -> str:
-    """``vision`` for ``com.example.vision``; ``example_app`` for ``com.example.app``, not ``app``.
+    """Return ``vision`` for ``com.example.vision``; ``example_app`` for ``com.example.app``, not ``app``.
 
     Args:
         java_package: one that :func:`check_package` took.

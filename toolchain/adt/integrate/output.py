@@ -125,7 +125,7 @@ class WritePlan:
     actions: tuple[FileAction, ...]
 
     def paths(self, *steps: FileStep) -> tuple[str, ...]:
-        """Paths of all actions of *steps*."""
+        """Return the paths of all actions of *steps*."""
         return tuple(action.path for action in self.actions if action.step in steps)
 
     @property

@@ -129,7 +129,7 @@ def _check_pictures(pictures: Mapping[str, PictureOptions], models: Sequence[Pro
 
 
 def _groups(packages: Sequence[ModelPackage]) -> dict[str, list[ModelPackage]]:
-    """The packages of each model, by its name, in the order in which they were given."""
+    """Return the packages of each model, by its name, in the order in which they were given."""
     if not packages:
         raise ConfigError("no package was given", remedy="Name one or more that `adt compile` made.")
     groups: dict[str, list[ModelPackage]] = {}
@@ -171,7 +171,7 @@ def _device(manifest: PackageManifest) -> tuple[str, str, str]:
 
 
 def _by_device(group: Sequence[ModelPackage]) -> dict[str, list[ModelPackage]]:
-    """A model's packages by the device that they were compiled for, in the order in which they were given."""
+    """Group a model's packages by the device that they were compiled for, in their order."""
     devices: dict[str, list[ModelPackage]] = {}
     for package in group:
         devices.setdefault(package.manifest.target.device, []).append(package)
@@ -189,7 +189,7 @@ def _check_bundles(bundles: Sequence[TargetBundle]) -> None:
 def _variants(
     name: str, group: Sequence[ModelPackage], bundles: Sequence[TargetBundle]
 ) -> tuple[Variant, ...]:
-    """The package of each bundle, in the bundles' order."""
+    """Return the package of each bundle, in the bundles' order."""
     by_platform = {_platform(package.manifest): package for package in group}
     source = group[0].manifest.source
     variants = []
@@ -235,7 +235,7 @@ def _entry_api(
     prefixes: NamePool,
     options: PictureOptions,
 ) -> EntryApi:
-    """One entry.
+    """Describe one entry.
 
     Args:
         prefixes: names of its tensors behind the entry's own, which no two of the model share.
@@ -282,7 +282,7 @@ def _library(stem: str) -> str:
 
 
 def _with_libraries(models: Sequence[ProjectModel]) -> tuple[ProjectModel, ...]:
-    """The models; a library that is called as another model's targets gets another name."""
+    """Rename each library that is called as another model's targets."""
     stems = {part.api.stem for model in models for part in model.every_device}
 
     def free(library: str) -> str:

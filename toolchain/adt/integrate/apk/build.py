@@ -54,7 +54,7 @@ def write_archive(entries: Iterable[ApkEntry], path: Path) -> None:
 
 
 def _padding(begin: int, alignment: int) -> bytes:
-    """The extra field after which *begin* bytes and itself end at a multiple of *alignment*."""
+    """Return the extra field after which *begin* bytes and itself end at a multiple of *alignment*."""
     field = FIELD.pack(ALIGNMENT_FIELD, FIELD.size - 4 + -(begin + FIELD.size) % alignment, alignment)
     return field + bytes(-(begin + FIELD.size) % alignment)
 
@@ -144,8 +144,8 @@ def check(apk: Path, tools: ApkTools, *, min_sdk: int) -> tuple[str, ...]:
 
 
 def misplaced(apk: Path) -> tuple[str, ...]:
-    """Names of the uncompressed files of *apk* that do not begin where Android maps them: libraries at a
-    multiple of 16 KB, the others of 4 bytes; and of libraries that are compressed."""
+    """Return the names of the uncompressed files of *apk* that do not begin where Android maps them:
+    libraries at a multiple of 16 KB, the others of 4 bytes; and of libraries that are compressed."""
     wrong = []
     with zipfile.ZipFile(apk) as archive, apk.open("rb") as file:
         for member in archive.infolist():

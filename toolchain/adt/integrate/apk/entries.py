@@ -35,7 +35,7 @@ class ApkEntry:
 
 
 def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
-    """Every file of the app of *project*, sorted by name.
+    """Return every file of the app of *project*, sorted by name.
 
     Args:
         bench_plan: JSON for :data:`BENCH_PLAN`.
@@ -50,7 +50,7 @@ def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
 
 
 def _alignment(name: str) -> int:
-    """Whole pages of libraries, and of parameters, are used where they lie."""
+    """Return the alignment of a file: pages of libraries, and of parameters, are used where they lie."""
     return BIG_PAGE if name.startswith(LIBRARIES) or name.endswith(f"/{PARAMS}") else WORD
 
 

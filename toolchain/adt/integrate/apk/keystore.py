@@ -38,12 +38,12 @@ class Keystore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The passwords, for the program that is told to read them there."""
+        """Return the passwords, for the program that is told to read them there."""
         return {STORE_PASSWORD: self.password, KEY_PASSWORD: self.key_password or self.password}
 
 
 def users_keystore(path: Path, alias: str, *, password: str, key_password: str) -> Keystore:
-    """The user's own keystore.
+    """Return the user's own keystore.
 
     Raises:
         ConfigError: there is no file, or no password for it.

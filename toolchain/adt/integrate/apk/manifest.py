@@ -31,17 +31,17 @@ NEWER_ELEMENTS = re.compile(r"unexpected element <uses-native-library>")
 
 
 def application_id(name: str) -> str:
-    """``com.example.my_model_bench`` for the model ``my-model``: a name for an app that is only tried out."""
+    """Return ``com.example.my_model_bench`` for the model ``my-model``, for an app that is only tried out."""
     return f"com.example.{NamePool().give(name, 'model').snake}_bench"
 
 
 def min_sdk(project: Project) -> int:
-    """The lowest API level on which every bundle of *project* runs."""
+    """Return the lowest API level on which every bundle of *project* runs."""
     return max(MAPS_LIBRARIES_SINCE, *(bundle.manifest.api_level or 0 for bundle in project.bundles))
 
 
 def manifest_text(project: Project, *, debuggable: bool = False) -> str:
-    """The manifest of the app of *project*."""
+    """Write the manifest of the app of *project*."""
     return render(
         TEMPLATE,
         project=project,
@@ -56,7 +56,7 @@ def manifest_text(project: Project, *, debuggable: bool = False) -> str:
 
 
 def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry, ...]:
-    """The manifest *text* in Android's binary form, and the table of its resources.
+    """Link the manifest *text* to Android's binary form, and the table of its resources.
 
     Args:
         directory: an empty one, for what aapt2 writes.
@@ -107,7 +107,7 @@ class ApkContents:
 
     @property
     def serves(self) -> bool:
-        """It is an RPC server."""
+        """Return True if it is an RPC server."""
         return bool(self.app) and not self.stems
 
 
@@ -133,7 +133,7 @@ def read_apk(path: Path) -> ApkContents:
 
 
 def _plan(archive: zipfile.ZipFile) -> tuple[str, tuple[str, ...]]:
-    """Application id and models."""
+    """Return the application id and the models."""
     with archive.open(BENCH_PLAN) as file:
         plan = parse_json(file.read(LARGEST_PLAN))
     app, stems = plan["app"], tuple(model["stem"] for model in plan["models"])

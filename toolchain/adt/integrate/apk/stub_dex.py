@@ -23,7 +23,7 @@ _HEADER_ITEM, _STRING_IDS, _TYPE_IDS, _CLASS_DEFS, _MAP, _STRING_DATA = 0, 1, 2,
 
 
 def stub_dex() -> bytes:
-    """The file, always the same."""
+    """Return the file, always the same."""
     count = len(_TYPES)
     string_ids = _HEADER.size
     type_ids = string_ids + 4 * count

@@ -62,7 +62,9 @@ public final class AndroidPictures {
         }
     }
 
-    /** Fill an input from a bitmap in ARGB_8888; the number of floats of scratch that are missing. */
+    /**
+     * Fill an input from a bitmap in ARGB_8888; the number of floats of scratch that are missing.
+     */
     private static native int fillBitmap(
             int[] format,
             float[] normalisation,

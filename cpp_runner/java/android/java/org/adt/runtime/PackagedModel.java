@@ -15,8 +15,8 @@ import java.util.List;
 
 /**
  * A model as an application carries it: mod.so as a library among its libraries, mod.json and
- * mod.params as assets: read where they lie when they are not compressed, else from copies. It is public for
- * the generated classes.
+ * mod.params as assets: read where they lie when they are not compressed, else from copies. It is
+ * public for the generated classes.
  */
 public final class PackagedModel {
     private final String device;
@@ -100,8 +100,8 @@ public final class PackagedModel {
     }
 
     /**
-     * Put compiled OpenCL kernels that the application carries where the runner looks for kernels. It
-     * takes those of the device's driver, by the file's name; for another driver it builds them.
+     * Put compiled OpenCL kernels that the application carries where the runner looks for kernels.
+     * It takes those of the device's driver, by the file's name; for another driver it builds them.
      */
     private static void keepPrograms(Context context, String assets, File cache) {
         try {
@@ -137,7 +137,10 @@ public final class PackagedModel {
         }
     }
 
-    /** An asset in the APK; if it is compressed there, a copy, which goes when the application is updated. */
+    /**
+     * An asset in the APK; if it is compressed there, a copy, which goes when the application is
+     * updated.
+     */
     private static AssetFileDescriptor asset(Context context, String name) throws IOException {
         try {
             return context.getAssets().openFd(name);

@@ -2,11 +2,11 @@ package org.adt.runtime;
 
 import androidx.annotation.NonNull;
 
-/** What went wrong with a model, and what can be done about it. */
+/** Failure of a model, with a remedy. */
 public final class AdtException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    /** What can be acted on. */
+    /** Kind of failure. */
     public enum Kind {
         /** The caller asked for something that does not exist. */
         USAGE(2),
@@ -54,17 +54,17 @@ public final class AdtException extends RuntimeException {
         this.remedy = remedy;
     }
 
-    /** What kind of failure it is. */
+    /** Return the kind of failure. */
     @NonNull public Kind kind() {
         return kind;
     }
 
-    /** What went wrong; {@link #getMessage()} is this and the remedy. */
+    /** Return what went wrong; {@link #getMessage()} is this and the remedy. */
     @NonNull public String problem() {
         return problem;
     }
 
-    /** What can be done about it. */
+    /** Return what can be done about it. */
     @NonNull public String remedy() {
         return remedy;
     }

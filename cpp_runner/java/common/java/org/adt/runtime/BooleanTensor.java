@@ -11,12 +11,12 @@ public final class BooleanTensor extends Tensor {
     }
 
     /**
-     * The array where it lies, one byte each, 0 or 1: what is put into an input reaches the model
-     * with no copy. That of an output is read-only, and is not to be touched after the outputs are
-     * closed.
+     * Return the array where it lies, one byte each, 0 or 1: what is put into an input reaches the
+     * model with no copy. That of an output is read-only, and is not to be touched after the
+     * outputs are closed.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
-     *     or it is an output, which is closed
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet; or it is an output, which is closed
      */
     @NonNull public ByteBuffer buffer() {
         return bytes();
@@ -39,10 +39,10 @@ public final class BooleanTensor extends Tensor {
     }
 
     /**
-     * A copy of the array.
+     * Return a copy of the array.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
-     *     or it is an output, which is closed
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet; or it is an output, which is closed
      */
     @NonNull public boolean[] toArray() {
         boolean[] values = new boolean[elements()];

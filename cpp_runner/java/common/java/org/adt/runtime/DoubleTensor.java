@@ -11,11 +11,11 @@ public final class DoubleTensor extends Tensor {
     }
 
     /**
-     * The array where it lies: what is put into an input reaches the model with no copy. That of an
-     * output is read-only, and is not to be touched after the outputs are closed.
+     * Return the array where it lies: what is put into an input reaches the model with no copy.
+     * That of an output is read-only, and is not to be touched after the outputs are closed.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
-     *     or it is an output, which is closed
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet; or it is an output, which is closed
      */
     @NonNull public DoubleBuffer buffer() {
         return bytes().asDoubleBuffer();
@@ -35,10 +35,10 @@ public final class DoubleTensor extends Tensor {
     }
 
     /**
-     * A copy of the array.
+     * Return a copy of the array.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
-     *     or it is an output, which is closed
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet; or it is an output, which is closed
      */
     @NonNull public double[] toArray() {
         double[] values = new double[elements()];

@@ -11,12 +11,12 @@ public final class HalfTensor extends Tensor {
     }
 
     /**
-     * The array where it lies, as the bits of half-precision numbers: what is put into an input
-     * reaches the model with no copy. That of an output is read-only, and is not to be touched
-     * after the outputs are closed.
+     * Return the array where it lies, as the bits of half-precision numbers: what is put into an
+     * input reaches the model with no copy. That of an output is read-only, and is not to be
+     * touched after the outputs are closed.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
-     *     or it is an output, which is closed
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet; or it is an output, which is closed
      */
     @NonNull public ShortBuffer buffer() {
         return bytes().asShortBuffer();
@@ -39,10 +39,10 @@ public final class HalfTensor extends Tensor {
     }
 
     /**
-     * A copy of the array.
+     * Return a copy of the array.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
-     *     or it is an output, which is closed
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet; or it is an output, which is closed
      */
     @NonNull public float[] toArray() {
         float[] values = new float[elements()];

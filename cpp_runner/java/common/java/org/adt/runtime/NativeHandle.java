@@ -6,7 +6,7 @@ import java.util.HashSet;
 import java.util.Set;
 
 /**
- * What native code holds for a Java object. It is released once: when it is closed and nobody uses
+ * Native object that a Java object owns. It is released once: when it is closed and nobody uses
  * it any more, or when the object is garbage, and then by a thread for that. (java.lang.ref.Cleaner
  * does the second, and is in Android from API level 33 on.)
  */
@@ -19,7 +19,9 @@ final class NativeHandle extends PhantomReference<Object> {
     private static final ReferenceQueue<Object> QUEUE = new ReferenceQueue<>();
     /** All that are not released: nobody is told of a reference that is garbage itself. */
     private static final Set<NativeHandle> HANDLES = new HashSet<>();
-    /** How many of them are closed. This and the handles' own state is for who has HANDLES' lock. */
+    /**
+     * Number of them that are closed. This and the handles' own state is for who has HANDLES' lock.
+     */
     private static int closing;
 
     static {
@@ -30,11 +32,11 @@ final class NativeHandle extends PhantomReference<Object> {
         Runtime.getRuntime().addShutdownHook(new Thread(NativeHandle::awaitReleases));
     }
 
-    /** For messages. */
+    /** Name for messages. */
     private final String name;
     private final long address;
     private final Release release;
-    /** What native code may read until then. */
+    /** Objects that native code may read until then. */
     private final Object kept;
     private int users;
     private boolean closed;
@@ -94,7 +96,9 @@ final class NativeHandle extends PhantomReference<Object> {
         }
     }
 
-    /** Let nobody enter any more. Whether it is now to be released: it was open, and is not used. */
+    /**
+     * Let nobody enter any more. Return true if it was open and is not used: it is to be released.
+     */
     private boolean refuse() {
         synchronized (HANDLES) {
             if (closed || released) {
@@ -123,7 +127,7 @@ final class NativeHandle extends PhantomReference<Object> {
         }
     }
 
-    /** How many are not released. */
+    /** Return the number that are not released. */
     static int count() {
         synchronized (HANDLES) {
             return HANDLES.size();

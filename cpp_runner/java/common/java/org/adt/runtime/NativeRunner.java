@@ -35,7 +35,7 @@ public final class NativeRunner implements AutoCloseable {
     /** By entry and input, what the model may read: it must not be freed before the handle. */
     private final ByteBuffer[][] bound;
     private final NativeHandle handle;
-    /** Why devices that were to be tried first are not used. */
+    /** Reasons why devices that were to be tried first are not used. */
     private final List<String> absent = new ArrayList<>();
     /** Does the runs that are not waited for, one after the other; its thread ends when idle. */
     private final ThreadPoolExecutor queue =
@@ -185,7 +185,7 @@ public final class NativeRunner implements AutoCloseable {
         }
     }
 
-    /** What comes before a package is loaded. */
+    /** Prepare the process for a package. */
     private static void prepare(RunnerOptions options) {
         if (!fits()) {
             throw new AdtException(
@@ -231,7 +231,7 @@ public final class NativeRunner implements AutoCloseable {
         }
     }
 
-    /** What the package takes and gives: "main(x float32[1, 3]) -> (y float32[1, -1])". */
+    /** Describe what the package takes and gives: "main(x float32[1, 3]) -> (y float32[1, -1])". */
     private static String signature(long runner) {
         StringBuilder found = new StringBuilder();
         int entries = count(entryCount(runner));
@@ -287,14 +287,14 @@ public final class NativeRunner implements AutoCloseable {
         run(entry, inputs, outputs, this::run);
     }
 
-    /** Ask for a run, which *over* is told the end of. */
+    /** Ask for a run; *over* is called at its end. */
     Run start(int entry, Tensor[] inputs, Tensor[] outputs, Over over) {
         Run run = new Run(entry, inputs, outputs, over);
         queue.execute(run);
         return run;
     }
 
-    /** Is told that a run is over, with what went wrong, or null, by any thread. */
+    /** Listener to the end of a run, called by any thread with what went wrong, or null. */
     interface Over {
         void over(Throwable error);
     }
@@ -473,22 +473,22 @@ public final class NativeRunner implements AutoCloseable {
         return (text + '\0').getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Whether libadt_runner.so is one that this library was compiled for. */
+    /** Return true if libadt_runner.so is one that this library was compiled for. */
     static native boolean fits();
 
-    /** Of libadt_runner.so. */
+    /** Return the version of libadt_runner.so. */
     static native byte[] version();
 
     /** Android's name of the processor architecture that this library is for. */
     static native byte[] abi();
 
-    /** What went wrong last on this thread: 0, or a kind of AdtException. */
+    /** Return the status of this thread's last failure: 0, or that of a kind of AdtException. */
     static native int lastStatus();
 
-    /** Its text. */
+    /** Return its text. */
     static native byte[] lastError();
 
-    /** What can be done about it. */
+    /** Return its remedy. */
     static native byte[] lastRemedy();
 
     /** Set the threads that work for the models this thread runs; a status. */
@@ -523,28 +523,28 @@ public final class NativeRunner implements AutoCloseable {
     /** cpu or opencl. */
     static native byte[] device(long runner);
 
-    /** What the device calls itself. */
+    /** Return the device's name of itself. */
     static native byte[] deviceName(long runner);
 
     /** Version of its driver; empty for a CPU. */
     static native byte[] deviceDriver(long runner);
 
-    /** What became of the compiled OpenCL kernels. */
+    /** Return the state of the compiled OpenCL kernels. */
     static native byte[] programCache(long runner);
 
-    /** What is to be known of them; empty for nothing. */
+    /** Return a warning about them; empty: there is none. */
     static native byte[] programCacheWarning(long runner);
 
-    /** How many functions the package has; -1 when that fails. */
+    /** Return the number of the package's functions; -1 when that fails. */
     static native int entryCount(long runner);
 
     /** Name of one of them. */
     static native byte[] entryName(long runner, int entry);
 
-    /** How many inputs it has; -1 when that fails. */
+    /** Return its number of inputs; -1 when that fails. */
     static native int inputCount(long runner, int entry);
 
-    /** How many outputs it has; -1 when that fails. */
+    /** Return its number of outputs; -1 when that fails. */
     static native int outputCount(long runner, int entry);
 
     /** Name of an input. */
@@ -565,7 +565,7 @@ public final class NativeRunner implements AutoCloseable {
     /** Its extents; -1 for a symbolic one. */
     static native long[] outputShape(long runner, int entry, int output);
 
-    /** How far its address is off a multiple. */
+    /** Return the distance of its address from the multiple below, in bytes. */
     static native long misalignment(ByteBuffer array, int alignment);
 
     /**
@@ -575,19 +575,19 @@ public final class NativeRunner implements AutoCloseable {
     native int setInput(
             long runner, int entry, int input, ByteBuffer array, long size, long[] shape);
 
-    /** Whether a model reads a tensor where it lies, or copies it by itself. */
+    /** Return true if a model reads a tensor where it lies, or copies it by itself. */
     static native boolean reads(long runner, long tensor);
 
     /** Have the model read a tensor, which it keeps; a status. */
     static native int setTensor(long runner, int entry, int input, long tensor);
 
-    /** Whether two direct buffers share memory. */
+    /** Return true if two direct buffers share memory. */
     static native boolean overlap(ByteBuffer one, ByteBuffer other);
 
     /** Run the model to its end; a status. */
     native int run(long runner, int entry);
 
-    /** Ask for a run; its ticket, or 0 when that fails. */
+    /** Ask for a run; return its ticket, or 0 when that fails. */
     static native long startRun(long runner, int entry);
 
     /** Wait until the run is over; its status. */

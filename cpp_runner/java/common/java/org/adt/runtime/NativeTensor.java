@@ -3,8 +3,8 @@ package org.adt.runtime;
 import java.nio.ByteBuffer;
 
 /**
- * An array that a run left in the runtime's memory or a device's. It is there until it is closed, or
- * until nobody has it or a buffer of it any more.
+ * An array that a run left in the runtime's memory or a device's. It is there until it is closed,
+ * or until nobody has it or a buffer of it any more.
  */
 final class NativeTensor {
     /** Lives as long as the array is to: every view of a buffer keeps that buffer. */

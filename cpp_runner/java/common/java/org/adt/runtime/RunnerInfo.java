@@ -5,7 +5,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 
-/** What a loaded model is and runs on. */
+/** Facts of a loaded model and of the device that it runs on. */
 public final class RunnerInfo {
     private final String packageName;
     private final String device;
@@ -35,45 +35,47 @@ public final class RunnerInfo {
         this.runnerVersion = runnerVersion;
     }
 
-    /** Name of the package that the model was compiled to. */
+    /** Return the name of the package that the model was compiled to. */
     @NonNull public String packageName() {
         return packageName;
     }
 
-    /** "cpu" or "opencl". */
+    /** Return "cpu" or "opencl". */
     @NonNull public String device() {
         return device;
     }
 
-    /** What the device calls itself. */
+    /** Return the device's name of itself. */
     @NonNull public String deviceName() {
         return deviceName;
     }
 
-    /** Version of its driver; empty for a CPU. */
+    /** Return the version of its driver; empty for a CPU. */
     @NonNull public String deviceDriver() {
         return deviceDriver;
     }
 
-    /** Why each device that was to be tried before this one is not used; empty for none. */
+    /**
+     * Return the reason why each device that was to be tried before is not used; empty: none was.
+     */
     @NonNull public List<String> absentDevices() {
         return absentDevices;
     }
 
     /**
-     * What became of the compiled OpenCL kernels: "off", "hit" (taken from the directory),
+     * Return the state of the compiled OpenCL kernels: "off", "hit" (taken from the directory),
      * "written", "rebuilt" or "unsupported". "written" is known after the first run.
      */
     @NonNull public String programCache() {
         return programCache;
     }
 
-    /** What there is to be known of them; empty for nothing. */
+    /** Return a warning about them; empty: there is none. */
     @NonNull public String programCacheWarning() {
         return programCacheWarning;
     }
 
-    /** Version of libadt_runner, and of the TVM in it. */
+    /** Return the version of libadt_runner, and of the TVM in it. */
     @NonNull public String runnerVersion() {
         return runnerVersion;
     }

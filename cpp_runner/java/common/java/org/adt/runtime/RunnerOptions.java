@@ -9,12 +9,12 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Locale;
 
-/** How a model is loaded and run. What is not set has its default. */
+/** Options of a model that is loaded, each with a default. */
 public final class RunnerOptions {
     /** Nothing set. */
     @NonNull public static final RunnerOptions DEFAULTS = new Builder().build();
 
-    /** What models run on. */
+    /** Kinds of devices that models run on. */
     public enum Device {
         CPU,
         OPENCL,
@@ -52,42 +52,44 @@ public final class RunnerOptions {
         buildProgress = builder.buildProgress;
     }
 
-    /** Such as "cpu" and "opencl:1", in order; none: the one that the model was compiled for. */
+    /**
+     * Return devices such as "opencl:1", in order; none: the one that the model was compiled for.
+     */
     @NonNull public List<String> devices() {
         return devices;
     }
 
-    /** Threads that run models; 0: one per core of the affinity. */
+    /** Return the number of threads that run models; 0: one per core of the affinity. */
     public int threads() {
         return threads;
     }
 
-    /** The cores that they run on; null: any when threads is 0 as well, else "big". */
+    /** Return the cores that they run on; null: any when threads is 0 as well, else "big". */
     @Nullable public String affinity() {
         return affinity;
     }
 
-    /** Whether the model has threads of its own, beside those that other models share. */
+    /** Return true if the model has threads of its own, beside those that other models share. */
     public boolean ownExecutor() {
         return ownExecutor;
     }
 
-    /** Directory of compiled OpenCL kernels; null: the default of the load method. */
+    /** Return the directory of compiled OpenCL kernels; null: the default of the load method. */
     @Nullable public File programCache() {
         return programCache;
     }
 
-    /** Directory for a library that cannot be loaded from memory; null: none. */
+    /** Return the directory for a library that cannot be loaded from memory; null: none. */
     @Nullable public File scratch() {
         return scratch;
     }
 
-    /** What is told while OpenCL programs are built; null: nothing. */
+    /** Return the listener to the build of OpenCL programs; null: none. */
     @Nullable public BuildProgress buildProgress() {
         return buildProgress;
     }
 
-    /** Is told how far a model's OpenCL programs are built: on a phone it may take seconds. */
+    /** Listener to the build of a model's OpenCL programs: on a phone it may take seconds. */
     public interface BuildProgress {
         /**
          * Called by the thread that loads, only when there is something to build, at last with done
@@ -135,8 +137,8 @@ public final class RunnerOptions {
         }
 
         /**
-         * How many threads run models. All models share them: the one that is loaded last with
-         * threads or an affinity decides.
+         * Set the number of threads that run models. All models share them: the one that is loaded
+         * last with threads or an affinity decides.
          */
         @NonNull public Builder threads(int threads) {
             if (threads < 0) {
@@ -146,7 +148,7 @@ public final class RunnerOptions {
             return this;
         }
 
-        /** The cores that they run on. */
+        /** Set the cores that they run on. */
         @NonNull public Builder affinity(@NonNull Affinity affinity) {
             return affinity(affinity.text);
         }
@@ -166,25 +168,25 @@ public final class RunnerOptions {
             return this;
         }
 
-        /** The directory where compiled OpenCL kernels are kept from one start to the next. */
+        /** Set the directory where compiled OpenCL kernels are kept from one start to the next. */
         @NonNull public Builder programCache(@Nullable File programCache) {
             this.programCache = programCache;
             return this;
         }
 
-        /** A directory that libraries may be loaded from, should it not work from memory. */
+        /** Set a directory that libraries may be loaded from, should it not work from memory. */
         @NonNull public Builder scratch(@Nullable File scratch) {
             this.scratch = scratch;
             return this;
         }
 
-        /** What is told while OpenCL programs are built. */
+        /** Set the listener to the build of OpenCL programs. */
         @NonNull public Builder buildProgress(@Nullable BuildProgress buildProgress) {
             this.buildProgress = buildProgress;
             return this;
         }
 
-        /** The options as they are now. */
+        /** Return the options as they are now. */
         @NonNull public RunnerOptions build() {
             return new RunnerOptions(this);
         }

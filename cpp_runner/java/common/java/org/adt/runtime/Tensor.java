@@ -37,18 +37,18 @@ public abstract class Tensor {
         }
     }
 
-    /** As the model calls it. */
+    /** Return the name that the model has for it. */
     @NonNull public final String name() {
         return name;
     }
 
-    /** Type of the elements, such as "float32". */
+    /** Return the type of the elements, such as "float32". */
     @NonNull public final String type() {
         return type;
     }
 
     /**
-     * Extents of the array.
+     * Return the extents of the array.
      *
      * @throws IllegalStateException the model leaves some open, and nothing has set them yet
      */
@@ -58,9 +58,10 @@ public abstract class Tensor {
     }
 
     /**
-     * Elements of the array.
+     * Return the number of elements.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet
      */
     public final int elements() {
         requireShape();
@@ -68,11 +69,11 @@ public abstract class Tensor {
     }
 
     /**
-     * The array where it lies: a direct buffer in native byte order, from 0 to its end. That of an
-     * output is read-only, and is not to be touched after the outputs are closed.
+     * Return the array where it lies: a direct buffer in native byte order, from 0 to its end. That
+     * of an output is read-only, and is not to be touched after the outputs are closed.
      *
-     * @throws IllegalStateException the model leaves some extents open, and nothing has set them yet;
-     *     or it is an output, which is closed
+     * @throws IllegalStateException the model leaves some extents open, and nothing has set them
+     *     yet; or it is an output, which is closed
      */
     @NonNull public final ByteBuffer bytes() {
         return array().duplicate().order(ByteOrder.nativeOrder());
@@ -122,8 +123,8 @@ public abstract class Tensor {
      * unless that is on another device. A run finds an output that is closed by then
      * (IllegalStateException).
      *
-     * @throws IllegalArgumentException it is of another element type, or the model does not take its
-     *     extents
+     * @throws IllegalArgumentException it is of another element type, or the model does not take
+     *     its extents
      * @throws UnsupportedOperationException this is an output
      */
     public final void use(@NonNull Tensor other) {
@@ -152,12 +153,12 @@ public abstract class Tensor {
         return false;
     }
 
-    /** For a run: null when the model knows it. */
+    /** Return the extents for a run; null if the model knows them. */
     final long[] symbolicShape() {
         return symbolic() ? shape : null;
     }
 
-    /** The array, made when it is not there yet. */
+    /** Return the array, which is made when it is not there yet. */
     final ByteBuffer array() {
         int size = size();
         if (result != null) {
@@ -169,7 +170,7 @@ public abstract class Tensor {
         return array;
     }
 
-    /** The array, to be filled: a new one in place of an output that was used. */
+    /** Return the array to be filled: a new one in place of an output that was used. */
     final ByteBuffer writable() {
         requireInput();
         result = null;
