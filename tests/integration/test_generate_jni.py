@@ -88,6 +88,8 @@ class Project:
     data: Path
     """A directory for arrays."""
     bundle: Path
+    android: list[Path]
+    """The classes of the stand-ins for Android, and of the runtime for it."""
 
     @property
     def library(self) -> Path:
@@ -173,7 +175,7 @@ def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest
     assert "warning" not in built_, built_
     data = tmp_path_factory.mktemp("data")
     cases = [CASES / f"{name}Cases.java" for name in ("Runner", "Result")]
-    project = Project(path, data, built.installed)
+    project = Project(path, data, built.installed, android_classes(tmp_path_factory.mktemp("android")))
     run("javac", "-Xlint:all", "-cp", class_path(*project.jars), "-d", data, *cases)
     return project
 
@@ -260,6 +262,26 @@ def test_everything_else(generated: Project) -> None:
     np.testing.assert_array_equal(np.signbit(found_halves), np.signbit(rounded))
 
 
+def test_projects_share_a_runtime_in_one_program(
+    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+) -> None:
+    """A class of another project, with a Java package of its own, beside those of the first."""
+    small = next(path for path in packages if path.name == "small")
+    other = project(
+        [load_package(small)],
+        [load_bundle(generated.bundle)],
+        java_package="org.other.sound",
+        classes={"": "Other"},
+    )
+    annotations = RUNTIME / "jvm/annotations"
+    java = [*write_java(other, tmp_path, android=False), CASES / "SharedRuntime.java"]
+    path = class_path(*generated.jars)
+    run("javac", "-Xlint:all", "-cp", path, "-sourcepath", annotations, "-d", tmp_path / "classes", *java)
+    assert (
+        generated.java("SharedRuntime", generated.models / "small", path=[tmp_path / "classes"]) == "done\n"
+    )
+
+
 def test_outputs_are_where_the_run_left_them(generated: Project) -> None:
     """Addresses and buffers that are made show that there is no copy."""
     assert generated.java(RESULTS, "everything", generated.models).endswith("done\n")
@@ -322,7 +344,9 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
         java_package=JAVA_PACKAGE,
         images={name: options for name, (_, _, options) in kinds.items()},
     )
-    java = [*write_java(described, tmp_path / "java", android=False), CASES / "PictureCases.java"]
+    java = write_java(described, tmp_path / "java", android=False)
+    java += [path for part in ("common", "jvm") for path in (RUNTIME / part).rglob("*.java")]
+    java.append(CASES / "PictureCases.java")
     run("javac", "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *java)
 
     picture = RNG.integers(0, 256, (10, 12, 3), dtype=np.uint32)
@@ -365,12 +389,20 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found("Turned", np.uint8, 10, 12, 3), turned)
 
 
+def android_classes(directory: Path) -> list[Path]:
+    """Compile the stand-ins for Android, and the runtime against them."""
+    framework = standin_android.compile_classes(directory / "framework", real=False)
+    running = standin_assets.compile_classes(directory / "running", framework)
+    java = [path for part in ("common", "android") for path in (RUNTIME / part).rglob("*.java")]
+    lint = ("-Xlint:all", "-Werror")
+    run("javac", *lint, "-cp", class_path(running, framework), "-d", directory / "runtime", *java)
+    return [running, directory / "runtime", framework]
+
+
 def write_java(described: Described, directory: Path, *, android: bool) -> list[Path]:
-    """Write the generated classes below *directory*; return them and those of the runtime."""
+    """Write the generated classes below *directory*."""
     write_sources(described, directory, "java/", android=android)
-    parts = ("common", "android") if android else ("common", "jvm")
-    runtime = [path for part in parts for path in (RUNTIME / part).rglob("*.java")]
-    return [*(directory / "java").rglob("*.java"), *runtime]
+    return [*(directory / "java").rglob("*.java")]
 
 
 def write_sources(described: Described, directory: Path, *parts: str, android: bool = True) -> None:
@@ -452,17 +484,15 @@ class Application:
             models = [replace(model, variants=model.variants * 2) for model in described.models]
             described = replace(described, models=tuple(models))
         sources = write_java(described, path, android=True)
-        android = standin_android.compile_classes(path / "android", real=False)
-        running = standin_assets.compile_classes(path / "running", android)
         classes = path / "classes"
         java = [*sources, CASES / "AndroidCases.java", CASES / "DeviceTest.java"]
-        run("javac", "-Xlint:all", "-Werror", "-cp", class_path(running, android), "-d", classes, *java)
+        run("javac", "-Xlint:all", "-Werror", "-cp", class_path(*generated.android), "-d", classes, *java)
         libraries = path / "lib"
         libraries.mkdir()
         shutil.copy(small / "mod.so", libraries / "libsmall_model.so")
         if cpu:
             shutil.copy(cpu / "mod.so", libraries / "libsmall_cpu_model.so")
-        return cls(path, class_path(running, classes, android), generated)
+        return cls(path, class_path(classes, *generated.android), generated)
 
     def assets(self, small: Path, stem: str = "small", **more: Path) -> dict[str, Path]:
         """By their names; *more*: compiled programs."""
@@ -555,18 +585,15 @@ def test_the_samples_view_model_closes_frames_and_model(
     (sample,) = (file for file in gradle.android_app_files(android) if file.path.endswith("MainViewModel.kt"))
     assert isinstance(sample, TextFile)
     (tmp_path / "kotlin/MainViewModel.kt").write_text(sample.text)
-    framework = standin_android.compile_classes(tmp_path / "android", real=False)
-    running = standin_assets.compile_classes(tmp_path / "running", framework)
     classes = tmp_path / "classes"
-    path = class_path(running, framework)
-    run("javac", "-Xlint:all", "-Werror", "-cp", path, "-d", classes, *java)
+    run("javac", "-Xlint:all", "-Werror", "-cp", class_path(*generated.android), "-d", classes, *java)
     kotlin = [
         *(tmp_path / "kotlin").rglob("*.kt"),
         *RUNTIME.rglob("*.kt"),
         *standin_android.ANDROIDX,
         APP_CASES,
     ]
-    compiled = compile_kotlin(kotlin, tmp_path / "app", classpath=[running, classes, framework])
+    compiled = compile_kotlin(kotlin, tmp_path / "app", classpath=[classes, *generated.android])
     (tmp_path / "lib").mkdir()
     shutil.copy(onet / "mod.so", tmp_path / "lib/libface_model.so")
     assets = Application(tmp_path, "", generated).assets(onet, stem="face")
@@ -574,7 +601,7 @@ def test_the_samples_view_model_closes_frames_and_model(
         "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS,
         f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
         f"-Djava.library.path={generated.library.parent}",
-        "-cp", class_path(running, classes, framework, *compiled),
+        "-cp", class_path(classes, *generated.android, *compiled),
         f"{RUNTIME_PACKAGE}.AppCasesKt", tmp_path / "cache", LD_LIBRARY_PATH=str(tmp_path / "lib"),
     )  # fmt: skip
     assert said.endswith("done\n"), said
