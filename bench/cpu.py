@@ -1,7 +1,7 @@
 """Time networks on this machine's processor, untuned, against onnxruntime; or check them on emulated ones.
 
     python bench/cpu.py [--models resnet18,mobilenet_v2,…] [--threads 1,2] [--cpu NAME] [--avx2]
-                        [--xnnpack] [--rounds 3] [-o FILE.json]
+                        [--xnnpack] [--rounds 3]
     python bench/cpu.py --emulated linux-aarch64 [--models …] [--cpu cortex-a76] [--precision float16]
 
 Each network is compiled for this machine, checked against onnxruntime by ``adt verify``, and timed
@@ -16,7 +16,6 @@ by ``rtvm`` in qemu. Exits with 1 where a network is wrong.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import subprocess
@@ -55,7 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--avx2", action="store_true")
     parser.add_argument("--xnnpack", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("-o", "--out", type=Path)
     given = parser.parse_args(argv)
     if given.avx2:
         hide_avx512()
@@ -71,8 +69,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 _print(rows[-1])
     mean = geometric_mean([row["ratio"] for row in rows])
     sys.stdout.write(f"geometric mean of the ratios: {mean:.2f}\n")
-    if given.out:
-        given.out.write_text(json.dumps(rows, indent=1))
     return int(not all(row["right"] for row in rows))
 
 

@@ -1,7 +1,7 @@
 """What share of an Arm processor's peak the kernels' innermost loops reach, by llvm-mca's model of it.
 
     python bench/cpu_asm.py --llvm-mca FILE [--models resnet18,mobilenet_v2,…] [--layers 3x3,points,…]
-                            [--cpus cortex-a55,cortex-a76,…] [--for linux-aarch64] [--least 8] [--loops DIR]
+                            [--cpus cortex-a55,cortex-a76,…] [--for linux-aarch64] [--least 8]
                             [--precision float16] [--quantized]
 
 Each network or layer (``depthwise+relu6``: with another activation; --quantized: to 8 bits) is compiled. Of
@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpu_layers import LAYERS, PRODUCTS, layer_file
+from layers import LAYERS, PRODUCTS, layer_file
 
 MODELS = {
     "cortex-a53": ("cortex-a53", 1),
@@ -88,7 +88,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--quantized", action="store_true")
     parser.add_argument("--least", type=int, default=8, help="multiply-adds of a loop that is shown")
-    parser.add_argument("--loops", type=Path, help="keep the loops' assembly here")
     given = parser.parse_args(argv)
     layers = [*LAYERS, *PRODUCTS] if not given.models + given.layers else given.layers.split(",")
     names = [*filter(None, given.models.split(",")), *filter(None, layers)]
@@ -110,9 +109,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                         f"multiply-adds {loop.multiply_adds:4}  held {loop.held:3}\n"
                     )
                     sys.stdout.flush()
-                    if given.loops:
-                        given.loops.mkdir(parents=True, exist_ok=True)
-                        (given.loops / f"{cpu}-{name}-{kernel}.s").write_text(loop.text)
     return int(spills > 0)
 
 

@@ -18,6 +18,12 @@ from adt.virtual import emulator
 from adt.virtual.emulator import EmulatorInfo
 
 
+def free_port() -> int:
+    """Return a port of the loopback on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 @contextlib.contextmanager
 def own_place() -> Iterator[Path]:
     """A scratch directory that is HOME for this process and holds its state; what was built is the user's.
@@ -28,13 +34,11 @@ def own_place() -> Iterator[Path]:
     for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_SERIAL"):
         os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="adt-bench-") as scratch:
-        with socket.create_server(("127.0.0.1", 0)) as plug:
-            port = plug.getsockname()[1]
         os.environ |= {
             "ADT_CACHE_DIR": str(cache),
             "HOME": scratch,
             "XDG_STATE_HOME": f"{scratch}/state",
-            "ANDROID_ADB_SERVER_PORT": str(port),
+            "ANDROID_ADB_SERVER_PORT": str(free_port()),
             "ADB_MDNS": "0",
         }
         try:

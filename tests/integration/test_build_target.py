@@ -19,7 +19,7 @@ import pytest
 
 import adt
 from adt.bundle.bundle import MANIFEST, load_bundle
-from adt.bundle.functions import sources_of
+from adt.bundle.pack import sources_of
 from adt.compiler.importers.functions import unregistered
 from adt.host import manifest
 from adt.host.directories import resource

@@ -28,7 +28,7 @@ from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Context, Failure, Record
 from adt.tuning.search.task_search import Searches, SearchOptions
 from adt.tuning.search.tile_search import Effects, TileSearch
-from adt.tuning.space.cpu_space import CpuSpace, cpu_space
+from adt.tuning.space.design_space import CpuSpace, cpu_space
 
 HERE, THERE = (Context("target", "0.25.0", name, "") for name in ("here", "there"))
 TARGETS = {

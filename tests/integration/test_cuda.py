@@ -22,17 +22,17 @@ from test_build_presets import check_syntax, nightly
 
 import adt
 from adt.bundle.bundle import TargetBundle
+from adt.bundle.plan import cuda_headers
 from adt.compiler import cuda_code
 from adt.compiler.networks.builder import Network
 from adt.errors import CompileError, MismatchError, ToolNotFound
-from adt.host import cuda_headers
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.extras import install_command
 from adt.host.tools import cmake, ninja
 from adt.package.inspection.inspection import Inspection
 from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
-from adt.tuning.database.selection import describe
+from adt.tuning.database.contents import describe
 from support.models.onnx_graphs import CONVERTED, recurrent, write
 from support.models.sequences import bert
 from support.models.small import small_model
@@ -310,7 +310,7 @@ def test_the_runtime_loads_the_machine_code_and_launches_its_kernels(
 
 def test_what_cuda_adds_to_a_board_compiles(tmp_path: Path) -> None:
     given = [f"ADT_TVM_SOURCE={adt.source().path}", f"CMAKE_MAKE_PROGRAM={ninja().path}", "ADT_CUDA=ON"]
-    given.append(f"ADT_CUDA_HEADERS={cuda_headers.directory()}")
+    given.append(f"ADT_CUDA_HEADERS={cuda_headers()}")
     words = [cmake().path, "--preset", "linux-aarch64", "-B", tmp_path, *(f"-D{text}" for text in given)]
     subprocess.run(words, cwd=resource("cmake_presets"), check=True, capture_output=True)
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import adt as api
-from adt.device.awake import PARENT, awake
 from adt.device.deploy.payload import user_directory
 from adt.device.deploy.removal import clean
 from adt.device.deploy.store import DeployReport
-from adt.device.deploy.workspace import workspace
+from adt.device.deploy.workspace import AWAKE, awake, workspace
 from adt.device.device import Device
 from adt.device.place import DevicePlace
 from adt.device.rtvm import RtvmOptions
@@ -110,7 +109,7 @@ def test_what_holds_the_device_lets_it_go(phone: Device, years: int) -> None:
         with awake(phone):
             pass
         assert phone.shell(setting).out == "7\n", "the other one still holds it"
-    assert phone.shell(setting).out == before and entries(phone, PARENT) == []
+    assert phone.shell(setting).out == before and entries(phone, AWAKE) == []
     span = free_span(20)
     server = api.rpc_start(serial=phone.serial, use_tracker=False, port=span, port_end=span + 19)
     jump(phone, -years)

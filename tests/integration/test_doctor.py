@@ -20,7 +20,7 @@ from adt.device import selection
 from adt.device.deploy import store
 from adt.device.transport import adb
 from adt.errors import DeviceError, NoDevice
-from adt.host import identity
+from adt.host import process
 from adt.virtual import state
 from support.devices.fixtures import Rack, rack
 from support.devices.programs import ADT, adt, real_program
@@ -320,7 +320,7 @@ def test_the_record_of_a_device_that_died_is_removed(rack: Rack) -> None:
     info = rack.boot("dead")
     at = state.home("dead")
     os.kill(info.pid, signal.SIGKILL)
-    wait_for(lambda: identity.start_time(info.pid) is None, "it is gone")
+    wait_for(lambda: process.start_time(info.pid) is None, "it is gone")
     rack._names.remove("dead")
     assert "dead" in doctor("host")["by_name"]["virtual device: records"]["found"]
     assert at.record.exists()

@@ -20,8 +20,8 @@ import pytest
 
 import adt
 from adt.bundle.audit.report import OK, REFUSED, WARNING, FileAudit
-from adt.host.registry import RegistryFile, fetch
-from adt.host.tar import write_file
+from adt.host.contained import write_file
+from adt.host.download import RegistryFile, fetch
 from support.codegen.npm import npm_archive
 from support.devices.programs import adt as run_adt
 from support.standins.elf import Toolbox, stub_libraries

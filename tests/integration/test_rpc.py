@@ -33,7 +33,7 @@ from adt.device.device import Device
 from adt.device.transport import adb, forwards
 from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, NoDevice, RpcError, TrackerError
-from adt.host import identity
+from adt.host import process
 from adt.host.process import run
 from adt.rpc import cleanup, server, session, state, wire
 from adt.rpc.server import ServerStatus
@@ -103,11 +103,11 @@ def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
 def ours() -> list[str]:
     """Processes of this machine that belong to RPC, by what they were started with."""
     found = []
-    for process in Path("/proc").iterdir():
+    for directory in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            line = (process / "cmdline").read_bytes() if process.name.isdigit() else b""
+            line = (directory / "cmdline").read_bytes() if directory.name.isdigit() else b""
             if str(state.rpc_directory()).encode() in line:
-                found.append(f"{process.name}: {line.decode()}")
+                found.append(f"{directory.name}: {line.decode()}")
     return found
 
 
@@ -289,7 +289,7 @@ def test_an_error_of_the_program_in_a_session_is_its_own(site: Site) -> None:
 def test_stop_removes_what_a_killed_watchdog_left(site: Site) -> None:
     started = site.start(site.one)
     os.kill(started.pid, signal.SIGKILL)
-    wait_for(lambda: identity.start_time(started.pid) is None, "the watchdog is gone")
+    wait_for(lambda: process.start_time(started.pid) is None, "the watchdog is gone")
     assert status_of(site.one).state == "lost"
     assert started.port in forwards.listed(site.one.serial)
     assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
@@ -527,8 +527,8 @@ def test_what_scripts_read(site: Site) -> None:
     assert "--host=127.0.0.1" in start and " -R " in start and not serve["exposed"]
     with pytest.raises(NoDevice):
         adt.rpc_start(serial="nobody", bundle=site.bundle)
-    with child("import adt, sys; print(adt.rpc_status().servers)") as process:
-        assert process.communicate(timeout=300)[0].strip() == "()"
+    with child("import adt, sys; print(adt.rpc_status().servers)") as running:
+        assert running.communicate(timeout=300)[0].strip() == "()"
 
 
 # at scale -----------------------------------------------------------------------------------------

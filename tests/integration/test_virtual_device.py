@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import EmulatorError
-from adt.host import identity
+from adt.host import process
 from adt.host.process import python_path
 from adt.virtual import emulator, init, prerequisites, properties, state, userland
 from support.devices.ports import free_port
@@ -360,9 +360,9 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             launcher.stdin.flush()
             said = [json.loads(launcher.stdout.readline()) for _ in range(2)]
             pid = next(message["pid"] for message in said if "pid" in message)
-            assert {"ready": True} in said and identity.start_time(pid) is not None
+            assert {"ready": True} in said and process.start_time(pid) is not None
             launcher.stdin.close()
-            wait_for(lambda: identity.start_time(pid) is None)
+            wait_for(lambda: process.start_time(pid) is None)
     assert "the starter is gone" in at.log.read_text()
 
 

@@ -23,7 +23,7 @@ from adt.compiler.importers.model_store import model_sha256
 from adt.errors import ConfigError, DiskError, InputError
 from adt.host.directories import data_dir
 from adt.measure import bench, history, trend
-from adt.measure.offload_choice import fastest_offload
+from adt.measure.history import fastest_offload
 from adt.measure.protocol import PROTOCOLS
 from adt.measure.record import EMULATED, BenchRecord, Machine, Method, Speed, Start, Subject
 from adt.measure.sensors import Energy, Sensors

@@ -11,7 +11,7 @@ import pytest
 
 from adt.api.requests import BuildRequest, NdkRequest, ProbeRequest
 from adt.bundle import plugins
-from adt.checkup.scope import make_scope
+from adt.checkup.check import make_scope
 from adt.errors import ConfigError, SourceError
 from adt.options.option import options_of
 from adt.options.resolve import _show_program, executed, load_settings

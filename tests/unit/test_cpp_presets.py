@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.bundle.audit.ndk_sysroot import TRIPLES
+from adt.bundle.audit.closure import TRIPLES
 from adt.host.directories import resource
 from adt.host.tools import cmake
 

@@ -20,13 +20,12 @@ from adt.bundle.bundle_cache import newest_with
 from adt.cli.device import rows
 from adt.device import opencl, survey
 from adt.device import probe as probing
-from adt.device.cores import core_name
 from adt.device.deploy.payload import user_directory
 from adt.device.device import Device
 from adt.device.opencl import OpenclReport
 from adt.device.probe import Probe, last_probe, package_like
 from adt.device.scripts import script
-from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, ThermalZone
+from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, ThermalZone, core_name
 from adt.device.transport.shell import Completed
 from adt.errors import DeviceError, DeviceFull
 from adt.host.directories import resource

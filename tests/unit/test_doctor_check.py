@@ -10,10 +10,9 @@ import pytest
 import adt
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import diagnosis as module
-from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers
+from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, answers, make_scope
 from adt.checkup.diagnosis import diagnose, examine
 from adt.checkup.repair import Repair, mend, planned_repairs
-from adt.checkup.scope import Scope, make_scope
 from adt.errors import ConfigError, NdkError
 from adt.options.resolve import load_settings
 

@@ -18,9 +18,8 @@ import pytest
 
 from adt.checkup import adb, device, package, rpc, sockets
 from adt.checkup.adb import Server
-from adt.checkup.check import Action, Area, Check, Fix, Status, answers
+from adt.checkup.check import Action, Area, Check, Fix, Status, answers, make_scope
 from adt.checkup.rpc import Port
-from adt.checkup.scope import make_scope
 from adt.checkup.sockets import Listener
 from adt.device.opencl import PLACES
 from adt.device.scripts import script

@@ -11,11 +11,10 @@ import pytest
 
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import host, storage
-from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers
+from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers, make_scope
 from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
 from adt.checkup.repair import mend
-from adt.checkup.scope import make_scope
-from adt.host import cache, identity, manifest, versions
+from adt.host import cache, manifest, process, versions
 from adt.host.process import Finished
 from adt.host.tools import Tool
 from adt.virtual import prerequisites, state
@@ -165,7 +164,7 @@ def test_a_program_that_hangs_or_fails_is_a_failed_check_and_is_gone(
     compiler, git = (next(iter(answers(Area.HOST, one))) for one in asked)
     assert git.status is Status.FAILED and "does not say its version" in git.found
     assert compiler.status is Status.WARNING and compiler.remedy == "apt-get install g++"
-    assert identity.start_time(int((tmp_path / "pid").read_text())) is None
+    assert process.start_time(int((tmp_path / "pid").read_text())) is None
 
 
 # --- the cache ---------------------------------------------------------------
@@ -306,7 +305,7 @@ def record(name: str, pid: int, started: int) -> state.Home:
     at = state.home(name)
     at.directory.mkdir(parents=True)
     entry = state.EmulatorRecord(
-        state.SCHEMA, 1, name, 5555, pid, started, identity.boot_id(), "userns", "/userland", ""
+        state.SCHEMA, 1, name, 5555, pid, started, process.boot_id(), "userns", "/userland", ""
     )
     manifest.write(entry, at.record)
     return at
@@ -316,7 +315,7 @@ def test_stale_records_are_told_kept_and_removed_by_the_fix(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    ours = identity.start_time(os.getpid())
+    ours = process.start_time(os.getpid())
     assert ours is not None
     alive, dead = record("alive", os.getpid(), ours), record("dead", os.getpid(), ours + 1)
     garbled = record("garbled", 1, 1)

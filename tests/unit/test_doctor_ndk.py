@@ -10,9 +10,8 @@ import pytest
 
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import ndk as module
-from adt.checkup.check import Area, Check, Status, answers
+from adt.checkup.check import Area, Check, Status, answers, make_scope
 from adt.checkup.ndk import check_parts, questions
-from adt.checkup.scope import make_scope
 from adt.host.ndk import Ndk, find_ndk
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from adt.bundle.audit import archives
-from adt.bundle.audit.auditing import audit
+from adt.bundle.audit import binaries
+from adt.bundle.audit.auditing import audit, audit_paths
 from adt.bundle.audit.binaries import Binary, collect
 from adt.bundle.audit.destination import Destination
 from adt.bundle.audit.report import OK, REFUSED, WARNING
-from adt.bundle.audit.request import audit_paths
 from adt.errors import PackageError
 from adt.options.resolve import load_settings
 from support.standins.elf import Toolbox, stub_libraries
@@ -99,14 +98,14 @@ def test_an_encrypted_archive(library: bytes, tmp_path: Path) -> None:
 
 
 def test_archives_that_grow(library: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "LARGEST_MEMBER", 100_000)
+    monkeypatch.setattr(binaries, "LARGEST_MEMBER", 100_000)
     bomb = archive(tmp_path / "bomb.zip", {"lib.so": b"\x7fELF" + bytes(10_000_000)})
     with pytest.raises(PackageError, match="larger than adt reads"):
         collect(bomb)
-    monkeypatch.setattr(archives, "LARGEST_TOTAL", 2 * len(library))
+    monkeypatch.setattr(binaries, "LARGEST_TOTAL", 2 * len(library))
     with pytest.raises(PackageError, match="larger than adt reads"):
         collect(archive(tmp_path / "many.zip", {f"{n}.so": library for n in range(3)}))
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 10)
+    monkeypatch.setattr(binaries, "MOST_MEMBERS", 10)
     with pytest.raises(PackageError, match="11 members"):
         collect(archive(tmp_path / "files.zip", {str(n): b"" for n in range(11)}))
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.bundle.audit.auditing import audit
+from adt.bundle.audit.auditing import audit, audit_made
 from adt.bundle.audit.binaries import collect
 from adt.bundle.audit.destination import ANDROID, Destination, destination
-from adt.bundle.audit.gate import audit_made
 from adt.bundle.audit.report import OK, REFUSED, WARNING, ElfReport, FileAudit, table
 from adt.bundle.platforms import platform_named
 from adt.errors import BuildError, CompileError, MismatchError, PackageError
@@ -477,7 +476,7 @@ def test_the_table_has_a_row_and_reasons_for_each_file(toolbox: Toolbox) -> None
 
 
 def test_paths_of_several_platforms_are_audited_apart(toolbox: Toolbox, tmp_path: Path) -> None:
-    from adt.bundle.audit.request import audit_paths
+    from adt.bundle.audit.auditing import audit_paths
     from adt.options.resolve import load_settings
 
     build = load_settings(environ={}).settings.build
@@ -499,7 +498,7 @@ def test_paths_of_several_platforms_are_audited_apart(toolbox: Toolbox, tmp_path
 
 
 def test_every_stand_in_library_is_a_public_one() -> None:
-    from adt.bundle.audit.system_libraries import ANDROID as PUBLIC
+    from adt.bundle.audit.destination import PUBLIC
 
     assert set(LIBC) <= set(PUBLIC)
 

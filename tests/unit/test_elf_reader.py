@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import re
 import struct
+import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from adt.errors import PackageError
-from adt.host.elf import Import, parse_elf, read_elf
-from adt.host.elf_image import Damaged
+from adt.host.elf import Damaged, Import, parse_elf, read_elf
 from support.standins.elf import Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
 
 SOURCE = """
@@ -239,6 +239,19 @@ def test_a_hash_chain_without_an_end() -> None:
         tables[GNU_HASH] = struct.pack("<IIII", count, 1, 0, 0)
         with pytest.raises(Damaged):
             parse_elf(crafted(tables))
+
+
+def test_notes_that_claim_the_whole_file() -> None:
+    """60,000 segments of 16 bytes, each a note that is said to be 1 MiB long: 60 GB if all were read."""
+    count, note = 60_000, struct.pack("<III4s", 4, 1 << 20, 1, b"abc")
+    tables = 64 + 56 * count
+    header = struct.pack("<HHIQQQIHHHHHH", 3, 183, 1, 0, 64, 0, 0, 64, 56, count, 64, 0, 0)
+    segments = (struct.pack("<IIQQQQQQ", 4, 4, tables + 16 * i, 0, 0, 16, 16, 4) for i in range(count))
+    contents = b"\x7fELF\x02\x01\x01" + bytes(9) + header + b"".join(segments) + note * count
+    began = time.process_time()
+    with pytest.raises(Damaged, match="too many fields"):
+        parse_elf(contents + bytes(1 << 20))
+    assert time.process_time() - began < 30
 
 
 def test_random_damage_is_refused_or_read(library: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.host.tar import write_file
+from adt.host.contained import write_file
 
 
 def tar(*members: tuple[str, bytes, dict[str, object]]) -> tarfile.TarFile:

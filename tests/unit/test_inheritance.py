@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.host import process, registry, tvm_source
+from adt.host import download, process, tvm_source
 from adt.host.child import Child
 from adt.host.process import NOT_PASSED, environment, run, start
 from adt.host.tools import find_tool
@@ -74,7 +74,7 @@ def test_pip_is_asked_and_not_the_directory(traps: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PIP_CONFIG_FILE", str(traps.with_name("mine.conf")))
     traps.with_name("mine.conf").write_text("[global]\nindex-url = http://127.0.0.1:9/mine\n")
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
-    assert registry.pip_settings()["index-url"] == "http://127.0.0.1:9/mine"
+    assert download.pip_settings()["index-url"] == "http://127.0.0.1:9/mine"
     assert not traps.exists(), traps.read_text()
 
 

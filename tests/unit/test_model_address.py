@@ -15,7 +15,7 @@ import pytest
 import adt
 from adt.api.requests import CompileRequest, VerifyRequest
 from adt.errors import ConfigError, DownloadError
-from adt.host import registry
+from adt.host import download
 from support.devices.programs import adt as adt_program
 from support.models.small import small_model
 from support.site import served
@@ -107,7 +107,7 @@ def test_a_public_server_does_not_lead_inside(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("in_headers", [False, True])
 def test_a_download_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_headers: bool) -> None:
-    monkeypatch.setattr(registry, "PATIENCE", 1.0)
+    monkeypatch.setattr(download, "PATIENCE", 1.0)
     monkeypatch.setattr(Trickle, "in_headers", in_headers)
     with served(tmp_path, monkeypatch, Trickle) as (_, server):
         with pytest.raises(DownloadError, match=r"sent \d+ bytes in \d+ s"):

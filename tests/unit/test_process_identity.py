@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from adt.host import identity
+from adt.host import process
 
 HALF_GONE = """
 import ctypes, platform, sys, threading
@@ -23,13 +23,13 @@ def test_a_process_has_ended_when_its_last_thread_has() -> None:
     ) as child:
         try:
             assert child.stdout is not None and child.stdout.readline() == b"begun\n"
-            started = identity.start_time(child.pid)
+            started = process.start_time(child.pid)
             end = time.monotonic() + 60
             while ") Z " not in Path(f"/proc/{child.pid}/stat").read_text():
                 assert time.monotonic() < end
                 time.sleep(0.01)
-            assert started is not None and identity.start_time(child.pid) == started, "it holds its files"
-            assert identity.end(child.pid, started, 10)
-            assert identity.start_time(child.pid) is None
+            assert started is not None and process.start_time(child.pid) == started, "it holds its files"
+            assert process.end(child.pid, started, 10)
+            assert process.start_time(child.pid) is None
         finally:
             child.kill()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import DownloadError
-from adt.host import registry
+from adt.host import download
 
 CONTENT = b"the pinned file"
 
@@ -46,24 +46,24 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def pinned(
     sha256: str = hashlib.sha256(CONTENT).hexdigest(), name: str = "thing-1.tar.gz"
-) -> registry.RegistryFile:
-    return registry.RegistryFile("thing", name, sha256)
+) -> download.RegistryFile:
+    return download.RegistryFile("thing", name, sha256)
 
 
 def test_fetched_once_and_again_when_damaged(index: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = registry.fetch(pinned())
+    path = download.fetch(pinned())
     assert path.read_bytes() == CONTENT
     (index / "files/thing-1.tar.gz").rename(index / "gone")
-    assert registry.fetch(pinned()) == path
+    assert download.fetch(pinned()) == path
     path.write_bytes(b"damage")
     (index / "gone").rename(index / "files/thing-1.tar.gz")
-    assert registry.fetch(pinned()).read_bytes() == CONTENT
+    assert download.fetch(pinned()).read_bytes() == CONTENT
     assert "damaged" in caplog.text
 
 
 def test_other_contents_are_refused_and_not_kept(index: Path, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="expected"):
-        registry.fetch(pinned(sha256="0" * 64))
+        download.fetch(pinned(sha256="0" * 64))
     assert not [*(tmp_path / "cache/downloads").iterdir()]
 
 
@@ -73,12 +73,12 @@ def test_settings_are_those_of_pip_itself(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.setenv("PIP_CERT", "/variable")
-    assert registry.pip_settings() == {"index-url": "http://127.0.0.1:9/file", "cert": "/variable"}
+    assert download.pip_settings() == {"index-url": "http://127.0.0.1:9/file", "cert": "/variable"}
 
 
 def test_not_listed_and_not_reachable(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DownloadError, match="does not list"):
-        registry.fetch(pinned(name="thing-2.tar.gz"))
+        download.fetch(pinned(name="thing-2.tar.gz"))
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")  # nothing listens on the discard port
     with pytest.raises(DownloadError, match="could not download"):
-        registry.fetch(pinned())
+        download.fetch(pinned())

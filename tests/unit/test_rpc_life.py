@@ -23,7 +23,7 @@ import pytest
 from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
-from adt.host import identity
+from adt.host import process
 from adt.rpc import board, instance, launch, relay, server, session, state, tracker, wire
 from adt.rpc.handshake import Answer
 from adt.rpc.instance import Death, Instance, ServerConfig
@@ -477,7 +477,7 @@ def test_a_second_signal_does_not_keep_a_wrapper_from_cleaning_up(
             running.send_signal(sig)
         assert running.wait(120) == 143
     assert list((tmp_path / "rpc").iterdir()) == []
-    wait_for(lambda: identity.start_time(server) is None)
+    wait_for(lambda: process.start_time(server) is None)
 
 
 def test_a_server_on_a_device_hears_its_own_loopback_only() -> None:

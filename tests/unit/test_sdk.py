@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from adt.errors import SdkError
-from adt.host.clml import find_clml
 from adt.host.directories import resource
-from adt.host.opencl_sdk import find_opencl_sdk
+from adt.host.opencl_sdk import find_clml, find_opencl_sdk
 from adt.host.tools import cmake
 from support.standins.clml import VERSION, make_library, make_standin_clml
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 import adt
-from adt.bundle.bundle import load_bundle
-from adt.bundle.layout import export
+from adt.bundle.bundle import export, load_bundle
 from adt.errors import InputError, PackageError
 from adt.host import cache
 from adt.host.contained import UnsafeFile, regular_files

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
+from adt.tuning.fleet.fleet import PATIENCE, Suspects
 from adt.tuning.fleet.roster import LONGEST_PAUSE, MAX_FAILURES, Roster
 from adt.tuning.fleet.sources import Lease, Sighting
-from adt.tuning.fleet.suspects import PATIENCE, Suspects
 from adt.tuning.records import Failure, MeasuredOn
 
 A, B, C = "a", "b", "c"

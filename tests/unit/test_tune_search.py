@@ -14,8 +14,7 @@ from adt.tuning.correctness import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search import cost_models
 from adt.tuning.search.cost_models import WARM_UP, RandomModel, TreeModel, cost_model
-from adt.tuning.search.recorded import by_promise, select_for_learning
-from adt.tuning.search.strategies import Evolution
+from adt.tuning.search.strategies import Evolution, by_promise, select_for_learning
 from adt.tuning.search.task_search import Searches, SearchOptions
 
 HERE, THERE = (Context("opencl", "0.25.0", name, "1.0") for name in ("here", "there"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import SourceError
-from adt.host import registry, tvm_source
+from adt.host import download, tvm_source
 from adt.options.sections import TvmSettings
 
 AUTO = TvmSettings()
@@ -57,7 +57,7 @@ def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "docs/y": "",
     }
     path = archive(tmp_path / "sdist.tar.gz", members)
-    monkeypatch.setattr(registry, "fetch", lambda _file: path)
+    monkeypatch.setattr(download, "fetch", lambda _file: path)
     return path
 
 
@@ -114,7 +114,7 @@ def test_a_damaged_cached_tree_is_obtained_again(sdist: Path, caplog: pytest.Log
 def test_an_archive_cannot_write_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     link = (name, "/etc") if name == "src/link" else None
     path = archive(tmp_path / "bad.tar.gz", {} if link else {name: "x"}, link=link)
-    monkeypatch.setattr(registry, "fetch", lambda _file: path)
+    monkeypatch.setattr(download, "fetch", lambda _file: path)
     with pytest.raises(SourceError, match="cannot be unpacked"):
         tvm_source.find_source(AUTO, environ={})
     assert not (tmp_path / "escaped").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError, EmulatorError
-from adt.host import identity, manifest
+from adt.host import manifest, process
 from adt.virtual import emulator, prerequisites, state
 from adt.virtual.abis import X86_64
 
@@ -30,7 +30,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 def record(pid: int, started: int) -> state.EmulatorRecord:
     return state.EmulatorRecord(
-        state.SCHEMA, 1, "one", 5555, pid, started, identity.boot_id(), "userns", "/userland", ""
+        state.SCHEMA, 1, "one", 5555, pid, started, process.boot_id(), "userns", "/userland", ""
     )
 
 
@@ -42,7 +42,7 @@ def write(entry: state.EmulatorRecord) -> state.Home:
 
 
 def test_running_process_is_found(sleeper: subprocess.Popen[bytes]) -> None:
-    started = identity.start_time(sleeper.pid)
+    started = process.start_time(sleeper.pid)
     assert started is not None
     write(record(sleeper.pid, started))
     (found,) = emulator.listing()
@@ -52,19 +52,19 @@ def test_running_process_is_found(sleeper: subprocess.Popen[bytes]) -> None:
 def test_recycled_pid_is_neither_listed_nor_killed(
     sleeper: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    started = identity.start_time(sleeper.pid)
+    started = process.start_time(sleeper.pid)
     assert started is not None
     at = write(record(sleeper.pid, started - 1))
     assert emulator.listing() == ()
     assert "no longer running" in caplog.text and not at.record.exists()
     with pytest.raises(EmulatorError, match="no virtual device 'one' is running"):
         emulator.stop("one")
-    assert identity.end(sleeper.pid, started - 1, 0.1), "another process than ours counts as gone"
+    assert process.end(sleeper.pid, started - 1, 0.1), "another process than ours counts as gone"
     assert sleeper.poll() is None, "and is left alone"
 
 
 def test_record_of_another_boot_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
-    started = identity.start_time(sleeper.pid)
+    started = process.start_time(sleeper.pid)
     assert started is not None
     assert state.alive(record(sleeper.pid, started))
     assert not state.alive(replace(record(sleeper.pid, started), boot="another"))
@@ -73,7 +73,7 @@ def test_record_of_another_boot_is_dead(sleeper: subprocess.Popen[bytes]) -> Non
 def test_zombie_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
-    assert identity.start_time(sleeper.pid) is None
+    assert process.start_time(sleeper.pid) is None
 
 
 def test_end_kills_what_ignores_sigterm() -> None:
@@ -81,7 +81,7 @@ def test_end_kills_what_ignores_sigterm() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert identity.end(child.pid, identity.start_time(child.pid), 0.05)
+        assert process.end(child.pid, process.start_time(child.pid), 0.05)
         assert child.wait(60) == -9
 
 
@@ -193,7 +193,7 @@ def test_abi_and_rootfs_arguments(tmp_path: Path) -> None:
 
 
 def test_record_of_before_there_were_abis_is_read(sleeper: subprocess.Popen[bytes]) -> None:
-    started = identity.start_time(sleeper.pid)
+    started = process.start_time(sleeper.pid)
     assert started is not None
     at = write(record(sleeper.pid, started))
     old = at.record.read_text()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adt.host import cache
-from adt.host.tar import write_file
+from adt.host.contained import write_file
 from support.codegen.npm import npm_archive
 
 VERSION = "2.4.20"

@@ -12,8 +12,8 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from adt.host import cache, registry
-from adt.host.registry import RegistryFile
+from adt.host import cache, download
+from adt.host.download import RegistryFile
 
 _WHEELS = (
     RegistryFile(
@@ -52,7 +52,7 @@ def _unpack(directory: Path) -> None:
     libraries = directory / "lib"
     libraries.mkdir()
     for wheel in _WHEELS:
-        with zipfile.ZipFile(registry.fetch(wheel)) as archive:
+        with zipfile.ZipFile(download.fetch(wheel)) as archive:
             for name in archive.namelist():
                 if found := _WANTED.fullmatch(name):
                     with archive.open(name) as packed, (libraries / found[1]).open("wb") as out:

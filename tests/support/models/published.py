@@ -11,8 +11,8 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adt.host import cache, registry
-from adt.host.registry import RegistryFile
+from adt.host import cache, download
+from adt.host.download import RegistryFile
 
 BASIC_PITCH = RegistryFile(
     "basic-pitch",
@@ -119,7 +119,7 @@ class RealModel:
 
         def unpack(directory: Path) -> None:
             with (
-                zipfile.ZipFile(registry.fetch(self.wheel)) as archive,
+                zipfile.ZipFile(download.fetch(self.wheel)) as archive,
                 archive.open(self.member) as packed,
                 (directory / Path(self.member).name).open("wb") as out,
             ):

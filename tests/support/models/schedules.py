@@ -6,7 +6,7 @@ from typing import Any
 
 from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.compiler.passes.records.traces import trace_text
-from adt.tuning.space.cpu_space import cpu_space
+from adt.tuning.space.design_space import cpu_space
 from adt.tuning.space.texture_space import texture_space, uses_texels
 from adt.tuning.tasks import Task
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
-from adt.host import cuda_headers, manifest
+from adt.bundle.plan import cuda_headers
+from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.directories import resource
 
@@ -148,7 +149,7 @@ def make_driver(directory: Path) -> Path:
     """Compile the stand-in to *directory*/libcuda.so.1."""
     source = directory / "driver.c"
     source.write_text(SOURCE)
-    headers = f"-I{cuda_headers.directory()}"
+    headers = f"-I{cuda_headers()}"
     library = directory / "libcuda.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-w", headers, source, "-o", library], check=True)
     return library
@@ -164,7 +165,7 @@ def make_runtime(directory: Path, tree: Path, bundle: Path) -> Path:
     ffi = tree / "3rdparty/tvm-ffi"
     headers = (
         ours,
-        cuda_headers.directory(),
+        cuda_headers(),
         tree / "include",
         ffi / "include",
         ffi / "3rdparty/dlpack/include",

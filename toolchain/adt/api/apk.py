@@ -14,7 +14,7 @@ from adt.api.device import device_of
 from adt.api.generate import bundles_of
 from adt.api.requests import ApkRequest, InstallRequest
 from adt.api.rpc import serve_deployed
-from adt.bundle.audit.request import audit_ndk
+from adt.bundle.audit.auditing import audit_ndk
 from adt.device import app as on_device
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
 from adt.host.android_sdk import find_apk_tools

@@ -14,7 +14,7 @@ from adt.api.requests import (
 )
 from adt.bundle import build as target_build
 from adt.bundle.build import BuildResult, build_bundle
-from adt.bundle.layout import check_layout, export
+from adt.bundle.bundle import check_layout, export
 from adt.bundle.plan import plan_build
 from adt.bundle.platforms import platform_named
 from adt.bundle.presets import Preset, list_presets

@@ -16,7 +16,7 @@ from adt.api.requests import (
     RecordSelection,
 )
 from adt.options.request import takes
-from adt.tuning.database.selection import Selection
+from adt.tuning.database.contents import Selection
 
 if TYPE_CHECKING:
     from adt.tuning.database.counts import Counts

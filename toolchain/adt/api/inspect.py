@@ -31,9 +31,8 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     Raises:
         ConfigError: an area that is none. A failed check does not raise: look at ``result.passed``.
     """
-    from adt.checkup.check import Area
+    from adt.checkup.check import Area, make_scope
     from adt.checkup.diagnosis import diagnose
-    from adt.checkup.scope import make_scope
 
     for area in request.areas:
         if area not in list(Area):
@@ -56,7 +55,7 @@ def elf(request: ElfRequest) -> ElfReport:
         PackageError: there is nothing to audit. A file that would not load does not raise:
             look at ``report.verdict``.
     """
-    from adt.bundle.audit.request import audit_paths
+    from adt.bundle.audit.auditing import audit_paths
     from adt.package.files import is_archive
 
     paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in request.paths)

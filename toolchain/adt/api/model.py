@@ -135,7 +135,7 @@ def measured_offload(job: CompileJob) -> CompileJob:
     from adt.compiler.compilation import package_target
     from adt.compiler.importers.model_store import model_sha256
     from adt.measure import history
-    from adt.measure.offload_choice import fastest_offload
+    from adt.measure.history import fastest_offload
 
     fastest = fastest_offload(
         history.load(),

@@ -46,7 +46,7 @@ def package_verify(request: PackageVerifyRequest) -> PackageVerification:
     integrity = examine(request.package)
     if integrity.package is None or not integrity.code:
         return PackageVerification(integrity, None)
-    from adt.bundle.audit.request import audit_paths
+    from adt.bundle.audit.auditing import audit_paths
 
     elf = audit_paths(
         [integrity.package.path],

@@ -81,8 +81,8 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
 
     from adt.compiler.importers.shapes import parse_shapes
     from adt.quantization import fidelity, quantizer
+    from adt.quantization.accuracy import Target, attempt, unmeasured
     from adt.quantization.samples import read_samples
-    from adt.quantization.target import Target, attempt, unmeasured
 
     request = QuantizeRequest(**values, picture=picture)
     model, entry = quantizer.read_float_model(request.model, parse_shapes(request.shapes))

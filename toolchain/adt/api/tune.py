@@ -110,7 +110,7 @@ def _run(
     from adt.tuning.options import TuningOptions, run_id
     from adt.tuning.results import Observer
     from adt.tuning.search.task_search import Searches, SearchOptions
-    from adt.tuning.task_log import TaskLogs
+    from adt.tuning.task_progress import TaskLogs
     from adt.tuning.tasks import extract, toolchain_of, tuning_target
 
     stop = request.stop or threading.Event()

@@ -1,14 +1,16 @@
-"""TargetBundle: the stripped libraries and programs for one ABI, with ``bundle.json``."""
+"""TargetBundle: the stripped libraries and programs for one ABI, with ``bundle.json``; copies for apps."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
 from adt.bundle.libraries import LIBRARIES, Library
-from adt.errors import PackageError
-from adt.host import manifest
+from adt.errors import ConfigError, PackageError
+from adt.host import cache, manifest
 from adt.host.cache import file_sha256
 from adt.host.contained import contained_file, plain_name
 from adt.limits import MOST_ARRAY_BYTES
@@ -208,3 +210,44 @@ def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
         if check_hashes and file_sha256(file) != facts.sha256:
             raise PackageError(f"{file} is not the file that bundle.json describes", remedy=remedy)
     return TargetBundle(path, found)
+
+
+LAYOUTS = ("bundle", "jni")
+
+
+def check_layout(layout: str) -> None:
+    """Raise ConfigError for a layout that is none of LAYOUTS, before anything is built."""
+    if layout not in LAYOUTS:
+        raise ConfigError(f"unknown layout {layout!r}", remedy=f"Choose one of: {', '.join(LAYOUTS)}.")
+
+
+def export(bundles: Sequence[TargetBundle], out: Path, layout: str) -> None:
+    """Write *bundles* to the directory *out*, which appears complete or not at all.
+
+    ``bundle``: one bundle is *out* itself; several are its subdirectories, by ABI.
+    ``jni``: ``jniLibs/<abi>/*.so``, ``include/`` and ``<abi>.bundle.json``, what an app is built from.
+    """
+    check_layout(layout)
+    cache.leave_alone(out, _ours, "a bundle")
+    with cache.fresh_dir(out) as directory:
+        for bundle in bundles:
+            abi = bundle.manifest.abi
+            if layout == "jni":
+                libraries = directory / "jniLibs" / abi
+                libraries.mkdir(parents=True)
+                for name in (name for name in sorted(bundle.manifest.files) if name.startswith("lib/")):
+                    shutil.copy2(bundle.file(name), libraries)
+                for header in bundle.manifest.headers:  # the same for each ABI
+                    (directory / header).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(bundle.file(header), directory / header)
+                shutil.copy2(bundle.path / MANIFEST, directory / f"{abi}.{MANIFEST}")
+            else:
+                place = directory if len(bundles) == 1 else directory / abi
+                for name in (*bundle.manifest.all_files, MANIFEST):
+                    (place / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(bundle.file(name), place / name)
+
+
+def _ours(out: Path) -> bool:
+    """Return True if *out* has the manifest of a bundle where :func:`export` puts it."""
+    return any(next(out.glob(pattern), None) for pattern in (MANIFEST, f"*/{MANIFEST}", f"*.{MANIFEST}"))

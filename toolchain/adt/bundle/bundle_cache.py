@@ -100,7 +100,6 @@ def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:
 
     Raises:
         PackageError: one is not there; nothing was removed.
-        Busy: one is being built.
     """
     bundles = {bundle.path.name: bundle for bundle in cached_bundles()}
     for name in names:

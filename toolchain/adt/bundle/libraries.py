@@ -63,7 +63,7 @@ LIBRARIES = {row.name: row for row in _ROWS}
 NONE = "none"
 """``--offload`` without a library."""
 AUTO = "auto"
-"""``--offload`` as benchmarks decide (:mod:`adt.measure.offload_choice`)."""
+"""``--offload`` as benchmarks decide (:mod:`adt.measure.history`)."""
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:

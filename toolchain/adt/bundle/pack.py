@@ -1,13 +1,18 @@
-"""Install, strip, check and describe what a build gave: the TargetBundle."""
+"""Install, strip, check and describe what a build gave: the TargetBundle.
+
+The registered functions are read from the sources that were compiled: what was cross-built does not run here
+to be asked, and a compiler keeps some names only as part of another text, or as instructions.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import adt
-from adt.bundle.audit.gate import audit_made
+from adt.bundle.audit.auditing import audit_made
 from adt.bundle.bundle import (
     ACTIVITY,
     MANIFEST,
@@ -17,13 +22,12 @@ from adt.bundle.bundle import (
     BundleTvm,
     TargetBundle,
 )
-from adt.bundle.functions import registered_functions
 from adt.bundle.libraries import LIBRARIES
 from adt.bundle.plan import BuildPlan
 from adt.errors import BuildError
 from adt.host import cache, manifest
 from adt.host.process import run
-from adt.host.tools import cmake
+from adt.host.tools import cmake, ninja
 
 BUILD_INFO = "adt_build_info.json"
 """Description that the superbuild writes, so that nothing cross-built must run to be described."""
@@ -117,3 +121,33 @@ def _describe(plan: BuildPlan, directory: Path, sources: str) -> BundleManifest:
         licenses=kept[LICENSES],
         sources=sources,
     )
+
+
+_REGISTERED = re.compile(r'\.def(?:_packed|_method)?\(\s*((?:"[^"]*"\s*)+)')
+
+
+def registered_functions(build_dir: Path) -> tuple[str, ...]:
+    """Return the dotted names of the functions that the libraries in *build_dir* register, sorted."""
+    listing = run(
+        [ninja().path, "-C", build_dir, "-t", "compdb"],
+        error=BuildError,
+        what=f"asking Ninja what was compiled in {build_dir} failed",
+    )
+    names: set[str] = set()
+    for command in json.loads(listing.stdout):
+        directory = Path(command["directory"])
+        if not (directory / command["output"]).is_file():
+            continue
+        for file in sources_of(directory / command["file"]):
+            program = "apps" in file.parts  # tvm_rpc, whose own functions no library has
+            if file.suffix == ".cc" and not program:
+                text = file.read_text(errors="replace")
+                names |= {"".join(re.findall('"([^"]*)"', match[1])) for match in _REGISTERED.finditer(text)}
+    return tuple(sorted(name for name in names if "." in name))
+
+
+def sources_of(file: Path) -> list[Path]:
+    """Return the sources that CMake joined in *file* (UNITY_BUILD), else *file* alone."""
+    if (file.parent.name, file.suffix) != ("Unity", ".cxx"):
+        return [file]
+    return [Path(name) for name in re.findall(r'^#include "(.+)"$', file.read_text(), re.MULTILINE)]

@@ -14,15 +14,19 @@ from adt.bundle.libraries import XNNPACK_VARIABLE
 from adt.bundle.platforms import PLATFORMS, Platform
 from adt.bundle.presets import Choice, choose_preset
 from adt.errors import ConfigError
-from adt.host import cache, cuda_headers
+from adt.host import cache
 from adt.host.ndk import Ndk, find_ndk
 from adt.host.tools import compiler_identity, find_tool
 from adt.host.tvm_source import TvmSource, find_source
 from adt.options.sections import BuildSettings, Settings
 
 if TYPE_CHECKING:
-    from adt.host.clml import ClmlSdk
-    from adt.host.opencl_sdk import OpenClSdk
+    from adt.host.opencl_sdk import ClmlSdk, OpenClSdk
+
+
+import zipfile
+
+from adt.host import download
 
 ONE_LIBRARY = "ADT_ONE_LIBRARY"
 """CMake's variable, which links TVM's runtime into libadt_runner."""
@@ -62,8 +66,6 @@ def plan_build(settings: Settings) -> BuildPlan:
 
     Raises:
         ConfigError: the platform is unknown, or options contradict each other.
-        ToolNotFound, NdkError, SourceError, SdkError: something that the build needs is missing.
-        DownloadError: XNNPACK's source is needed and cannot be had.
     """
     choice = choose_preset(settings.build)
     _check_cuda(settings.build, choice)
@@ -94,8 +96,8 @@ def plan_build(settings: Settings) -> BuildPlan:
         places["ADT_OPENCL_SDK"] = opencl_sdk.path
         identity["OpenCL SDK"] = opencl_sdk.digest
     if settings.build.cuda:
-        places["ADT_CUDA_HEADERS"] = cuda_headers.directory()
-        identity["CUDA headers"] = cuda_headers.WHEEL.sha256
+        places["ADT_CUDA_HEADERS"] = cuda_headers()
+        identity["CUDA headers"] = CUDA_WHEEL.sha256
     if settings.build.xnnpack:
         from adt.host.xnnpack_source import find_xnnpack
 
@@ -140,7 +142,7 @@ def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenC
     """The SDKs that the build was asked to use; what reads them is imported only then."""
     clml = opencl_sdk = None
     if choice.clml:
-        from adt.host.clml import find_clml
+        from adt.host.opencl_sdk import find_clml
 
         clml = find_clml(options.clml, choice.platform.machine)
     if options.opencl_sdk:
@@ -162,3 +164,28 @@ def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[st
     if ndk:
         values["ANDROID_PLATFORM"] = f"android-{options.api_level}"
     return values | {library.variable: "ON" for library in choice.libraries}
+
+
+CUDA_WHEEL = download.RegistryFile(
+    project="nvidia-cuda-runtime-cu12",
+    filename="nvidia_cuda_runtime_cu12-12.9.79-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
+    sha256="25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3",
+)
+"""Package of CUDA's headers, which are the same for each machine. 3.5 MB."""
+CUDA_HEADER = "nvidia/cuda_runtime/include/cuda.h"
+
+
+def cuda_headers() -> Path:
+    """The directory with ``cuda.h``, fetched once."""
+    path, _ = cache.entry(f"cuda-headers/{CUDA_WHEEL.sha256[:12]}", _unpack_cuda_headers)
+    return path
+
+
+def _unpack_cuda_headers(directory: Path) -> None:
+    archive = download.fetch(CUDA_WHEEL)
+    try:
+        with zipfile.ZipFile(archive) as wheel:
+            text = wheel.read(CUDA_HEADER)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise cache.damaged(archive, error) from error
+    (directory / "cuda.h").write_bytes(text)

@@ -86,7 +86,6 @@ def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
     Raises:
         ToolNotFound: there is no C++ compiler.
         SourceError: there is no TVM source tree, or it does not fit the wheel.
-        DownloadError: the tree could not be fetched.
     """
     wheel = installed_wheel()
     if settings is None:

@@ -126,7 +126,7 @@ def _described(name: str, settings: Settings) -> Preset:
     try:
         buildable, reason, remedy = True, _compiler(platform, settings), ""
         if clml:
-            from adt.host.clml import find_clml
+            from adt.host.opencl_sdk import find_clml
 
             sdk = find_clml(settings.build.clml, platform.machine)
             reason += f"; CLML SDK {sdk.version} from {sdk.origin}"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.checkup import sockets
-from adt.checkup.check import Action, Check, Fix, failed, ok, warning
-from adt.checkup.scope import Scope
+from adt.checkup.check import Action, Check, Fix, Scope, failed, ok, warning
 from adt.device.selection import DeviceInfo, parse_listing
 from adt.device.transport import adb
 from adt.device.transport.adb import Adb
@@ -69,7 +68,6 @@ def ask(port: int, service: str, doing: str) -> str:
 
     Raises:
         ConnectionRefusedError: nothing listens.
-        DeviceError: no answer in time, or not adb's protocol.
     """
     deadline = Deadline(SERVER_SECONDS, doing)
     try:

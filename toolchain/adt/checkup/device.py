@@ -11,9 +11,8 @@ from adt.bundle.bundle_cache import newest_with
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import adb
 from adt.checkup.adb import Server
-from adt.checkup.check import Action, Area, Check, Fix, Question, Status, failed, ok, warning
+from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, failed, ok, warning
 from adt.checkup.host import running_emulators
-from adt.checkup.scope import Scope
 from adt.device.device import Device
 from adt.device.opencl import PLACES, PROGRAM, OpenclReport
 from adt.device.probe import probe, survey_hardware

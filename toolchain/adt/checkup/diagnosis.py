@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from adt.checkup import device, host, ndk, package, rpc
-from adt.checkup.check import Area, Check, Question, Status, answers
+from adt.checkup.check import Area, Check, Question, Scope, Status, answers
 from adt.checkup.repair import Repair, mend, planned_repairs
-from adt.checkup.scope import Scope
 
 MENDING_ROUNDS = 3
 """One repair may uncover another: a server that was started may know of an offline device."""

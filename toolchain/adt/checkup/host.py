@@ -13,8 +13,7 @@ from pathlib import Path
 import adt
 from adt.bundle.platforms import PLATFORMS, Platform, platform_named
 from adt.checkup import storage
-from adt.checkup.check import Action, Check, Fix, Question, Status, failed, ok, warning
-from adt.checkup.scope import Scope
+from adt.checkup.check import Action, Check, Fix, Question, Scope, Status, failed, ok, warning
 from adt.compiler.cuda_code import find_compiler
 from adt.errors import AdtError, SdkError, ToolNotFound
 from adt.host import process, tools

@@ -7,11 +7,10 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from adt.bundle.platforms import PLATFORMS, Platform
-from adt.checkup.check import Area, Check, Question, Status, ok, warning
+from adt.checkup.check import Area, Check, Question, Scope, Status, ok, warning
 from adt.checkup.host import version_line
-from adt.checkup.scope import Scope
 from adt.errors import NdkError
-from adt.host import clml
+from adt.host import opencl_sdk
 from adt.host.elf import read_elf
 from adt.host.ndk import NEWEST_KNOWN, VARIABLES, Listed, Ndk, find_ndk, list_ndks
 from adt.host.opencl_sdk import find_opencl_sdk
@@ -110,11 +109,11 @@ def check_clml(scope: Scope) -> Iterator[Check]:
     """The CLML SDK, where one is named or the chosen preset needs one; each missing part is named."""
     explicit = scope.settings.build.clml
     needed = scope.platform_chosen and scope.settings.build.platform.endswith("-clml")
-    if not (needed or explicit or any(scope.environ.get(name) for name in clml.VARIABLES)):
+    if not (needed or explicit or any(scope.environ.get(name) for name in opencl_sdk.VARIABLES)):
         return
     machine = scope.platform.machine if scope.platform else "AARCH64"
-    with warnings_of(clml.log) as disagreements:
-        sdk = clml.find_clml(explicit, machine, environ=scope.environ)
+    with warnings_of(opencl_sdk.log) as disagreements:
+        sdk = opencl_sdk.find_clml(explicit, machine, environ=scope.environ)
     version = f"version {sdk.version}, {sdk.library.relative_to(sdk.path)} for {machine}"
     yield ok("CLML SDK", version, f"{sdk.path}, from {sdk.origin}")
     for text in disagreements:

@@ -8,9 +8,8 @@ from pathlib import Path
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.bundle.bundle_cache import cached_bundles
 from adt.checkup import adb
-from adt.checkup.check import Area, Check, Question, Status, failed, ok, warning
+from adt.checkup.check import Area, Check, Question, Scope, Status, failed, ok, warning
 from adt.checkup.device import ready
-from adt.checkup.scope import Scope
 from adt.device.deploy.fit import check_device
 from adt.device.device import Device
 from adt.errors import AdtError, MismatchError

@@ -85,7 +85,7 @@ def stats(keywords: Keywords) -> Rendering:
 
 
 def _stats_lines(counts: Counts, db: Path) -> Iterator[str]:
-    from adt.tuning.database.selection import describe
+    from adt.tuning.database.contents import describe
 
     backups = f"; {counts.backups} files in backup/, {counts.backup_bytes:,} bytes" if counts.backups else ""
     yield f"{size_text(counts)}, {counts.bytes:,} bytes{backups}"
@@ -197,7 +197,7 @@ def export(keywords: Keywords) -> Rendering:
 def import_(keywords: Keywords) -> Rendering:
     """Add the records that other programs made with MetaSchedule."""
     import adt
-    from adt.tuning.database.selection import describe
+    from adt.tuning.database.contents import describe
 
     result = adt.db_import(**keywords)
     lines = [added_text(result.records, result.duplicates, keywords["into"])]

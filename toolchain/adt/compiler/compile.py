@@ -21,7 +21,7 @@ from typing import Any
 
 import adt
 from adt.bundle import plugins
-from adt.bundle.audit.gate import audit_made
+from adt.bundle.audit.auditing import audit_made
 from adt.bundle.libraries import parse_libraries
 from adt.compiler.assemble import assemble, package_name
 from adt.compiler.compilation import Compilation, CompileJob

@@ -12,7 +12,7 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import dlight
 
-from adt.bundle.audit.gate import audit_made
+from adt.bundle.audit.auditing import audit_made
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import Platform
 from adt.compiler.assemble import exported_functions, tvm_errors

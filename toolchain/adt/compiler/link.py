@@ -14,7 +14,7 @@ from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import BIG_PAGE, Platform
 from adt.errors import CompileError, MismatchError
 from adt.host.disk import scratch_directory
-from adt.host.elf_image import Image
+from adt.host.elf import section_names
 from adt.host.ndk import Ndk
 from adt.host.process import run
 from adt.host.tools import find_tool
@@ -55,7 +55,7 @@ class Linker:
             identity.update(hashlib.sha256(content).digest())
             if Path(file).suffix == ".c":  # of a model without kernels TVM writes the module's data as C
                 continue
-            names = {section.name for section in Image(content).sections}
+            names = section_names(content)
             if at_load := sorted(name for name in names if AT_LOAD.match(name)):
                 raise CompileError(
                     f"the generated code has {', '.join(at_load)}: code that runs when mod.so is loaded",
@@ -95,10 +95,6 @@ class Linker:
             built: what ``tvm.compile`` returned.
             scratch: directory for the compiler's files, which somebody else removes; None: one of its own.
             params: as for :meth:`link`.
-
-        Raises:
-            CompileError: as for :meth:`link`.
-            DiskError: a disk is full or refuses access.
         """
 
         def link(output: str, objects: list[str], **_options: Any) -> None:
@@ -129,8 +125,6 @@ def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: T
 
     Raises:
         MismatchError: Android without a bundle, or a bundle of another platform.
-        ToolNotFound: the platform's compiler is not installed.
-        NdkError: the NDK has no compiler for the API level.
     """
     if bundle is not None and bundle.manifest.platform != platform.name:
         raise MismatchError(

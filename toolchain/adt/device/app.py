@@ -46,7 +46,6 @@ def install(
 
     Raises:
         DeviceError: the device has no package manager, or refuses the APK.
-        MismatchError: the device is too old for it, or of another kind.
     """
     if device.script("command -v pm >/dev/null && command -v am >/dev/null", check=False).exit_code != 0:
         raise DeviceError(

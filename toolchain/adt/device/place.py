@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from adt.bundle.bundle import TargetBundle
-from adt.device.awake import awake
 from adt.device.deploy.store import Deployment
-from adt.device.deploy.workspace import workspace
+from adt.device.deploy.workspace import awake, workspace
 from adt.device.device import Device
 from adt.device.rtvm import INPUTS, ProgramExit, RtvmOptions, RtvmRun, read_report, read_run
 from adt.device.scripts import script
@@ -51,7 +50,7 @@ class Place(Protocol):
         """It is the machine that adt runs on."""
 
     def awake(self) -> AbstractContextManager[None]:
-        """Keep it from sleeping for as long as the block runs: see :mod:`adt.device.awake`."""
+        """Keep it from sleeping for as long as the block runs: see :mod:`adt.device.deploy.workspace`."""
 
     def run(
         self,

@@ -89,11 +89,7 @@ def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
 
 
 def listing() -> tuple[DeviceInfo, ...]:
-    """Every device that the adb server knows, usable or not; starts the server when needed.
-
-    Raises:
-        ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
-    """
+    """Every device that the adb server knows, usable or not; starts the server when needed."""
     return parse_listing(adb.query("host:devices-l", doing="listing devices"))
 
 
@@ -136,7 +132,6 @@ def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> Device
     Raises:
         NoDevice: none is there, or none has that serial (with the nearest one).
         AmbiguousDevice: several are usable and none was named.
-        DeviceNotReady: the one that is meant is offline, unauthorized, …
     """
     if serial:
         for device in devices:

@@ -141,7 +141,6 @@ class Child:
         Raises:
             ChildHung: there was no answer in time.
             ChildDied: the child ended, or was closed.
-            ToolNotFound: Python cannot be started.
         """
         with self._asking:
             try:

@@ -1,7 +1,15 @@
-"""An OpenCL SDK to link against, instead of opening the device's libOpenCL at run time."""
+"""OpenCL SDKs that a build links against, instead of opening the device's libOpenCL at run time.
+
+One is Qualcomm's CLML SDK, with machine-learning operators, for the ``-clml`` presets. It is checked before
+CMake starts, so that one message names everything that is missing.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,3 +86,78 @@ def find_library(path: Path, machine: str, problems: list[str]) -> Path | None:
         f"{LIBRARY} is missing (looked in {' and '.join(f'{d}/' for d in LIBRARY_DIRECTORIES)})"
     ]
     return None
+
+
+log = logging.getLogger("adt.clml")
+
+VARIABLES = ("ADRENO_OPENCL", "CLML_SDK")
+"""Looked at in this order, after ``--clml``."""
+CLML_HEADER = "CL/cl_qcom_ml_ops.h"
+VERSION = "CL_QCOM_ML_OPS_H_MAJOR_VERSION"
+NEWEST = 5
+"""Newest major version that TVM's sources distinguish."""
+REMEDY = "Pass --clml DIR with the root of Qualcomm's OpenCL ML SDK (docs/clml.md says what belongs in it)."
+
+
+@dataclass(frozen=True)
+class ClmlSdk:
+    """A complete CLML SDK on this machine."""
+
+    path: Path
+    version: str
+    """``CL_QCOM_ML_OPS_H_MAJOR_VERSION`` of its header."""
+    library: Path
+    """The libOpenCL.so for the machine that is built for."""
+    origin: str
+    """Source of the path: ``--clml``, ``ADRENO_OPENCL``, ``CLML_SDK``."""
+    digest: str
+    """Digest (sha256) of its header and its library: another SDK at the same path is another build."""
+
+
+def find_clml(explicit: str, machine: str, *, environ: Mapping[str, str] | None = None) -> ClmlSdk:
+    """The SDK at *explicit*, else where the environment says.
+
+    Args:
+        explicit: the ``--clml`` flag or the ``build.clml`` setting; empty: look at the environment.
+        machine: ELF machine that its library must be for, e.g. ``AARCH64``.
+
+    Raises:
+        SdkError: there is none, or it is incomplete; every missing part is named.
+    """
+    environ = os.environ if environ is None else environ
+    named = [("--clml", explicit), *((variable, environ.get(variable, "")) for variable in VARIABLES)]
+    given = [(origin, Path(text).expanduser().absolute()) for origin, text in named if text]
+    if not given:
+        raise SdkError(
+            f"no CLML SDK was named (looked at {', '.join(origin for origin, _ in named)})", remedy=REMEDY
+        )
+    (origin, path), *others = given
+    for other, elsewhere in others:
+        if elsewhere.resolve() != path.resolve():
+            log.warning("%s names %s, but %s is used (from %s)", other, elsewhere, path, origin)
+    return _validated(path, origin, machine)
+
+
+def _validated(path: Path, origin: str, machine: str) -> ClmlSdk:
+    if not path.is_dir():
+        raise SdkError(f"the CLML SDK {path} (from {origin}) is not a directory", remedy=REMEDY)
+    problems: list[str] = []
+    header = find_header(path, CLML_HEADER, problems)
+    version = _version(header) if header else ""
+    if header and not version:
+        problems.append(f"{header.relative_to(path)} does not define {VERSION}")
+    library = find_library(path, machine, problems)
+    if problems or header is None or library is None:
+        raise SdkError(
+            f"{path} (from {origin}) is no complete CLML SDK: {'; '.join(problems)}", remedy=REMEDY
+        )
+    if int(version) > NEWEST:
+        log.warning("CLML SDK %s has version %s, newer than TVM's sources know (%d)", path, version, NEWEST)
+    return ClmlSdk(path, version, library, origin, f"{file_sha256(header)} {file_sha256(library)}")
+
+
+def _version(header: Path) -> str:
+    """The version that *header* defines; empty when it does not."""
+    text = header.read_text(errors="replace")
+    match = re.search(rf"^\s*#\s*define\s+{VERSION}\s+(\d{{1,9}})", text, re.MULTILINE)
+    return match[1] if match else ""

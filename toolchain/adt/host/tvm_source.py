@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import AdtError, SourceError
-from adt.host import cache, registry
+from adt.host import cache, download
 from adt.host.extras import install_command
 from adt.host.process import run
 from adt.options.sections import TvmSettings
@@ -27,7 +27,7 @@ GIT_URL = "https://github.com/apache/tvm"
 SUBMODULES = ("3rdparty/tvm-ffi", "3rdparty/OpenCL-Headers")
 """Submodules that the runtime needs, of which a given version has some or all."""
 
-SDIST = registry.RegistryFile(
+SDIST = download.RegistryFile(
     project="tilelang",
     filename="tilelang-0.1.14.tar.gz",
     sha256="7ae0fba6c63dae80b3c9c5c11a70bb8d7165794994f290f36e2fe87bfb143cfc",
@@ -93,7 +93,6 @@ def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None)
 
     Raises:
         SourceError: a tree was named that is none, or no provider has one.
-        DownloadError: the registry package could not be fetched.
     """
     environ = dict(os.environ) if environ is None else environ
     if settings.tvm_source:
@@ -213,9 +212,9 @@ def _clone(tag: str, directory: Path) -> None:
 def _unpack_sdist(directory: Path) -> None:
     import tarfile
 
-    from adt.host.tar import write_file
+    from adt.host.contained import write_file
 
-    archive = registry.fetch(SDIST)
+    archive = download.fetch(SDIST)
     log.info("unpacking the TVM part of %s", SDIST.filename)
     files = size = 0
     try:

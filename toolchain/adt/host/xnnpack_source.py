@@ -16,8 +16,8 @@ from pathlib import Path
 
 from adt.errors import DownloadError, SourceError
 from adt.host import cache
+from adt.host.contained import DAMAGED, write_file
 from adt.host.process import run
-from adt.host.tar import DAMAGED, write_file
 
 log = logging.getLogger("adt.source")
 
@@ -103,7 +103,6 @@ def find_xnnpack(own: str) -> XnnpackSource:
 
     Raises:
         SourceError: the user's directory lacks a tree.
-        DownloadError: a tree can be had neither from Debian nor from git.
     """
     if own:
         path = Path(own).expanduser().absolute()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from adt.bundle.audit.binaries import Binary, Unreadable
-from adt.bundle.audit.destination import ANDROID
-from adt.bundle.audit.pages import LARGE_PAGES, may_have_large_pages, obstacle
+from adt.bundle.audit.destination import ANDROID, LARGE_PAGES, may_have_large_pages, obstacle
 from adt.errors import BuildError
 
 

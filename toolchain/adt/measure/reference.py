@@ -77,7 +77,6 @@ def reference_named(
 
     Raises:
         ConfigError: there is no such reference, or the model is of another runtime's format.
-        ModelError: the source model is not there, or *choice* is code that is not trusted.
     """
     if choice.endswith(".npz"):
         return _from_file(Path(choice))

@@ -57,20 +57,13 @@ def load_settings(
         flags: ``section.key`` to value, as given on the command line; None values are "not given".
         environ: the environment; ``os.environ`` by default.
         start: directory from which adt.toml and pyproject.toml are looked up, upwards; cwd by default.
-
-    Raises:
-        ConfigError: an unknown key (with a suggestion), a wrong type, or a file that is no TOML.
     """
     environ = os.environ if environ is None else environ
     return _overlaid({}, {}, _layers(flags or {}, environ, start or Path.cwd()))
 
 
 def override(resolved: Resolved, flags: Mapping[str, object]) -> Resolved:
-    """*resolved* with those of *flags* that are not None, as if the command line had given them.
-
-    Raises:
-        ConfigError: a wrong type.
-    """
+    """*resolved* with those of *flags* that are not None, as if the command line had given them."""
     return _overlaid(resolved.values, resolved.origins, [_flag_layer(flags)])
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from adt.errors import PackageError
 from adt.host import cache
-from adt.host.contained import contained_file, regular_files
-from adt.host.tar import DAMAGED, Bounded, write_file
+from adt.host.contained import DAMAGED, Bounded, contained_file, regular_files, write_file
 from adt.limits import is_long
 
 MANIFEST = "mod.json"
@@ -53,27 +52,18 @@ def part(directory: Path, name: str) -> Path:
 
     Raises:
         OSError: it is missing, or cannot be read.
-        PackageError: it is a link or no regular file.
     """
     return contained_file(directory, name, MOST_BYTES)
 
 
 def names(directory: Path) -> tuple[str, ...]:
-    """List the files of the package in *directory*, ``mod.json`` first, then sorted.
-
-    Raises:
-        PackageError: one of them is a link or no regular file.
-    """
+    """List the files of the package in *directory*, ``mod.json`` first, then sorted."""
     own = [name for name in (MANIFEST, LIBRARY, PARAMS) if os.path.lexists(directory / name)]
     return (*(part(directory, name).name for name in own), *inspection_names(directory))
 
 
 def inspection_names(directory: Path) -> list[str]:
-    """List the files below ``inspect/`` of the package in *directory*, sorted.
-
-    Raises:
-        PackageError: one of them is a link or no regular file.
-    """
+    """List the files below ``inspect/`` of the package in *directory*, sorted."""
     if (directory / INSPECT).is_symlink():
         part(directory, INSPECT)
     return [f"{INSPECT}/{name}" for name in regular_files(directory / INSPECT)]

@@ -136,11 +136,7 @@ def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
 
 
 def refuse_others(out: Path) -> None:
-    """Let *out* be a package, an empty directory or absent.
-
-    Raises:
-        PackageError: it is something else.
-    """
+    """Let *out* be a package, an empty directory or absent."""
     if is_archive(out) and not out.is_dir():
         files.leave_alone(out)
     else:
@@ -174,11 +170,7 @@ class SplitPackage:
 
 
 def split_params(package: ModelPackage, out: Path) -> SplitPackage:
-    """Write ``code/`` and ``params/`` into the directory *out*, which appears complete or not at all.
-
-    Raises:
-        PackageError: *out* exists and is no split package.
-    """
+    """Write ``code/`` and ``params/`` into the directory *out*, which appears complete or not at all."""
     cache.leave_alone(out, lambda there: (there / CODE_PART / MANIFEST).is_file(), "a split package")
     with cache.fresh_dir(out) as directory:
         (directory / PARAMS_PART).mkdir()

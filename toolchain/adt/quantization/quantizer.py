@@ -8,7 +8,22 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import version_converter
+from onnxruntime.quantization import (
+    CalibrationMethod,
+    QDQQuantizer,
+    QuantType,
+    create_calibrator,
+    quant_pre_process,
+)
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+from onnxruntime.quantization.onnx_model import ONNXModel
+from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
 from adt.compiler.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset
@@ -21,12 +36,7 @@ from adt.limits import MOST_PROTOBUF
 from adt.options.resolve import did_you_mean
 from adt.package.manifest import Entry, TensorSpec
 
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.quantize")
 
@@ -47,8 +57,6 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
     Raises:
         ModelError: it is not valid, its shapes stay open, or it is no float32 model.
     """
-    import onnx
-
     model = read_onnx(path)
     inputs = fixed_inputs(model, shapes)
     fixed, dtypes = with_fixed_shapes(model, inputs), input_dtypes(model)
@@ -83,10 +91,6 @@ def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
     Raises:
         ModelError: it is of an old opset that cannot be converted, or onnxruntime refuses it.
     """
-    import onnx
-    from onnx import version_converter
-    from onnxruntime.quantization import quant_pre_process
-
     path = directory / "prepared.onnx"
     with _asked(
         "onnxruntime cannot prepare the model for quantizing",
@@ -130,8 +134,6 @@ def _with_one_opset(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _simplify_addend(graph: Graph, gemm: onnx.NodeProto) -> None:
     """Write a constant row that *gemm* adds as one axis, times beta: onnxruntime's quantizer reads it so."""
-    import numpy as np
-
     addend, weight = graph.constant(operand(gemm, 2)), graph.constant(gemm.input[1])
     if addend is None or weight is None or addend.size != np.prod(addend.shape[-1:], dtype=int):
         return
@@ -159,9 +161,6 @@ def calibrated(
     model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]], method: str, directory: Path
 ) -> Any:
     """Return every tensor's range for a prepared *model* on *samples*, for onnxruntime's quantizer."""
-    import onnx
-    from onnxruntime.quantization import CalibrationMethod, create_calibrator
-
     path = directory / "calibrated.onnx"
     onnx.save(model, path)
     chosen = dict(
@@ -192,8 +191,6 @@ def calibrated(
 def take_unbounded(ranges: Any, model: onnx.ModelProto) -> frozenset[str]:
     """Take tensors out of *ranges* that have no finite range; return the nodes of *model* that have or take
     them."""
-    import numpy as np
-
     odd = {name for name, each in ranges.items() if not np.isfinite(each.range_value).all()}
     for name in odd:
         del ranges.data[name]
@@ -211,8 +208,6 @@ def quantized(
     Weights are int8 with all eight bits. Seven, with which x86 without VNNI does not saturate, would cost
     accuracy on every Arm.
     """
-    from onnxruntime.quantization import QDQQuantizer, QuantType
-
     types = {"int8": QuantType.QInt8, "uint8": QuantType.QUInt8}
     quantizer = QDQQuantizer(
         deepcopy(model), per_channel, False, QuantType.QInt8, types[activations], ranges,
@@ -225,8 +220,6 @@ def quantized(
 
 def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
     """A prepared *model* with a MatMul and an Add in place of each Gemm by constants that they can do."""
-    from onnxruntime.quantization.onnx_model import ONNXModel
-
     products = ONNXModel(deepcopy(model))
     products.replace_gemm_with_matmul()
     return products.model
@@ -235,8 +228,6 @@ def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
 def with_few_bits(model: onnx.ModelProto, weights: str, keep: Collection[str]) -> onnx.ModelProto:
     """A prepared *model* whose MatMul by constants are MatMulNBits of the same names, around 0, all but the
     nodes *keep*."""
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
-
     bits = WEIGHTS[weights]
     quantizer = MatMulNBitsQuantizer(
         deepcopy(model), bits=bits, block_size=BLOCK, is_symmetric=True, nodes_to_exclude=sorted(keep)
@@ -256,8 +247,6 @@ def is_quantized(model: onnx.ModelProto) -> bool:
 
 def _operators() -> list[str]:
     """Types of the operators that onnxruntime quantizes."""
-    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
-
     return sorted({*QLinearOpsRegistry, *QDQRegistry})
 
 

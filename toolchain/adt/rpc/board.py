@@ -82,7 +82,6 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
 
     Raises:
         RpcError: the bundle has no tvm_rpc.
-        ConfigError: *tracker* is no address.
     """
     _check(bundle)
     ssh = ["ssh"]
@@ -135,7 +134,6 @@ def run_server(
     Raises:
         MismatchError: the bundle is for another machine.
         RpcError: the bundle has no tvm_rpc.
-        ToolNotFound: it cannot be started.
     """
     _check(bundle)
     machine = platform.machine()

@@ -24,7 +24,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from adt.device.awake import awake
+from adt.device.deploy.workspace import awake
 from adt.device.device import Device
 from adt.device.scripts import script
 from adt.device.transport import adb, forwards

@@ -56,7 +56,6 @@ def launch(
     Raises:
         AdtError: of the class and with the text that the process reports.
         RpcError: it ended without a word, or took too long.
-        DiskError: its log cannot be written.
     """
     with disk_errors(f"writing {at.log}", at.log):
         at.directory.mkdir(parents=True, exist_ok=True)

@@ -54,11 +54,7 @@ class RemoteModel:
     """Every parameter as a tensor of the device, by its key in mod.params."""
 
     def entry(self, name: str = "main") -> Entry:
-        """The entry function *name* of the package.
-
-        Raises:
-            PackageError: there is none.
-        """
+        """The entry function *name* of the package."""
         return self.package.manifest.entry(name)
 
     def set_inputs(self, inputs: Mapping[str, Array], entry: str = "main") -> None:
@@ -68,8 +64,6 @@ class RemoteModel:
             inputs: every input by name.
 
         Raises:
-            PackageError: there is no such entry.
-            InputError: they do not fit it.
             MismatchError: it takes images, and the server is not one of adt's.
             RunError: the server refused them (its memory is full, …).
         """

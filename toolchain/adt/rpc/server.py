@@ -136,9 +136,6 @@ def start(
 
     Raises:
         RpcError: it does not become ready; with its last words.
-        TrackerError: there is no tracker that answers.
-        NoDevice, DeviceNotReady, DeviceError: the device is gone or refuses.
-        Busy: another process has been starting or stopping it for very long.
     """
     key = check_key(key or default_key(device))
     tracker.check_ports(ports)
@@ -202,10 +199,6 @@ def stop(serial: str) -> bool:
 
     Also when its watchdog was killed. A device that is out of reach has ended the
     server by itself.
-
-    Raises:
-        RpcError: the watchdog does not end.
-        Busy: another process has been starting or stopping it for very long.
     """
     return bool(_stop(state.server_home(serial)))
 
@@ -215,9 +208,6 @@ def stop_all() -> tuple[str, ...]:
 
     Returns:
         The serials of those that ran.
-
-    Raises:
-        RpcError, Busy: see :func:`stop`.
     """
     return tuple(filter(None, map(_stop, state.server_homes())))
 

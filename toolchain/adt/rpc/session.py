@@ -90,9 +90,7 @@ def open_session(
         wait: seconds to wait for a free device.
 
     Raises:
-        TrackerError: no tracker, or none of its devices has the key, or all are in use for *wait* seconds.
         RpcError: the server cannot be reached, or it ended, or *timeout* was over, before the block did.
-        ConfigError: an address that is none, or neither key nor address.
     """
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     if address:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adt.errors import AdtError
-from adt.host import identity, manifest
+from adt.host import manifest, process
 from adt.host.directories import state_dir
 
 log = logging.getLogger("adt.rpc")
@@ -46,20 +46,20 @@ class Process:
     @property
     def alive(self) -> bool:
         """Return True if it still runs."""
-        return self.boot == identity.boot_id() and identity.start_time(self.pid) == self.start_time
+        return self.boot == process.boot_id() and process.start_time(self.pid) == self.start_time
 
     def end(self, grace: float, *, insist: bool = True) -> bool:
         """End it, after *grace* seconds by force if we *insist*; True once it is gone."""
-        if self.boot != identity.boot_id():
+        if self.boot != process.boot_id():
             return True
-        return identity.end(self.pid, self.start_time, grace, insist=insist)
+        return process.end(self.pid, self.start_time, grace, insist=insist)
 
 
 def this_process() -> Process:
     """The process that asks."""
-    started = identity.start_time(os.getpid())
+    started = process.start_time(os.getpid())
     assert started is not None
-    return Process(os.getpid(), started, identity.boot_id())
+    return Process(os.getpid(), started, process.boot_id())
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,7 @@ def server_homes() -> list[Home]:
 
 
 def write(record: TrackerRecord | ServerRecord, at: Home) -> None:
-    """Write *record*; it appears complete or not at all.
-
-    Raises:
-        DiskError: the disk is full or refuses access.
-    """
+    """Write *record*; it appears complete or not at all."""
     manifest.write(record, at.record)
 
 

@@ -61,8 +61,6 @@ def device_server(
 
     Raises:
         RpcError: another server is in the way, or ours does not become ready.
-        Busy: another adt has been using the device over RPC for very long.
-        NoDevice, DeviceNotReady, DeviceError: the device is gone or refuses.
     """
     at = state.server_home(device.serial)
     with cache.lock(state.rpc_directory() / "runs" / at.directory.name, timeout=BUSY_SECONDS):
@@ -112,7 +110,6 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
     """Run the server of *bundle* on the loopback of this machine for as long as the block runs.
 
     Raises:
-        MismatchError: the bundle is for another machine.
         RpcError: it has no tvm_rpc, or that does not start; with its last words.
     """
     key = f"adt-{secrets.token_hex(16)}"

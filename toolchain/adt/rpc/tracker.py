@@ -113,7 +113,6 @@ def start(ports: Sequence[int] = PORTS, *, expose: bool = False, insist: bool = 
 
     Raises:
         TrackerError: no port is free, or it does not come up.
-        Busy: another process has been starting or stopping it for very long.
     """
     at = state.tracker_home()
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
@@ -159,7 +158,6 @@ def stop() -> TrackerInfo:
 
     Raises:
         TrackerError: it does not end.
-        Busy: another process has been starting or stopping it for very long.
     """
     at = state.tracker_home()
     if not at.directory.is_dir():
@@ -184,9 +182,6 @@ def status(address: str = "") -> TrackerInfo:
 
     Args:
         address: of another tracker than the one that adt started.
-
-    Raises:
-        ConfigError: not an address.
     """
     at = state.tracker_home()
     record = state.read_tracker(at)

@@ -25,6 +25,7 @@ from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.scheduling import NoSchedule
 from adt.compiler.targets.gpu import Gpu
 from adt.errors import ConfigError
+from adt.tuning.database.store import modules_of
 from adt.tuning.records import BASELINE, Context, by_candidate, typical_record
 from adt.tuning.results import GpuFit
 
@@ -120,8 +121,6 @@ def _local_memory_slows(times: Sequence[TimedTile]) -> bool:
 
 def timed_tiles(database: Database, context: Context) -> list[TimedTile]:
     """The measured schedules of convolutions on blocked tensors that *database* has of *context*."""
-    from adt.tuning.database.store import modules_of
-
     records = [record for record in database.records(context) if record.trace != BASELINE]
     workloads = [database.workloads[identity] for identity in sorted({each.workload for each in records})]
     modules = zip(workloads, modules_of(workloads), strict=True)

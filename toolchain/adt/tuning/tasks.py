@@ -53,13 +53,7 @@ class Extraction:
 
 
 def extract(compilation: Compilation) -> Extraction:
-    """Take the kernels out of the imported model, fused and placed in textures exactly as compiling does.
-
-    Raises:
-        CompileError: TVM failed.
-        ModelError, UnsupportedOp, ToolNotFound, SourceError, DownloadError: see
-            :func:`adt.compiler.assemble.assemble`.
-    """
+    """Take the kernels out of the imported model, fused and placed in textures exactly as compiling does."""
     compilation, offloaded = offload(compilation)
     recording = Recording()
     with preparation(compilation, recording) as (_target, prepared):
@@ -69,11 +63,7 @@ def extract(compilation: Compilation) -> Extraction:
 
 
 def toolchain_of(compilation: Compilation) -> Toolchain:
-    """Return how candidates become libraries, so that they are as in a package.
-
-    Raises:
-        ToolNotFound, SourceError, DownloadError: see :func:`adt.compiler.cuda_code.cuda_code`.
-    """
+    """Return how candidates become libraries, so that they are as in a package."""
     return Toolchain(
         target=dict(compilation.target.spec),
         device=compilation.target.device,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.errors import ConfigError, EmulatorError
-from adt.host import cache, identity, manifest, process
+from adt.host import cache, manifest, process
 from adt.host.disk import disk_errors
 from adt.virtual import abis, init, prerequisites, properties, state
 from adt.virtual.init import Boot
@@ -95,9 +95,6 @@ def start(
     Raises:
         ConfigError: *name*, *port* or *data_size* is not one.
         EmulatorError: this machine cannot run it, or it did not come up.
-        DownloadError: the userland is not in the cache and cannot be fetched.
-        DiskError: the cache or the state directory cannot be written.
-        Busy: another process has been starting or stopping it for very long.
     """
     home = state.home(name)
     if data_size is not None and not SIZE.fullmatch(data_size):
@@ -161,7 +158,6 @@ def stop(name: str = "default") -> EmulatorInfo:
     """Stop the virtual device *name* and every process in it; its log and /data stay.
 
     Raises:
-        ConfigError: not a name.
         EmulatorError: it does not run, or cannot be ended.
     """
     home = state.home(name)
@@ -169,7 +165,7 @@ def stop(name: str = "default") -> EmulatorInfo:
         record = state.read(home)
         if record is None:
             raise not_running(name)
-        if not identity.end(record.pid, record.start_time, STOP_GRACE):
+        if not process.end(record.pid, record.start_time, STOP_GRACE):
             raise EmulatorError(
                 f"virtual device {name} (pid {record.pid}) does not end",
                 remedy=f"Look at {home.log}; as its user or root, `kill -9 {record.pid}` ends all of it.",
@@ -188,11 +184,7 @@ def not_running(name: str) -> EmulatorError:
 
 
 def listing() -> tuple[EmulatorInfo, ...]:
-    """Every virtual device that runs, by name; records of dead ones are removed, and that is said.
-
-    Raises:
-        Busy: another process has been starting or stopping one for very long.
-    """
+    """Every virtual device that runs, by name; records of dead ones are removed, and that is said."""
     emulators = []
     for home in state.homes():
         if not home.record.is_file():
@@ -265,7 +257,7 @@ def boot_up(
                 raise _failed(boot.name, str(message["error"]), home, offset)
             if "pid" in message:
                 pid = int(str(message["pid"]))
-                start_time = identity.start_time(pid)
+                start_time = process.start_time(pid)
             ready |= "ready" in message
             if ready and pid:
                 break
@@ -280,7 +272,7 @@ def boot_up(
             port=listening.getsockname()[1],
             pid=pid,
             start_time=start_time,
-            boot=identity.boot_id(),
+            boot=process.boot_id(),
             mode=mode,
             userland=boot.userland,
             data_size=boot.data_size,
@@ -298,7 +290,7 @@ def boot_up(
             home.record.unlink(missing_ok=True)
             process.kill_group(launcher)
             if pid:
-                identity.end(pid, start_time, grace=1.0)
+                process.end(pid, start_time, grace=1.0)
         for pipe in (launcher.stdin, launcher.stdout):
             if pipe:
                 try:

@@ -355,20 +355,12 @@ class PrivateApt:
 
 
 def describe(archive: Path) -> Package:
-    """Name, version and sha256 of a .deb file.
-
-    Raises:
-        ProcessFailed: it is damaged.
-    """
+    """Name, version and sha256 of a .deb file."""
     done = process.run(["dpkg-deb", "--showformat=${Package} ${Version}", "--show", archive])
     name, version = done.stdout.split()
     return Package(name, version, file_sha256(archive))
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a .deb file's tree into *directory*; none of its scripts run.
-
-    Raises:
-        ProcessFailed: it is damaged.
-    """
+    """Unpack a .deb file's tree into *directory*; none of its scripts run."""
     process.run(["dpkg-deb", "-x", archive, directory])

@@ -123,11 +123,7 @@ def run_trial(mode: str, qemu: Path | None, machine: str) -> dict[str, str | Non
 
 
 def survey(abi: Abi = ARM64) -> HostSupport:
-    """Look at this machine and try whether it can run a device of *abi*.
-
-    Raises:
-        EmulatorError: the trial could not be run at all.
-    """
+    """Look at this machine and try whether it can run a device of *abi*."""
     if platform.system() != "Linux":
         found = platform.system() or "unknown"
         remedy = "Use a Linux machine (or a Linux virtual machine) for the virtual device."
@@ -216,11 +212,7 @@ def problem_of(trial: dict[str, str | None]) -> str:
 
 
 def probe() -> list[Prerequisite]:
-    """Every check with what was found and what to do about it.
-
-    Raises:
-        EmulatorError: the trial could not be run at all.
-    """
+    """Every check with what was found and what to do about it."""
     return list(survey().checks)
 
 

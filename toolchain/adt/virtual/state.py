@@ -17,7 +17,7 @@ from pathlib import Path
 from adt.errors import AdtError, ConfigError
 from adt.host import manifest
 from adt.host.directories import state_dir
-from adt.host.identity import boot_id, start_time
+from adt.host.process import boot_id, start_time
 from adt.virtual.abis import ARM64
 
 log = logging.getLogger("adt.virtual")
@@ -105,11 +105,7 @@ def alive(record: EmulatorRecord) -> bool:
 
 
 def load(home: Home) -> EmulatorRecord:
-    """The record of a device, which may have ended since.
-
-    Raises:
-        AdtError: it cannot be read.
-    """
+    """The record of a device, which may have ended since."""
     remedy = "Run `adt emulator list`, which cleans up."
     return manifest.load(EmulatorRecord, home.record, schema=SCHEMA, version=1, remedy=remedy)
 

@@ -125,12 +125,6 @@ def ensure_userland(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool 
         interpreter: static qemu-aarch64; None when this machine runs the programs itself.
         abi: its processor.
         opencl: whether it has OpenCL.
-
-    Raises:
-        DownloadError: the packages cannot be fetched.
-        ToolNotFound: apt or dpkg is missing.
-        EmulatorError: the packages do not hold what they should.
-        DiskError: the cache cannot be written.
     """
     entry, cached = cache.entry(
         userland_name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)

@@ -1,17 +1,34 @@
-"""Audit a set of files: each on its own, and what they need from one another and from the system."""
+"""Audit of files: by request, or as the gate that what adt made must pass, better than merely loadable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
-from adt.bundle.audit.binaries import Binary, Unreadable
+from adt.bundle.audit.binaries import Binary, Unreadable, collect
 from adt.bundle.audit.checks import check_file
 from adt.bundle.audit.closure import Providers
-from adt.bundle.audit.destination import ANDROID, KERNEL, Destination, system_of
-from adt.bundle.audit.needed import check_needed, check_reach
-from adt.bundle.audit.pages import LARGE_PAGES, page_sizes
-from adt.bundle.audit.report import REFUSED, WARNING, Deploy, ElfReport, FileAudit, Finding, Symbols
-from adt.bundle.audit.symbols import check_symbols
+from adt.bundle.audit.destination import (
+    ANDROID,
+    KERNEL,
+    LARGE_PAGES,
+    Destination,
+    destination,
+    own_directories,
+    page_sizes,
+    system_of,
+)
+from adt.bundle.audit.needed import check_needed, check_reach, check_symbols
+from adt.bundle.audit.report import REFUSED, WARNING, Deploy, ElfReport, FileAudit, Finding, Symbols, table
+from adt.bundle.bundle import MANIFEST, load_bundle
+from adt.bundle.platforms import Platform, platform_named
+from adt.errors import AdtError, MismatchError, NdkError
+from adt.host.contained import read_contained
+from adt.host.ndk import Ndk, find_ndk
+from adt.limits import parse_json
+from adt.options.sections import BuildSettings
 
 NO_SYMBOLS = Symbols(0, (), 0, ())
 
@@ -116,3 +133,121 @@ def _symbols_checked(audits: list[FileAudit], destination: Destination) -> str:
     if android and destination.ndk:
         return f"checked against the stub libraries of NDK {destination.ndk.revision}"
     return "checked"
+
+
+log = logging.getLogger("adt.elf")
+
+NEVER_MADE = frozenset(
+    {"16-kb-pages", "absolute-runpath", "rpath", "bring-along", "unreachable", "api-level"}
+)
+"""Warnings about other people's files that are errors in what adt makes."""
+PREBUILT = ("libc++_shared.so",)
+"""Files of a bundle that come from the NDK as they are; no flag changes their pages."""
+
+
+def audit_made(
+    path: Path,
+    platform: Platform,
+    *,
+    error: type[AdtError],
+    api_level: int | None = None,
+    ndk: Ndk | None = None,
+    bundle: Path | None = None,
+) -> ElfReport:
+    """Audit *path*, just made for *platform* and used with the bundle in the directory *bundle*."""
+    report = audit(
+        collect(path),
+        destination(platform, api_level=api_level, ndk=ndk),
+        with_bundle=collect(bundle, kind="bundle") if bundle else (),
+    )
+    for file in report.files:
+        for finding in file.findings:
+            if _is_error(file, finding):
+                raise error(
+                    f"{file.name} is not fit for {platform.name}: {finding.what}",
+                    remedy=f"{finding.remedy} Which compiler was used: run again with -v.",
+                    details=table(report),
+                )
+    return report
+
+
+def _is_error(file: FileAudit, finding: Finding) -> bool:
+    if finding.code == "16-kb-pages" and PurePosixPath(file.name).name in PREBUILT:
+        log.warning("%s: %s. A newer NDK has one with larger pages.", file.name, finding.what)
+        return False
+    return finding.verdict == REFUSED or finding.code in NEVER_MADE
+
+
+PACKAGE_MANIFEST = "mod.json"
+"""Marks a ModelPackage; only its platform is read here."""
+ANDROID_ARCHIVES = (".aar", ".apk")
+"""Archives whose content is for Android, whatever it was built for."""
+
+
+def audit_paths(
+    paths: Sequence[Path],
+    *,
+    platform: str | None,
+    api_level: int | None,
+    settings: BuildSettings,
+    bundle: Path | None = None,
+) -> ElfReport:
+    """Audit all *paths* as one set, whose files answer for one another.
+
+    Args:
+        settings: which NDK to look at, and the API level of files that do not say theirs.
+
+    Raises:
+        MismatchError: they were made for different platforms and none was chosen.
+    """
+    made_for = dict(filter(None, map(_made_for, (*paths, *([bundle] if bundle else [])))))
+    platforms = dict(made_for.values())
+    if platform is None and len(platforms) > 1:
+        raise MismatchError(
+            f"these were made for different platforms: {', '.join(platforms)}",
+            remedy="Audit them apart, or choose one with --for.",
+        )
+    name = platform or next(iter(platforms), None)
+    ndk = audit_ndk(settings.ndk)
+    if name is None:
+        system = ANDROID if all(path.suffix in ANDROID_ARCHIVES for path in paths) else ""
+        audited = Destination(system=system, api_level=api_level, ndk=ndk, directories=own_directories())
+    else:
+        chosen = platform_named(name)
+        audited = destination(chosen, api_level=api_level or platforms.get(name), ndk=ndk)
+    files = [file for path in paths for file in collect(path, prefix=_prefix(path) if paths[1:] else "")]
+    return audit(
+        files,
+        dataclasses.replace(audited, default_api_level=settings.api_level),
+        with_bundle=collect(bundle, kind="bundle") if bundle else (),
+    )
+
+
+def _prefix(path: Path) -> str:
+    """Return the prefix that tells the files below *path* from those of the other paths."""
+    return f"{path.name}/" if path.is_dir() else f"{path.name}!"
+
+
+def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
+    """Platform and API level of a bundle or package, None for anything else."""
+    if (path / MANIFEST).is_file():
+        bundle = load_bundle(path, check_hashes=False).manifest
+        return path, (bundle.platform, bundle.api_level)
+    if (path / PACKAGE_MANIFEST).is_file():
+        try:
+            facts = parse_json(read_contained(path, PACKAGE_MANIFEST))
+            return path, (str(facts["target"]["platform"]), None)
+        except (ValueError, KeyError, TypeError, OSError):
+            log.warning("%s is damaged: its files are judged by what they say", path / PACKAGE_MANIFEST)
+    return None
+
+
+def audit_ndk(explicit: str) -> Ndk | None:
+    """The NDK that is named, which must be right, else one that is found, else none."""
+    if explicit:
+        return find_ndk(explicit)
+    try:
+        return find_ndk()
+    except NdkError as error:
+        log.debug("no NDK: %s", error.what)
+        return None

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from adt.bundle.audit.destination import ANDROID, Destination, versions_asked
-from adt.bundle.audit.pages import LARGE_PAGES, PAGE_SIZES, may_have_large_pages, obstacle
+from adt.bundle.audit.destination import (
+    ANDROID,
+    LARGE_PAGES,
+    PAGE_SIZES,
+    Destination,
+    may_have_large_pages,
+    obstacle,
+    version_level,
+    versions_asked,
+)
 from adt.bundle.audit.report import REFUSED, WARNING, Finding
-from adt.bundle.audit.system_libraries import version_level
-from adt.host.elf import ElfFacts
-from adt.host.elf_image import PF_W, PF_X
+from adt.host.elf import PF_W, PF_X, ElfFacts
 
 PACKED_SINCE = {"DT_ANDROID_REL": 23, "DT_ANDROID_RELA": 23, "DT_ANDROID_RELR": 28, "DT_RELR": 30}
 GNU_HASH_SINCE, NO_TEXT_RELOCATIONS_SINCE, RUNPATH_SINCE = 23, 23, 24

@@ -1,4 +1,4 @@
-"""Providers of what a file needs, as its dynamic linker would find them."""
+"""Providers of what a file needs, as its dynamic linker finds them: files, the system, the NDK's sysroot."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adt.bundle.audit.binaries import Binary, Unreadable
-from adt.bundle.audit.destination import ANDROID, Destination
-from adt.bundle.audit.ndk_sysroot import Stubs
+from adt.bundle.audit.destination import (
+    ANDROID,
+    GLIBC_LIBRARIES,
+    PRIVATE,
+    PUBLIC,
+    VENDOR,
+    Destination,
+    may_supply,
+)
 from adt.bundle.audit.report import Need
-from adt.bundle.audit.system_libraries import ANDROID as PUBLIC
-from adt.bundle.audit.system_libraries import GLIBC, PRIVATE, VENDOR, may_supply
 from adt.host.elf import ElfFacts, Import, read_elf
+from adt.host.ndk import Ndk
 
 
 @dataclass(frozen=True)
@@ -69,13 +75,15 @@ class Providers:
                 return Need(name, "android", f"public since API {PUBLIC[name].since}"), None
         elif here := self._on_this_machine(name, facts):
             return Need(name, "glibc", here.place), here
-        elif GLIBC.fullmatch(name):
+        elif GLIBC_LIBRARIES.fullmatch(name):
             return Need(name, "glibc", ""), None
         if VENDOR.fullmatch(name):
             return Need(name, "vendor", "some devices"), None
         if system == ANDROID and (lent := self._lent_by_ndk(name, facts)):
             return Need(name, "ndk", lent.place), lent
-        if system == ANDROID and (name in PUBLIC or GLIBC.fullmatch(name) or PRIVATE.fullmatch(name)):
+        if system == ANDROID and (
+            name in PUBLIC or GLIBC_LIBRARIES.fullmatch(name) or PRIVATE.fullmatch(name)
+        ):
             return Need(name, "not-public", "another copy of it would not help"), None
         return Need(name, "missing", ""), None
 
@@ -161,3 +169,78 @@ def may_be_in_system(
         may_supply(name, symbol.name, versions_in_use=versions_in_use, machine=facts.machine)
         for name in closure.blind
     )
+
+
+TRIPLES = {
+    "AARCH64": "aarch64-linux-android",
+    "ARM": "arm-linux-androideabi",
+    "X86_64": "x86_64-linux-android",
+    "386": "i686-linux-android",
+    "RISCV": "riscv64-linux-android",
+}
+"""ELF machine to the name of its directory."""
+
+
+@dataclass(frozen=True)
+class Sysroot:
+    """The libraries of one machine in an NDK."""
+
+    libraries: Path
+    """Holds libc++_shared.so and one directory for each API level."""
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """API levels that it has stubs for, lowest first."""
+        return tuple(sorted(int(d.name) for d in self.libraries.glob("[0-9]*") if d.name.isdigit()))
+
+    def level(self, api_level: int) -> int:
+        """The level whose stubs answer for *api_level*: the nearest one not above, else the lowest."""
+        return max((have for have in self.levels if have <= api_level), default=min(self.levels))
+
+    def stub(self, name: str, api_level: int) -> Path | None:
+        """The stub of the public library *name* at *api_level*."""
+        stub = self.libraries / str(self.level(api_level)) / name
+        return stub if stub.is_file() else None
+
+    def first_level_with(self, name: str, symbol: str) -> int | None:
+        """The lowest API level whose library *name* has *symbol*."""
+        for level in self.levels:
+            file = self.libraries / str(level) / name
+            if file.is_file() and symbol in read_elf(file).exports:
+                return level
+        return None
+
+    def lent(self, name: str) -> Path | None:
+        """A library that the NDK has for apps to bring along, such as libc++_shared.so."""
+        library = self.libraries / name
+        return library if library.is_file() else None
+
+
+def sysroot(ndk: Ndk | None, machine: str) -> Sysroot | None:
+    """The sysroot of *ndk* for *machine*, None when there is none."""
+    if ndk is None or machine not in TRIPLES:
+        return None
+    tree = Sysroot(ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine])
+    return tree if tree.libraries.is_dir() and tree.levels else None
+
+
+class Stubs:
+    """Stub libraries, each read once."""
+
+    def __init__(self, ndk: Ndk | None) -> None:
+        self._ndk = ndk
+        self._read: dict[Path, ElfFacts] = {}
+
+    def sysroot(self, machine: str) -> Sysroot | None:
+        """The sysroot for *machine*, if there is one."""
+        return sysroot(self._ndk, machine)
+
+    def facts(self, name: str, machine: str, api_level: int) -> ElfFacts | None:
+        """The symbols of the system's library *name*, None when they are not known here."""
+        root = self.sysroot(machine)
+        file = root.stub(name, api_level) if root else None
+        if file is None:
+            return None
+        if file not in self._read:
+            self._read[file] = read_elf(file)
+        return self._read[file]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adt.bundle.audit.pages import LARGE_PAGES, may_have_large_pages
+from adt.bundle.audit.destination import LARGE_PAGES, may_have_large_pages
 from adt.host.columns import aligned
 from adt.host.elf import ElfFacts
 

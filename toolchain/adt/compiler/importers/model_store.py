@@ -101,11 +101,7 @@ def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:
 
 
 def model_sha256(model: Path) -> str:
-    """Return one sha256 of a model file and of the data files that it names.
-
-    Raises:
-        ModelError: it is of no format that adt reads, or a data file is not to be read.
-    """
+    """Return one sha256 of a model file and of the data files that it names."""
     format, parts = formats.format_of(model), [cache.file_sha256(model)]
     for name in data_files(model) if format == formats.ONNX else ():
         with open_data(model, name) as file:

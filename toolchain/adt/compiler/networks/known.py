@@ -79,7 +79,6 @@ def named(model: Path) -> Path | None:
 
     Raises:
         ModelError: it is nearly one.
-        DiskError: there is no room or no access.
     """
     text = str(model)
     bare = not model.suffix or model.suffix[1:].isdecimal()  # any other suffix is that of a file
@@ -104,11 +103,7 @@ def no_network(text: str) -> ModelError:
 
 
 def network_file(name: str) -> Path:
-    """The model of the network *name* in the cache; it is built when it is absent or damaged.
-
-    Raises:
-        DiskError: there is no room or no access.
-    """
+    """The model of the network *name* in the cache; it is built when it is absent or damaged."""
     file = f"{name}{UNTRAINED}.onnx"
     log.info("%s is an untrained network: its speed is that of a trained one, its answers mean nothing", name)
 

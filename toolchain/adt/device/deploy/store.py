@@ -264,7 +264,6 @@ def apply(
 
     Raises:
         DeviceFull: it does not fit; nothing that was there is lost.
-        PackageError: a file on this machine is not what its manifest says.
     """
     payload, serial = plan.payload, agent.device.serial
     free: int | None = None
@@ -391,9 +390,6 @@ def deploy(
     Args:
         progress: None: the observer of :mod:`adt.host.transfers`.
         timeout: seconds for each step; None: the device's, or what its size needs.
-
-    Raises:
-        MismatchError: they do not fit each other or the device; nothing was sent.
     """
     progress = progress or observer.get()
     check_fit(

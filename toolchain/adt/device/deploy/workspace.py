@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from adt.device.device import Device, no_room
 from adt.device.scripts import script
+from adt.device.survey import TEMP
 from adt.device.transport.deadline import SHORT, Deadline
 from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, DeviceFull
@@ -106,10 +107,6 @@ def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
 
     Yields:
         Its absolute path there.
-
-    Raises:
-        DeviceFull: there is no room for it.
-        DeviceError: it cannot be made, or the connection broke.
     """
     with _held(device, parent, script("hold"), uses) as agent:
         yield agent.path
@@ -170,3 +167,14 @@ def _not_made(device: Device, parent: str, output: str) -> DeviceError | DeviceF
         remedy="Look at the permissions of /data/local/tmp/adt on the device (`adt adb -- shell ls -ld`).",
         details=output,
     )
+
+
+AWAKE = f"{TEMP}/adt/.awake"
+"""Directory where everybody who holds the device has a mark, whoever they are, and the former value lies."""
+
+
+@contextlib.contextmanager
+def awake(device: Device) -> Iterator[None]:
+    """Hold *device* awake for as long as the block runs."""
+    with open_agent(device, AWAKE, script("awake")):
+        yield

@@ -61,7 +61,6 @@ def make(serial: str, link: Forward, *, seconds: float = SHORT) -> Forward:
     first then ends the server, for every device and user of it (seen with adb 29 and 36).
 
     Raises:
-        NoDevice, DeviceNotReady: the device is not usable.
         DeviceError: the port is :func:`taken`, or the connection broke.
     """
     if not link.reverse or link.remote != 0:
@@ -103,9 +102,6 @@ def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dic
 
     Args:
         reverse: those of the device that lead here, instead of those of this machine that lead there.
-
-    Raises:
-        NoDevice, DeviceNotReady, DeviceError: the device or the adb server does not answer.
     """
     deadline = Deadline(seconds, f"listing the {'reverses' if reverse else 'forwards'} of {serial}")
     with _service(serial, reverse, "list-forward", deadline) as wire:

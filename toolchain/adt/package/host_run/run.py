@@ -64,7 +64,6 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
 
     Raises:
         MismatchError: a package is for another machine, or another processor.
-        InputError: inputs do not fit the package.
         ToolNotFound: a package computes on OpenCL and this machine has no device.
         RunError: the model failed, the driver refused a kernel (its build log is in the details),
             crashed, or did not end in time.

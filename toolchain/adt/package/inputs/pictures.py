@@ -132,7 +132,6 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
     Raises:
         InputError: a file is missing, no picture, damaged or enormous; or the input takes no pictures, or
             not with these options.
-        ToolNotFound: Pillow is not installed.
     """
     import numpy as np
 

@@ -8,6 +8,8 @@ nothing of TVM but inside a module's text.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import logging
 import os
@@ -16,13 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvm.s_tir import meta_schedule
+from tvm.target import Target
+
+from adt.compiler.passes.records.key import target_key, tvm_key, tvm_version
+from adt.compiler.passes.records.traces import TraceError, canonical
+from adt.compiler.passes.records.workload import workload
+from adt.compiler.targets.target import ModelTarget
 from adt.errors import PackageError, last_line
 from adt.host.cache import fresh_dir, leave_alone
 from adt.host.contained import open_contained
 from adt.host.disk import disk_errors
-from adt.tuning.database.contents import MOST_BYTES
+from adt.package.graphs.reader import read_graphs
+from adt.tuning.database.contents import MOST_BYTES, Selection, select_one
 from adt.tuning.database.merge import identity
-from adt.tuning.database.selection import Selection, select_one
 from adt.tuning.database.store import modules_of, open_database
 from adt.tuning.records import BASELINE, Context, Failure, Record, Workload, by_candidate, typical_record
 
@@ -108,20 +117,16 @@ class _WorkloadLine:
 
 def _workload_lines(workloads: Iterable[Workload]) -> Iterator[_WorkloadLine]:
     """A line for each workload that this TVM can read; for the others a warning."""
-    from tvm.s_tir import meta_schedule
-
     readable = tuple(workloads)
-    for workload, module in zip(readable, modules_of(readable), strict=True):
+    for recorded, module in zip(readable, modules_of(readable), strict=True):
         if module is not None:
             text = json.dumps(meta_schedule.database.Workload(module).as_json()) + "\n"
             arguments = meta_schedule.arg_info.ArgInfo.from_prim_func(module["main"])
-            yield _WorkloadLine(workload.id, text, [argument.as_json() for argument in arguments])
+            yield _WorkloadLine(recorded.id, text, [argument.as_json() for argument in arguments])
 
 
 def _tvm_target(key: str) -> dict[str, Any] | None:
     """A target of TVM for the key of a context; None where TVM knows none."""
-    from tvm.target import Target
-
     try:
         facts = json.loads(key)
     except ValueError:
@@ -198,10 +203,6 @@ def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
 
 def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[Any, str] | None]:
     """Workload and TVM version of each line; None for a bad line, with the reason in *refused*."""
-    from adt.compiler.passes.records.key import tvm_key, tvm_version
-    from adt.compiler.passes.records.workload import workload
-    from adt.package.graphs.reader import read_graphs
-
     texts = [_module_text(row) for _, row in rows]
     modules: list[tuple[Any, str] | None] = []
     for (number, row), text, module in zip(rows, texts, read_graphs(texts), strict=True):
@@ -220,9 +221,6 @@ def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[
 
 def _module_text(row: Any) -> str:
     """TVM's JSON in a line ``[hash, base64]``; empty where there is none."""
-    import base64
-    import binascii
-
     try:
         data = base64.b64decode(row[1])
         return data[data.index(b"{") : data.rindex(b"}") + 1].decode()
@@ -238,8 +236,6 @@ def _record(
     refused: list[str],
 ) -> Record | None:
     """The record of a line; None, with a reason in *refused*, for a bad line."""
-    from adt.compiler.passes.records.traces import TraceError, canonical
-
     if row is None:
         return None
     try:
@@ -271,9 +267,6 @@ def _record(
 
 def _key(target: Mapping[str, Any] | None) -> str:
     """The key of TVM's *target*."""
-    from adt.compiler.passes.records.key import target_key
-    from adt.compiler.targets.target import ModelTarget
-
     if not target:
         raise ValueError("it does not say for which target: give --target")
     device = "cpu" if target["kind"] == "llvm" else str(target["kind"])

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adt.errors import ConfigError
-from adt.tuning.database.contents import Contents, file_of, load
-from adt.tuning.database.selection import Selection, select
+from adt.tuning.database.contents import Contents, Selection, file_of, load, select
 from adt.tuning.database.store import writing
 from adt.tuning.records import (
     BASELINE,

@@ -16,13 +16,12 @@ from pathlib import Path
 
 from adt.errors import ConfigError, DownloadError, PackageError
 from adt.host.cache import file_sha256, fresh_file
+from adt.host.contained import DAMAGED, Bounded, write_file
 from adt.host.disk import disk_errors, scratch_directory
 from adt.host.download import check_digest, download, is_address
-from adt.host.tar import DAMAGED, Bounded, write_file
-from adt.tuning.database.contents import MOST_BYTES, Contents, load, load_lines
+from adt.tuning.database.contents import MOST_BYTES, Contents, Selection, load, load_lines, select
 from adt.tuning.database.interchange import HEADER, LINES, line, record_row, workload_row
 from adt.tuning.database.merge import MergeResult, merge_contents
-from adt.tuning.database.selection import Selection, select
 from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.records import BASELINE, CandidateKey, Context, Record, fastest_candidates
 

@@ -49,8 +49,6 @@ def open_database(directory: Path, *, write: bool = False) -> Iterator[Database]
     Raises:
         PackageError: there is none to read, *directory* holds something else, or a later adt wrote it; or it
             is to be written, and so damaged that it must be repaired first.
-        Busy: another process writes it.
-        DiskError: there is no room or no access.
     """
     if not write:
         contents = load(directory)

@@ -14,8 +14,8 @@ from adt.compiler.passes.records.tuning import TunedKernel, Tuning
 from adt.compiler.targets import ModelTarget
 from adt.errors import ConfigError
 from adt.package.manifest import PackageLike
+from adt.tuning.database.contents import describe
 from adt.tuning.database.gpus import fitted_gpu
-from adt.tuning.database.selection import describe
 from adt.tuning.database.store import Database, open_database
 from adt.tuning.records import Context
 
@@ -30,10 +30,6 @@ def tuning_for_target(
     Args:
         tvm: its version, see :func:`adt.compiler.passes.records.key.tvm_key`.
         tuned_on: ``NAME`` or ``NAME, DRIVER`` of the device that they were taken on; parts are enough.
-
-    Raises:
-        ConfigError: several devices have such records, and none was chosen; or the chosen one has none.
-        PackageError: there is no database in *directory*.
     """
     device = driver = None
     if like is not None and not tuned_on:

@@ -19,7 +19,6 @@ from adt.errors import ConfigError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
 from adt.tuning.search.cost_models import CostModel, as_tvm, cost_model
-from adt.tuning.search.recorded import by_promise, recorded_schedule, select_for_learning
 from adt.tuning.search.strategies import (
     ENDLESS,
     EVOLUTIONARY,
@@ -30,15 +29,17 @@ from adt.tuning.search.strategies import (
     Evolution,
     Neighbourhood,
     TvmStrategy,
+    by_promise,
     enumerate_traces,
     evolutionary,
     measure_candidate,
     random_search,
+    recorded_schedule,
     replay,
+    select_for_learning,
 )
 from adt.tuning.search.tile_search import Effects, TileSearch
-from adt.tuning.space.cpu_space import cpu_space
-from adt.tuning.space.design_space import design_space
+from adt.tuning.space.design_space import cpu_space, design_space
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from tvm import ir
 
+from adt.compiler.passes.records.schedules import schedule_by_record
+from adt.compiler.passes.records.traces import TraceError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
-from adt.tuning.search.recorded import by_promise
-from adt.tuning.search.strategies import EVOLUTIONARY, REPLAY
+from adt.tuning.search.strategies import EVOLUTIONARY, REPLAY, by_promise
 
 if TYPE_CHECKING:
-    from adt.tuning.space.cpu_space import CpuSpace
+    from adt.tuning.space.design_space import CpuSpace
     from adt.tuning.tasks import Task
 
 LATER = 0.003
@@ -190,8 +191,6 @@ class TileSearch:
 
     def _borrow(self, room: int) -> Iterator[Candidate]:
         """Yield candidates that were fast on other devices, at most *room* of them."""
-        from adt.compiler.passes.records.schedules import schedule_by_record
-        from adt.compiler.passes.records.traces import TraceError
 
         for record in self._elsewhere if room else ():
             if record.trace in self._known or record.trace in self._seen:

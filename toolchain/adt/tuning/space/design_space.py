@@ -1,6 +1,8 @@
 """The schedules that a search may choose from: TVM's rules for the processor or GPU that is tuned for.
 
-CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot products).
+CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot products). Kernels that a rule of adt
+schedules get that rule's schedules: with other decisions, and finished as without tuning. The first one is
+what compiling takes without records.
 
 GPUs get rules of their own. TVM takes its CUDA rules for all of them, which assume
 what no phone offers: work-groups of up to 1024, 16-byte loads of three elements, and
@@ -12,7 +14,7 @@ memory of its own: on Mali GPUs it is not, and copying into it costs time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +25,57 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule import mutator, postproc, schedule_rule
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
+from adt.compiler.passes.cpu.decisions import Chosen
+from adt.compiler.passes.cpu.schedules import TILED, finished, schedule_of
+from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
+from adt.compiler.passes.precision.half import HALF
 from adt.compiler.passes.records.schedules import load_intrinsics
+from adt.compiler.passes.records.traces import trace_text
 from adt.compiler.passes.scheduling import NoSchedule
 from adt.errors import last_line
-from adt.tuning.candidates import NoSpace
+from adt.tuning.candidates import Candidate, NoSpace
 from adt.tuning.space.texture_space import texture_space, uses_texels
+
+
+@dataclass(frozen=True)
+class Point:
+    """One schedule of a space."""
+
+    candidate: Candidate
+    ways: Mapping[str, Sequence[object]]
+    """The ways in which its rule could do each thing."""
+
+
+class CpuSpace:
+    """The schedules of one kernel."""
+
+    def __init__(self, function: Any, vectors: Vectors) -> None:
+        """Take *function*, the unscheduled PrimFunc of a workload."""
+        self._function = function
+        self._vectors = vectors
+
+    def point(self, places: Mapping[str, int]) -> Point | None:
+        """The schedule that does things in the ways of these *places*, in others by the first; None: none
+        does."""
+        chosen = Chosen(places)
+        schedule = schedule_of(self._function, self._vectors, chosen, rules=TILED)
+        if schedule is None or any(place >= len(chosen.ways.get(what, ())) for what, place in places.items()):
+            return None
+        trace = trace_text(schedule.trace)
+        module = tvm.IRModule({"main": finished(schedule)})
+        return Point(Candidate(trace, str(tvm.ir.save_json(module))), chosen.ways)
+
+
+def cpu_space(function: Any, target: Any) -> CpuSpace | None:
+    """The space of the unscheduled PrimFunc *function* for TVM's *target*; None: no rule leaves anything
+    open, and the kernel is tuned as TVM does."""
+    if str(target.kind.name) != "llvm":
+        return None
+    half = any(str(buffer.dtype) == HALF for buffer in function.buffer_map.values())
+    space = CpuSpace(function, vectors_of(target, half=half))
+    usual = space.point({})
+    return space if usual and any(len(ways) > 1 for ways in usual.ways.values()) else None
+
 
 log = logging.getLogger("adt.tune")
 

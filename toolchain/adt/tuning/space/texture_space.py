@@ -6,13 +6,16 @@ of :mod:`adt.compiler.passes.gpu.schedules`, which compiling takes, too: what it
 decides there is sampled here, with that decision as the first one, so that the search
 explores around it. Of other kernels the shape of the work-group and the texels of a
 work-item are sampled. All of it is by TVM's instructions, so that its evolutionary
-search can change one decision of a trace and replay the rest.
+search can change one decision of a trace and replay the rest. The last part distributes the texels of
+a kernel's output over work-groups, work-items and registers.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -24,14 +27,13 @@ from tvm.s_tir.meta_schedule.postproc import PyPostproc
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.convolution import convolution_of, schedule_convolution
 from adt.compiler.passes.gpu.kernel_blocks import kernel_blocks, reduction_loops, refusals, texel_loops
-from adt.compiler.passes.gpu.schedules import moves_texels, prove
+from adt.compiler.passes.gpu.schedules import WORK_GROUP, moves_texels, prove
 from adt.compiler.passes.gpu.tiles import DEEPEST, STATEMENTS, best_tile
 from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.layout.signature import REDUCE
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import NoSchedule, divisors
 from adt.compiler.targets.gpu import Gpu, gpu_of
-from adt.package.reports import SCOPE
-from adt.tuning.space.texture_tiles import accumulate, bind_groups, bind_items, sample_tiles
+from adt.package.reports import LANES, SCOPE
 
 ITEMS = (32, 64, 128, 256)
 """Work-items in a work-group of a kernel that writes a buffer."""
@@ -258,3 +260,91 @@ def statements(function: Any) -> int:
         return count(node.body) if isinstance(node, tirx.AttrStmt) else 0
 
     return count(function.body)
+
+
+MOST_TEXELS = (4, 2, 4)
+"""Most texels that a work-item computes along x, y and the axis before them (channels); each fills four
+registers."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The loops that one axis of the output was cut into."""
+
+    groups: tuple[Any, ...]
+    """Over work-groups, from the outermost on."""
+    item: Any
+    """Over work-items of a work-group."""
+    register: Any
+    """Over texels of one work-item."""
+
+
+def sample_tiles(schedule: Any, loops: Sequence[Any], *, rounded: bool = False) -> tuple[Axis, ...]:
+    """Cut *loops* into tiles and put them in order; nothing is bound yet. Returns x, y, z, if they exist.
+
+    Args:
+        loops: over texels; the last is x, the one before y, then z, and further ones are left whole.
+        rounded: round x and y up where they are hard to divide; what is beyond their end is not stored.
+    """
+    others = list(loops)
+    room = WORK_GROUP
+    axes: list[Axis] = []
+    for name, most in zip("xyz", MOST_TEXELS, strict=True):
+        if not others:
+            break
+        loop = others.pop()
+        extent = int(schedule.get(loop).extent)
+        outside: tuple[Any, ...] = ()
+        if rounded and name != "z" and (up := _rounded(extent)) != extent:
+            beyond, loop = schedule.split(loop, [None, up])
+            outside, extent = (beyond,), up
+        first = divisors(extent, room)[-1]
+        room //= first
+        tile = schedule.sample_perfect_tile(loop, 3, most, decision=[extent // first, first, 1])
+        group, item, register = schedule.split(loop, tile)
+        axes.append(Axis((*outside, group), item, register))
+    if rounded and all(len(axis.groups) == 1 for axis in axes):
+        raise NoSchedule("it has no axis to round up")
+    last = axes[-1]
+    axes[-1] = Axis((*others, *last.groups), last.item, last.register)
+    backwards = axes[::-1]
+    schedule.reorder(
+        *itertools.chain.from_iterable(axis.groups for axis in backwards),
+        *(axis.item for axis in backwards),
+        *(axis.register for axis in backwards),
+    )
+    return tuple(axes)
+
+
+def bind_groups(schedule: Any, axes: Sequence[Axis]) -> Any:
+    """Make work-groups of OpenCL of *axes*; returns the innermost loop over them."""
+    groups = []
+    for name, axis in zip("xyz", axes, strict=False):
+        groups.append(schedule.fuse(*axis.groups) if len(axis.groups) > 1 else axis.groups[0])
+        schedule.bind(groups[-1], f"blockIdx.{name}")
+    return groups[0]
+
+
+def bind_items(schedule: Any, *items: Any) -> None:
+    """Make work-items of OpenCL of the loops *items*: along x, y and z."""
+    for name, item in zip("xyz", items, strict=False):
+        schedule.bind(item, f"threadIdx.{name}")
+
+
+def accumulate(schedule: Any, reduction: Any, spatial: list[Any], reduce: list[Any]) -> None:
+    """Order the loops of *reduction*: *reduce*, all texels unrolled, the lanes of each at once."""
+    *texels, lane = spatial
+    schedule.reorder(*reduce, *texels, lane)
+    for loop in texels:
+        schedule.unroll(loop)
+    schedule.vectorize(lane)  # before the decomposition, after which it is refused
+    schedule.decompose_reduction(reduction, reduce[0])
+
+
+def _rounded(extent: int) -> int:
+    """*extent*, or where it is hard to divide, the next multiple of four."""
+    rest = extent
+    for prime in (2, 3, 5, 7):
+        while rest % prime == 0:
+            rest //= prime
+    return extent if rest == 1 else extent + -extent % LANES
