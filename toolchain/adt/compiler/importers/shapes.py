@@ -16,6 +16,8 @@ from adt.options.resolve import did_you_mean
 Shape = tuple[int, ...]
 DeclaredShape = tuple[int | str, ...]
 """A shape as a model declares it; a string is an open dimension: its symbol, or empty when it has none."""
+_Extents = tuple[int | None, ...]
+"""A shape; None is an extent that is not known."""
 RequestedShapes = Mapping[str, Shape | int]
 """Request of shapes: input to shape, and symbol to extent."""
 
@@ -94,10 +96,11 @@ def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) 
 
     Raises:
         ModelError: a name is unknown, the rank or a fixed extent differs, one symbol gets two extents,
-            or dimensions stay open: all of them are named, with an option that fixes them.
+            an input has no elements, or dimensions stay open: all of them are named, with an option that
+            fixes them.
     """
     symbols = fixed_symbols(declared, given)
-    fixed: dict[str, Shape] = {}
+    fixed: dict[str, _Extents] = {}
     for name, dims in declared.items():
         shape = given.get(name)
         computed = _extents(dims, symbols)
@@ -111,9 +114,24 @@ def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) 
             fixed[name] = shape
         else:
             fixed[name] = computed
-    if any(0 in shape for shape in fixed.values()):
+    if any(None in shape for shape in fixed.values()):
         raise _still_open(declared, given, fixed, symbols)
-    return small(fixed)
+    return with_elements({name: tuple(extent or 0 for extent in shape) for name, shape in fixed.items()})
+
+
+def with_elements(inputs: dict[str, Shape]) -> dict[str, Shape]:
+    """Return the shapes of *inputs*, each of which has elements, and not too many.
+
+    Raises:
+        ModelError: one has none, or see :func:`small`.
+    """
+    for name, shape in inputs.items():
+        if 0 in shape:
+            raise ModelError(
+                f"input {name!r} has no elements: its shape is {_text(shape)}",
+                remedy="Export the model without it, or with that dimension open or at least 1.",
+            )
+    return small(inputs)
 
 
 def small(shapes: dict[str, Shape], most: int = MOST_ELEMENTS) -> dict[str, Shape]:
@@ -216,20 +234,21 @@ def _names(text: str) -> list[str]:
     return [node.id for node in nodes if isinstance(node, ast.Name)] if fits else []
 
 
-def _extents(dims: DeclaredShape, symbols: Mapping[str, int]) -> Shape:
-    """*dims* with what is known; 0 for what is still open. A first dimension without a symbol is 1."""
-    extents = []
+def _extents(dims: DeclaredShape, symbols: Mapping[str, int]) -> _Extents:
+    """Return *dims* with what is known; None for what is still open. A first dimension without a symbol
+    is 1."""
+    extents: list[int | None] = []
     for index, dim in enumerate(dims):
         if isinstance(dim, int):
             extents.append(dim)
         elif not dim:
-            extents.append(0 if index else 1)
+            extents.append(None if index else 1)
         elif dim in symbols:
             extents.append(symbols[dim])
         else:
             names = _names(dim)
             tree = _expression(dim) if names and set(names) <= symbols.keys() else None
-            extents.append(max(0, _evaluate(tree, symbols)) if tree else 0)
+            extents.append((max(0, _evaluate(tree, symbols)) or None) if tree else None)
     return tuple(extents)
 
 
@@ -276,9 +295,10 @@ def _examples(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> 
     _add_up(declared, symbols, examples)
     for name, dims in declared.items():
         shape = _extents(dims, symbols)
-        if name in left and 0 in shape:
+        if name in left and None in shape:
             examples[name] = tuple(
-                extent or _example(index, dims, name) for index, extent in enumerate(shape)
+                _example(index, dims, name) if extent is None else extent
+                for index, extent in enumerate(shape)
             )
     return examples
 
@@ -317,10 +337,10 @@ def _example(index: int, dims: DeclaredShape, name: str) -> int:
 def _still_open(
     declared: Mapping[str, DeclaredShape],
     given: RequestedShapes,
-    fixed: Mapping[str, Shape],
+    fixed: Mapping[str, _Extents],
     symbols: Mapping[str, int],
 ) -> ModelError:
-    shown = [f"{name}:{_shown(dims, symbols)}" for name, dims in declared.items() if 0 in fixed[name]]
+    shown = [f"{name}:{_shown(dims, symbols)}" for name, dims in declared.items() if None in fixed[name]]
     more = f" and {len(shown) - MOST_SHOWN} more inputs" if len(shown) > MOST_SHOWN else ""
     examples = _examples(declared, given)
     together = ",".join(option(name, value) for name, value in examples.items() if isinstance(value, int))
@@ -346,8 +366,9 @@ def _check_fit(name: str, declared: DeclaredShape, given: Shape) -> None:
 
 
 def _shown(dims: DeclaredShape, symbols: Mapping[str, int] | None = None) -> str:
-    extents = _extents(dims, symbols) if symbols is not None else (0,) * len(dims)
-    return ",".join(str(extent or dim or "?") for extent, dim in zip(extents, dims, strict=True))
+    extents = _extents(dims, symbols) if symbols is not None else (None,) * len(dims)
+    shown = (dim if extent is None else extent for extent, dim in zip(extents, dims, strict=True))
+    return ",".join("?" if extent == "" else str(extent) for extent in shown)
 
 
 def _text(shape: Shape) -> str:

@@ -305,7 +305,9 @@ def declared_inputs(model: onnx.ModelProto) -> dict[str, DeclaredShape]:
     initializers = {tensor.name for tensor in model.graph.initializer}
     return {
         value.name: tuple(
-            max(dim.dim_value, 0) or ("" if len(dim.dim_param) > MOST_SYMBOL else dim.dim_param.strip("?"))
+            dim.dim_value
+            if dim.HasField("dim_value") and dim.dim_value >= 0
+            else ("" if len(dim.dim_param) > MOST_SYMBOL else dim.dim_param.strip("?"))
             for dim in value.type.tensor_type.shape.dim
         )
         for value in model.graph.input

@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adt.compiler.importers.shapes import (
-    DeclaredShape,
-    RequestedShapes,
-    Shape,
-    distinct_names,
-    fixed_shapes,
-    small,
-)
+from adt.compiler.importers.shapes import DeclaredShape
+from adt.compiler.importers.shapes import RequestedShapes
+from adt.compiler.importers.shapes import Shape
+from adt.compiler.importers.shapes import distinct_names
+from adt.compiler.importers.shapes import fixed_shapes
+from adt.compiler.importers.shapes import with_elements
 from adt.errors import ModelError
 from adt.host.extras import load, need
 
@@ -148,7 +146,7 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
             tensor = subgraph.Tensors(index)
             shape = tuple(int(tensor.Shape(i)) for i in range(tensor.ShapeLength()))
             signature = [int(tensor.ShapeSignature(i)) for i in range(tensor.ShapeSignatureLength())]
-            declared = tuple(extent if extent > 0 else "" for extent in signature) or shape
+            declared = tuple(extent if extent >= 0 else "" for extent in signature) or shape
             name = tensor_name(tensor)
             facts.append(TensorFacts(name, index, shape, declared, _decode_type(tensor.Type())))
     except DAMAGED as error:
@@ -169,7 +167,7 @@ def fixed_inputs(data: bytes, path: Path, shapes: RequestedShapes) -> dict[str, 
     """
     inputs = tensors(data, path)
     if not shapes:
-        return small({tensor.name: tensor.shape for tensor in inputs})
+        return with_elements({tensor.name: tensor.shape for tensor in inputs})
     return fixed_shapes({tensor.name: tensor.declared for tensor in inputs}, shapes)
 
 
