@@ -187,3 +187,13 @@ def test_composites_are_converted_by_the_same_rules(tmp_path: Path) -> None:
     (value,) = run_imported(import_model(path, {}), inputs).values()
     powers = np.exp(2 * inputs["t0"])
     assert np.abs(value - powers / powers.sum(1, keepdims=True)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("op", ["RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"])
+def test_random_numbers_are_no_constants(op: str, tmp_path: Path) -> None:
+    model = Model()
+    x, y, z = (model.tensor((2, 3), "float32") for _ in range(3))
+    model.add(op, [model.tensor((2,), "int32", [2, 3])], [y], "RandomOptions", seed=1)
+    model.add("ADD", [x, y], [z], "AddOptions")
+    with pytest.raises(UnsupportedOp, match=rf"{op} \(random"):
+        import_model(model.write(tmp_path / "m.tflite", [x], [z]), {})

@@ -11,7 +11,7 @@ import pytest
 
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.torch_converters import put
-from adt.errors import ModelError
+from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.package.inputs.random import random_inputs
 from support.models.imported import run_imported
@@ -123,3 +123,51 @@ def test_programs_of_torch(function: str, tmp_path: Path, monkeypatch: pytest.Mo
     for name, value in wanted.items():
         assert got[name].dtype == value.dtype
         np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-5)
+
+
+RANDOM_NETS = """
+import torch
+
+class Random(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+def noise():
+    return Random(lambda x: x + torch.randn(2, 3)), (torch.ones(2, 3),)
+
+def gumbel():
+    return Random(torch.nn.functional.gumbel_softmax), (torch.ones(2, 3),)
+
+def dropout():
+    return Random(lambda x: torch.nn.functional.dropout(x, 0.5, True)), (torch.ones(2, 3),)
+
+def plain():
+    return Random(lambda x: torch.nn.functional.dropout(x, 0.5, False) + torch.rand(2).shape[0]), (torch.ones(2, 3),)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ("noise", r"randn.default \(random"),
+        ("gumbel", r"exponential.default \(random"),
+        ("dropout", r"native_dropout.default \(it drops values at random"),
+        ("plain", ""),
+    ],
+)
+def test_random_numbers_of_torch_are_no_constants(
+    function: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TVM's converters give the numbers of one moment, or drop nothing."""
+    (tmp_path / "chance.py").write_text(RANDOM_NETS)
+    monkeypatch.chdir(tmp_path)
+    if not reason:
+        assert import_model(f"chance:{function}", {}).inputs
+        return
+    with pytest.raises(UnsupportedOp, match=reason):
+        import_model(f"chance:{function}", {})

@@ -17,7 +17,7 @@ from adt.compiler.importers.onnx import preparation as preparing
 from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS
 from adt.compiler.importers.onnx.comparison import Runner
 from adt.compiler.importers.onnx.converters import CONVERTERS
-from adt.compiler.importers.onnx.file import OF_ONNXRUNTIME, read_onnx
+from adt.compiler.importers.onnx.file import OF_ONNXRUNTIME, declared_inputs, read_onnx
 from adt.compiler.importers.onnx.graph import Builder, Graph, op_name
 from adt.compiler.importers.onnx.preparation import prepare
 from adt.compiler.importers.onnx.rewrites import REWRITES
@@ -62,6 +62,18 @@ def test_random_inputs_without_dimensions_are_arrays() -> None:
     """A sample rate is int64[]: onnxruntime refuses numpy's scalars."""
     made = random_inputs([TensorSpec("sr", (), "int64"), TensorSpec("g", (), "float32")], 1)
     assert all(isinstance(value, np.ndarray) and value.shape == () for value in made.values())
+
+
+def test_an_extent_of_zero_is_no_open_dimension(tmp_path: Path) -> None:
+    """As in onnxruntime, which takes an extent below 0 alone for open."""
+    nodes = [node("Concat", ["past", "x"], ["y"], axis=1)]
+    path = write(graph_of(nodes, {"past": (1, 0, 4), "x": (1, 2, 4)}, ["y"]), tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=r"input 'past' has no elements: its shape is 1,0,4"):
+        import_model(path, {})
+    with pytest.raises(ModelError, match="does not fit the model's 1,0,4"):
+        import_model(path, {"past": (1, 3, 4)})
+    model = graph_of(nodes, {"past": (1, -1, 4), "x": (1, 2, 4)}, ["y"])
+    assert declared_inputs(model)["past"] == (1, "", 4)
 
 
 # Formats
@@ -299,6 +311,61 @@ def test_the_table_says_what_is_unsupported_and_where(tmp_path: Path) -> None:
         import_model(path, {})
 
 
+BOOL = TensorProto.BOOL
+RANDOM_NODES = {
+    "RandomNormal": [node("RandomNormal", [], ["r"], shape=[1, 3], seed=1.0)],
+    "RandomUniform": [node("RandomUniform", [], ["r"], shape=[1, 3])],
+    "RandomUniformLike": [node("RandomUniformLike", ["x"], ["r"])],
+    "Bernoulli": [node("Bernoulli", ["x"], ["r"])],
+    "Multinomial": [
+        node("Multinomial", ["x"], ["drawn"], sample_size=3),
+        node("Cast", ["drawn"], ["r"], to=TensorProto.FLOAT),
+    ],
+    "Dropout": [
+        node("Constant", [], ["ratio"], value_float=0.5),
+        node("Constant", [], ["training"], value=helper.make_tensor("", BOOL, (), [True])),
+        node("Dropout", ["x", "ratio", "training"], ["r"]),
+    ],
+}
+"""Nodes that give ``r``, random numbers of shape [1, 3], by the operator that does."""
+
+
+@pytest.mark.parametrize("op", RANDOM_NODES)
+def test_random_numbers_are_no_constants(op: str, tmp_path: Path) -> None:
+    """A package would have the numbers of one moment."""
+    path = write(
+        graph_of([*RANDOM_NODES[op], node("Add", ["x", "r"], ["y"])], {"x": (1, 3)}, ["y"]),
+        tmp_path / "r.onnx",
+    )
+    with pytest.raises(UnsupportedOp, match=rf"{op} \((random|it drops values at random)"):
+        import_model(path, {})
+
+
+def test_random_numbers_in_a_branch_are_no_constants(tmp_path: Path) -> None:
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [node(op, ["x"], ["b"])], name, [], [helper.make_empty_tensor_value_info("b")]
+        )
+        for name, op in (("then", "RandomNormalLike"), ("else", "Neg"))
+    }
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0), node("Cast", ["s"], ["c"], to=BOOL),
+        node("If", ["c"], ["y"], **branches),
+    ]  # fmt: skip
+    path = write(graph_of(nodes, {"x": (1, 3)}, ["y"]), tmp_path / "branch.onnx")
+    with pytest.raises(UnsupportedOp, match=r"RandomNormalLike \(random"):
+        import_model(path, {})
+
+
+def test_random_numbers_of_which_only_the_shape_is_read(tmp_path: Path) -> None:
+    nodes = [
+        node("RandomNormalLike", ["x"], ["r"]), node("Shape", ["r"], ["s"]), node("Reshape", ["x", "s"], ["y"]),
+        node("Dropout", ["x"], ["unused"]), node("RandomNormalLike", ["unused"], ["no output"]),
+    ]  # fmt: skip
+    path = write(graph_of(nodes, {"x": (1, 3)}, ["y"]), tmp_path / "shape.onnx")
+    assert [spec.name for spec in import_model(path, {}).inputs] == ["x"]
+
+
 def test_another_domains_operator_is_not_taken_for_onnxs(tmp_path: Path) -> None:
     nodes = [node("Relu", ["x"], ["y"], domain="acme", name="theirs")]
     path = write(graph_of(nodes, {"x": (1, 3)}, ["y"], domain="acme"), tmp_path / "acme.onnx")
@@ -308,7 +375,45 @@ def test_another_domains_operator_is_not_taken_for_onnxs(tmp_path: Path) -> None
 def test_an_lstm_that_is_not_covered_says_what_is(tmp_path: Path) -> None:
     path = write(recurrent("LSTM", 4, clip=3.0), tmp_path / "clipped.onnx")
     (row,) = [row for row in explain_model(path, {}).ops if row.op == "LSTM"]
-    assert row.status == "unsupported" and "no clipping" in row.note and "recurrent" in row.note
+    assert row.status == "unsupported" and row.note == "clip is set; node recurrent"
+
+
+MICROSOFT = "com.microsoft"
+NOT_REWRITTEN = {
+    "clip is set": node("GRU", ["x", "w", "w"], ["y"], clip=1.0),
+    "input_forget is set": node("LSTM", ["x", "w", "w"], ["y"], input_forget=1),
+    "its weights x are not constant": node("RNN", ["x", "x", "w"], ["y"]),
+    "its sequences may be shorter than the input (sequence_lens)": node("RNN", ["x", "w", "w", "", "x"], ["y"]),
+    "its activation is Elu, not Relu, Sigmoid, Softplus, Softsign, Tanh": node(
+        "RNN", ["x", "w", "w"], ["y"], activations=["Elu"]
+    ),
+    "its elements are int64, not float16, float32, float64": node(
+        "BiasGelu", ["i", "i"], ["y"], domain=MICROSOFT
+    ),
+    "its input x is not constant": node("QLinearConv", ["x", "x", "i", "w", "w", "i", "w", "i"], ["y"]),
+    "the shape of unknown is not known": node(
+        "FusedMatMul", ["unknown", "x"], ["y"], domain=MICROSOFT
+    ),
+    "its columns have an order of their own (g_idx)": node(
+        "MatMulNBits", ["x", "w", "w", "", "i"], ["y"], domain=MICROSOFT, N=1, K=4, block_size=32
+    ),
+    "is_packed_batching is set": node(
+        "RotaryEmbedding", ["x", "i", "w", "w"], ["y"], domain=MICROSOFT, is_packed_batching=1
+    ),
+    "its condition may become false": node(
+        "Loop", ["n", "c"], ["y"], body=helper.make_graph([], "body", [], [])
+    ),
+}  # fmt: skip
+"""Reason why a node is not rewritten → the node; w is a constant, x has three axes."""
+
+
+@pytest.mark.parametrize("reason", NOT_REWRITTEN)
+def test_an_operator_that_is_rewritten_in_part_says_what_is_not(reason: str) -> None:
+    """There is a way for the operator, if not for this option or type."""
+    constants = {"w": np.ones((1, 4, 4), np.float32), "i": np.arange(4), "n": np.int64(3), "c": np.False_}
+    model = graph_of([NOT_REWRITTEN[reason]], {"x": (1, 2, 4)}, ["y"], constants, domain=MICROSOFT)
+    (note,) = unsupported_ops(model).values()
+    assert note.startswith(f"{reason}; node")
 
 
 def test_open_dimensions_are_explained_with_the_table(tmp_path: Path) -> None:

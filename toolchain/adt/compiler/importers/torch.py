@@ -8,7 +8,15 @@ from typing import Any
 
 from adt.compiler.importers.constants import lift_weights
 from adt.compiler.importers.imported_model import ImportedModel, imported_model
-from adt.compiler.importers.op_table import OpRow, named_nodes, op_rows, refusal
+from adt.compiler.importers.op_table import (
+    NO_CONVERTER,
+    RANDOM,
+    TRAINING,
+    OpRow,
+    named_nodes,
+    op_rows,
+    refusal,
+)
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
 from adt.compiler.importers.torch_converters import CONVERTERS
 from adt.compiler.importers.torch_program import load_program, program_inputs, program_outputs, quiet
@@ -112,16 +120,35 @@ def _op_table(program: Any) -> tuple[OpRow, ...]:
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter  # needs torch
 
     known = ExportedProgramImporter().create_convert_map().keys() | CONVERTERS.keys()
-    names: dict[str, list[str]] = {}
-    for node in program.graph.nodes:
-        if node.op == "call_function" and node.target.__name__ != "getitem":
-            names.setdefault(node.target.__name__, []).append(node.name)
-    missing = {
-        op: f"no converter in this TVM; {named_nodes(nodes)}"
-        for op, nodes in names.items()
-        if op not in known
-    }
-    return op_rows([op for op, nodes in names.items() for _ in nodes], {}, missing, {})
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    ops = [node.target.__name__ for node in calls if node.target.__name__ != "getitem"]
+    missing: dict[str, tuple[str, list[str]]] = {}
+    for node in calls:
+        op = node.target.__name__
+        converted = op in known or op == "getitem"
+        if reason := _randomness(node) or ("" if converted else NO_CONVERTER):
+            missing.setdefault(op, (reason, []))[1].append(node.name)
+    notes = {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in missing.items()}
+    return op_rows(ops, {}, notes, {})
+
+
+def _randomness(node: Any) -> str:
+    """Return the reason why *node* is refused if it gives other values in every run; else empty.
+
+    TVM converts some such operators to numbers of one moment, and dropouts to nothing.
+    """
+    torch = load("torch", "torch", "reading a .pt2 file")
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return ""
+    reason = RANDOM
+    for place, argument in enumerate(node.target._schema.arguments):
+        given = node.kwargs.get(argument.name, argument.default_value)
+        value = node.args[place] if place < len(node.args) else given
+        if argument.name in ("dropout", "dropout_p", "p", "train", "training"):
+            reason = TRAINING
+            if value == 0:  # or False
+                return ""
+    return reason
 
 
 def _to_relax(program: Any, name: str) -> Any:

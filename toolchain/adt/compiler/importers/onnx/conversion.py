@@ -27,6 +27,7 @@ from adt.compiler.importers.onnx.graph import (
     all_nodes,
     drop_unused,
     node_name,
+    nodes_within,
     op_name,
     opset,
     subgraphs,
@@ -214,18 +215,12 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
 def _named_nodes(model: onnx.ModelProto) -> dict[str, tuple[onnx.NodeProto, Graph]]:
     """Every node with its graph, by a name that is its own from now on."""
     nodes: dict[str, tuple[onnx.NodeProto, Graph]] = {}
-
-    def visit(graph: Graph) -> None:
-        for node in graph.graph.node:
-            stem, number = node.name, 0
-            while node.name in nodes:
-                number += 1
-                node.name = f"{stem}_{number}"
-            nodes[node.name] = (node, graph)
-            for inner in subgraphs(node):
-                visit(Graph(model, inner, graph))
-
-    visit(Graph(model, model.graph))
+    for node, graph in nodes_within(Graph(model, model.graph)):
+        stem, number = node.name, 0
+        while node.name in nodes:
+            number += 1
+            node.name = f"{stem}_{number}"
+        nodes[node.name] = (node, graph)
     return nodes
 
 

@@ -15,6 +15,11 @@ Array = NDArray[np.generic]
 _INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
 COMPUTED = frozenset(("bool", *_INTEGERS, "float16", "float32", "float64"))
 """Element types that kernels have on every target."""
+FLOATS = ("float16", "float32", "float64")
+
+
+class Uncovered(Exception):
+    """Reason why a node cannot be written with other nodes."""
 
 
 class Graph:
@@ -63,8 +68,8 @@ class Graph:
         if self._constants is None:
             self._constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
             for node in self.graph.node:
-                if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                    self._constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+                if node.op_type == "Constant" and (value := constant_value(node)) is not None:
+                    self._constants[node.output[0]] = value
         if name in self._constants:
             return self._constants[name]
         return self.outer.constant(name) if self.outer else None
@@ -125,6 +130,36 @@ class Builder:
             for each in self.node.attribute
             if each.name not in without
         }
+
+    def require_floats(self, dtype: str | None = None) -> None:
+        """Check that :attr:`dtype`, or another element type, is one of :data:`FLOATS`.
+
+        Raises:
+            Uncovered: it is not.
+        """
+        dtype = self.dtype if dtype is None else dtype
+        if dtype not in FLOATS:
+            raise Uncovered(f"its elements are {dtype or 'of an unknown type'}, not {', '.join(FLOATS)}")
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Static shape of the tensor *name*.
+
+        Raises:
+            Uncovered: it is not known.
+        """
+        if (shape := self.graph.shape(name)) is None:
+            raise Uncovered(f"the shape of {name} is not known")
+        return shape
+
+    def value(self, name: str) -> Array:
+        """Value of the constant *name*.
+
+        Raises:
+            Uncovered: it is not constant.
+        """
+        if (value := self.graph.constant(name)) is None:
+            raise Uncovered(f"its input {name} is not constant")
+        return value
 
     def has_output(self, position: int) -> bool:
         """Return True if the output at *position* is used."""
@@ -214,6 +249,18 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     return default
 
 
+def constant_value(node: onnx.NodeProto) -> Array | None:
+    """Return the value of the Constant *node*; None if it is of texts."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    for name, kind in {"value": None, **kinds}.items():
+        if (value := attribute(node, name)) is not None:
+            return np.asarray(value, kind) if kind else numpy_helper.to_array(value)
+    return None
+
+
 def operand(node: onnx.NodeProto, position: int) -> str:
     """Name of the input at *position*; empty when the node does not have it."""
     return node.input[position] if len(node.input) > position else ""
@@ -252,6 +299,23 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from each.graphs
 
 
+def read_by(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that *node* reads, and the graphs in it."""
+    yield from node.input
+    for inner in subgraphs(node):
+        yield from (value.name for value in inner.output)
+        for each in inner.node:
+            yield from read_by(each)
+
+
+def nodes_within(graph: Graph) -> Iterator[tuple[onnx.NodeProto, Graph]]:
+    """Yield every node of *graph* and of the graphs in it, with the graph that it is in."""
+    for node in graph.graph.node:
+        yield node, graph
+        for inner in subgraphs(node):
+            yield from nodes_within(Graph(graph.model, inner, graph))
+
+
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Every node of *graph* and of the graphs in it."""
     for node in graph.node:
@@ -278,15 +342,9 @@ def drop_unused(model: onnx.ModelProto) -> None:
     for node in reversed(model.graph.node):
         if not node.output or not read.isdisjoint(node.output):
             needed.append(node)
-            read.update(node.input)
-            read.update(name for inner in subgraphs(node) for each in all_nodes(inner) for name in each.input)
-            read.update(value.name for inner in subgraphs(node) for value in inner.output)
+            read.update(read_by(node))
     del model.graph.node[:]
     model.graph.node.extend(reversed(needed))
-    nodes = list(all_nodes(model.graph))
-    used = {name for node in nodes for name in node.input}
-    used |= {value.name for node in nodes for inner in subgraphs(node) for value in inner.output}
-    used |= {value.name for value in model.graph.output}
-    initializers = [tensor for tensor in model.graph.initializer if tensor.name in used]
+    initializers = [tensor for tensor in model.graph.initializer if tensor.name in read]
     del model.graph.initializer[:]
     model.graph.initializer.extend(initializers)

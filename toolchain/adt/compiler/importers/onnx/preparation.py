@@ -84,7 +84,7 @@ def prepare(
 
 
 def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -> PreparedModel:
-    model = _inlined(model, name)
+    model = inlined(model, name)
     runner = Runner(model)
     if runner.reason:
         log.warning("nothing here can run %s to confirm what is rewritten in it: %s", name, runner.reason)
@@ -137,8 +137,8 @@ def _all_blockwise(model: onnx.ModelProto) -> bool:
     return all(node.name in main and is_blockwise(Builder(graph, node)) for node in nodes)
 
 
-def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """*model* with its own functions written out (exporters of today write some)."""
+def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Return *model* with its own functions written out (exporters of today write some)."""
     if not model.functions:
         return model
 
@@ -245,7 +245,7 @@ def _function_bodies(
                     complete, [(domain, op)], inline_schema_functions=True
                 )
                 reason = runner.difference(inlined)
-            except Exception as error:  # see _inlined
+            except Exception as error:  # see inlined
                 reason = str(error)
             if reason or (domain, op) in set(_functions(inlined)):
                 log.warning("%s in %s is not written out as ONNX defines it: %s", op, name, reason)

@@ -14,10 +14,11 @@ import onnx
 from adt.compiler.importers.onnx.blockwise import in_floats
 from adt.compiler.importers.onnx.file import fixed_inputs, input_dtypes, read_onnx, with_fixed_shapes
 from adt.compiler.importers.onnx.graph import all_nodes, op_name
-from adt.compiler.importers.onnx.preparation import PreparedModel, prepare
+from adt.compiler.importers.onnx.preparation import PreparedModel, inlined, prepare
 from adt.compiler.importers.onnx.support import (
     adt_operators,
     never_supported_ops,
+    random_ops,
     tell_operators,
     uncomputed_types,
     unsupported_ops,
@@ -94,22 +95,25 @@ def _prepare(
         DiskError: there is no room for it.
     """
     tell_operators(by_tvm, by_adt)
-    model = read_onnx(path)
+    model = inlined(read_onnx(path), path.name)
+    random = random_ops(model)
     try:
         fixed = fixed_inputs(model, _tuples(shapes))
     except ModelError:
-        never = never_supported_ops(model)
+        never = random | never_supported_ops(model)
         table = op_table(PreparedModel(model, model, {}), never)
         if explains:
             return PreparedFile((), (), table, ())
         if never:  # first what no --shape mends
             raise _unsupported(path, table) from None
         raise
+    if random and not explains:
+        raise _unsupported(path, op_table(PreparedModel(model, model, {}), random))
     dtypes = input_dtypes(model)  # nothing runs without them
     prepared = prepare(
         with_fixed_shapes(in_floats(model), fixed), path.name, loops=loops, blockwise=blockwise
     )
-    table = op_table(prepared)
+    table = op_table(prepared, missing_ops(prepared) | random)
     if refusal(table) and not explains:
         raise _unsupported(path, table)
     if prepared.model.ByteSize() <= MOST_PROTOBUF:
@@ -145,16 +149,19 @@ def onnx_inputs(path: Path, shapes: dict[str, Any]) -> dict[str, tuple[int, ...]
     return fixed_inputs(read_onnx(path), _tuples(shapes))
 
 
-def op_table(prepared: PreparedModel, missing: Mapping[str, str] | None = None) -> tuple[OpRow, ...]:
+def missing_ops(prepared: PreparedModel) -> dict[str, str]:
+    """Return the operators of a prepared model that cannot be converted, with a note."""
+    notes = unsupported_ops(prepared.model) | uncomputed_types(prepared.model)
+    return {op: note for op, note in notes.items() if op not in prepared.kept}
+
+
+def op_table(prepared: PreparedModel, missing: Mapping[str, str]) -> tuple[OpRow, ...]:
     """Return what became of each operator of the simplified model.
 
     Args:
-        missing: operators that cannot be converted, with a note; None: those of the prepared model.
+        missing: operators that cannot be converted, with a note.
     """
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
-    if missing is None:
-        notes = unsupported_ops(prepared.model) | uncomputed_types(prepared.model)
-        missing = {op: note for op, note in notes.items() if op not in prepared.kept}
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
     return op_rows(
         [*ops, *hidden],

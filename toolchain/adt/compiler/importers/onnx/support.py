@@ -7,23 +7,21 @@ from collections.abc import Collection, Iterable, Iterator
 import onnx
 from onnx import defs
 
-from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS
-from adt.compiler.importers.onnx.graph import COMPUTED, Graph, all_nodes, node_name, op_name
+from adt.compiler.importers.onnx.graph import (
+    COMPUTED,
+    Graph,
+    node_name,
+    nodes_within,
+    op_name,
+    operand,
+    read_by,
+    subgraphs,
+)
 from adt.compiler.importers.onnx.rewrites import REWRITES
-from adt.compiler.importers.onnx.rewrites.recurrent import MOST_STEPS
-from adt.compiler.importers.op_table import named_nodes
+from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, TRAINING, named_nodes
 
 OTHER_DOMAINS = {("com.microsoft", "MatMulInteger16")}
 """Operators of other domains that the importer converts: it goes by the name and ignores the domain."""
-_PARTS = dict.fromkeys(
-    ("LSTM", "GRU", "RNN", "com.microsoft::DynamicQuantizeLSTM"),
-    f"only up to {MOST_STEPS} steps of fixed length, with constant weights, activations without parameters,"
-    " no clipping, no lengths below the sequence's",
-) | {
-    "Loop": "only with a constant number of steps, a condition that stays true and no graphs in its body",
-    "Scan": "only of opset 9 and later, with known shapes and no graphs in its body",
-    MATMUL_N_BITS: "only with constant weights, in the order of their columns (no g_idx)",
-}
 _OF_VALUES = dict.fromkeys(
     ("NonZero", "NonMaxSuppression", "Unique"),
     "how much it gives depends on its input's values: cut the model before it (onnx.utils.extract_model)"
@@ -31,6 +29,10 @@ _OF_VALUES = dict.fromkeys(
 )
 """Operators that TVM may have a converter for, and no compiled model can return; constant ones were
 folded."""
+
+_RANDOM_OPS = (
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
+)  # fmt: skip
 
 _NCHWC = (
     "written by onnxruntime for the processor it ran on: save the optimized model with"
@@ -76,21 +78,23 @@ def _is_function(domain: str, op: str) -> bool:
 
 def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:
     """Operators of a prepared *model* that cannot be converted, with the reason and their nodes."""
-    return _notes(node for node in all_nodes(model.graph) if not convertible(node.domain, node.op_type))
+    return _notes(
+        (node, _reason(node, graph))
+        for node, graph in nodes_within(Graph(model, model.graph))
+        if not convertible(node.domain, node.op_type)
+    )
 
 
 def uncomputed_types(model: onnx.ModelProto) -> dict[str, str]:
     """Operators of a prepared *model* that read or give elements of types without kernels, as above."""
-    graph, nodes = Graph(model, model.graph), dict[str, tuple[str, list[str]]]()
+    graph, refusals = Graph(model, model.graph), []
     for node in model.graph.node:
         types = [graph.dtype(name) for name in (*node.input, *node.output) if name]
         if others := [dtype for dtype in types if dtype and dtype not in COMPUTED]:
-            nodes.setdefault(op_name(node), (others[0], []))[1].append(node_name(node))
-    return {
-        op: f"nothing computes in {'string' if dtype == 'object' else dtype}: export or quantize the model"
-        f" with float32, float16, int8 or uint8 there; {named_nodes(names)}"
-        for op, (dtype, names) in nodes.items()
-    }
+            dtype = "string" if others[0] == "object" else others[0]
+            advice = "export or quantize the model with float32, float16, int8 or uint8 there"
+            refusals.append((node, f"nothing computes in {dtype}: {advice}"))
+    return _notes(refusals)
 
 
 def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:
@@ -99,14 +103,40 @@ def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:
     What depends on shapes alone does not count: it is folded once they are fixed.
     """
     own = {(function.domain, function.name) for function in model.functions}
+    graph = Graph(model, model.graph)
     return _notes(
-        node
+        (node, _reason(node, graph))
         for node in _on_values(model.graph)
         if not convertible(node.domain, node.op_type)
         and op_name(node) not in REWRITES
         and (node.domain, node.op_type) not in own
         and not _is_function("" if node.domain == "ai.onnx" else node.domain, node.op_type)
     )
+
+
+def random_ops(model: onnx.ModelProto) -> dict[str, str]:
+    """Return the operators whose random numbers an output of *model* depends on, as above.
+
+    They are looked for before anything is folded: onnxslim takes what has no inputs for a constant.
+    """
+    graph = Graph(model, model.graph)
+    needed = {value.name for value in model.graph.output}
+    random: list[onnx.NodeProto] = []
+    for node in reversed(model.graph.node):
+        if node.op_type not in ("Shape", "Size") and not needed.isdisjoint(node.output):
+            needed.update(read_by(node))
+            inner = (pair for body in subgraphs(node) for pair in nodes_within(Graph(model, body, graph)))
+            random += [each for each, within in ((node, graph), *inner) if _is_random(each, within)]
+    return _notes((node, TRAINING if node.op_type == "Dropout" else RANDOM) for node in reversed(random))
+
+
+def _is_random(node: onnx.NodeProto, graph: Graph) -> bool:
+    """Return True if *node* gives other values in every run; a Dropout does so in training alone."""
+    if node.op_type != "Dropout":
+        return node.op_type in _RANDOM_OPS and node.domain in ("", "ai.onnx")
+    ratio, training = (graph.constant(name) if (name := operand(node, place)) else None for place in (1, 2))
+    keeps_all = ratio is not None and not ratio.any()
+    return bool(operand(node, 2)) and (training is None or bool(training.any())) and not keeps_all
 
 
 def _on_values(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
@@ -120,17 +150,19 @@ def _on_values(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
             values.update(node.output)
 
 
-def _notes(nodes: Iterable[onnx.NodeProto]) -> dict[str, str]:
-    names: dict[str, list[str]] = {}
-    for node in nodes:
-        names.setdefault(op_name(node), []).append(node_name(node))
-    return {op: f"{_reason(op)}; {named_nodes(named)}" for op, named in names.items()}
+def _notes(refusals: Iterable[tuple[onnx.NodeProto, str]]) -> dict[str, str]:
+    """Return operator to the reason of its first node, and the names of all its nodes."""
+    notes: dict[str, tuple[str, list[str]]] = {}
+    for node, reason in refusals:
+        notes.setdefault(op_name(node), (reason, []))[1].append(node_name(node))
+    return {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in notes.items()}
 
 
-def _reason(op: str) -> str:
-    """Return why there is no converter for *op*."""
-    return (
-        _NCHWC
-        if op.startswith("com.microsoft.nchwc::")
-        else (_PARTS | _OF_VALUES).get(op, "no converter in this TVM")
-    )
+def _reason(node: onnx.NodeProto, graph: Graph) -> str:
+    """Return the reason why *node* cannot be converted."""
+    op = op_name(node)
+    if op.startswith("com.microsoft.nchwc::"):
+        return _NCHWC
+    if rewrite := REWRITES.get(op):
+        return rewrite.refusal(node, graph)
+    return _OF_VALUES.get(op, NO_CONVERTER)

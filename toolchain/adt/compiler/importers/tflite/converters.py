@@ -17,7 +17,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import (
     get_pad_value,
 )
 
-from adt.compiler.importers.op_table import named_nodes
+from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, named_nodes
 from adt.compiler.importers.tflite.file import tensor_name
 from adt.compiler.importers.tflite.operator_options import unread_option
 from adt.compiler.importers.tflite.scales import BYTES, STATEFUL, WEIGHTED, FloatTensor, Scale, scales_of
@@ -53,10 +53,8 @@ MENDED = {
 }
 """Operators whose converters are ours."""
 
-UNRUNNABLE = (
-    "CONV_3D_TRANSPOSE", "MATRIX_DIAG", "MATRIX_SET_DIAG", "MULTINOMIAL", "RANDOM_STANDARD_NORMAL",
-    "RANDOM_UNIFORM", "SPARSE_TO_DENSE",
-)  # fmt: skip
+RANDOM_OPS = ("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "STABLEHLO_RNG_BIT_GENERATOR")
+UNRUNNABLE = ("CONV_3D_TRANSPOSE", "MATRIX_DIAG", "MATRIX_SET_DIAG", "SPARSE_TO_DENSE", *RANDOM_OPS)
 """Operators that TVM converts to what it cannot compile, or to functions that no runtime has."""
 
 
@@ -117,7 +115,8 @@ def converter_class() -> Any:
                 operator = self.subgraph.Operators(index)
                 code = self.get_op_code_str(operator)
                 if code not in self.convert_map:
-                    refused.append(Refusal(code, self._name(operator), "no converter in this TVM"))
+                    reason = RANDOM if code in RANDOM_OPS else NO_CONVERTER
+                    refused.append(Refusal(code, self._name(operator), reason))
                 elif code in STATEFUL and any(t.qnn_params for t in self.get_input_tensors(operator)):
                     reason = "quantized, and TVM converts it in floating point only"
                     refused.append(Refusal(code, self._name(operator), reason))

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adt.compiler.importers.shapes import DeclaredShape
-from adt.compiler.importers.shapes import RequestedShapes
-from adt.compiler.importers.shapes import Shape
-from adt.compiler.importers.shapes import distinct_names
-from adt.compiler.importers.shapes import fixed_shapes
-from adt.compiler.importers.shapes import with_elements
+from adt.compiler.importers.shapes import (
+    DeclaredShape,
+    RequestedShapes,
+    Shape,
+    distinct_names,
+    fixed_shapes,
+    with_elements,
+)
 from adt.errors import ModelError
 from adt.host.extras import load, need
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from adt.compiler.importers.onnx.graph import Builder, type_name
-from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
+from adt.compiler.importers.onnx.graph import FLOATS, Builder, type_name
+from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 BEFORE_SOFTCAP, AFTER_SOFTCAP, WITH_MASK, PROBABILITIES = range(4)
 """Values of qk_matmul_output_mode: which scores are the fourth output."""
@@ -19,8 +19,9 @@ BEFORE_SOFTCAP, AFTER_SOFTCAP, WITH_MASK, PROBABILITIES = range(4)
 
 def _attention(build: Builder) -> list[str] | None:
     """Q, K, V[, mask, past key, past value, lengths of the cache] to Y[, present key and value, scores]."""
-    if build.dtype not in FLOATS or any(build.graph.shape(name) is None for name in build.node.input if name):
-        return None
+    build.require_floats()
+    for name in filter(None, build.node.input):
+        build.shape(name)
     return _Attention(build).outputs()
 
 
@@ -34,11 +35,11 @@ class _Attention:
     def outputs(self) -> list[str]:
         build = self.build
         q, k, v, _, past_key, past_value, _ = self.inputs
-        flat = len(self._shape(q)) == 3
+        flat = len(self.build.shape(q)) == 3
         query, (batch, heads, self.queries, size) = self._heads(q, "q_num_heads")
         key, (_, groups, self.keys, _) = self._cached(k, past_key)
         value, (_, _, _, width) = self._cached(v, past_value)
-        self.past = self._shape(past_key)[2] if past_key else 0
+        self.past = self.build.shape(past_key)[2] if past_key else 0
         query = build.add("Mul", query, build.attribute("scale") or size**-0.5)
         rows = heads // groups * self.queries
         product = self._product(
@@ -54,11 +55,6 @@ class _Attention:
             output = build.reshaped(moved, batch, self.queries, heads * width)
         return [output, key, value, shown]
 
-    def _shape(self, name: str) -> tuple[int, ...]:
-        shape = self.graph.shape(name)
-        assert shape is not None
-        return shape
-
     def _product(self, left: str, right: str) -> str:
         """Their matrix product; the sums of half precision, whose errors grow, in single precision."""
         build = self.build
@@ -69,7 +65,7 @@ class _Attention:
 
     def _heads(self, name: str, count: str) -> tuple[str, tuple[int, ...]]:
         """*name* with four axes, and its shape."""
-        shape = self._shape(name)
+        shape = self.build.shape(name)
         if len(shape) == 4:
             return name, shape
         heads = self.build.attribute(count)
@@ -81,7 +77,7 @@ class _Attention:
         name, shape = self._heads(name, "kv_num_heads")
         if past:
             name = self.build.add("Concat", past, name, axis=2)
-            shape = (*shape[:2], shape[2] + self._shape(past)[2], shape[3])
+            shape = (*shape[:2], shape[2] + self.build.shape(past)[2], shape[3])
         return name, shape
 
     def _probabilities(self, scores: str) -> tuple[str, str]:
@@ -123,7 +119,7 @@ class _Attention:
         else:
             known = self._window(None)
         if mask:
-            dtype, shape = str(self.graph.dtype(mask)), self._shape(mask)
+            dtype, shape = str(self.graph.dtype(mask)), self.build.shape(mask)
             value = self.graph.constant(mask)
             rest = np.full(
                 (*shape[:-1], max(0, self.keys - shape[-1])), -np.inf if dtype in FLOATS else False, dtype

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from onnx import numpy_helper
 
-from adt.compiler.importers.onnx.graph import Builder
-from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, Rewrite
+from adt.compiler.importers.onnx.graph import Builder, constant_value
+from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
 
 
 def limited(build: Builder, name: str, least: float | str, greatest: float | str) -> str:
@@ -27,15 +26,13 @@ def _clip(build: Builder) -> str | None:
 
 
 def _hard_sigmoid(build: Builder) -> str | None:
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     scaled = build.add("Mul", build.operand(0), build.attribute("alpha", 0.2))
     return limited(build, build.add("Add", scaled, build.attribute("beta", 0.5)), 0, 1)
 
 
 def _hard_swish(build: Builder) -> str | None:
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     gate = limited(build, build.add("Add", build.operand(0), 3), 0, 6)
     return build.add("Mul", build.operand(0), build.add("Mul", gate, 1 / 6))
 
@@ -43,9 +40,7 @@ def _hard_swish(build: Builder) -> str | None:
 def _prelu(build: Builder) -> str | None:
     """TVM takes a slope of one axis or of full rank with one axis; exporters write ``[C, 1, 1]``."""
     name, slope_name = build.operands(2)
-    data, slope = build.graph.shape(name), build.graph.shape(slope_name)
-    if data is None or slope is None or not build.dtype:
-        return None
+    data, slope = build.shape(name), build.shape(slope_name)
     axes = [axis for axis, extent in enumerate(slope) if extent != 1]
     if len(axes) == 1 and len(slope) in (1, len(data)):
         return None
@@ -59,9 +54,10 @@ def _prelu(build: Builder) -> str | None:
 
 def _squeeze(build: Builder) -> str | None:
     """Before opset 13 the axes are an attribute, which TVM ignores: it squeezes every axis of 1."""
-    axes, shape = build.attribute("axes"), build.graph.shape(build.operand(0))
-    if axes is None or shape is None:
+    axes = build.attribute("axes")
+    if axes is None:
         return None
+    shape = build.shape(build.operand(0))
     gone = {axis % len(shape) for axis in axes}
     return build.reshaped(
         build.operand(0), *(extent for axis, extent in enumerate(shape) if axis not in gone)
@@ -73,10 +69,7 @@ def _pad(build: Builder) -> str | None:
     name, pads_name, value, axes_name = build.operands(4)
     if not axes_name:
         return None
-    shape, pads = build.graph.shape(name), build.graph.constant(pads_name)
-    axes = build.graph.constant(axes_name)
-    if shape is None or axes is None or pads is None:
-        return None
+    shape, pads, axes = build.shape(name), build.value(pads_name), build.value(axes_name)
     full = [0] * (2 * len(shape))
     for position, axis in enumerate(axes.tolist()):
         full[axis % len(shape)] = int(pads[position])
@@ -86,11 +79,10 @@ def _pad(build: Builder) -> str | None:
 
 def _constant(build: Builder) -> str | None:
     """TVM reads a Constant's ``value`` only, not ``value_float`` and the like."""
-    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
-    for name, value in build.attributes().items():
-        if name in kinds:
-            return build.add("Constant", value=numpy_helper.from_array(np.asarray(value, kinds[name])))
-    return None
+    value = constant_value(build.node)
+    if value is None or build.attribute("value") is not None:
+        return None
+    return build.add("Constant", value=numpy_helper.from_array(value))
 
 
 REWRITES = (

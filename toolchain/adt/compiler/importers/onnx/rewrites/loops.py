@@ -8,7 +8,7 @@ from copy import deepcopy
 import onnx
 from onnx import numpy_helper
 
-from adt.compiler.importers.onnx.graph import Builder, attribute, subgraphs
+from adt.compiler.importers.onnx.graph import Builder, Uncovered, attribute, subgraphs
 from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 MOST_NODES = 8192
@@ -20,14 +20,13 @@ def _scan(build: Builder) -> list[str] | None:
     body, count = build.attribute("body"), build.attribute("num_scan_inputs")
     names = list(build.node.input)
     states, sequences = names[:-count], names[-count:]
-    shapes = [build.graph.shape(name) for name in sequences]
-    if build.graph.opset < 9 or any(not shape for shape in shapes):
-        return None
+    shapes = [build.shape(name) for name in sequences]
+    if build.graph.opset < 9:
+        raise Uncovered("it is of an opset before 9")
     axes = build.attribute("scan_input_axes", [0] * count)
     backwards = build.attribute("scan_input_directions", [0] * count)
-    steps = (shapes[0] or ())[axes[0]]
-    if not _is_short(body, steps):
-        return None
+    steps = shapes[0][axes[0]]
+    _check_length(body, steps)
 
     def elements(step: int) -> list[str]:
         places = (build.integers(steps - 1 - step if reverse else step) for reverse in backwards)
@@ -45,26 +44,33 @@ def _scan(build: Builder) -> list[str] | None:
 def _loop(build: Builder) -> list[str] | None:
     """Trip count, condition, states to states, what is gathered; the condition must stay true."""
     body = build.attribute("body")
-    count, start = (build.graph.constant(name) if name else None for name in build.operands(2))
-    goes_on = not build.operand(1) or (start is not None and bool(start))
-    if count is None or not goes_on or not _stays_true(body) or not _is_short(body, int(count.item())):
-        return None
+    count, start = build.operands(2)
+    steps = int(build.value(count).item()) if count else MOST_NODES + 1
+    if (start and not build.value(start)) or not _stays_true(body):
+        raise Uncovered("its condition may become false")
+    _check_length(body, steps)
     true = build.constant(True, "bool")
     states, rows = _unroll(
         build,
         body,
         list(build.node.input[2:]),
-        int(count.item()),
+        steps,
         lambda step, states: [build.integers(step), true, *states],
         skipped=1,  # the condition
     )
     return [*states, *_stacked(build, rows, [0] * len(rows))]
 
 
-def _is_short(body: onnx.GraphProto, steps: int) -> bool:
-    """Return True if *steps* of *body* can be written out."""
-    plain = not any(True for node in body.node for _ in subgraphs(node))
-    return plain and 0 < steps * len(body.node) <= MOST_NODES
+def _check_length(body: onnx.GraphProto, steps: int) -> None:
+    """Check that *steps* of *body* can be written out.
+
+    Raises:
+        Uncovered: there are none or too many, or there is a graph in it.
+    """
+    if any(True for node in body.node for _ in subgraphs(node)):
+        raise Uncovered("its body has graphs (If, Loop, Scan) in it")
+    if not 0 < steps * len(body.node) <= MOST_NODES:
+        raise Uncovered(f"{steps} steps of {len(body.node)} nodes are none, or more than {MOST_NODES}")
 
 
 def _stays_true(body: onnx.GraphProto) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from adt.compiler.importers.onnx.graph import Builder
 from adt.compiler.importers.onnx.rewrites.normalization import normalized
-from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
+from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 _PARAMETERS = {
     "LeakyRelu": ("alpha",),
@@ -36,8 +36,7 @@ def _activated(build: Builder, value: str, numbers: Sequence[float]) -> str:
 
 def _gelu(build: Builder) -> str | None:
     """Write x/2 · (1 + erf(x/√2)); before that a bias, if there is one."""
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     value = build.plus(*build.operands(2))
     gate = build.add("Add", build.add("Erf", build.add("Mul", value, 1 / math.sqrt(2))), 1)
     return build.add("Mul", build.add("Mul", value, 0.5), gate)
@@ -45,8 +44,7 @@ def _gelu(build: Builder) -> str | None:
 
 def _fast_gelu(build: Builder) -> str | None:
     """Write x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))); before that a bias, if there is one."""
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     value = build.plus(*build.operands(2))
     square = build.add("Mul", build.add("Mul", value, value), 0.044715)
     bracket = build.add("Mul", value, build.add("Add", square, 1))
@@ -55,8 +53,7 @@ def _fast_gelu(build: Builder) -> str | None:
 
 
 def _quick_gelu(build: Builder) -> str | None:
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     scaled = build.add("Mul", build.operand(0), build.attribute("alpha", 1.702))
     return build.add("Mul", build.operand(0), build.add("Sigmoid", scaled))
 
@@ -66,16 +63,14 @@ def _quick_gelu(build: Builder) -> str | None:
 
 def _fused_conv(build: Builder) -> str | None:
     """Write out x, w, bias, a tensor to add before the activation."""
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     *inputs, added = build.operands(4)
     value = build.add("Conv", *inputs, **build.attributes(without=("activation", "activation_params")))
     return _activated(build, build.plus(value, added), build.attribute("activation_params", []))
 
 
 def _fused_gemm(build: Builder) -> str | None:
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     parameters = ("activation_alpha", "activation_beta", "activation_gamma")
     value = build.add("Gemm", *build.node.input, **build.attributes(without=("activation", *parameters)))
     numbers = [number for name in parameters if (number := build.attribute(name)) is not None]
@@ -86,14 +81,12 @@ def _fused_matmul(build: Builder) -> str | None:
     """Write out trans, which swaps an operand's last two axes, and transBatch, which moves its first
     beyond the other batch axes."""
     operands = []
+    build.require_floats()
     for name, side in zip(build.node.input, "AB", strict=True):
-        shape = build.graph.shape(name)
-        if shape is None or build.dtype not in FLOATS:
-            return None
-        axes = list(range(len(shape)))
+        axes = list(range(len(build.shape(name))))
         if build.attribute(f"transBatch{side}", 0):
             axes = [*axes[1:-1], 0, axes[-1]]
-        if build.attribute(f"trans{side}", 0) and len(shape) > 1:
+        if build.attribute(f"trans{side}", 0) and len(axes) > 1:
             axes[-2:] = axes[:-3:-1]
         operands.append(name if axes == sorted(axes) else build.add("Transpose", name, perm=axes))
     product = build.add("MatMul", *operands)
@@ -112,8 +105,7 @@ def _nhwc_max_pool(build: Builder) -> str:
 
 def _skip_layer_norm(build: Builder) -> list[str] | None:
     """Write out x, skip, scale, [shift,] bias; the sum x + skip + bias is the fourth output."""
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     centred = build.node.op_type == "SkipLayerNormalization"
     value, skip, scale, *rest = build.operands(5)
     shift, bias = rest if centred else ("", rest[0])
@@ -128,10 +120,8 @@ def _embed_layer_norm(build: Builder) -> list[str] | None:
     The second output counts the positions that the mask leaves, the third is the sum before normalizing.
     """
     ids, segments, words, places, kinds, scale, shift, mask, positions = build.operands(9)
-    graph = build.graph
-    shape, dtype, table = graph.shape(ids), graph.dtype(words), graph.shape(places)
-    if shape is None or dtype not in FLOATS or table is None:
-        return None
+    shape, dtype = build.shape(ids), build.graph.dtype(words) or ""
+    build.require_floats(dtype)
     if positions:
         placed = build.add("Gather", places, positions)
     else:

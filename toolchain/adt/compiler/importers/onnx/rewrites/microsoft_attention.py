@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from adt.compiler.importers.onnx.graph import Builder
+from adt.compiler.importers.onnx.graph import Builder, Uncovered
 from adt.compiler.importers.onnx.rewrites.quantized import dequantized
-from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
+from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 MASKED = -10000.0
 """Number that is added to the score of a key that a mask leaves out, where the node does not say."""
@@ -56,19 +56,22 @@ def _attended(
     return build.reshaped(result, 0, 0, widths[1])
 
 
-def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str] | None:
+def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str]:
     """Return what is added to the scores: *added*, and *mask* with a great negative number for each key left
     out.
 
     Args:
-        mask: lengths [B], or [B, T] or [B, S, T] of 0 and 1; None comes of other forms.
+        mask: lengths [B], or [B, T] or [B, S, T] of 0 and 1.
+
+    Raises:
+        Uncovered: it has another form.
     """
     masks = [added] if added else []
     if not mask:
         return masks
-    shape = build.graph.shape(mask)
-    if shape is None or len(shape) > 3:
-        return None
+    shape = build.shape(mask)
+    if len(shape) > 3:
+        raise Uncovered(f"its mask has {len(shape)} axes, more than 3")
     if len(shape) == 1:
         places = build.constant([list(range(keys))], "int32")
         counted = build.add("Less", places, build.reshaped(mask, -1, 1))
@@ -84,12 +87,11 @@ def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str] | None
 def _attention(build: Builder) -> list[str] | None:
     """Write out x [B, S, D], weights [D, 3·N·H], bias, mask, past [2, B, N, P, H], a bias of the scores."""
     data, weights, bias, mask, past, added, past_length = build.operands(7)
-    shape, weights_shape = build.graph.shape(data), build.graph.shape(weights)
-    past_shape = build.graph.shape(past) if past else None
-    if shape is None or build.dtype not in FLOATS or weights_shape is None or (past and past_shape is None):
-        return None
+    shape, weights_shape = build.shape(data), build.shape(weights)
+    past_shape = build.shape(past) if past else None
+    build.require_floats()
     if past_length or build.attribute("do_rotary", 0):
-        return None
+        raise Uncovered("it has the input past_sequence_length, or do_rotary is set")
     count = build.attribute("num_heads")
     sizes = list(build.attribute("qkv_hidden_sizes", [weights_shape[1] // 3] * 3))
     product = build.plus(build.add("MatMul", data, weights), bias)
@@ -99,8 +101,7 @@ def _attention(build: Builder) -> list[str] | None:
         keys += past_shape[3]
         before = (build.reshaped(part, *past_shape[1:]) for part in build.split(past, [1, 1], 0))
         key, value = (_extended(build, old, new) for old, new in zip(before, (key, value), strict=True))
-    if (masks := _masks(build, mask, added, keys)) is None:
-        return None
+    masks = _masks(build, mask, added, keys)
     present = ""
     if build.has_output(1):
         both = (build.reshaped(part, 1, shape[0], count, keys, -1) for part in (key, value))
@@ -116,15 +117,15 @@ def _multi_head_attention(build: Builder) -> list[str] | None:
     query [B, S, N·H], key and value [B, T, N·H] or (of another sequence) [B, N, T, H].
     """
     query, key, value, bias, mask, added, past_key, past_value, *others = build.operands(10)
-    graph = build.graph
-    shape = graph.shape(query)
-    key_shape, value_shape, past = (graph.shape(name) if name else None for name in (key, value, past_key))
-    if shape is None or len(shape) != 3 or build.dtype not in FLOATS or (past_key and past is None):
-        return None
-    if key_shape is None or value_shape is None or any(others):
-        return None
+    build.require_floats()
+    if not key or not value or len(build.shape(query)) != 3:
+        raise Uncovered("keys and values are packed with the queries")
+    if any(others):
+        raise Uncovered("it has the input past_sequence_length or cache_indirection")
+    shape, key_shape, value_shape = (build.shape(name) for name in (query, key, value))
+    past = build.shape(past_key) if past_key else None
     if len(key_shape) != len(value_shape) or len(key_shape) not in (3, 4):
-        return None
+        raise Uncovered("its keys and values are not of three axes each, nor of four each")
     count, apart = build.attribute("num_heads"), len(key_shape) == 4
     width = value_shape[1] * value_shape[3] if apart else value_shape[2]
     biases = build.split(bias, [shape[2], shape[2], width], 0) if bias else [""] * 3
@@ -134,8 +135,7 @@ def _multi_head_attention(build: Builder) -> list[str] | None:
         key, value = build.heads(key, count), build.heads(value, count)
     key, value = _extended(build, past_key, key), _extended(build, past_value, value)
     keys = key_shape[-2] + (past[2] if past else 0)
-    if (masks := _masks(build, mask, added, keys)) is None:
-        return None
+    masks = _masks(build, mask, added, keys)
     widths = (shape[2], width)
     result = _attended(build, query, key, value, widths=widths, queries=shape[1], keys=keys, masks=masks)
     return [result, key, value]
@@ -145,12 +145,9 @@ def _rotary(build: Builder) -> str | None:
     """Write out x [B, S, N·H] or [B, N, S, H], positions [B, S] or the first one [1], tables of cosines
     and sines."""
     data, positions, *tables = build.node.input
-    graph = build.graph
-    shape, table, place = graph.shape(data), graph.shape(tables[0]), graph.shape(positions)
-    if shape is None or not build.dtype or table is None or place is None:
-        return None
+    shape, table, place = build.shape(data), build.shape(tables[0]), build.shape(positions)
     if build.attribute("is_packed_batching", 0):
-        return None
+        raise Uncovered("is_packed_batching is set")
     flat, half, interleaved = len(shape) == 3, table[1], build.attribute("interleaved", 0)
     steps, extent = (shape[1], 0) if flat else (shape[2], shape[3])
     if flat:

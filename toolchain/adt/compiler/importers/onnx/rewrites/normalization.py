@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adt.compiler.importers.onnx.graph import Builder, type_name
-from adt.compiler.importers.onnx.rewrites.rewrite import FLOATS, NO_CONVERTER, Rewrite
+from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 
 def normalized(
@@ -60,9 +60,8 @@ def _rms_norm(build: Builder) -> list[str] | None:
 
 def _by_parts(build: Builder) -> list[str] | None:
     value, scale, bias = build.operands(3)
-    shape = build.graph.shape(value)
-    if shape is None or build.dtype not in FLOATS:
-        return None
+    shape = build.shape(value)
+    build.require_floats()
     first = build.attribute("axis", -1) % len(shape)
     return normalized(
         build,
@@ -79,9 +78,8 @@ def _by_parts(build: Builder) -> list[str] | None:
 def _group_norm(build: Builder) -> str | None:
     """Rewrites X, scale, bias."""
     value, *parameters = build.operands(3)
-    shape, groups = build.graph.shape(value), build.attribute("num_groups", 1)
-    if shape is None or build.dtype not in FLOATS:
-        return None
+    shape, groups = build.shape(value), build.attribute("num_groups", 1)
+    build.require_floats()
     spread = (groups, -1, *[1] * (len(shape) - 2))
     scale, bias = (build.reshaped(parameter, *spread) for parameter in parameters)
     parts = build.reshaped(value, shape[0], groups, shape[1] // groups, *shape[2:])
@@ -94,8 +92,7 @@ def _group_norm(build: Builder) -> str | None:
 def _mean_variance(build: Builder) -> str | None:
     """Rewrites (X − mean) / (deviation + 1e-9)."""
     axes = build.attribute("axes", [0, 2, 3])
-    if build.dtype not in FLOATS:
-        return None
+    build.require_floats()
     inner = "float32" if build.dtype == "float16" else ""
     scale = build.constant(1, build.dtype)
     return normalized(build, build.operand(0), 1e-18, scale, axes=list(axes), inner=inner)[0]

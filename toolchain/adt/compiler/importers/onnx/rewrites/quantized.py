@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.blockwise import DOMAIN, MATMUL_N_BITS, OPERATOR, form_of
-from adt.compiler.importers.onnx.graph import Builder, attribute, op_name, operand, type_name
+from adt.compiler.importers.onnx.graph import Builder, Uncovered, attribute, op_name, operand, type_name
 from adt.compiler.importers.onnx.rewrites.elementary import limited
 from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Apply, Rewrite
 from adt.compiler.passes.weight_bits import Blockwise, packed, unpacked
@@ -84,14 +84,11 @@ def _as_float(
         without: attributes that *plain* does not have.
     """
 
-    def apply(build: Builder) -> str | None:
+    def apply(build: Builder) -> str:
         last = bool(build.attribute("channels_last", 0))
         rank = len(build.attribute("kernel_shape", [])) + 2  # of a pool
         if last and rank == 2:
-            shape = build.graph.shape(build.operand(tensors[0]))
-            if shape is None:
-                return None
-            rank = len(shape)
+            rank = len(build.shape(build.operand(tensors[0])))
         positions = tensors if plain != "Concat" else range(tensors[0], len(build.node.input), 3)
         values = [_tensor(build, position) for position in positions]
         if last:
@@ -105,18 +102,16 @@ def _as_float(
 
 def _softmax(build: Builder) -> str | list[str] | None:
     flattens = build.attribute("opset", 13) < 13  # all axes from this one on are one
-    if flattens != (build.graph.opset < 13) and (axis := build.attribute("axis", -1)) != -1:
-        shape = build.graph.shape(build.operand(0))
-        if shape is None or axis != len(shape) - 1:
-            return None
+    axis, differs = build.attribute("axis", -1), flattens != (build.graph.opset < 13)
+    if differs and axis != -1 and axis != len(build.shape(build.operand(0))) - 1:
+        raise Uncovered(f"opset={build.attribute('opset', 13)} with axis={axis} goes over other axes")
     return _as_float("Softmax", (0,), 3, without=("opset",))(build)
 
 
 def _qlinear_conv(build: Builder) -> str | None:
     """Write out x, w, y's scale and zero point, bias in units of x_scale·w_scale."""
-    x_scale, w_scale, weights, bias = (build.graph.constant(build.operand(i)) for i in (1, 4, 3, 8))
-    if x_scale is None or w_scale is None or weights is None or (build.operand(8) and bias is None):
-        return None
+    x_scale, w_scale, weights = (build.value(build.operand(i)) for i in (1, 4, 3))
+    bias = build.value(build.operand(8)) if build.operand(8) else None
     data, rank = _tensor(build, 0), weights.ndim
     last = bool(build.attribute("channels_last", 0))
     inputs = [build.channels_first(data, rank) if last else data, _tensor(build, 3)]
@@ -127,32 +122,26 @@ def _qlinear_conv(build: Builder) -> str | None:
     return _quantize(build, 6, build.channels_last(result, rank) if last else result)
 
 
-def _columns(build: Builder, position: int, axis: int) -> str | None:
+def _columns(build: Builder, position: int, axis: int) -> str:
     """A quantized operand of a product, whose scale may have one element for each place of *axis*."""
-    scale, shape = (build.graph.shape(build.operand(position + i)) for i in (1, 0))
-    if scale is not None and math.prod(scale) == 1:
+    scale = build.shape(name := build.operand(position + 1))
+    if math.prod(scale) == 1:
         return _tensor(build, position)
-    if scale is None or len(scale) != 1 or shape is None:
-        return None
-    return _tensor(build, position, len(shape) + axis)
+    if len(scale) != 1:
+        raise Uncovered(f"its scale {name} has {len(scale)} axes, more than one")
+    return _tensor(build, position, len(build.shape(build.operand(position))) + axis)
 
 
 def _qlinear_matmul(build: Builder) -> str | None:
     """Write out a, b, y's scale and zero point."""
-    left, right = _columns(build, 0, -2), _columns(build, 3, -1)
-    if left is None or right is None:
-        return None
-    return _quantize(build, 6, build.add("MatMul", left, right))
+    product = build.add("MatMul", _columns(build, 0, -2), _columns(build, 3, -1))
+    return _quantize(build, 6, product)
 
 
 def _qgemm(build: Builder) -> str | None:
     """Write out a, b, bias in units of alpha·a_scale·b_scale, y's scale and zero point; without those y is
     float32."""
-    left = _columns(build, 0, -2)
-    right = _columns(build, 3, -2 if build.attribute("transB", 0) else -1)
-    if left is None or right is None:
-        return None
-    inputs = [left, right]
+    inputs = [_columns(build, 0, -2), _columns(build, 3, -2 if build.attribute("transB", 0) else -1)]
     if bias := build.operand(6):
         alpha = build.constant(build.attribute("alpha", 1.0), "float32")
         unit = build.add("Mul", build.add("Mul", build.operand(1), build.operand(4)), alpha)
@@ -185,9 +174,7 @@ def _spread(build: Builder, name: str, shape: Sequence[int], axis: int, block: i
 def _linear(build: Builder) -> str | None:
     """Give it a scalar instead of ``[1]``, or write it as arithmetic, where TVM's converter needs that."""
     name, scale, zero = build.operands(3)
-    shape, extents = build.graph.shape(name), build.graph.shape(scale)
-    if extents is None:
-        return None
+    shape, extents = build.graph.shape(name), build.shape(scale)
     if len(extents) <= 1 and shape != () and not build.node.domain:  # TVM takes it, or almost
         if shape is None or extents != (1,):
             return None
@@ -196,9 +183,8 @@ def _linear(build: Builder) -> str | None:
         )
     if math.prod(extents) == 1:  # whatever is known of the tensor
         scale, zero = scalar(build, scale), scalar(build, zero)
-    elif shape is None:
-        return None
     else:
+        shape = build.shape(name)
         axis, block = build.attribute("axis", 1), build.attribute("block_size", 0)
         scale, zero = (
             each if build.graph.shape(each) == () or not each else _spread(build, each, shape, axis, block)
@@ -209,9 +195,8 @@ def _linear(build: Builder) -> str | None:
 
 def _by_product(build: Builder, scale: str, zero: str) -> str | None:
     """(x − zero) · scale."""
-    dtype = build.graph.dtype(build.operand(1))
-    if dtype is None:
-        return None
+    dtype = build.graph.dtype(build.operand(1)) or ""
+    build.require_floats(dtype)
     value = build.cast(build.operand(0), dtype)
     if zero:
         value = build.add("Sub", value, build.cast(zero, dtype))
@@ -223,7 +208,7 @@ def _by_division(build: Builder, scale: str, zero: str) -> str | None:
     kind = build.graph.dtype(build.operand(2)) if zero else type_name(build.attribute("output_dtype", 0) or 2)
     build.dtype = build.graph.dtype(build.operand(1)) or ""  # of x, too, of which nothing may be known yet
     if not build.dtype or kind not in RANGES:
-        return None
+        raise Uncovered(f"it quantizes to {kind}, not {', '.join(RANGES)}")
     value = build.add("Round", build.add("Div", build.operand(0), scale))
     if zero:
         value = build.add("Add", value, build.cast(zero, build.dtype))
@@ -235,9 +220,7 @@ def _by_division(build: Builder, scale: str, zero: str) -> str | None:
 
 def _conv_integer(build: Builder) -> str | None:
     """The sums are integers that float32 holds exactly up to 2^24."""
-    shape = build.graph.shape(build.operand(1))
-    if shape is None:
-        return None
+    shape = build.shape(build.operand(1))
     inputs = []
     for position in range(2):
         value, zero_name = build.cast(build.operand(position), "float32"), build.operand(position + 2)
@@ -273,10 +256,12 @@ def _dynamic_quantize_matmul(build: Builder) -> str:
 def _matmul_n_bits(build: Builder) -> str | None:
     """Write out a, b [N, blocks, bytes], scales, zero points, order of the groups, bias; b becomes floats."""
     a, b, scale, zero_name, order, bias = build.operands(6)
-    values, scales, zeros = (build.graph.constant(name) for name in (b, scale, zero_name))
-    dtype, form, n = build.graph.dtype(scale), form_of(build.node), build.attribute("N")
-    if values is None or scales is None or (zero_name and zeros is None) or order or not dtype:
-        return None
+
+    if order:
+        raise Uncovered("its columns have an order of their own (g_idx)")
+    values, scales = build.value(b), build.value(scale)
+    zeros = build.value(zero_name) if zero_name else None
+    dtype, form, n = str(scales.dtype), form_of(build.node), build.attribute("N")
 
     whole = unpacked(values.reshape(n, form.blocks, -1), form.bits).astype("float32")
     zero = np.full((n, form.blocks), form.middle, "float32")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adt.compiler.importers.onnx.graph import Builder
+from adt.compiler.importers.onnx.graph import Builder, Uncovered
 from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 from adt.compiler.passes.recurrence import GATES
 
@@ -31,35 +31,38 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def _unrolled(build: Builder) -> list[str] | None:
-    """The nodes for each step; None when the node has what is not covered (clipping, lengths)."""
-    if not _covered(build):
-        return None
+    """Return the nodes for each step."""
+    if reason := _uncovered(build):
+        raise Uncovered(reason)
     return (_QuantizedUnrolled if build.node.op_type in _QUANTIZED else _Unrolled)(build).outputs()
 
 
-def _covered(build: Builder) -> bool:
-    """Return True if every part that the node has is one that the unrolling computes."""
+def _uncovered(build: Builder) -> str:
+    """Return what the node has that the unrolling does not compute; empty if there is nothing."""
     data, weights, recurrent, bias, lengths, _, _, peepholes = build.operands(8)
     constant, shape = build.graph.constant, build.graph.shape(data)
     if shape is None or len(shape) != 3:
-        return False
+        return f"the shape of {data} is not known"
     steps = shape[build.attribute("layout", 0)]
     full = constant(lengths)
-    return (
-        steps <= MOST_STEPS
-        and all(constant(name) is not None for name in (weights, recurrent))
-        and all(not name or constant(name) is not None for name in (bias, peepholes))
-        and (not lengths or (full is not None and bool((full == steps).all())))
-        and all(name in _ACTIVATIONS for name in _activations(build))
-        and build.attribute("clip") is None
-        and not build.attribute("input_forget", 0)
-    )
+    others = [name for name in _activations(build) if name not in _ACTIVATIONS]
+    computed = [name for name in (weights, recurrent, bias, peepholes) if name and constant(name) is None]
+    reasons = {
+        f"it has {steps} steps, more than {MOST_STEPS}": steps > MOST_STEPS,
+        f"its weights {', '.join(computed)} are not constant": computed,
+        "its sequences may be shorter than the input (sequence_lens)": lengths
+        and (full is None or (full != steps).any()),
+        f"its activation is {', '.join(others)}, not {', '.join(_ACTIVATIONS)}": others,
+        "clip is set": build.attribute("clip") is not None,
+        "input_forget is set": build.attribute("input_forget", 0),
+    }
+    return next((reason for reason, applies in reasons.items() if applies), "")
 
 
 def is_loop(build: Builder) -> bool:
     """Return True if the node can be one function of all steps
     (:mod:`adt.compiler.importers.onnx.converters.recurrent`)."""
-    if build.node.op_type not in GATES or build.dtype != "float32" or build.operand(7) or not _covered(build):
+    if build.node.op_type not in GATES or build.dtype != "float32" or build.operand(7) or _uncovered(build):
         return False
     weights, directions = build.graph.constant(build.operand(2)), len(_activations(build))
     default = _DEFAULTS[_kind(build)]

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import onnx
 
-from adt.compiler.importers.onnx.graph import Builder, Graph
+from adt.compiler.importers.onnx.graph import Builder, Graph, Uncovered
 
-FLOATS = ("float16", "float32", "float64")
 NO_CONVERTER = "TVM's importer has no converter"
 
 Apply = Callable[[Builder], str | list[str] | None]
 """Adds the nodes that take a node's place; returns the names of its outputs (a single one as text), or None
-where it needs or allows no rewriting."""
+where it needs no rewriting. What it cannot rewrite raises :class:`Uncovered`."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,18 @@ class Rewrite:
     def nodes(self, node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
         """The nodes in the place of *node*, with its output names; None: it stays."""
         build = Builder(graph, node)
-        results = self.apply(build)
+        try:
+            results = self.apply(build)
+        except Uncovered:
+            return None
         if results is None:
             return None
         return build.finish([results] if isinstance(results, str) else results)
+
+    def refusal(self, node: onnx.NodeProto, graph: Graph) -> str:
+        """Return the reason why *node* is not rewritten."""
+        try:
+            self.apply(Builder(graph, node))
+        except Uncovered as error:
+            return str(error)
+        return "what it is rewritten to computes something else (a warning tells by how much)"
