@@ -36,6 +36,15 @@ def onnx_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+KINDS = {
+    "weights": "weights that are not constant",
+    "(random": "random numbers",
+    "opset before": "of an opset before 9",
+    "something else": "what it is rewritten to computes something else",
+}
+"""Words of a reason → its kind."""
+
+
 def _names(operators: set[str]) -> list[str]:
     """The operators, reductions as one."""
     return sorted({re.sub(r"^Reduce.+", "Reduce…", operator) for operator in operators})
@@ -51,6 +60,7 @@ def _kind(reason: str, operator: str) -> tuple[str, str]:
         return "an input that is not constant", f"{operator} ({match[1]})"
     if "depends on" in reason:
         return "the size of the output depends on the input's values", operator
-    if match := re.search(r"\(only (.*); node ", reason):
-        return f"only {match[1]}", operator
+    for words, kind in KINDS.items():
+        if words in reason:
+            return kind, operator
     return "used in a way that cannot be imported", operator

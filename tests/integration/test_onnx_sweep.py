@@ -16,8 +16,6 @@ from support.models.onnx_recipes import RECIPES
 LATER = {
     r"Hardmax.*nan": "no place is the largest where there is NaN",
     r"MaxUnpool.*5, 5": "onnxruntime reads the indices otherwise than ONNX's own case",
-    r"(TopK.*sorted=0|Random|Bernoulli)": "several results are right",
-    r"CastLike.*T2=uint": "negative numbers have no unsigned ones",
     r"GridSample.*T1=u?int": "ONNX's reference rounds its weights",
 }
 """Cells that are not right for a reason that is known: take the line out with the reason."""

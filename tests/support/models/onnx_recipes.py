@@ -165,7 +165,7 @@ RECIPES: dict[str, Recipe] = {
     "Clip": _recipe("2,3,4 | =-1 | =1", others=[f"{POINT} | =-1 | =1", "3 | =2 | =1", "3 |  | "]),
     "Cast": _recipe("2,3,4", {"to": 10}, {"to": 11}, {"to": 7}, {"to": 6}, {"to": 2}, {"to": 9}, {"to": 3}, {"to": 5}, {"to": 4}, {"to": 12}, {"to": 13}, to=1,
                     others=["", "1", "@[300.7, -300.7, -1.5, 0.4]"]),
-    "CastLike": _recipe("2,3,4 | w1", others=["2 | 1"]),
+    "CastLike": _recipe("+2,3,4 | w1", others=["2 | 1"]),
     "BitCast": _recipe("2,3,4", {"to": 12}, to=6),
     "Trilu": _recipe("3,4 | =1", {"upper": 0}, others=["2,3,4 | =-1", "1,1", "3,4 | =9", "3,4 | <2 "]),
     "EyeLike": _recipe("3,4", {"k": 1}, {"k": -9}, {"dtype": 1}, {"dtype": 7}, others=["1,1"]),

@@ -116,22 +116,14 @@ def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) 
             fixed[name] = computed
     if any(None in shape for shape in fixed.values()):
         raise _still_open(declared, given, fixed, symbols)
-    return with_elements({name: tuple(extent or 0 for extent in shape) for name, shape in fixed.items()})
-
-
-def with_elements(inputs: dict[str, Shape]) -> dict[str, Shape]:
-    """Return the shapes of *inputs*, each of which has elements, and not too many.
-
-    Raises:
-        ModelError: one has none, or see :func:`small`.
-    """
-    for name, shape in inputs.items():
+    shapes = {name: tuple(extent or 0 for extent in shape) for name, shape in fixed.items()}
+    for name, shape in shapes.items():
         if 0 in shape:
             raise ModelError(
                 f"input {name!r} has no elements: its shape is {_text(shape)}",
                 remedy="Export the model without it, or with that dimension open or at least 1.",
             )
-    return small(inputs)
+    return small(shapes)
 
 
 def small(shapes: dict[str, Shape], most: int = MOST_ELEMENTS) -> dict[str, Shape]:

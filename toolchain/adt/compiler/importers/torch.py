@@ -119,14 +119,13 @@ def _static(program: Any, positional: tuple[Any, ...], named: dict[str, Any]) ->
 def _op_table(program: Any) -> tuple[OpRow, ...]:
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter  # needs torch
 
-    known = ExportedProgramImporter().create_convert_map().keys() | CONVERTERS.keys()
+    known = ExportedProgramImporter().create_convert_map().keys() | CONVERTERS.keys() | {"getitem"}
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     ops = [node.target.__name__ for node in calls if node.target.__name__ != "getitem"]
     missing: dict[str, tuple[str, list[str]]] = {}
     for node in calls:
         op = node.target.__name__
-        converted = op in known or op == "getitem"
-        if reason := _randomness(node) or ("" if converted else NO_CONVERTER):
+        if reason := _randomness(node) or ("" if op in known else NO_CONVERTER):
             missing.setdefault(op, (reason, []))[1].append(node.name)
     notes = {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in missing.items()}
     return op_rows(ops, {}, notes, {})
@@ -140,15 +139,11 @@ def _randomness(node: Any) -> str:
     torch = load("torch", "torch", "reading a .pt2 file")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return ""
-    reason = RANDOM
-    for place, argument in enumerate(node.target._schema.arguments):
-        given = node.kwargs.get(argument.name, argument.default_value)
-        value = node.args[place] if place < len(node.args) else given
-        if argument.name in ("dropout", "dropout_p", "p", "train", "training"):
-            reason = TRAINING
-            if value == 0:  # or False
-                return ""
-    return reason
+    parameters = node.target._schema.arguments
+    given = {each.name: each.default_value for each in parameters} | dict(node.kwargs)
+    given |= {each.name: value for each, value in zip(parameters, node.args, strict=False)}
+    drops = [given[name] for name in ("dropout", "dropout_p", "p", "train", "training") if name in given]
+    return "" if 0 in drops else TRAINING if drops else RANDOM  # False is 0
 
 
 def _to_relax(program: Any, name: str) -> Any:

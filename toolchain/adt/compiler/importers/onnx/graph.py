@@ -68,8 +68,8 @@ class Graph:
         if self._constants is None:
             self._constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
             for node in self.graph.node:
-                if node.op_type == "Constant" and (value := constant_value(node)) is not None:
-                    self._constants[node.output[0]] = value
+                if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                    self._constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
         if name in self._constants:
             return self._constants[name]
         return self.outer.constant(name) if self.outer else None
@@ -132,31 +132,19 @@ class Builder:
         }
 
     def require_floats(self, dtype: str | None = None) -> None:
-        """Check that :attr:`dtype`, or another element type, is one of :data:`FLOATS`.
-
-        Raises:
-            Uncovered: it is not.
-        """
+        """Raise :class:`Uncovered` unless :attr:`dtype`, or another element type, is of floating point."""
         dtype = self.dtype if dtype is None else dtype
         if dtype not in FLOATS:
             raise Uncovered(f"its elements are {dtype or 'of an unknown type'}, not {', '.join(FLOATS)}")
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Static shape of the tensor *name*.
-
-        Raises:
-            Uncovered: it is not known.
-        """
+        """Static shape of the tensor *name*; :class:`Uncovered` is raised if it is not known."""
         if (shape := self.graph.shape(name)) is None:
             raise Uncovered(f"the shape of {name} is not known")
         return shape
 
     def value(self, name: str) -> Array:
-        """Value of the constant *name*.
-
-        Raises:
-            Uncovered: it is not constant.
-        """
+        """Value of the constant *name*; :class:`Uncovered` is raised if it is none."""
         if (value := self.graph.constant(name)) is None:
             raise Uncovered(f"its input {name} is not constant")
         return value
@@ -247,18 +235,6 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
             value = helper.get_attribute_value(each)
             return value.decode() if isinstance(value, bytes) else value
     return default
-
-
-def constant_value(node: onnx.NodeProto) -> Array | None:
-    """Return the value of the Constant *node*; None if it is of texts."""
-    import numpy as np
-    from onnx import numpy_helper
-
-    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
-    for name, kind in {"value": None, **kinds}.items():
-        if (value := attribute(node, name)) is not None:
-            return np.asarray(value, kind) if kind else numpy_helper.to_array(value)
-    return None
 
 
 def operand(node: onnx.NodeProto, position: int) -> str:

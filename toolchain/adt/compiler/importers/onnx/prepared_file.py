@@ -113,7 +113,7 @@ def _prepare(
     prepared = prepare(
         with_fixed_shapes(in_floats(model), fixed), path.name, loops=loops, blockwise=blockwise
     )
-    table = op_table(prepared, missing_ops(prepared) | random)
+    table = op_table(prepared, unsupported_ops(prepared.model) | uncomputed_types(prepared.model) | random)
     if refusal(table) and not explains:
         raise _unsupported(path, table)
     if prepared.model.ByteSize() <= MOST_PROTOBUF:
@@ -149,18 +149,13 @@ def onnx_inputs(path: Path, shapes: dict[str, Any]) -> dict[str, tuple[int, ...]
     return fixed_inputs(read_onnx(path), _tuples(shapes))
 
 
-def missing_ops(prepared: PreparedModel) -> dict[str, str]:
-    """Return the operators of a prepared model that cannot be converted, with a note."""
-    notes = unsupported_ops(prepared.model) | uncomputed_types(prepared.model)
-    return {op: note for op, note in notes.items() if op not in prepared.kept}
-
-
 def op_table(prepared: PreparedModel, missing: Mapping[str, str]) -> tuple[OpRow, ...]:
     """Return what became of each operator of the simplified model.
 
     Args:
-        missing: operators that cannot be converted, with a note.
+        missing: operators that cannot be converted, with a note; those that were kept can.
     """
+    missing = {op: note for op, note in missing.items() if op not in prepared.kept}
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to
     return op_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 
 import onnx
@@ -30,9 +31,7 @@ _OF_VALUES = dict.fromkeys(
 """Operators that TVM may have a converter for, and no compiled model can return; constant ones were
 folded."""
 
-_RANDOM_OPS = (
-    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
-)  # fmt: skip
+_RANDOM_OPS = re.compile("Random(Normal|Uniform)(Like)?|Multinomial|Bernoulli")
 
 _NCHWC = (
     "written by onnxruntime for the processor it ran on: save the optimized model with"
@@ -133,7 +132,7 @@ def random_ops(model: onnx.ModelProto) -> dict[str, str]:
 def _is_random(node: onnx.NodeProto, graph: Graph) -> bool:
     """Return True if *node* gives other values in every run; a Dropout does so in training alone."""
     if node.op_type != "Dropout":
-        return node.op_type in _RANDOM_OPS and node.domain in ("", "ai.onnx")
+        return bool(_RANDOM_OPS.fullmatch(op_name(node)))
     ratio, training = (graph.constant(name) if (name := operand(node, place)) else None for place in (1, 2))
     keeps_all = ratio is not None and not ratio.any()
     return bool(operand(node, 2)) and (training is None or bool(training.any())) and not keeps_all

@@ -9,14 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adt.compiler.importers.shapes import (
-    DeclaredShape,
-    RequestedShapes,
-    Shape,
-    distinct_names,
-    fixed_shapes,
-    with_elements,
-)
+from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, distinct_names, fixed_shapes
 from adt.errors import ModelError
 from adt.host.extras import load, need
 
@@ -168,9 +161,8 @@ def fixed_inputs(data: bytes, path: Path, shapes: RequestedShapes) -> dict[str, 
         ModelError: a shape does not fit.
     """
     inputs = tensors(data, path)
-    if not shapes:
-        return with_elements({tensor.name: tensor.shape for tensor in inputs})
-    return fixed_shapes({tensor.name: tensor.declared for tensor in inputs}, shapes)
+    declared = {tensor.name: tensor.declared if shapes else tensor.shape for tensor in inputs}
+    return fixed_shapes(declared, shapes)
 
 
 def has_open_shapes(data: bytes) -> bool:

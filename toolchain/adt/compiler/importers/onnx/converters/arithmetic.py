@@ -177,6 +177,15 @@ def _dequantize(node: Node) -> Any:
     return relax.op.astype(node.builder.normalize(node.by_tvm(node.inputs)), node.dtype(1))
 
 
+def _dynamic_quantize(node: Node) -> Any:
+    """Where all is zero the scale is 1; TVM's is 0, by which it divides."""
+    from tvm import relax
+
+    values, scale, zero_point = node.by_tvm(node.inputs).fields
+    is_zero = relax.op.equal(scale, relax.const(0.0))
+    return values, relax.op.where(is_zero, relax.const(1.0), scale), zero_point
+
+
 def _cast(node: Node) -> Any:
     """Numbers beyond a narrower integer type wrap, what is not finite becomes 0, as in TVM's converter.
 
@@ -308,6 +317,7 @@ CONVERTERS: dict[str, Converter] = {
     "CumProd": _cumulative("cumprod"),
     "DequantizeLinear": _dequantize,
     "Det": _det,
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "Elu": _elu,
     "Equal": _compared("equal"),
     "Greater": _compared("greater"),

@@ -190,6 +190,8 @@ def _col2im(node: Node) -> Any:
     ]
 
     taps = [te.reduce_axis((0, extent), f"tap{axis}") for axis, extent in enumerate(block)]
+    if node.dtype() == "bool":
+        raise node.refusal("its elements are bool, which have no sum")
 
     def element(x: Any, at: Any) -> Any:
         n, c, *pixel = at

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 from onnx import numpy_helper
 
-from adt.compiler.importers.onnx.graph import Builder, constant_value
+from adt.compiler.importers.onnx.graph import Builder
 from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
 
 
@@ -79,10 +80,11 @@ def _pad(build: Builder) -> str | None:
 
 def _constant(build: Builder) -> str | None:
     """TVM reads a Constant's ``value`` only, not ``value_float`` and the like."""
-    value = constant_value(build.node)
-    if value is None or build.attribute("value") is not None:
-        return None
-    return build.add("Constant", value=numpy_helper.from_array(value))
+    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    for name, value in build.attributes().items():
+        if name in kinds:
+            return build.add("Constant", value=numpy_helper.from_array(np.asarray(value, kinds[name])))
+    return None
 
 
 REWRITES = (

@@ -62,11 +62,7 @@ def _loop(build: Builder) -> list[str] | None:
 
 
 def _check_length(body: onnx.GraphProto, steps: int) -> None:
-    """Check that *steps* of *body* can be written out.
-
-    Raises:
-        Uncovered: there are none or too many, or there is a graph in it.
-    """
+    """Raise :class:`Uncovered` unless *steps* of *body* can be written out."""
     if any(True for node in body.node for _ in subgraphs(node)):
         raise Uncovered("its body has graphs (If, Loop, Scan) in it")
     if not 0 < steps * len(body.node) <= MOST_NODES:

@@ -62,9 +62,6 @@ def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str]:
 
     Args:
         mask: lengths [B], or [B, T] or [B, S, T] of 0 and 1.
-
-    Raises:
-        Uncovered: it has another form.
     """
     masks = [added] if added else []
     if not mask:

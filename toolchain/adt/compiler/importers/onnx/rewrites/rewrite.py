@@ -35,9 +35,8 @@ class Rewrite:
             results = self.apply(build)
         except Uncovered:
             return None
-        if results is None:
-            return None
-        return build.finish([results] if isinstance(results, str) else results)
+        names = [results] if isinstance(results, str) else results
+        return None if names is None else build.finish(names)
 
     def refusal(self, node: onnx.NodeProto, graph: Graph) -> str:
         """Return the reason why *node* is not rewritten."""
