@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -279,9 +280,22 @@ def test_fetching_adds_to_what_is_there(tmp_path: Path) -> None:
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new", sha256="abc")
     with pytest.raises(PackageError, match="there is no"):
         fetch(str(tmp_path / "absent.tar.gz"), tmp_path / "new")
-    with pytest.raises(PackageError, match="is a directory"):
-        fetch(str(mine), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_database_is_added_by_the_command_of_the_remedy(tmp_path: Path) -> None:
+    mine, into = made(tmp_path / "my desk", [applicable("a")]), tmp_path / "new"
+    with pytest.raises(PackageError, match="is a directory") as caught:
+        fetch(str(mine), into)
+    command = shlex.split(caught.value.remedy.partition(": ")[2])
+    assert command == ["adt", "db", "merge", str(mine), "--into", str(into)]
+    assert not into.exists()
+    program = [sys.executable, "-c", "from adt.cli.main import main; main()", *command[1:]]
+    subprocess.run(program, check=True)
+    assert {name_of(one) for one in records_of(into)} == {"a"}
+    with pytest.raises(ConfigError, match="into itself") as itself:
+        merge([into], into)
+    assert "Name others before --into" in itself.value.remedy
 
 
 def archive(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:

@@ -35,7 +35,7 @@ def merge(sources: Sequence[Path], into: Path) -> MergeResult:
     contents = []
     for source in sources:
         if source.resolve() == into.resolve():
-            raise ConfigError(f"{into} cannot be merged into itself", remedy="Name it only with --into.")
+            raise ConfigError(f"{into} cannot be merged into itself", remedy="Name others before --into.")
         contents.append(load(source))
         if refused := contents[-1].refused():
             raise PackageError(

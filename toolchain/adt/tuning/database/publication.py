@@ -8,6 +8,7 @@ at home: serial numbers, which tuning it was, what failed programs printed.
 from __future__ import annotations
 
 import gzip
+import shlex
 import tarfile
 import zlib
 from collections.abc import Container, Iterable, Iterator
@@ -72,7 +73,7 @@ def publish(
     if not records:
         raise ConfigError(
             f"{directory} has no records to publish" + (" of what was asked for" if contents.records else ""),
-            remedy=f"Look at what is there: adt db stats {directory}",
+            remedy=f"Look at what is there: adt db stats {shlex.quote(str(directory))}",
         )
     names = sorted({record.workload for record in records})
     with scratch_directory("publish") as scratch, disk_errors(f"writing {out}", out):
@@ -140,7 +141,7 @@ def fetch(source: str, into: Path, *, sha256: str = "") -> FetchResult:
         archive = download(source, sha256, most_bytes=MAX_PACKED_BYTES)
         digest = sha256.lower()
     else:
-        archive, digest = _local(Path(source), sha256)
+        archive, digest = _local(Path(source), into, sha256)
     with scratch_directory("fetch") as scratch:
         _unpack(archive, scratch / LINES)
         contents = load_lines(scratch / LINES)
@@ -151,11 +152,10 @@ def fetch(source: str, into: Path, *, sha256: str = "") -> FetchResult:
     return FetchResult(digest, merge_contents([contents], into))
 
 
-def _local(archive: Path, sha256: str) -> tuple[Path, str]:
+def _local(archive: Path, into: Path, sha256: str) -> tuple[Path, str]:
     if archive.is_dir():
-        raise PackageError(
-            f"{archive} is a directory", remedy=f"A database is added with: adt db merge {archive} --into DB"
-        )
+        command = shlex.join(("adt", "db", "merge", str(archive), "--into", str(into)))
+        raise PackageError(f"{archive} is a directory", remedy=f"A database is added with: {command}")
     if not archive.is_file():
         raise PackageError(f"there is no {archive}", remedy="Give the file that `adt db publish` wrote.")
     if sha256:
