@@ -151,6 +151,7 @@ WAYS: dict[str, tuple[list[onnx.NodeProto], ValueRange]] = {
     "GatherND": ([node("GatherND", ["edges", "none"], "i")], ValueRange(INDEX, -50, 49)),
     "ReduceMax": ([node("ReduceMax", ["edges"], "i", axes=[0], keepdims=0)], ValueRange(INDEX, -50, 49)),
     "TopK": ([node("TopK", ["edges", "one"], ["i", "j"])], ValueRange(INDEX, -50, 49)),
+    "TopK's indices": ([node("TopK", ["edges", "one"], ["j", "i"])], None),
     "Where": ([node("Less", ["x", "cut"], "c"), node("Where", ["c", "edges", "zero"], "i")],
               ValueRange(INDEX, -50, 49)),
     "ScatterElements": ([node("ScatterElements", ["edges", "place", "edges"], "i")],

@@ -213,7 +213,10 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[_Read]:
         if kind == "Var" and any(value.same_as(parameter) for parameter in graph.function.params):
             yield _Read(value, need)
         elif kind == "TupleGetItem":
-            ways.append((value.tuple_value, need))
+            if (
+                not value.index or operator(graph.value(value.tuple_value)) != "relax.topk"
+            ):  # lies within its axis
+                ways.append((value.tuple_value, need))
         elif kind == "Tuple":
             ways += [(field, need) for field in value.fields]
         elif kind == "If":
