@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from adt.compiler.importers.importer import import_model
-from adt.compiler.importers.torch_converters import put
+from adt.compiler.importers.torch_converters import pick, put
 from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.package.inputs.random import random_inputs
@@ -74,6 +74,42 @@ def test_values_put_at_indices(form: str, adds: bool) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
 
 
+PICKS: dict[str, tuple[tuple[int, ...], Sequence[Any]]] = {
+    "rows": ((3, 4), [ROWS]),
+    "columns": ((3, 4, 5), [None, COLUMNS]),
+    "one column": ((3, 4, 5), [None, np.array(-1)]),
+    "elements": ((3, 4), [ROWS[:3], COLUMNS]),
+    "table": ((3, 4, 5), [None, ROWS[:2, None], COLUMNS]),
+    "ranks apart": ((2, 3, 4, 5), [None, None, ROWS[:4].reshape(2, 2, 1, 1), COLUMNS]),
+    "apart": ((3, 4, 5), [ROWS[:3], None, COLUMNS]),
+    "apart, not first": ((2, 3, 4, 5), [None, ROWS[:3], None, COLUMNS]),
+}
+"""Shape, an index for each axis (None: all of it)."""
+
+
+@pytest.mark.parametrize("form", PICKS)
+def test_elements_at_indices(form: str) -> None:
+    import tvm
+    from tvm import relax
+
+    shape, indices = PICKS[form]
+    given = [index for index in indices if index is not None]
+    x, builder = relax.Var("x", relax.TensorStructInfo(shape, "float32")), relax.BlockBuilder()
+    parameters = iter(
+        [relax.Var("i", relax.TensorStructInfo(index.shape, str(index.dtype))) for index in given]
+    )
+    named = [None if index is None else next(parameters) for index in indices]
+    with builder.function("main", [x, *(index for index in named if index is not None)]):
+        with builder.dataflow():
+            out = builder.emit_output(pick(builder.emit, x, named))
+        builder.emit_func_output(out)
+    built = tvm.compile(builder.get(), tvm.target.Target({"kind": "llvm"}))
+    values = f32(*shape)
+    got = relax.VirtualMachine(built, tvm.cpu())["main"](*map(tvm.runtime.tensor, [values, *given])).numpy()
+    wanted = values[tuple(slice(None) if index is None else index for index in indices)]
+    np.testing.assert_array_equal(got, wanted)
+
+
 def test_values_for_what_a_mask_leaves_are_refused() -> None:
     with pytest.raises(ModelError, match="depends on the input's values") as raised:
         put_module((3, 4), [MASK], (5,), adds=False)
@@ -104,6 +140,32 @@ class Halves(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.max_pool2d(x, 2)
 
+class Picked(torch.nn.Module):
+    def forward(self, x, i):
+        table = torch.arange(4)
+        best = x.gather(1, x.topk(2, dim=1)[1])
+        return x[:, -1], x[:, table[:, None] % 3, -table], x[i], best, x.amax((0, 1)), torch.atan2(x, x + 1)
+
+def picked():
+    return Picked(), (torch.randn(3, 4, 5), torch.tensor(1))
+
+class Promoted(torch.nn.Module):
+    def forward(self, i, x):
+        parts = i * 2.5, i / 2, 1.5 - i, torch.sin(i), 2.0**i, i**2, i.clamp(min=2.5), i >= 2.5, torch.cat([i, x])
+        return (*parts, torch.add(x, i, alpha=2), torch.div(-i, 2, rounding_mode="floor"), -i % 4, torch.where(i > 2, i, x))
+
+def promoted():
+    return Promoted(), (torch.arange(6).reshape(2, 3), torch.randn(2, 3))
+
+class Pooled(torch.nn.Module):
+    def forward(self, x, grid):
+        nn = torch.nn.functional
+        pools = nn.adaptive_avg_pool2d(x, (2, 4)), nn.adaptive_avg_pool3d(x, (2, 5, 3)), nn.adaptive_avg_pool1d(x[0], 4)
+        return (*pools, nn.grid_sample(x, grid, align_corners=False), nn.adaptive_avg_pool2d(x, 1))
+
+def pooled():
+    return Pooled(), (torch.randn(2, 4, 5, 6), torch.rand(2, 3, 7, 2) * 2 - 1)
+
 def halves():
     shape = ({2: 2 * torch.export.Dim("h", min=4, max=128)},)
     return torch.export.export(Halves(), (torch.randn(1, 3, 64, 64),), dynamic_shapes=shape)
@@ -111,7 +173,7 @@ def halves():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("function", ["graph", "counts", "halves"])
+@pytest.mark.parametrize("function", ["graph", "counts", "halves", "picked", "promoted", "pooled"])
 def test_programs_of_torch(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "converted.py").write_text(NETS)
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from adt.compiler.importers.torch_program import load_program, program_inputs, p
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host.extras import load
 from adt.package.manifest import SourceModel, TensorSpec
+
+PROMOTED = ("cat.default", "cumprod.default", "cumsum.default", "prod.default", "prod.dim_int")
+"""Operators that promote their operands' types, besides those of elements."""
 
 
 def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
@@ -76,19 +80,63 @@ def explain_torch(path: Path) -> tuple[OpRow, ...]:
 
 
 def _decomposed(program: Any) -> Any:
-    """Return *program* in core ATen operators.
+    """Return *program* in core ATen operators, with operands of the types that PyTorch computes in.
 
     Raises:
         ModelError: torch cannot do that.
     """
+    torch = load("torch", "torch", "reading a .pt2 file")
+    wrong = [torch.ops.aten._adaptive_avg_pool2d, torch.ops.aten.index_add]  # TVM's windows, races
+    table = torch.export.default_decompositions()
+    table.update(torch._decomp.get_decompositions(wrong))
     try:
         with quiet():
-            return program.run_decompositions()
+            return _promoted(program.run_decompositions(table))
     except Exception as error:  # torch raises many kinds while it traces
         raise ModelError(
             f"torch cannot decompose the program: {type(error).__name__}: {last_line(error)}",
             remedy="Export it with fixed shapes, or import its ONNX form (torch.onnx.export).",
         ) from error
+
+
+def _promoted(program: Any) -> Any:
+    """Write out what TVM leaves out: casts to the type to compute in, factors, powers of integers."""
+    torch = load("torch", "torch", "reading a .pt2 file")
+    aten, graph = torch.ops.aten, program.graph
+    for node in list(graph.nodes):
+        name, tags = getattr(node.target, "__name__", ""), getattr(node.target, "tags", ())
+        if name not in PROMOTED and torch.Tag.pointwise not in tags:
+            continue
+        of_result = dtype = node.meta["val"].dtype
+        operands = [
+            operand for operand in node.all_input_nodes if (name, operand) != ("where.self", node.args[0])
+        ]
+        if dtype == torch.bool and len(node.args) == 2 and not name.startswith("logical_"):  # a comparison
+            dtype = torch.result_type(*(getattr(arg, "meta", {}).get("val", arg) for arg in node.args))
+        if name.startswith("pow.") and not dtype.is_floating_point:
+            dtype = torch.float64
+        with graph.inserting_before(node):
+            for operand in operands:
+                value = operand.meta["val"]
+                if value.dtype != dtype and value.is_floating_point() <= dtype.is_floating_point:
+                    cast = graph.call_function(aten._to_copy.default, (operand,), {"dtype": dtype})
+                    cast.meta["val"] = value.to(dtype)
+                    node.replace_input_with(operand, cast)
+            if node.kwargs.get("alpha", 1) != 1:
+                factors, node.kwargs = (node.args[1], node.kwargs["alpha"]), {}
+                is_number = not isinstance(factors[0], torch.fx.Node)
+                node.update_arg(
+                    1, math.prod(factors) if is_number else graph.call_function(aten.mul.Tensor, factors)
+                )
+            if name == "div.Tensor_mode" and not isinstance(node.args[1], torch.fx.Node):
+                number = graph.call_function(aten.full.default, ([], node.args[1]), {"dtype": dtype})
+                node.update_arg(1, number)
+        if dtype == torch.float64 != of_result and name.startswith("pow."):
+            with graph.inserting_after(node):
+                back = graph.call_function(aten._to_copy.default, (node,), {"dtype": of_result})
+            back.meta["val"] = node.meta["val"]
+            node.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
+    return program
 
 
 def _zeros(program: Any, inputs: Sequence[tuple[Shape, str]]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Operators of PyTorch that TVM's importer lacks, or converts to others."""
+"""Operators of PyTorch that TVM's importer lacks, or converts to others. Imports TVM."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
+import onnx
 from tvm import relax
 
+from adt.compiler.importers.onnx.converters import CONVERTERS as OF_ONNX
+from adt.compiler.importers.onnx.converters.node import Node
 from adt.errors import ModelError
 
 Emit = Callable[[Any], Any]
@@ -25,27 +28,56 @@ def put(emit: Emit, data: Any, indices: Sequence[Any], values: Any, *, adds: boo
     named = {axis: index for axis, index in enumerate(indices) if index is not None}
     if any(index.struct_info.dtype == "bool" for index in named.values()):
         return _put_by_mask(emit, data, named, values, adds=adds)
-    extents, axes = list(data.struct_info.shape), list(named)
-    rest = [axis for axis in range(len(extents)) if axis not in named]
-    places = [_counted_from_first(emit, index, extents[axis]) for axis, index in named.items()]
+    order, places, lead = _order(emit, data, named)
+    extents, moved = list(data.struct_info.shape), emit(relax.op.permute_dims(data, order))
     counts = list(reduce(lambda a, b: emit(relax.op.add(a, b)), places).struct_info.shape)
-    # axes of indices side by side stay in their place, others come first
-    lead = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
-    shape = [*(extents[axis] for axis in rest[:lead]), *counts, *(extents[axis] for axis in rest[lead:])]
-    behind = lead + len(counts)
-    order = [*range(lead, behind), *range(lead), *range(behind, len(shape))]
-    updates = emit(relax.op.permute_dims(emit(relax.op.broadcast_to(values, shape)), order))
-    moved = emit(relax.op.permute_dims(data, [*axes, *rest]))
+    rest = [extents[axis] for axis in order[len(places) :]]
+    shape, behind = [*rest[:lead], *counts, *rest[lead:]], lead + len(counts)
+    turned = [*range(lead, behind), *range(lead), *range(behind, len(shape))]
+    updates = emit(relax.op.permute_dims(emit(relax.op.broadcast_to(values, shape)), turned))
     spread = [emit(relax.op.broadcast_to(place, counts)) for place in places]
     stacked = emit(relax.op.stack(spread, axis=len(counts)))
     result = emit(relax.op.scatter_nd(moved, stacked, updates, "add" if adds else "update"))
-    return emit(relax.op.permute_dims(result, [[*axes, *rest].index(axis) for axis in range(len(extents))]))
+    return emit(relax.op.permute_dims(result, [order.index(axis) for axis in range(len(extents))]))
+
+
+def pick(emit: Emit, data: Any, indices: Sequence[Any]) -> Any:
+    """Return the elements of *data* at *indices*, one for each axis; None is all of an axis.
+
+    TVM's converter reads before the data by negative indices, and takes indices of some axes one by one.
+
+    Raises:
+        ModelError: an index is a mask.
+    """
+    named = {axis: index for axis, index in enumerate(indices) if index is not None}
+    if any(index.struct_info.dtype == "bool" for index in named.values()):
+        raise ModelError(
+            "a mask selects elements: their number depends on the input's values",
+            remedy="Write torch.where(mask, x, other) instead of x[mask], or end the model before it.",
+        )
+    order, places, lead = _order(emit, data, named)
+    if len(places) == 1:
+        return emit(relax.op.take(data, places[0], order[0]))
+    picked = emit(relax.op.index_tensor(emit(relax.op.permute_dims(data, order)), places))
+    rank, count = len(picked.struct_info.shape), len(order) - len(places)
+    behind = rank - count + lead
+    turned = [*range(rank - count, behind), *range(rank - count), *range(behind, rank)]
+    return emit(relax.op.permute_dims(picked, turned))
+
+
+def _order(emit: Emit, data: Any, named: dict[int, Any]) -> tuple[list[int], list[Any], int]:
+    """Return *data*'s axes with *named* ones first, their indices, and how many others these follow."""
+    shape, axes = data.struct_info.shape, list(named)
+    places = [_counted_from_first(emit, index, shape[axis]) for axis, index in named.items()]
+    # axes of indices side by side stay in their place, others come first
+    lead = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    return [*axes, *(axis for axis in range(len(shape)) if axis not in named)], places, lead
 
 
 def _counted_from_first(emit: Emit, index: Any, extent: Any) -> Any:
     """The elements of *index* without negative ones."""
     zero, wide = relax.const(0, "int64"), emit(relax.op.astype(index, "int64"))
-    length = emit(relax.op.shape_to_tensor(relax.ShapeExpr([extent])))
+    length = relax.const(int(extent), "int64")
     return emit(relax.op.where(emit(relax.op.less(wide, zero)), emit(relax.op.add(wide, length)), wide))
 
 
@@ -63,49 +95,80 @@ def _put_by_mask(emit: Emit, data: Any, named: dict[int, Any], values: Any, *, a
     return emit(relax.op.where(mask, emit(relax.op.add(data, value)) if adds else value, data))
 
 
+def _index(node: Any, importer: Any) -> Any:
+    return pick(importer.block_builder.emit, *importer.retrieve_args(node))
+
+
 def _index_put(node: Any, importer: Any) -> Any:
     data, indices, values, *adds = importer.retrieve_args(node)
     return put(importer.block_builder.emit, data, indices, values, adds=bool(adds and adds[0]))
 
 
-def _index_add(node: Any, importer: Any) -> Any:
+def _select(node: Any, importer: Any) -> Any:
+    """Takes an axis' element at a number, negative ones from its end, or at a tensor that ``item`` gave."""
+    data, axis, index = importer.retrieve_args(node)
+    emit, shape = importer.block_builder.emit, data.struct_info.shape
+    axis %= len(shape)
+    if isinstance(index, int):
+        return emit(relax.op.take(data, relax.const(index % int(shape[axis]), "int64"), axis))
+    return pick(emit, data, [*[None] * axis, index])
+
+
+def _scatter(node: Any, importer: Any) -> Any:
     data, axis, index, values = importer.retrieve_args(node)
-    emit, factor = importer.block_builder.emit, node.kwargs.get("alpha", 1)
-    if factor != 1:
-        values = emit(relax.op.multiply(values, relax.const(factor, values.struct_info.dtype)))
-    rank = len(data.struct_info.shape)
-    return put(emit, data, [*[None] * (axis % rank), index], values, adds=True)
+    reduction = "add" if node.target.__name__ == "scatter_add.default" else "update"
+    return importer.block_builder.emit(relax.op.scatter_elements(data, index, values, axis, reduction))
 
 
-def _scatter_add(node: Any, importer: Any) -> Any:
-    data, axis, index, values = importer.retrieve_args(node)
-    return importer.block_builder.emit(relax.op.scatter_elements(data, index, values, axis, "add"))
+def _grid_sample(node: Any, importer: Any) -> Any:
+    """Converts as ONNX's operator does: TVM reads the grid's axes in another order."""
+    data, grid, mode, padding, corners = importer.retrieve_args(node)
+    mode, padding = ("linear", "nearest", "cubic")[mode], ("zeros", "border", "reflection")[padding]
+    attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(corners)}
+    proto = onnx.helper.make_node("GridSample", (), (), node.name, **attributes)
+    builder = importer.block_builder
+    return builder.emit(OF_ONNX["GridSample"](Node(proto, (data, grid), 20, builder, {}, OF_ONNX.get)))
 
 
-def _in_type_of_result(node: Any, importer: Any) -> Any:
-    """Converts as TVM does, from an operand of the result's type: booleans and integers add up in int64."""
-    source, convert = node.args[0], importer.create_convert_map()[node.target.__name__]
-    operand, dtype = importer.env[source], str(node.meta["val"].dtype).removeprefix("torch.")
-    if operand.struct_info.dtype == dtype:
-        return convert(node)
-    importer.env[source] = importer.block_builder.emit(relax.op.astype(operand, dtype))
-    try:
-        return convert(node)
-    finally:
-        importer.env[source] = operand
+def _even_pool(node: Any, importer: Any) -> Any:
+    """Converts as TVM does, which is wrong for windows of several extents."""
+    data, sizes = node.args
+    if any(extent % size for extent, size in zip(data.meta["val"].shape[-3:], sizes, strict=True)):
+        raise ModelError(
+            f"{node.name} averages windows of several extents", remedy="Give sizes that divide x's."
+        )
+    return importer.create_convert_map()[node.target.__name__](node)
 
 
-def _product(node: Any, importer: Any) -> Any:
-    data, axis, *keeps = importer.retrieve_args(node)
-    emit, dtype = importer.block_builder.emit, str(node.meta["val"].dtype).removeprefix("torch.")
-    return emit(relax.op.prod(emit(relax.op.astype(data, dtype)), axis, keepdims=bool(keeps and keeps[0])))
+def _direct(operator: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Make the converter to an operator of Relax that takes the same arguments; no axes are all."""
+
+    def convert(node: Any, importer: Any) -> Any:
+        data, *given = importer.retrieve_args(node)
+        return importer.block_builder.emit(
+            operator(data, *(None if value == [] else value for value in given))
+        )
+
+    return convert
+
+
+def _item(node: Any, importer: Any) -> Any:
+    return importer.block_builder.emit(relax.op.reshape(importer.env[node.args[0]], ()))
 
 
 CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(("cumprod.default", "cumsum.default", "prod.default"), _in_type_of_result),
-    "prod.dim_int": _product,
-    "index_add.default": _index_add,
+    "_adaptive_avg_pool3d.default": _even_pool,
+    "_local_scalar_dense.default": _item,
+    "amax.default": _direct(relax.op.max),
+    "amin.default": _direct(relax.op.min),
+    "atan2.default": _direct(relax.op.atan2),
+    "grid_sampler_2d.default": _grid_sample,
+    "index.Tensor": _index,
     "index_put.default": _index_put,
-    "scatter_add.default": _scatter_add,
+    "item.default": _item,
+    "prod.dim_int": _direct(relax.op.prod),
+    "scatter.src": _scatter,
+    "scatter_add.default": _scatter,
+    "select.int": _select,
 }
 """Operator to what makes the Relax variable of a node of it, with TVM's importer."""
