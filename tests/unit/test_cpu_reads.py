@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.cpu import reads
 from adt.compiler.passes.cpu.reads import reads_differ
 
 
@@ -39,3 +42,13 @@ def test_what_values_decide_is_not_known() -> None:
     taken = te.compute((4,), lambda i: x(places(i)))
     function = te.create_prim_func([x, places, te.compute((4,), lambda i: taken(i) * 2)])
     assert not reads_differ(function, inlined(function))
+
+
+def test_each_node_is_looked_at_once_for_all_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A concatenation of many tensors has a node for each of them, and TVM's are slow to look at."""
+    looked_at = []
+    parts = reads._parts
+    monkeypatch.setattr(reads, "_parts", lambda node: looked_at.append(node) or parts(node))
+    assert not reads_differ(joined(8), inlined(joined(8)))
+    nodes = [node for kernel in (joined(8), inlined(joined(8))) for node in tir_nodes(kernel.body, object)]
+    assert 0 < len(looked_at) <= len(nodes)

@@ -36,6 +36,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir.backend.adreno.transform import TextureFlatten
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+from tvm_ffi.serialization import from_json_graph_str
 
 from adt.compiler.ir.nodes import is_call, tir_nodes
 from adt.compiler.passes.extrema import extrema_keep_nan
@@ -78,7 +79,8 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
                 if (clean := identifier(name) + ending) != name:
                     node["data"]["name"] = places.setdefault(clean, len(nodes) + len(places))
         nodes += [{"type": "ffi.String", "data": name} for name in places]
-        return tvm.ir.load_json(json.dumps(graph))
+        # TVM's load_json would read and write the text in Python once more.
+        return from_json_graph_str(json.dumps(graph))
 
     def make() -> tuple[tvm.transform.Pass, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()

@@ -19,6 +19,9 @@ SAMPLES = 64
 """Elements of the result that are compared, beside those at the ends of all loops."""
 
 
+Reader = Callable[[Mapping[Any, Any]], Any]
+
+
 class Unknown(Exception):
     """It depends on the values of tensors what is read."""
 
@@ -38,16 +41,19 @@ def reads_differ(function: tirx.PrimFunc, scheduled: tirx.PrimFunc) -> bool:
     samples = [{loop: chosen.randrange(extent) for loop, extent in loops.items()} for _ in range(SAMPLES)]
     before, after = _Reader(function), _Reader(scheduled)
     block = realize.block
+    inside = after.reader(realize.predicate)
+    axes = {
+        axis.var: after.reader(value)
+        for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)
+    }
+    indices, result = [after.reader(index) for index in block.body.indices], after.reader(block.body.value)
     try:
-        for places in (*starts, *samples):
-            if not after.value(realize.predicate, places):
+        for loop_places in (*starts, *samples):
+            if not inside(loop_places):
                 continue
-            axes = {
-                axis.var: after.value(value, places)
-                for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)
-            }
-            element = [after.value(index, axes) for index in block.body.indices]
-            if after.value(block.body.value, axes) != before.computed(before.result, element):
+            places = {axis: value(loop_places) for axis, value in axes.items()}
+            element = [index(places) for index in indices]
+            if result(places) != before.computed(before.result, element):
                 return True
     except Unknown:
         return False
@@ -55,7 +61,10 @@ def reads_differ(function: tirx.PrimFunc, scheduled: tirx.PrimFunc) -> bool:
 
 
 class _Reader:
-    """Evaluates the integers of a function, and of all else only what is read for it."""
+    """Evaluates the integers of a function, and of all else only what is read for it.
+
+    An expression becomes a Python function once: TVM's nodes take far longer to look at than numbers.
+    """
 
     def __init__(self, function: tirx.PrimFunc) -> None:
         self.parameters = {
@@ -67,6 +76,7 @@ class _Reader:
             for block in tir_nodes(function.body, tirx.SBlock)
             if isinstance(block.body, tirx.BufferStore)
         }
+        self.readers: dict[Any, Reader] = {}
         self.operations: dict[type, Callable[[Any, Any], Any]] = {
             tirx.Add: operator.add, tirx.Sub: operator.sub, tirx.Mul: operator.mul,
             tirx.FloorDiv: operator.floordiv, tirx.FloorMod: operator.mod, tirx.Min: min, tirx.Max: max,
@@ -81,27 +91,40 @@ class _Reader:
         if buffer not in self.blocks:
             return frozenset({(self.parameters[buffer], tuple(element))})
         store = self.blocks[buffer].body
-        return self.value(store.value, dict(zip(store.indices, element, strict=True)))
+        if buffer not in self.readers:
+            self.readers[buffer] = self.reader(store.value)
+        return self.readers[buffer](dict(zip(store.indices, element, strict=True)))
 
-    def value(self, expression: tirx.PrimExpr, places: Mapping[tirx.Var, Any]) -> Any:
-        """An integer, or what is read for it: at these *places* of variables."""
+    def reader(self, expression: tirx.PrimExpr) -> Reader:
+        """Return a function of the places of variables that gives an integer, or what is read for it."""
         if isinstance(expression, tirx.IntImm):
-            return int(expression.value)
+            number = int(expression.value)
+            return lambda _places: number
         if isinstance(expression, tirx.Var):
-            return places[expression]
+            return lambda places: places[expression]
         if isinstance(expression, tirx.BufferLoad):
-            indices = [self.value(index, places) for index in expression.indices]
-            return self.computed(expression.buffer, indices)
+            buffer, indices = expression.buffer, [self.reader(index) for index in expression.indices]
+            return lambda places: self.computed(buffer, [index(places) for index in indices])
+        parts = [self.reader(part) for part in _parts(expression)]
         if is_call(expression, "tirx.if_then_else"):
-            condition, *ways = expression.args
-            holds = self.value(condition, places)
-            if isinstance(holds, frozenset):
-                raise Unknown
-            return self.value(ways[not holds], places)
-        parts = [self.value(part, places) for part in _parts(expression)]
-        if type(expression) in self.operations and not any(isinstance(part, frozenset) for part in parts):
-            return self.operations[type(expression)](*parts)
-        return frozenset().union(*(part for part in parts if isinstance(part, frozenset)))
+            return lambda places: _chosen(parts, places)
+        operation = self.operations.get(type(expression))
+
+        def read(places: Mapping[Any, Any]) -> Any:
+            values = [part(places) for part in parts]
+            tensors = [value for value in values if isinstance(value, frozenset)]
+            return frozenset().union(*tensors) if tensors or operation is None else operation(*values)
+
+        return read
+
+
+def _chosen(parts: list[Reader], places: Mapping[Any, Any]) -> Any:
+    """Evaluate the way that the condition chooses."""
+    condition, *ways = parts
+    holds = condition(places)
+    if isinstance(holds, frozenset):
+        raise Unknown
+    return ways[not holds](places)
 
 
 def _parts(expression: tirx.PrimExpr) -> list[tirx.PrimExpr]:
