@@ -12,10 +12,12 @@ import onnx
 import pytest
 
 import adt as api
+from adt.compiler.importers.onnx.comparison import run
 from adt.errors import ModelError, UnsupportedOp
 from adt.host.elf import read_elf
 from adt.package.package import load_package
 from support.devices.programs import adt, adt_json
+from support.models.microsoft import GRAPHS
 from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA, small_model
 from support.standins.ndk import make_standin_ndk
@@ -278,13 +280,35 @@ def test_a_function_that_no_runtime_has_is_refused(tmp_path: Path, op: str) -> N
 
 
 def test_the_package_names_what_its_kernels_call(tmp_path: Path) -> None:
-    nodes = [node("TopK", ["x", "k"], ["y", "indices"])]
-    path = write(graph_of(nodes, {"x": (4, 5)}, ["y"], {"k": np.array([2])}), tmp_path / "model.onnx")
+    """Booleans are sorted by TVM's own function."""
+    from tvm import relax
 
-    functions = api.compile(path, out=tmp_path / "pkg", platform="host").manifest.made.functions
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo((4, 5), "bool"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.sort(x)))
 
-    assert "tvm.contrib.sort.topk" in functions and "vm.builtin.alloc_tensor" in functions
-    assert not {"main", "topk"} & set(functions)
+    package = api.compile(builder.get(), out=tmp_path / "pkg", platform="host")
+
+    functions = package.manifest.made.functions
+    assert "tvm.contrib.sort.sort" in functions and "vm.builtin.alloc_tensor" in functions
+    assert not {"main", "sort"} & set(functions)
+
+
+def test_zeros_are_quantized_in_steps_of_one(tmp_path: Path) -> None:
+    """As onnxruntime has it; the first state of a recurrent layer is a constant of zeros."""
+    _, model = GRAPHS["DynamicQuantizeLSTM"]
+    graph = model()
+    graph.graph.node.append(node("DynamicQuantizeLinear", ["x"], ["quantized", "step", "point"]))
+    graph.graph.output.append(onnx.helper.make_tensor_value_info("step", onnx.TensorProto.FLOAT, []))
+    path = write(graph, tmp_path / "model.onnx")
+    api.compile(path, out=tmp_path / "pkg", platform="host")
+    inputs = {"x": np.zeros((5, 1, 4), np.float32)}
+
+    outputs = api.run(tmp_path / "pkg", inputs=inputs).outputs
+
+    assert float(outputs["step"]) == 1
+    for name, expected in run(graph, inputs).items():
+        np.testing.assert_allclose(outputs[name], expected, atol=1e-5)
 
 
 def test_a_model_without_a_kernel_compiles(tmp_path: Path) -> None:

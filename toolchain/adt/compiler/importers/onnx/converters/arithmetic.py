@@ -308,6 +308,20 @@ def _det(node: Node) -> Any:
     return node.compute(batch, lambda a, at: expanded(a, at, 0, tuple(range(rows))), node.inputs[0])
 
 
+def _dynamic_quantize(node: Node) -> Any:
+    """Quantize by the range of the values and 0; zeros alone have a step of 1, where TVM's divides by 0."""
+    from tvm import relax
+
+    x, (zero, step_of_zeros, most) = node.inputs[0], (relax.const(value, "float32") for value in (0, 1, 255))
+    least = relax.op.minimum(zero, relax.op.min(x))
+    extent = node.builder.emit(relax.op.subtract(relax.op.maximum(zero, relax.op.max(x)), least))
+    alone = relax.op.equal(extent, zero)
+    step = node.builder.emit(relax.op.where(alone, step_of_zeros, relax.op.divide(extent, most)))
+    point = relax.op.clip(relax.op.subtract(zero, relax.op.divide(least, step)), 0, 255)
+    point = node.builder.emit(relax.op.astype(relax.op.round(point), "uint8"))
+    return relax.op.quantize(x, step, point, axis=0, out_dtype="uint8"), step, point
+
+
 CONVERTERS: dict[str, Converter] = {
     "BatchNormalization": _batch_normalization,
     "BitCast": _bit_cast,
