@@ -228,11 +228,8 @@ def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target:
         assert not same(workload(baseline["main"]), task.module)
 
 
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [("cpu", "it calls a function outside"), ("opencl", "its schedule is given (sorting")],
-)
-def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: str, reason: str) -> None:
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: str) -> None:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("TopK", ["r", "k"], ["v", "i"], axis=1)],
         "top",
@@ -245,7 +242,7 @@ def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: s
     _, found = read(job(path, target))
     assert [task.name for task in found.tasks] == ["relu"]
     [other] = found.untunable
-    assert other.name == "topk" and other.reason.startswith(reason)
+    assert other.name == "topk" and other.reason.startswith("its schedule is given (sorting")
 
 
 def test_open_shapes_and_loops_without_an_end_cannot_be_tuned() -> None:

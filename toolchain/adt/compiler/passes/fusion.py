@@ -17,6 +17,7 @@ from adt.compiler.passes.extrema import extrema
 from adt.compiler.passes.inlining import bounded_expressions
 from adt.compiler.passes.layout.blocks import LOOKUP
 from adt.compiler.passes.scatters import parallel_scatters
+from adt.compiler.passes.selections import selections
 from adt.compiler.passes.workarounds import replaced_calls, scans_as_reductions, shorten_kernel_names
 
 ELEMENT_BY_ELEMENT = 0
@@ -62,7 +63,7 @@ def gpu_dispatch(target: tvm.target.Target) -> tuple[Any, ...]:
 
 def cpu_dispatch() -> tuple[tvm.transform.Pass, ...]:
     """Return the passes for what a CPU computes otherwise than by TVM's tensor expressions."""
-    return (extrema(), relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
+    return (extrema(), selections(), relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
 
 
 def _lookups() -> tvm.transform.Pass:

@@ -61,33 +61,14 @@ def _compress(node: Node) -> Any:
 
 
 def _top_k(node: Node) -> Any:
-    """TVM's gives indices of 32 bits, and sorts no numbers of 16 bits and no unsigned ones of 32 and 64."""
-    x, dtype = node.inputs[0], node.dtype()
+    """TVM's gives indices of 32 bits."""
+    x = node.inputs[0]
     k = node.number(1, "K") if node.has(1) else int(node.attribute("k"))
     if not k:
         raise node.refusal("it is to find no elements (K is 0)")
     axis, largest = node.axis(len(node.shape()), -1), bool(node.attribute("largest", 1))
-
-    def turned(x: Any, to: str) -> Any:
-        """*x* with its first bit turned over: unsigned numbers read as signed, or back, in the same order."""
-        first = tirx.const(-(2**63), "int64")
-        shape = tuple(x.struct_info.shape)
-        return node.compute(
-            shape, lambda a, at: tirx.reinterpret(to, tirx.reinterpret("int64", a(*at)) ^ first), x
-        )
-
-    wider = {"int16": "int32", "uint16": "int32", "uint32": "int64"}.get(dtype)
-    if dtype == "uint64":
-        x = turned(x, "int64")
-    elif wider:
-        x = node.builder.normalize(relax.op.astype(x, wider))
     both = node.builder.emit(relax.op.topk(x, k, axis, ret_type="both", largest=largest, dtype="int64"))
-    values, indices = relax.TupleGetItem(both, 0), relax.TupleGetItem(both, 1)
-    if dtype == "uint64":
-        values = turned(node.builder.emit(values), "uint64")
-    elif wider:
-        values = relax.op.astype(node.builder.emit(values), dtype)
-    return values, indices
+    return relax.TupleGetItem(both, 0), relax.TupleGetItem(both, 1)
 
 
 def _one_hot(node: Node) -> Any:
