@@ -177,15 +177,6 @@ def _dequantize(node: Node) -> Any:
     return relax.op.astype(node.builder.normalize(node.by_tvm(node.inputs)), node.dtype(1))
 
 
-def _dynamic_quantize(node: Node) -> Any:
-    """Where all is zero the scale is 1; TVM's is 0, by which it divides."""
-    from tvm import relax
-
-    values, scale, zero_point = node.by_tvm(node.inputs).fields
-    is_zero = relax.op.equal(scale, relax.const(0.0))
-    return values, relax.op.where(is_zero, relax.const(1.0), scale), zero_point
-
-
 def _cast(node: Node) -> Any:
     """Numbers beyond a narrower integer type wrap, what is not finite becomes 0, as in TVM's converter.
 
@@ -310,8 +301,6 @@ def _det(node: Node) -> Any:
 
 def _dynamic_quantize(node: Node) -> Any:
     """Quantize by the range of the values and 0; zeros alone have a step of 1, where TVM's divides by 0."""
-    from tvm import relax
-
     x, (zero, step_of_zeros, most) = node.inputs[0], (relax.const(value, "float32") for value in (0, 1, 255))
     least = relax.op.minimum(zero, relax.op.min(x))
     extent = node.builder.emit(relax.op.subtract(relax.op.maximum(zero, relax.op.max(x)), least))
