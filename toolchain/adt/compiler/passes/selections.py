@@ -26,7 +26,7 @@ MOST_INSERTED = 48
 """Elements that are kept in order by insertion."""
 LEAST_ROOM = 256
 """Candidates beside those that are kept, at least."""
-BLOCK = 64
+BLOCK = 32
 DIGITS = 256
 WORTH_THREADS = 1 << 14
 """Elements from which on all threads take rows."""
