@@ -249,9 +249,9 @@ class CompileSettings(Records, Kernels, section="compile"):
         cli=bool,
     )
     check: Switch = option(
-        "Compare OpenCL kernels with the CPU here: ``auto`` (where there is an OpenCL device that can), "
-        "``on`` (or it is an error; of CUDA's the same schedules; and each operator with the model's own "
-        "runtime) or ``off``.",
+        "Compare here each operator with the model's own runtime, and OpenCL kernels with the CPU: ``auto`` "
+        "(kernels where there is an OpenCL device that can), ``on`` (or it is an error; of CUDA's the "
+        "same schedules) or ``off``.",
         "--check/--no-check",
         default="auto",
         cli=bool,

@@ -6,19 +6,21 @@ index. What TVM makes of it is compiled by plain loops, and runs in a process of
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.compiler.importers.op_table import named_nodes
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host import cache
-from adt.host.isolated import isolated
+from adt.host.disk import disk_errors
+from adt.host.isolated import begin, isolated
+from adt.host.versions import installed_version
 from adt.numerics import difference, gaps, hardly_changed
 
 if TYPE_CHECKING:
@@ -31,8 +33,6 @@ log = logging.getLogger("adt.import")
 
 PROCESS, SECONDS = "layers", 120.0
 """The process in which what TVM made of operators runs, and after how long it hangs."""
-BUDGET = 20.0
-"""Seconds after which no further operator is run in its runtime."""
 MOST_ELEMENTS = 1 << 22
 """Elements of an operator's tensors: one with more of them is not compared."""
 MOST_ARGUMENT = 64
@@ -49,38 +49,51 @@ DEFINED = {
 
 
 @dataclass(frozen=True)
+class Kind:
+    """Operator of a model, for all that are converted alike."""
+
+    key: str
+    """Digest of all that tells the kind from others."""
+    operator: str
+    name: str
+    place: int
+    """Number of its node."""
+    size: int
+    """Elements of its tensors."""
+
+
+Case = tuple[dict[str, Any], list[Any], list[Any]]
+"""Inputs, outputs, and how far each element of these may be off: what is ill-conditioned moves by itself."""
+
+
+@dataclass(frozen=True)
 class Layer:
     """A model of one operator, and what it computes."""
 
-    operator: str
-    name: str
-    model: bytes
-    cases: list[tuple[dict[str, Any], list[Any]]]
-    """Inputs by name, and outputs."""
+    kind: Kind
+    model: bytes = b""
+    cases: list[Case] = field(default_factory=list)
+    left: str = ""
+    """Reason why it is not compared; empty: it is."""
     module: bytes = b""
-    """Module that TVM makes of it, as JSON."""
+    """Module that TVM makes of it, as JSON, and values of its parameters."""
     params: list[Any] = field(default_factory=list)
-    """Values of its parameters."""
 
 
-def collected(kinds: Iterable[tuple[str, str, Callable[[], tuple[bytes, Any]]]], runtime: str) -> list[Layer]:
-    """Make the layer of each of *kinds*, an operator, its name, and what gives a model and cases."""
-    layers, left, end = list[Layer](), dict[str, str](), time.monotonic() + BUDGET
-    for operator, name, make in kinds:
+def digest_of(*parts: Any) -> str:
+    """Return a digest of data that Python writes alike each time."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def collected(kinds: list[Kind], make: Callable[[Kind], tuple[bytes, list[Case]]]) -> list[Layer]:
+    """Make the layer of each kind, with what gives a model and cases."""
+    layers = list[Layer]()
+    for kind in kinds:
         try:
-            if time.monotonic() > end:
-                raise TimeoutError(f"the operators before it took {BUDGET:.0f} s")
-            layers.append(Layer(operator, name, *make()))
+            layers.append(Layer(kind, *make(kind)))
         except Exception as error:  # runtimes' exceptions have no public base
-            left[f"{operator} {name}"] = last_line(error)
-    _say(left, runtime)
+            layers.append(Layer(kind, left=last_line(error)[:200]))
     return layers
-
-
-def _say(left: Mapping[str, str], runtime: str) -> None:
-    for reason in sorted(set(left.values())):
-        names = named_nodes(name for name, why in left.items() if why == reason)
-        log.info("not compared with %s: %s: %s", runtime, names, reason[:200])
 
 
 def make_cases(
@@ -88,7 +101,7 @@ def make_cases(
     specs: Mapping[str, tuple[Sequence[int], str]],
     indexed: Iterable[int],
     run: Callable[[dict[str, Any]], list[Any]],
-) -> list[tuple[dict[str, Any], list[Any]]]:
+) -> list[Case]:
     """Run an operator on made-up inputs near zero and far from it, with integers that it takes.
 
     Args:
@@ -100,29 +113,39 @@ def make_cases(
     limits = DEFINED.get(operator := operator.lower().replace("_", ""))
     indices = [(-extent, extent - 1) for extent in indexed if extent]
     ends = [limits] if limits else [(-100, 100), (0, 100), *indices, (0, 1), (0, 0)]
-    cases = []
-    for far in (0, 1) if operator != "cast" and any(dtype in FAR for _, dtype in specs.values()) else (0,):
+    floats, cases = any(dtype in FAR for _, dtype in specs.values()), list[Case]()
+    for far in (0, 1) if floats and operator not in ("cast", "det") else (0,):
         for least, most in ends:
-            inputs = {n: _drawn(shape, dtype, least, most, far) for n, (shape, dtype) in specs.items()}
+            inputs = {n: _drawn(*spec, least, most, far, operator) for n, spec in specs.items()}
             try:
-                cases.append((inputs, run(inputs)))
+                outputs = run(inputs)
+                moved = [run(hardly_changed(inputs, seed)) for seed in range(TRIES if floats else 0)]
+                moves = [_moves(*each) for each in zip(outputs, *moved, strict=True)]
+                cases.append((inputs, outputs, moves))
                 break
             except Exception:  # see above
                 if (least, most) == ends[-1]:
                     raise
-    if any(array.dtype.kind not in "biuf" for _, outputs in cases for array in outputs):
+    if any(array.dtype.kind not in "biuf" for _, outputs, _ in cases for array in outputs):
         raise ValueError("its results are no plain numbers")
     return cases
 
 
-def _drawn(shape: Sequence[int], dtype: str, least: int, most: int, far: int) -> Array:
+def _moves(output: Array, *moved: Array) -> Any:
+    import numpy as np
+
+    gap = [gaps(each, output).gap for each in moved if each.shape == output.shape]
+    return np.asarray(MOVED * np.max(np.where(np.isfinite(gap), gap, 0.0), axis=0, initial=0.0))
+
+
+def _drawn(shape: Sequence[int], dtype: str, least: int, most: int, far: int, operator: str) -> Array:
     import numpy as np
 
     generator, kind = np.random.default_rng(0), np.dtype(dtype)
     if kind.kind == "f":
         values = generator.normal(0.0, 2.0, shape)
         values = np.where(generator.random(shape) < 0.5, np.round(values * 2) / 2, values)  # ties
-        values = np.abs(values) if (least, most) == DEFINED["cast"] else values
+        values = np.abs(values) if operator in ("cast", "onehot") else values  # cut off
         values = np.where(values == 0, 1.0, values) if least > 0 else values
         return np.asarray(values + far * FAR[dtype]).astype(kind)
     if kind.kind == "b":
@@ -138,124 +161,143 @@ def _drawn(shape: Sequence[int], dtype: str, least: int, most: int, far: int) ->
 
 def check_layers(
     runtime: str,
-    give: Callable[[], list[Layer]],
+    find: Callable[[], Iterable[Kind]],
+    give: Callable[[list[Kind]], list[Layer]],
     convert: Callable[[bytes], tuple[Any, Sequence[Any]]],
-    run: Callable[[bytes, list[dict[str, Any]]], list[list[Any]]],
+    other: Callable[[bytes, dict[str, Any]], list[Any]] = lambda *_: [],
 ) -> None:
-    """Compare what TVM makes of layers with what *runtime* computes; what was right once is not run again.
+    """Compare what TVM makes of each kind of operator with what *runtime* computes; once, until adt changes.
 
     Args:
+        find: tells the operators.
+        give: makes the layers of some.
         convert: imports a layer's model: a module, and its parameters' values.
-        run: gives the outputs of a layer's model for several inputs; others are right, too, for the first.
+        other: gives other outputs of a layer's model that are right, too; or none.
 
     Raises:
         UnsupportedOp: an operator computes something else.
     """
-    import tvm
-
-    layers, left, digest = list[Layer](), dict[str, str](), hashlib.sha256()
-    digest.update(metadata.version("apache-tvm").encode())
     try:
-        for layer in give():
-            try:
-                module, params = convert(layer.model)
-            except Exception as error:  # a converter asks for what only the whole model tells
-                left[f"{layer.operator} {layer.name}"] = last_line(error)
-                continue
-            text = tvm.ir.save_json(module).encode()
-            layers.append(replace(layer, module=text, params=[param.numpy() for param in params]))
-            digest.update(hashlib.sha256(text).digest() + hashlib.sha256(layer.model).digest())
+        kinds = {kind.key: kind for kind in sorted(find(), key=lambda kind: -kind.size)}
+        book = _book()
+        lines = book.read_text(errors="replace").split("\n") if book.is_file() else []
+        verdicts = dict(line.partition(" ")[::2] for line in lines)
+        missing = [kind for key, kind in kinds.items() if key not in verdicts]
+        answers = list(_computed(give(missing) if missing else [], convert))
+        different = [reason for layer, answer in answers if (reason := _difference(layer, answer, other))]
     except (AdtError, RuntimeError) as error:  # the runtime crashes, or is not installed
         log.warning("not compared with %s: %s", runtime, last_line(error))
-    _say(left, runtime)
-    if layers:
-        name = f"layers/{digest.hexdigest()[:24]}"
-        cache.entry(name, lambda _: _refuse(list(_different(layers, runtime, run)), runtime))
-
-
-def _refuse(different: Sequence[str], runtime: str) -> None:
+        return
     if different:
         raise UnsupportedOp(
             f"{different[0]}, which {runtime} computes otherwise",
-            remedy="Export the model otherwise, and report it; without --check it is imported as it is.",
+            remedy="Export the model otherwise, and report it; --no-check imports it as it is.",
             details="\n".join(different[1:]),
         )
+    new = {layer.kind.key: answer if isinstance(answer, str) else "" for layer, answer in answers}
+    if new:
+        with disk_errors("remembering comparisons", book):
+            book.parent.mkdir(parents=True, exist_ok=True)
+            with book.open("a") as file:  # at once: others may write, too
+                file.write("".join(f"{key} {reason}\n" for key, reason in new.items()))
+    left = {kind: reason for key, kind in kinds.items() if (reason := (verdicts | new)[key])}
+    for reason in sorted(set(left.values())):
+        names = [f"{kind.operator} {kind.name}" for kind, why in left.items() if why == reason]
+        log.info("not compared with %s: %s: %s", runtime, named_nodes(names), reason)
+    log.info("compared with %s: %d of %d kinds of operators", runtime, len(kinds) - len(left), len(kinds))
 
 
-def _different(layers: list[Layer], runtime: str, run: Callable[..., list[list[Any]]]) -> Iterator[str]:
-    """Describe each of *layers* that computes something else."""
-    place, begun = f"{layers[0].operator} at node {layers[0].name}", time.monotonic()
+def _book() -> Path:
+    """Return the file of verdicts by adt's source and by the versions of what it calls.
+
+    A line has the digest of a kind that was compared, and the reason if it could not be.
+    """
+    import adt.compiler
+
+    source = cache.stat_digest(Path(adt.compiler.__file__).parent)
+    versions = map(installed_version, ("apache-tvm", "onnxruntime", "onnx", "ai-edge-litert"))
+    return cache.cache_dir() / "operators" / digest_of(source, *versions)[:24]
+
+
+def _computed(layers: list[Layer], convert: Callable[..., Any]) -> Iterator[tuple[Layer, Any]]:
+    """Yield *layers* with their outputs, why there are none, or the error in which the process ended."""
+    import tvm
+
+    ready = []
+    if any(not layer.left for layer in layers):
+        begin("tvm", process=PROCESS)
+    for layer in layers:
+        if layer.left:
+            yield layer, layer.left
+            continue
+        try:
+            module, params = convert(layer.model)
+            text = tvm.ir.save_json(module).encode()
+            ready.append(replace(layer, module=text, params=[param.numpy() for param in params]))
+        except Exception as error:  # a converter asks for what only the whole model tells
+            yield layer, last_line(error)[:200]
+    yield from zip(ready, _results(ready), strict=True)
+
+
+def _results(layers: list[Layer]) -> list[Any]:
     try:
-        results = run_layers(layers)
-    except (AdtError, RuntimeError) as error:  # of one of them: which?
-        hangs = time.monotonic() - begun > SECONDS
-        if (half := len(layers) // 2) and not hangs:
-            yield from _different(layers[:half], runtime, run)
-            yield from _different(layers[half:], runtime, run)
-        elif isinstance(error, ModelError) and not hangs:  # it crashes
-            yield f"{place}: {error.what}"
-        else:
-            _say({place: last_line(error)}, runtime)
-        return
-    for layer, outputs in zip(layers, results, strict=True):
-        for (inputs, expected), computed in zip(layer.cases, outputs, strict=True):
-            if reason := _difference(computed, expected):
-                expected, *answers = run(
-                    layer.model, [inputs, *(hardly_changed(inputs, seed) for seed in range(TRIES))]
-                )
-                computed = _unmoved(computed, expected, answers[:TRIES])
-                if all(_difference(computed, right) for right in (expected, *answers[TRIES:])):
-                    yield f"{layer.operator} at node {layer.name} would compute something else: {reason}"
-                    break
+        return run_layers(layers) if layers else []
+    except ModelError as error:  # one of them crashes or hangs
+        return [error] if len(layers) == 1 else [each for layer in layers for each in _results([layer])]
 
 
-def _difference(computed: Sequence[Array], expected: Sequence[Array]) -> str:
+def _difference(layer: Layer, answer: Any, other: Callable[..., list[Any]]) -> str:
+    """Describe what *layer* computes otherwise than its runtime and the *other*; empty: nothing."""
+    place = f"{layer.kind.operator} at node {layer.kind.name}"
+    if isinstance(answer, AdtError):
+        return f"{place}: {answer.what}"
+    for case, computed in zip(layer.cases, [] if isinstance(answer, str) else answer, strict=False):
+        inputs, outputs, moves = case
+        if reason := _unequal(computed, outputs, moves):
+            right = other(layer.model, inputs)
+            if not right or _unequal(computed, right, moves):
+                return f"{place} would compute something else: {reason}"
+    return ""
+
+
+def _unequal(computed: list[Array], outputs: list[Array], moves: list[Any]) -> str:
     """Describe what differs; 16 bits may be off as floats may, which TFLite looks up in short tables."""
-    for got, right in zip(computed, expected, strict=True):
-        tabled = got.dtype == right.dtype == "int16"
-        pair = (got.astype("float32"), right.astype("float32")) if tabled else (got, right)
-        if reason := difference(*pair):
+    for got, right, allowed in zip(computed, outputs, moves, strict=True):
+        if got.dtype == right.dtype == "int16":
+            got, right = got.astype("float32"), right.astype("float32")
+        if reason := difference(got, right, allowed if allowed.shape == got.shape else 0.0):
             return reason
     return ""
 
 
-def _unmoved(computed: list[Array], expected: list[Array], moved: list[list[Array]]) -> list[Array]:
-    """Give what is expected in place of what is *computed*, where that moves as far for nearly the same."""
-    import numpy as np
-
-    result = []
-    for place, (got, reference) in enumerate(zip(computed, expected, strict=True)):
-        if got.shape == reference.shape:
-            gap = np.max([gaps(each[place], reference).gap for each in moved], axis=0)
-            near = gaps(got, reference).gap <= MOVED * np.where(np.isfinite(gap), gap, 0.0)
-            got = np.where(near, reference, got).astype(got.dtype)
-        result.append(got)
-    return result
-
-
 @isolated("running the model's operators one by one", SECONDS, process=PROCESS)
-def run_layers(layers: list[Layer]) -> list[list[list[Any]]]:
-    """Return the outputs of what TVM made of each layer, for each of its cases."""
+def run_layers(layers: list[Layer]) -> list[Any]:
+    """Return the outputs of what TVM made of each layer, for each of its cases, or why there are none."""
     import tvm
 
-    modules = [tvm.ir.load_json(layer.module.decode()) for layer in layers]
-    single = [len(module.get_global_vars()) == 1 for module in modules]
-    names = [f"layer_{number}" for number in range(len(modules))]
+    modules = {f"layer_{layer.kind.key}": tvm.ir.load_json(layer.module.decode()) for layer in layers}
     together = {
         tvm.ir.GlobalVar(name): module["main"].with_attr("global_symbol", name)
-        for name, module, alone in zip(names, modules, single, strict=True)
-        if alone  # others have kernels, whose names may be others'
+        for name, module in modules.items()
+        if len(module.get_global_vars()) == 1  # others have kernels, whose names may be others'
     }
-    machine = _machine(tvm.IRModule(together)) if together else {}
-    results = list[list[list[Any]]]()
-    for layer, name, module, alone in zip(layers, names, modules, single, strict=True):
-        function = machine[name] if alone else _machine(module)["main"]
-        parameters = module["main"].params[: len(module["main"].params) - len(layer.params)]
-        results.append([])
-        for inputs, _ in layer.cases:
-            given = [inputs[str(parameter.name_hint)] for parameter in parameters]
-            answer = function(*map(tvm.runtime.tensor, [*given, *layer.params]))
-            results[-1].append([each.numpy() for each in ([answer] if hasattr(answer, "numpy") else answer)])
+    machines: dict[str, Any] = {}
+    with contextlib.suppress(Exception):  # of one of them: each alone
+        machine = _machine(tvm.IRModule(together))
+        machines = {variable.name_hint: machine[variable.name_hint] for variable in together}
+    results = list[Any]()
+    for layer, (name, module) in zip(layers, modules.items(), strict=True):
+        names = [str(each.name_hint) for each in module["main"].params]
+        operands = names[: len(names) - len(layer.params)]
+        try:
+            function, outputs = machines.get(name) or _machine(module)["main"], []
+            for inputs, _, _ in layer.cases:
+                given = [*(inputs[operand] for operand in operands), *layer.params]
+                answer = function(*map(tvm.runtime.tensor, given))
+                outputs.append([each.numpy() for each in ([answer] if hasattr(answer, "numpy") else answer)])
+            results.append(outputs)
+        except Exception as error:  # TVM's passes
+            results.append(last_line(error)[:200])
     return results
 
 

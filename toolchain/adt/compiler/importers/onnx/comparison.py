@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from adt.compiler.importers.onnx.blockwise import IN_FLOATS
 from adt.errors import lines_of
 from adt.numerics import difference
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 Array = NDArray[np.generic]
 
@@ -113,23 +116,29 @@ def run(
     model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = (), optimize: bool = True
 ) -> dict[str, Array]:
     """Return outputs of *model*, and the inner tensors *observed*, by name, as onnxruntime computes them."""
-    import onnxruntime
 
     if observed:
         model = deepcopy(model)
         names = {value.name for value in model.graph.output}
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in observed if name not in names)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry(*IN_FLOATS)
-    if not optimize:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = session_of(model, optimize=optimize)
     outputs = [output.name for output in session.get_outputs()]
     taken = {value.name: inputs[value.name] for value in session.get_inputs()}  # a simplified model has fewer
     return dict(zip(outputs, session.run(outputs, taken), strict=True))
+
+
+def session_of(model: onnx.ModelProto, *, optimize: bool, threads: int = 0) -> onnxruntime.InferenceSession:
+    """Load *model* into onnxruntime; 0 *threads*: as many as there are cores."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, threads
+    options.add_session_config_entry(*IN_FLOATS)
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def run_reference(

@@ -12,13 +12,13 @@ import onnx
 from adt.compiler.importers.constants import lift_weights
 from adt.compiler.importers.functions import unrunnable
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
-from adt.compiler.importers.layers import PROCESS, check_layers
+from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.onnx.conversion import operators, to_relax, try_conversion
 from adt.compiler.importers.onnx.converters.blockwise import blockwise_converters
 from adt.compiler.importers.onnx.converters.node import Converter
 from adt.compiler.importers.onnx.converters.recurrent import recurrent_converters
 from adt.compiler.importers.onnx.graph import Graph, open_shape_origin
-from adt.compiler.importers.onnx.layers import layers_of, run_alone
+from adt.compiler.importers.onnx.layers import kinds_of, layers_of, reference_of
 from adt.compiler.importers.onnx.prepared_file import SIMPLIFIER, prepared_file
 from adt.compiler.importers.op_table import OpRow, after_trial
 from adt.compiler.importers.shapes import RequestedShapes, distinct_names
@@ -47,8 +47,6 @@ def import_onnx(
         OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
     """
     begin(SIMPLIFIER)
-    if check:
-        begin("tvm", process=PROCESS)
     with prepared_file(path, shapes, *operators(), loops=steps is not None, blockwise=blockwise) as (
         file,
         written,
@@ -57,9 +55,11 @@ def import_onnx(
         model = onnx.load(written)
         whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
         kept = {op: whole[op] for op in file.kept}
+        kinds = list(kinds_of(model, dict.fromkeys(kept, type(steps).__name__))) if check else []
         module = to_relax(model, kept)
         if check:
-            check_layers("onnxruntime", partial(layers_of, written), partial(_convert, kept), run_alone)
+            give, convert = partial(layers_of, written), partial(_convert, kept)
+            check_layers("onnxruntime", lambda: kinds, give, convert, reference_of)
     if any(node.op_type == "If" for node in model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(

@@ -27,7 +27,7 @@ from adt.compiler.importers.tflite.file import (
     tensors,
     with_shapes,
 )
-from adt.compiler.importers.tflite.layers import layers_of, run_alone
+from adt.compiler.importers.tflite.layers import kinds_of, layers_of
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.package.manifest import SourceModel, TensorSpec
 
@@ -54,8 +54,8 @@ def import_tflite(
         data = with_shapes(data, path, fixed)
     module = lift_weights(_to_relax(data, path, fixed, rows))
     if check:
-        give = partial(layers_of, data, path.name)
-        check_layers("the TFLite interpreter", give, _convert, run_alone)
+        find, give = partial(kinds_of, data), partial(layers_of, data, path.name)
+        check_layers("the TFLite interpreter", find, give, _convert)
     return imported_model(
         module,
         inputs={

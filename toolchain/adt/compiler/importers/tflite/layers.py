@@ -3,52 +3,76 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from copy import copy
 from functools import partial
 from typing import Any
 
-from adt.compiler.importers.layers import MOST_ARGUMENT, SECONDS, Layer, collected, make_cases
+from adt.compiler.importers import layers
 from adt.compiler.importers.tflite.file import parameter_name, plain_kernels
 from adt.host.extras import load
 from adt.host.isolated import isolated
 
-FLOAT = 0
-"""The schema's number of float32."""
+FLOAT, WHOLE = 0, (2, 4, 6)
+"""The schema's numbers of float32, and of integers that are arguments: int32, int64, bool."""
 
 
-@isolated("running the operators of {name} one by one", SECONDS)
-def layers_of(data: bytes, name: str) -> list[Layer]:
-    """Return each kind of operator of the file *name* alone: the smallest of equal options and types.
+def kinds_of(data: bytes) -> Iterator[layers.Kind]:
+    """Yield the operators of a file; those of equal options and types are of one kind.
 
     Raises:
         ToolNotFound: the interpreter is not installed.
     """
-    schema = load("ai_edge_litert.schema_py_generated", "tflite", "comparing operators")
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    schema, model = _model(data)
     codes = {number: text for text, number in vars(schema.BuiltinOperator).items()}
-    graph, kinds = model.subgraphs[0], dict[str, tuple[int, str, str, Any]]()
-    for position, operator in enumerate(graph.operators):
+    graph = model.subgraphs[0]
+    for place, operator in enumerate(graph.operators):
         code = model.operatorCodes[operator.opcodeIndex]
         kind = codes.get(max(code.builtinCode, code.deprecatedBuiltinCode), "CUSTOM")
-        numbers = [int(each) for each in (*operator.inputs, *operator.outputs) if each >= 0]
-        tensors = [graph.tensors[number] for number in numbers]
-        values = [_value(model, tensor, data) for tensor in tensors]
-        sizes = [math.prod(_shape(tensor)) for tensor in tensors]
-        parts = zip(values, sizes, strict=True)
-        arguments = [value if size <= MOST_ARGUMENT else bool(value) for value, size in parts]
-        types = [(each.type, _scales(each)[:2], [min(e, 2) for e in _shape(each)]) for each in tensors]
+        tensors = [graph.tensors[number] for number in _numbers(operator)]
+        values = [_argument(model, tensor, data) for tensor in tensors]
+        scales = [_scales(each) for each in tensors]
+        steps = [(len(each[:2]), scales.index(each)) for each in scales]
+        types = [(t.type, _is_asymmetric(t), [min(extent, 2) for extent in _shape(t)]) for t in tensors]
         options = [each and sorted(vars(each).items()) for each in _options(operator)]
-        key = repr((kind, options, arguments, types))
-        known = kinds.get(key)
-        if known is None or sum(sizes) < known[0]:
-            make = partial(_cases, schema, model, operator, kind, dict(zip(numbers, values, strict=True)))
-            kinds[key] = (sum(sizes), kind, str(position), make)
-    return collected((each[1:] for each in kinds.values()), "the TFLite interpreter")
+        size = sum(math.prod(_shape(each)) for each in tensors)
+        yield layers.Kind(
+            layers.digest_of(kind, options, values, steps, types), kind, str(place), place, size
+        )
 
 
-def _cases(schema: Any, model: Any, operator: Any, kind: str, values: dict[int, bytes]) -> tuple[bytes, Any]:
+@isolated("running the operators of {name} one by one", layers.SECONDS)
+def layers_of(data: bytes, name: str, kinds: list[layers.Kind]) -> list[layers.Layer]:
+    """Return each of *kinds*, of the file *name*, alone."""
+    schema, model = _model(data)
+    return layers.collected(kinds, partial(_cases, schema, model, data))
+
+
+def _model(data: bytes) -> tuple[Any, Any]:
+    schema = load("ai_edge_litert.schema_py_generated", "tflite", "comparing operators")
+    return schema, schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+
+
+def _numbers(operator: Any) -> list[int]:
+    return [int(each) for each in (*operator.inputs, *operator.outputs) if each >= 0]
+
+
+def _is_asymmetric(tensor: Any) -> bool:
+    zeros = tensor.quantization and tensor.quantization.zeroPoint
+    return zeros is not None and any(zeros)
+
+
+def _argument(model: Any, tensor: Any, data: bytes) -> Any:
+    """Return the value of a constant that makes an operator another one, else whether it is one."""
+    value, whole = _value(model, tensor, data), tensor.type in WHOLE and not _scales(tensor)
+    return value if whole and math.prod(_shape(tensor)) <= layers.MOST_ARGUMENT else bool(value)
+
+
+def _cases(schema: Any, model: Any, data: bytes, kind: layers.Kind) -> tuple[bytes, list[layers.Case]]:
     import numpy as np
 
+    operator = model.subgraphs[0].operators[kind.place]
+    values = {n: _value(model, model.subgraphs[0].tensors[n], data) for n in _numbers(operator)}
     single, graph = copy(model), copy(model.subgraphs[0])
     graph.tensors, tensors = list(map(copy, graph.tensors)), graph.tensors
     if any("subgraph" in name.lower() for each in _options(operator) if each for name in vars(each)):
@@ -70,18 +94,26 @@ def _cases(schema: Any, model: Any, operator: Any, kind: str, values: dict[int, 
     graph.inputs = [number for number in given if not values[number]]
     graph.outputs, graph.operators = list(operator.outputs), [operator]
     single.subgraphs, single.buffers, single.metadata, single.signatureDefs = [graph], buffers, None, None
-    packed = _packed(single)
-    interpreter = _interpreter(packed)
-    details = zip(graph.inputs, interpreter.get_input_details(), strict=True)
-    specs = {parameter_name(n): (each["shape"].tolist(), each["dtype"].__name__) for n, each in details}
-    indexed = set(_shape(graph.tensors[int(operator.inputs[0])])) if len(operator.inputs) else set()
-    return packed, make_cases(kind, specs, indexed, partial(_computed, interpreter))
-
-
-def _packed(model: Any) -> bytes:
     builder = load("flatbuffers", "tflite", "comparing operators").Builder(1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
+    builder.Finish(single.Pack(builder), b"TFL3")
+    packed, litert = (
+        bytes(builder.Output()),
+        load("ai_edge_litert.interpreter", "tflite", "comparing operators"),
+    )
+    kernels = plain_kernels(litert)
+    interpreter = litert.Interpreter(model_content=packed, experimental_op_resolver_type=kernels)
+    interpreter.allocate_tensors()
+    details = dict(zip(map(parameter_name, graph.inputs), interpreter.get_input_details(), strict=True))
+
+    def run(inputs: dict[str, Any]) -> list[Any]:
+        for name, array in inputs.items():
+            interpreter.set_tensor(details[name]["index"], array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+
+    specs = {name: (each["shape"].tolist(), each["dtype"].__name__) for name, each in details.items()}
+    indexed = set(_shape(graph.tensors[int(operator.inputs[0])])) if len(operator.inputs) else set()
+    return packed, layers.make_cases(kind.operator, specs, indexed, run)
 
 
 def _options(operator: Any) -> tuple[Any, Any]:
@@ -102,25 +134,3 @@ def _value(model: Any, tensor: Any, data: bytes) -> bytes:
     if buffer.offset > 1:
         return data[buffer.offset : buffer.offset + buffer.size]
     return b"" if buffer.data is None else bytes(buffer.data)
-
-
-def _interpreter(data: bytes) -> Any:
-    litert = load("ai_edge_litert.interpreter", "tflite", "comparing operators")
-    kernels = plain_kernels(litert)
-    interpreter = litert.Interpreter(model_content=data, experimental_op_resolver_type=kernels)
-    interpreter.allocate_tensors()
-    return interpreter
-
-
-def _computed(interpreter: Any, inputs: dict[str, Any]) -> list[Any]:
-    for detail, array in zip(interpreter.get_input_details(), inputs.values(), strict=True):
-        interpreter.set_tensor(detail["index"], array)
-    interpreter.invoke()
-    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
-
-
-@isolated("running an operator by itself", SECONDS)
-def run_alone(model: bytes, inputs: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return the outputs for each of *inputs*."""
-    interpreter = _interpreter(model)
-    return [_computed(interpreter, each) for each in inputs]
