@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.api.requests import BuildRequest, NdkRequest, ProbeRequest
+from adt.api.requests import BuildRequest, DeployRequest, ElfRequest
 from adt.bundle import plugins
 from adt.checkup.check import make_scope
 from adt.errors import ConfigError, SourceError
@@ -82,13 +82,13 @@ def test_what_a_project_has_run_is_shown_once(
     monkeypatch.chdir(tmp_path)
     _show_program.cache_clear()
     with caplog.at_level("INFO", logger="adt"):
-        ProbeRequest()  # runs nothing of it
+        DeployRequest()  # runs nothing of it
         assert not caplog.records
         for _ in range(2):
-            NdkRequest()
-        NdkRequest(ndk="/mine")
+            ElfRequest("x")
+        ElfRequest("x", ndk="/mine")
         monkeypatch.setenv("ADT_BUILD_NDK", "/mine")
-        NdkRequest()
+        ElfRequest("x")
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1 and str(tmp_path / name) in lines[0] and "build.ndk = /some/ndk" in lines[0]
 

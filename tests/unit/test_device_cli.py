@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import typer
@@ -50,8 +51,8 @@ def run(*arguments: str):
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, name: str, answer) -> None:
-    """Let ``adt.NAME`` give *answer*."""
-    monkeypatch.setattr(adt, name, lambda **_: answer, raising=False)
+    """Let the function ``adt.NAME`` return *answer*."""
+    monkeypatch.setattr(import_module(adt.VERBS[name]), name, lambda *_, **__: answer)
 
 
 def test_the_list_has_a_column_for_each_fact() -> None:

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto
 
 import adt
-from adt.cli.verify import _span
+from adt.api.requests import call_span
 from adt.compiler.importers.importer import explain_model, import_model
 from adt.compiler.importers.onnx.file import USUAL
 from adt.compiler.importers.shapes import DeclaredShape, fixed_shapes, parse_shapes
@@ -300,8 +300,8 @@ def test_other_numbers_of_the_command_line() -> None:
     for ask in (
         lambda: parse_address(f"host:{HUGE}"),
         lambda: make_builders(HUGE, None, timeout=1.0),
-        lambda: _span(f"1:{HUGE}"),
-        lambda: _span("²:5"),
+        lambda: call_span(f"1:{HUGE}"),
+        lambda: call_span("²:5"),
         lambda: adt.explain("resnet-18", shapes=[f"size={HUGE}"]),
     ):
         with pytest.raises(AdtError):

@@ -23,6 +23,8 @@ from adt.compiler.importers.relax import module_file
 from adt.errors import AdtError, ModelError
 from adt.host import cache
 from adt.measure.reference import reference_named
+from adt.options.option import options_of
+from adt.options.request import Request
 from adt.options.resolve import load_settings
 from adt.package.package import ModelPackage
 from support.devices.programs import adt as adt_program
@@ -82,13 +84,11 @@ def test_no_other_verb_takes_a_model() -> None:
         for kind in vars(requests).values()
         if isinstance(kind, type) and kind.__module__ == requests.__name__
     ]
-    taking = {
-        kind for kind in kinds if issubclass(kind, requests.ModelPlace) and issubclass(kind, requests.Request)
-    }
+    taking = {kind for kind in kinds if issubclass(kind, Request) and "model" in options_of(kind)}
+    assert all(options_of(kind)["model"].complete for kind in taking)
     known = {
         requests.CompileRequest, requests.ExplainRequest, requests.TuneRequest, requests.UpRequest,
-        requests.CompareOffloadRequest, requests.VerifyRequest, requests.BenchRequest, requests.JobRequest,
-        requests.QuantizeRequest,
+        requests.CompareOffloadRequest, requests.VerifyRequest, requests.BenchRequest, requests.QuantizeRequest,
     }  # fmt: skip
     assert taking == known
 

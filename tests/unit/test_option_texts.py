@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import adt
+from adt.api.requests import call_span
 from adt.bundle.libraries import parse_libraries
-from adt.cli.verify import _span
 from adt.compiler.importers.shapes import parse_shapes
 from adt.compiler.targets.parser import parse_target
 from adt.device import selection
@@ -76,7 +76,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "libraries": parse_libraries,
     "shapes": lambda text: parse_shapes([text]),
     "target": parse_target,
-    "calls": _span,
+    "calls": call_span,
 }
 
 

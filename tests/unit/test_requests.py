@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -16,16 +17,15 @@ import adt
 from adt.api import requests
 from adt.api.requests import CompileRequest, TrackerRequest, TuneRequest, UpRequest
 from adt.cli.app import app
-from adt.cli.command import Keywords, command
+from adt.cli.command import command
+from adt.cli.fleet import DeviceFlags
 from adt.cli.generate import GenerateFlags
-from adt.cli.inspect import InspectFlags
 from adt.cli.pictures import PictureFlags
-from adt.cli.run import RunFlags
 from adt.errors import ConfigError
 from adt.options.option import Option, Options, option, options_of
 from adt.options.request import Request, takes
 from adt.options.resolve import known_options
-from adt.options.sections import VerifySettings
+from adt.options.sections import SECTIONS, VerifySettings
 
 VERBS = {
     "build-target": (requests.BuildRequest, adt.build_target),
@@ -36,25 +36,24 @@ VERBS = {
     "verify": (requests.VerifyRequest, adt.verify),
     "bench": (requests.BenchRequest, adt.bench),
     "profile": (requests.ProfileRequest, adt.profile),
-    "deploy": (requests.DeployOptions, adt.deploy),
+    "deploy": (requests.DeployRequest, adt.deploy),
     "up": (requests.UpRequest, adt.up),
     "apk": (requests.ApkRequest, adt.apk),
     "install": (requests.InstallRequest, adt.install),
     "generate": (requests.GenerateRequest, adt.generate),
-    "clean": (requests.CleanOptions, adt.clean),
-    "probe": (requests.ProbeRequest, adt.probe),
+    "clean": (requests.CleanRequest, adt.clean),
     "doctor": (requests.DoctorRequest, adt.doctor),
     "elf": (requests.ElfRequest, adt.elf),
-    "inspect": (requests.InspectRequest, adt.inspect),
     "report": (requests.ReportRequest, adt.report),
 }
 """The verbs with options: their request, and their function."""
+RUNNER = {"threads", "affinity", "warmup_ms", "zero_copy", "pre_compiled", "program_cache"}
 OWN = {
     "build-target": {"abi", "layout", "explain"},
     "compile": {"explain"},
     "quantize": {*options_of(PictureFlags)},
     "tune": set(),
-    "run": {*options_of(RunFlags)},
+    "run": {*options_of(PictureFlags), "outputs", "labels", "top", "softmax", *RUNNER},
     "verify": {"layers", "calls", "everything", "chunk_bytes"},
     "bench": {"package", "ab", "rounds", "times"},
     "profile": {"sort", "everything", "trace", "html"},
@@ -64,10 +63,8 @@ OWN = {
     "install": set(),
     "generate": {*options_of(GenerateFlags)},
     "clean": {"serial", "everyone"},
-    "probe": set(),
     "doctor": set(),
     "elf": set(),
-    "inspect": {*options_of(InspectFlags)},
     "report": {"html", "export", "imported", "fail_on_regression"},
 }
 """Options of the command line alone: the form and place of results, and the function that is called."""
@@ -248,19 +245,46 @@ def test_flags_become_keywords(words: list[str], given: dict[str, Any]) -> None:
     seen: dict[str, Any] = {}
     program = typer.Typer()
 
-    class Loud(Options):
-        loud: bool = option("Tell.", default=False)
-
-    @command("compile", CompileRequest, Loud, group=program, json=False)
-    def compile_(options: Keywords, flags: Loud) -> None:
+    @command("compile", group=program, json=False)
+    def compile_(
+        parsed: partial[CompileRequest],
+        loud: Annotated[bool, option("Print more.", default=False)],
+        devices: DeviceFlags,
+    ) -> None:
         """Keep what came."""
-        seen.update(options, loud=flags.loud)
+        seen.update(parsed.keywords, loud=loud)
+        assert devices == DeviceFlags(serial=None, everyone=False)
 
     done = CliRunner().invoke(program, [*words, "--loud"])
     assert done.exit_code == 0, done.output
     assert {name: seen[name] for name in given} == given
     assert (seen["model"], seen.pop("loud")) == (Path("m.onnx"), True)
     assert CompileRequest(**seen).model == Path("m.onnx")
+
+
+def test_a_command_receives_the_request_that_it_was_parsed_into() -> None:
+    seen: list[CompileRequest] = []
+    program = typer.Typer()
+
+    @command("compile", group=program, json=False)
+    def compile_(request: CompileRequest, out: Annotated[Path | None, CompileRequest.out]) -> None:
+        """Keep what came."""
+        seen.append(request.but(out=out))
+
+    done = CliRunner().invoke(program, ["m.onnx", "--for", "host", "-o", "pkg", "--input", "x"])
+    assert done.exit_code == 2 and "No such option" in done.output
+    done = CliRunner().invoke(program, ["m.onnx", "--for", "host", "-o", "pkg"])
+    assert done.exit_code == 0, done.output
+    assert seen == [CompileRequest("m.onnx", platform="host", out="pkg")]
+    assert (seen[0].named("platform"), seen[0].named("target")) == ("host", None)
+
+
+def test_requests_are_flat_and_few() -> None:
+    classes = [value for _, value in inspect.getmembers(requests, inspect.isclass)]
+    kinds = [kind for kind in classes if issubclass(kind, Options) and kind.__module__ == requests.__name__]
+    assert all(kind.__bases__ in ((Options,), (Request,)) for kind in kinds)
+    assert all(kind.__bases__ == (Options,) for kind in SECTIONS.values())
+    assert len(kinds) + len(SECTIONS) <= 45
 
 
 def test_a_function_that_takes_a_request_says_so() -> None:
@@ -274,6 +298,7 @@ def test_a_function_that_takes_a_request_says_so() -> None:
         return f"{request.model} {request.precision}"
 
     assert build("m", precision="float16") == "m float16"
+    assert build(CompileRequest("m", precision="float16")) == "m float16"
     assert inspect.signature(build).parameters["model"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     assert inspect.signature(build).parameters["precision"].kind is inspect.Parameter.KEYWORD_ONLY
     assert "\nArgs:\n" in str(build.__doc__) and str(build.__doc__).rstrip().endswith("ConfigError: no.")

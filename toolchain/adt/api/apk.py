@@ -189,7 +189,7 @@ def install(request: InstallRequest) -> Installed:
             remedy="Install it without --run, and start the app on the device; `adt report --import` takes "
             "what the benchmark of a generated app wrote.",
         )
-    device = device_of(request)
+    device = device_of(request.settings.device)
     seconds = device.allow(RUN_SECONDS)
     offered = device.facts.abis
     if contents.abis and offered and not set(contents.abis) & set(offered):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.api.place import open_place
-from adt.api.requests import AbRequest, BenchOptions, BenchRequest, ProtocolOptions, ReportRequest
+from adt.api.requests import AbRequest, ApkRequest, BenchRequest, ReportRequest
 from adt.api.verify import VerifyResult, verify_at
 from adt.compiler.importers import model_store
 from adt.device.place import Opened
@@ -153,7 +153,9 @@ def bench_ab(request: AbRequest) -> AbResult:
     return AbResult(results[0], results[1], ratio, tuple((float(x), float(y)) for x, y in medians))
 
 
-def _setup(request: BenchOptions, *, rounds: int | None = None, cold_start: bool = True) -> BenchSetup:
+def _setup(
+    request: BenchRequest | AbRequest, *, rounds: int | None = None, cold_start: bool = True
+) -> BenchSetup:
     return BenchSetup(
         protocol_of(request, rounds=rounds),
         threads=request.threads,
@@ -162,17 +164,17 @@ def _setup(request: BenchOptions, *, rounds: int | None = None, cold_start: bool
         cold_start=cold_start,
         fill_mode=request.fill_mode,
         seed=request.seed,
-        timeout=request.run_seconds,
+        timeout=request.settings.device.run_seconds,
         inputs=request.inputs,
         label=request.label,
     )
 
 
-def _cooling(request: BenchOptions) -> CoolDown | None:
+def _cooling(request: BenchRequest | AbRequest) -> CoolDown | None:
     return parse_cool_down(request.cool_down) if request.cool_down else None
 
 
-def protocol_of(request: ProtocolOptions, *, rounds: int | None = None) -> Protocol:
+def protocol_of(request: BenchRequest | AbRequest | ApkRequest, *, rounds: int | None = None) -> Protocol:
     """The protocol of *request*, with what it changes."""
     return protocol_named(
         request.protocol,
@@ -184,7 +186,9 @@ def protocol_of(request: ProtocolOptions, *, rounds: int | None = None) -> Proto
     )
 
 
-def _verify(opened: Opened, request: BenchOptions, model: Path | None = None) -> VerifyResult | None:
+def _verify(
+    opened: Opened, request: BenchRequest | AbRequest, model: Path | None = None
+) -> VerifyResult | None:
     """The outputs against the reference's; None with ``--no-verify``."""
     if not request.verify:
         if opened.place.emulated:
@@ -215,7 +219,7 @@ def _cool_down(opened: Opened, goal: CoolDown | None) -> list[Flag]:
 def _result(
     opened: Opened,
     setup: BenchSetup,
-    request: BenchOptions,
+    request: BenchRequest | AbRequest,
     verification: VerifyResult | None,
     *,
     measurement: Measurement | None = None,

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from adt.api.requests import (
-    AbisRequest,
-    BuildRequest,
-    NdkEnvRequest,
-    NdkRequest,
-    PresetsRequest,
-    SourceRequest,
-)
+from adt.api.requests import AbisRequest, BuildRequest
 from adt.bundle import build as target_build
 from adt.bundle.build import BuildResult, build_bundle
 from adt.bundle.bundle import check_layout, export
@@ -21,8 +15,11 @@ from adt.bundle.presets import Preset, list_presets
 from adt.errors import ConfigError
 from adt.host.ndk import Listed, find_ndk, list_ndks, tool_environment
 from adt.host.tvm_source import TvmSource, find_source
-from adt.options.request import takes
+from adt.options.request import resolve_settings, takes
 from adt.options.resolve import Resolved, load_settings
+
+if TYPE_CHECKING:
+    from adt.options.option import AnyPath
 
 
 def settings(flags: Mapping[str, object] | None = None) -> Resolved:
@@ -30,36 +27,51 @@ def settings(flags: Mapping[str, object] | None = None) -> Resolved:
     return load_settings(flags)
 
 
-@takes(SourceRequest)
-def source(request: SourceRequest) -> TvmSource:
-    """The TVM source tree that a build would take, obtained if it is not here yet."""
-    return find_source(request.settings.tvm)
+def source(*, tvm_source: AnyPath | None = None, provider: str | None = None) -> TvmSource:
+    """Find the TVM source tree that a build would take; obtain it if it is not here yet.
+
+    Args:
+        tvm_source, provider: tvm.source and tvm.provider; None: those of the settings.
+    """
+    return find_source(resolve_settings({"tvm.source": tvm_source, "tvm.provider": provider}).settings.tvm)
 
 
-@takes(NdkRequest)
-def ndk_list(request: NdkRequest) -> tuple[Listed, ...]:
-    """Every place on this machine that could hold an Android NDK, in the order they are looked at."""
-    return list_ndks(request.ndk)
+def ndk_list(*, ndk: AnyPath | None = None) -> tuple[Listed, ...]:
+    """List every directory that could hold an Android NDK, in the order in which they are looked at.
+
+    Args:
+        ndk: build.ndk; None: that of the settings.
+    """
+    return list_ndks(resolve_settings({"build.ndk": ndk}).settings.build.ndk)
 
 
-@takes(NdkEnvRequest)
-def ndk_env(request: NdkEnvRequest) -> dict[str, str]:
-    """Variables (CC, CXX, AR, TVM_NDK_CC, …) with which other build tools use the NDK that adt uses.
+def ndk_env(
+    *, ndk: AnyPath | None = None, platform: str | None = None, api_level: int | None = None
+) -> dict[str, str]:
+    """Return the variables (CC, CXX, AR, TVM_NDK_CC, …) with which other build tools use adt's NDK.
+
+    Args:
+        ndk, platform, api_level: build.ndk, build.platform, build.api_level; None: those of the settings.
 
     Raises:
         NdkError: there is no NDK, or it has no compiler for the API level.
         ConfigError: the platform is not Android.
     """
-    chosen = platform_named(request.platform)
+    flags = {"build.ndk": ndk, "build.platform": platform, "build.api_level": api_level}
+    settings = resolve_settings(flags).settings.build
+    chosen = platform_named(settings.platform)
     if not chosen.android:
         raise ConfigError(f"{chosen.name} is not built with an NDK", remedy="Choose an android-… platform.")
-    return tool_environment(find_ndk(request.ndk), chosen.ndk_triple, request.api_level)
+    return tool_environment(find_ndk(settings.ndk), chosen.ndk_triple, settings.api_level)
 
 
-@takes(PresetsRequest)
-def presets(request: PresetsRequest) -> tuple[Preset, ...]:
-    """Every CMake preset: what it switches on, and whether this machine can build it."""
-    return list_presets(request.settings)
+def presets(*, ndk: AnyPath | None = None, clml: AnyPath | None = None) -> tuple[Preset, ...]:
+    """List the CMake presets: what each switches on, and whether this machine can build it.
+
+    Args:
+        ndk, clml: build.ndk and build.clml; None: those of the settings.
+    """
+    return list_presets(resolve_settings({"build.ndk": ndk, "build.clml": clml}).settings)
 
 
 @takes(BuildRequest)

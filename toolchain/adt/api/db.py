@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.api.requests import (
     DbExportRequest,
-    DbFetchRequest,
     DbImportRequest,
-    DbMergeRequest,
     DbPruneRequest,
     DbPublishRequest,
-    DbStatsRequest,
-    DbVerifyRequest,
-    RecordSelection,
 )
 from adt.options.request import takes
 from adt.tuning.database.contents import Selection
 
 if TYPE_CHECKING:
+    from adt.options.option import AnyPath
     from adt.tuning.database.counts import Counts
     from adt.tuning.database.merge import MergeResult
     from adt.tuning.database.metaschedule import ExportResult, ImportResult
@@ -27,9 +26,11 @@ if TYPE_CHECKING:
     from adt.tuning.database.verification import Verification
 
 
-@takes(DbVerifyRequest)
-def db_verify(request: DbVerifyRequest) -> Verification:
+def db_verify(db: AnyPath, *, repair: bool = False) -> Verification:
     """Check every row of a tuning database.
+
+    Args:
+        repair: take out what is damaged; the old file goes to backup/.
 
     Raises:
         PackageError: there is none. Damage does not raise: look at ``result.passed``.
@@ -38,11 +39,10 @@ def db_verify(request: DbVerifyRequest) -> Verification:
     """
     from adt.tuning.database.verification import verify
 
-    return verify(request.db, repair=request.repair)
+    return verify(Path(db), repair=repair)
 
 
-@takes(DbStatsRequest)
-def db_stats(request: DbStatsRequest) -> Counts:
+def db_stats(db: AnyPath) -> Counts:
     """Count what a tuning database holds, for each target, version of TVM, device and driver.
 
     Raises:
@@ -50,11 +50,10 @@ def db_stats(request: DbStatsRequest) -> Counts:
     """
     from adt.tuning.database.counts import count
 
-    return count(request.db)
+    return count(Path(db))
 
 
-@takes(DbMergeRequest)
-def db_merge(request: DbMergeRequest) -> MergeResult:
+def db_merge(dbs: AnyPath | Sequence[AnyPath], *, into: AnyPath) -> MergeResult:
     """Add what the databases *dbs* hold to the one in *into*, in one step; nothing is in it twice.
 
     Raises:
@@ -64,7 +63,8 @@ def db_merge(request: DbMergeRequest) -> MergeResult:
     """
     from adt.tuning.database.merge import merge
 
-    return merge(request.dbs, request.into)
+    sources = (dbs,) if isinstance(dbs, str | os.PathLike) else dbs
+    return merge(tuple(map(Path, sources)), Path(into))
 
 
 @takes(DbPruneRequest)
@@ -106,7 +106,7 @@ def db_export(request: DbExportRequest) -> ExportResult:
     return export(request.db, request.metaschedule, _selection(request), failures=request.failures)
 
 
-def _selection(request: RecordSelection) -> Selection:
+def _selection(request: DbPruneRequest | DbExportRequest | DbPublishRequest) -> Selection:
     return Selection(request.device, request.driver, request.target, request.tvm)
 
 
@@ -164,9 +164,12 @@ def db_publish(request: DbPublishRequest) -> PublishResult:
     return publish(request.db, request.out, keep=request.keep, selection=_selection(request))
 
 
-@takes(DbFetchRequest)
-def db_fetch(request: DbFetchRequest) -> FetchResult:
+def db_fetch(source: str, *, out: AnyPath, sha256: str = "") -> FetchResult:
     """Add a published file to the database in *out*, which is made when it is not there.
+
+    Args:
+        source: path or address of the file.
+        sha256: of the file; an address needs it.
 
     Raises:
         ConfigError: an address without a sha256.
@@ -177,4 +180,4 @@ def db_fetch(request: DbFetchRequest) -> FetchResult:
     """
     from adt.tuning.database.publication import fetch
 
-    return fetch(request.source, request.out, sha256=request.sha256)
+    return fetch(source, Path(out), sha256=sha256)

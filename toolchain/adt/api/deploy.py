@@ -10,10 +10,8 @@ from adt.api.bundles import choose_bundle, package_bundle
 from adt.api.device import device_of, open_device, probe_device
 from adt.api.requests import (
     CleanManyRequest,
-    CleanOptions,
     CleanRequest,
     DeployManyRequest,
-    DeployOptions,
     DeployRequest,
 )
 from adt.bundle.bundle import TargetBundle
@@ -71,7 +69,7 @@ def deploy(request: DeployRequest) -> Deployed:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     packages = _load_packages(request)
-    return _deploy_on(device_of(request), request, packages, request.say)
+    return _deploy_on(device_of(request.settings.device), request, packages, request.say)
 
 
 @takes(DeployManyRequest)
@@ -91,12 +89,12 @@ def _on_each(
     return parallel.for_each(
         request.serials,
         work,
-        opened=lambda serial: open_device(serial, request.limit),
+        opened=lambda serial: open_device(serial, request.settings.device.limit),
         on_event=request.on_event,
     )
 
 
-def _load_packages(request: DeployOptions) -> tuple[ModelPackage, ...]:
+def _load_packages(request: DeployRequest | DeployManyRequest) -> tuple[ModelPackage, ...]:
     packages = tuple(load_package(path) for path in request.packages)
     names = [package.manifest.name for package in packages]
     if len({package.path.resolve() for package in packages}) < len(packages):
@@ -107,7 +105,7 @@ def _load_packages(request: DeployOptions) -> tuple[ModelPackage, ...]:
 
 
 def _deploy_on(
-    device: Device, request: DeployOptions, packages: tuple[ModelPackage, ...], say: Say
+    device: Device, request: DeployRequest | DeployManyRequest, packages: tuple[ModelPackage, ...], say: Say
 ) -> Deployed:
     serves = (not packages if request.rpc is None else request.rpc) and not request.dry_run
     jobs: list[tuple[TargetBundle, ModelPackage | None]] = []
@@ -197,7 +195,7 @@ def clean(request: CleanRequest) -> CleanReport:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
     """
     _check_keep(request)
-    return removal.clean(device_of(request), keep=request.keep, dry_run=request.dry_run)
+    return removal.clean(device_of(request.settings.device), keep=request.keep, dry_run=request.dry_run)
 
 
 @takes(CleanManyRequest)
@@ -216,6 +214,6 @@ def clean_many(request: CleanManyRequest) -> Outcomes[CleanReport]:
     return _on_each(request, clean_device)
 
 
-def _check_keep(request: CleanOptions) -> None:
+def _check_keep(request: CleanRequest | CleanManyRequest) -> None:
     if request.keep < 0:
         raise ConfigError(f"cannot keep {request.keep} deployments", remedy="Give 0 or more.")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from adt.api.requests import AdbRequest, DeviceRequest, DevicesRequest, ProbeRequest
+from adt.api.requests import AdbRequest
 from adt.bundle.bundle_cache import newest_with
 from adt.device import probe as device_probe
 from adt.device import selection
@@ -16,7 +16,7 @@ from adt.device.overview import ASK_SECONDS, DeviceOverview, overview
 from adt.device.probe import Probe
 from adt.device.transport import adb
 from adt.errors import DeviceNotReady
-from adt.options.request import takes
+from adt.options.request import resolve_settings, takes
 from adt.options.sections import DeviceSettings
 
 
@@ -29,7 +29,8 @@ def chosen_device(serial: str | None = None, timeout: float | None = None) -> De
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :func:`adt.device.selection.select`.
     """
-    return device_of(DeviceRequest(serial=serial, timeout=timeout))
+    flags = {"device.serial": serial, "device.timeout": timeout}
+    return device_of(resolve_settings(flags).settings.device)
 
 
 def device_of(settings: DeviceSettings) -> Device:
@@ -61,16 +62,18 @@ class AdbCommand:
     """Variables on top of one's own: the server that adt uses."""
 
 
-@takes(DevicesRequest)
-def devices(request: DevicesRequest) -> tuple[DeviceOverview, ...]:
-    """The devices that the adb server sees, and what each one is; they are asked at the same time.
+def devices(*, timeout: float | None = None) -> tuple[DeviceOverview, ...]:
+    """List the devices that the adb server sees, and what each one is; they are asked at the same time.
 
     A device that does not answer costs a few seconds and has a ``problem`` in its row.
+
+    Args:
+        timeout: seconds that each device has; None: a few.
 
     Raises:
         ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
     """
-    return overview(seconds=request.timeout or ASK_SECONDS)
+    return overview(seconds=timeout or ASK_SECONDS)
 
 
 @takes(AdbRequest)
@@ -108,18 +111,21 @@ def _serial(request: AdbRequest) -> str:
         return named
 
 
-@takes(ProbeRequest)
-def probe(request: ProbeRequest) -> Probe:
+def probe(serial: str | None = None, *, timeout: float | None = None, fresh: bool = False) -> Probe:
     """Look at a device: CPU clusters, memory, temperatures, GPU, and what OpenCL offers.
 
     The last part needs a bundle for the device that was built here, and is
     remembered until the device restarts; nothing is left on the device.
 
+    Args:
+        serial, timeout: see :func:`chosen_device`.
+        fresh: look for OpenCL again, not only once per boot of the device.
+
     Raises:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`. A part that
             cannot be read does not raise: it is None, and ``probe.missing`` says why.
     """
-    return probe_device(device_of(request), fresh=request.fresh)
+    return probe_device(chosen_device(serial, timeout), fresh=fresh)
 
 
 def probe_device(device: Device, *, fresh: bool = False) -> Probe:

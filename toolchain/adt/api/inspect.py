@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.api.requests import DoctorRequest, ElfRequest, InspectRequest
+from adt.api.requests import DoctorRequest, ElfRequest
 from adt.errors import ConfigError
 from adt.host.cache import write_text
 from adt.host.contained import file_name
@@ -68,8 +68,7 @@ def elf(request: ElfRequest) -> ElfReport:
     )
 
 
-@takes(InspectRequest)
-def inspect(request: InspectRequest) -> Inspection:
+def inspect(package: AnyPath) -> Inspection:
     """Open a package to look into it: graph, kernels, memory, code, parameters.
 
     Raises:
@@ -77,7 +76,7 @@ def inspect(request: InspectRequest) -> Inspection:
     """
     from adt.package.inspection.inspection import open_inspection
 
-    return open_inspection(request.package)
+    return open_inspection(Path(package))
 
 
 def inspect_diff(before: AnyPath, after: AnyPath) -> PackageDiff:

@@ -14,8 +14,6 @@ from adt.api.requests import (
     ExplainRequest,
     JobRequest,
     KernelRequest,
-    NetworkRequest,
-    NetworksRequest,
 )
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.bundle.libraries import AUTO, NONE
@@ -216,9 +214,11 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
     )
 
 
-@takes(NetworkRequest)
-def network(request: NetworkRequest) -> Path:
-    """The ONNX file of a well-known network, untrained: for measuring where no model is at hand.
+def network(name: str) -> Path:
+    """Write the ONNX file of a well-known network, untrained: for measuring where no model is at hand.
+
+    Args:
+        name: as :func:`networks` has it, or spelled alike.
 
     Raises:
         ModelError: no network has that name.
@@ -226,15 +226,14 @@ def network(request: NetworkRequest) -> Path:
     """
     from adt.compiler.networks.known import known_name, network_file, no_network
 
-    name = known_name(request.name)
-    if name is None:
-        raise no_network(request.name)
-    return network_file(name)
+    known = known_name(name)
+    if known is None:
+        raise no_network(name)
+    return network_file(known)
 
 
-@takes(NetworksRequest)
-def networks(_request: NetworksRequest) -> tuple[NetworkSummary, ...]:
-    """The networks that a model's name may be, with their parameters and multiplications."""
+def networks() -> tuple[NetworkSummary, ...]:
+    """List the networks that a model's name may be, with their parameters and multiplications."""
     from adt.compiler.networks.known import NETWORKS, summary
 
     return tuple(map(summary, NETWORKS))

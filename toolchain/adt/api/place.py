@@ -5,19 +5,19 @@ from __future__ import annotations
 from adt.api.bundles import package_bundle
 from adt.api.deploy import deploy_to
 from adt.api.device import device_of
-from adt.api.requests import PlaceOptions
+from adt.api.requests import PlaceRequest
 from adt.device.place import DevicePlace, HostPlace, Opened
 from adt.package.compatibility import check_half, check_own_cpu
 from adt.package.host_run.opencl import opencl_device
 from adt.package.package import ModelPackage
 
 
-def runs_here(package: ModelPackage, request: PlaceOptions) -> bool:
+def runs_here(package: ModelPackage, request: PlaceRequest) -> bool:
     """A package for this machine runs here, unless a device (a virtual one of its kind) is named."""
     return request.named("serial") is None and package.manifest.target.for_this_machine
 
 
-def open_place(package: ModelPackage, request: PlaceOptions) -> Opened:
+def open_place(package: ModelPackage, request: PlaceRequest) -> Opened:
     """Make *package* ready: deploy it, or with one that was compiled for this machine look for the bundle.
 
     Raises:
@@ -30,7 +30,7 @@ def open_place(package: ModelPackage, request: PlaceOptions) -> Opened:
         if package.manifest.needs_half and (opencl := opencl_device()) is not None:
             check_half(package.manifest, f"{opencl} of this machine", fp16=opencl.fp16)
         return Opened(HostPlace(bundle, package), package, bundle)
-    device = device_of(request)
+    device = device_of(request.settings.device)
     bundle = package_bundle(package, request.bundle, device=device)
     deployed = deploy_to(device, package, bundle)
     return Opened(DevicePlace(device, deployed.report.deployment), package, bundle)

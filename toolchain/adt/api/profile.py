@@ -62,7 +62,7 @@ def profile(request: ProfileRequest) -> Profile:
         threads=request.threads,
         affinity=request.affinity,
     )
-    ran = opened.place.run(options, request.inputs, timeout=request.run_seconds)
+    ran = opened.place.run(options, request.inputs, timeout=request.settings.device.run_seconds)
     device = ran.report.get("device", {})
     where = ProfilePlace(
         opened.place.label, ran.emulated, NATIVE, str(device.get("name", "")), str(device.get("type", ""))

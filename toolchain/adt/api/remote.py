@@ -10,7 +10,7 @@ from adt.api.bundles import package_bundle
 from adt.api.deploy import deploy_to
 from adt.api.device import device_of
 from adt.api.place import runs_here
-from adt.api.requests import RemoteRequest
+from adt.api.requests import ProfileRequest, RemoteRequest, RunRequest
 from adt.api.rpc import served_bundle, server_ports
 from adt.device import selection
 from adt.device.deploy.payload import payload_of
@@ -58,7 +58,7 @@ def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
 
 
 @contextmanager
-def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
+def connect(package: ModelPackage, request: RemoteRequest | RunRequest | ProfileRequest) -> Iterator[Remote]:
     """:func:`open_remote`, of a package that is loaded."""
     settings = request.settings
     with ExitStack() as stack:
@@ -77,7 +77,7 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
             endpoint = Endpoint(server.key, address=server.address)
             known = THIS_MACHINE, HostPlace(bundle, package).label, False
         else:
-            device = device_of(request)
+            device = device_of(request.settings.device)
             served = served_bundle(device.serial)
             bundle = package_bundle(package, request.bundle, device=device, server=True, preferred=served)
             deployment = deploy_to(device, package, bundle).report.deployment

@@ -1,55 +1,47 @@
 """Requests of verbs: each of their options, written once (:mod:`adt.options`).
 
-The command line makes its flags of them, and Python the keywords of ``adt.compile(...)``; settings among them
-are written in :mod:`adt.options.sections`. What several verbs have is a class that theirs are made of.
+The command line makes its flags of them, and Python the keywords of ``adt.compile(...)``. Settings among them
+are those of :mod:`adt.options.sections`; an option that several verbs have is a constant here.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from adt.errors import ConfigError
+from adt.errors import ConfigError, InputError
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.limits import MOST_MODEL_BYTES
 from adt.options.option import (
+    Directory,
     Files,
+    Flag,
     MaybePath,
+    Number,
     OneOrMorePaths,
     OneOrMoreTexts,
     Options,
     Paths,
     PathTo,
+    Real,
+    Switch,
+    Text,
     Texts,
     option,
     python,
 )
 from adt.options.request import Request
 from adt.options.sections import (
-    ApiLevel,
     BuildSettings,
-    ClmlSdk,
     CompileSettings,
-    Computing,
-    DeviceSerial,
     DeviceSettings,
-    DeviceTimeout,
-    Kernels,
-    KernelTolerance,
-    MadeUpInputs,
-    NdkRoot,
-    PlatformName,
-    Processor,
-    Records,
-    Seed,
-    Shapes,
-    Target,
     TuneSettings,
     TvmSettings,
-    TvmSource,
     VerifySettings,
 )
 
@@ -75,75 +67,251 @@ def quiet(*_event: object) -> None:
     """Ignore an event."""
 
 
-# Building
+def is_word(model: str | os.PathLike[str]) -> bool:
+    """Return True if *model* is spelled without directory or colon, as names of networks are."""
+    return not {"/", "\\", ":"} & set(os.fspath(model))
 
 
-class NdkRequest(Request, NdkRoot):
-    """Request of :func:`adt.ndk_list`."""
+def fetched(place: Any, *, any_digest: bool) -> Any:
+    """*place* of a model, or the local copy of what it is the address of."""
+    if place is None or not os.fspath(place).startswith(("https:/", "http:/")):
+        return place
+    from adt.host.download import local_file  # verbs that download nothing start without it
+
+    return local_file(place, any_digest=any_digest, most_bytes=MOST_MODEL_BYTES)
 
 
-class NdkEnvRequest(Request, ApiLevel, NdkRoot, PlatformName):
-    """Request of :func:`adt.ndk_env`."""
+def model_file(model: Any, arguments: Mapping[str, Any], *, runs: bool = True) -> Any:
+    """Return the file of a model that is a module of Relax, an address or the name of a network.
+
+    Args:
+        runs: False: the verb refuses models that are code; else one that is not trusted is refused here.
+    """
+    params = arguments.get("params")
+    if model is None:
+        return None
+    if not isinstance(model, str | os.PathLike):
+        from adt.compiler.importers.relax import module_file  # with TVM, which others start without
+
+        model, params = module_file(model, params or {}), None
+    if params is not None:
+        raise ConfigError(
+            "params belong to a tvm.IRModule, and the model is a file, which has its own",
+            remedy="Leave them away, or give the module.",
+        )
+    model = fetched(model, any_digest=bool(arguments["insecure_no_digest"]))
+    if is_word(model):
+        from adt.compiler.networks.known import named
+
+        model = named(Path(model)) or model
+    if runs:
+        from adt.compiler.importers.model_store import require_trusted
+
+        require_trusted(model, bool(arguments["trust"]))
+    return model
 
 
-class PresetsRequest(Request, ClmlSdk, NdkRoot):
-    """Request of :func:`adt.presets`."""
+def load_npz(path: Path) -> Arrays:
+    """Load the arrays of an .npz file by name; pickled objects are refused."""
+    from adt.host.npz import DamagedNpz, not_plain, read_npz
+
+    try:
+        return read_npz(path)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no input file {path}", remedy="Check --input.") from error
+    except DamagedNpz as error:
+        raise not_plain(path, error) from error
 
 
-class SourceRequest(Request, TvmSettings):
-    """Request of :func:`adt.source`."""
+def call_span(text: str) -> tuple[int, int]:
+    """Parse ``A:B``, two numbers."""
+    numbers = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", text)
+    if not numbers or int(numbers[1]) >= int(numbers[2]):
+        raise ConfigError(f"--calls {text[:80]!r}", remedy="Give two numbers: --calls 10:20 is 10 to 19.")
+    return int(numbers[1]), int(numbers[2])
 
 
-class BuildProgress(Options):
-    """Option of verbs that build."""
+PROGRESS = python("Called with one line at a time while CMake and Ninja run.", default=quiet)
+OUT = option("Also copy the bundle here.", "--out", "-o", default=None)
+TRUST = option(
+    "Run the code of whoever made the model here, with your rights: .pt2, .relax, module:function; "
+    "with --layers, the kernels of a package made elsewhere.",
+    default=False,
+    help="Run code of whoever made it, with your rights: .pt2, module:function, kernels of --layers.",
+)
+INSECURE_NO_DIGEST = option(
+    "Take a model from an address without its sha256, and say what that is.", default=False
+)
+MODEL = option(
+    "An .onnx, .tflite, .pt2, .keras or .h5 file, its address (``https://…/m.onnx#sha256=…``), "
+    "module:function, a Python callable that makes a PyTorch model, or a name of ``adt.networks()``; in "
+    "Python also a ``tvm.IRModule``.",
+    kw_only=False,
+    help="An .onnx, .tflite, .pt2, .keras or .h5 file, its address with #sha256=…, module:function, "
+    "or an untrained network of `adt networks`.",
+    complete=model_file,
+)
+PARAMS = python(
+    "Of a ``tvm.IRModule`` as the model: arrays by the names of parameters of ``main``; the others are "
+    "inputs.",
+    default=None,
+    complete=lambda params, arguments: None,  # the model's file has them
+)
+LINKED_BUNDLE = option(
+    "The bundle it will run with; Android needs one: by default the newest one that was built here.",
+    default=None,
+    metavar="DIR",
+)
+LIKE = option(
+    "Serial of a device to compile for: its platform, its CPUs' features, its OpenCL's limits.",
+    default=None,
+    metavar="SERIAL",
+    offers="serial",
+)
+BUNDLES = option("Each platform's bundle; else the newest built here.", "--bundle", default=(), metavar="DIR")
+ALLOW_4K = option(
+    "Take libraries that devices with pages of 16 KB, and so Google Play, do not.",
+    "--allow-4k",
+    default=False,
+)
+BUNDLE = option("The bundle; else the newest fitting one built here.", default=None, metavar="DIR")
+KEY = option("What clients ask the tracker for.", "--key", "-k", default="")
+PACKAGES = option(
+    "Packages that `adt compile` made; none: the bundle alone.",
+    default=(),
+    kw_only=False,
+    metavar="[PACKAGE]...",
+)
+RPC = option(
+    "Start tracker and RPC server, which run programs for whoever connects; else only where no "
+    "package is named.",
+    "--rpc/--no-rpc",
+    default=None,
+)
+RUN_AS = option("Copy into this debuggable app's own directory, too.", default=None, metavar="APP")
+DRY_RUN = option("Only show what would be done.", default=False)
+FULL_HASH = option("Read every byte on the device again.", default=False)
+SERIALS = option("The devices.", cli=None)
+ON_EVENT = python("Called with what happens on each.", default=quiet)
+KEEP = option("How many deployments of each name stay: those used last.", default=2, least=0)
+CLEAN_DRY_RUN = option("Only show what would be done.", default=False)
+PORT = option("The port, or the first one to try.", default=None, least=1, most=65535)
+PORT_END = option("Last port to try.", default=None, least=1, most=65535)
+EXPOSE = option("Listen on the network: whoever reaches it can run programs here.", default=False)
+TRACKER_ADDRESS = option("Another tracker than adt's own.", "--tracker", default="", metavar="HOST:PORT")
+USE_TRACKER = option(
+    "False: clients connect directly.",
+    "--no-tracker",
+    default=True,
+    help="Do not register: clients connect directly.",
+)
+PACKAGE = option("A package that `adt compile` made: its directory, or x.tar.", kw_only=False)
+ENTRY = option("Entry function.", default="main")
+VIA = option("By the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
+REMOTE_KEY = option(
+    "Over RPC, instead of a serial: any device that the tracker has under it.", "--key", "-k", default=""
+)
+TRACKER = option("Over RPC: the tracker; else adt's own.", default="", metavar="HOST:PORT")
+SOURCE_MODEL = option(
+    "The source model; else the copy that compiling kept.", default=None, complete=model_file
+)
+INPUTS = option(
+    "Name to array; made up from *seed* when not given.",
+    "--input",
+    "-i",
+    default=None,
+    help="Inputs by name, as .npz.",
+    cli=Path,
+    parse=load_npz,
+)
+THREADS = option("CPU threads.", default=None, least=1)
+AFFINITY = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
+PROTOCOL = option(
+    "How it is measured, as far as the numbers of runs and seconds do not say.",
+    default="default",
+    choices=["default", "quick", "mlperf"],
+)
+RUNS = option("Timed runs, at least …", default=None)
+SECONDS = option("… and for at least so long.", default=None)
+WARMUP_RUNS = option("Runs before them, at least …", default=None)
+WARMUP_MS = option("… and for at least so many milliseconds.", default=None)
+END_TO_END = option("Time copying inputs in and outputs out, too.", default=False)
+COOL_DOWN = option(
+    "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
+)
+RECORD = option("Keep the result for `adt report`.", default=True)
+LABEL = option("Kept with the result.", default="")
+VERIFY = option("Compare the outputs with the reference first.", default=True)
+ROUNDS = option("Rounds of --ab, each A B B A.", default=None, help="Rounds, each A B B A.")
 
-    progress: Callable[[str], None] = python(
-        "Called with one line at a time while CMake and Ninja run.", default=quiet
-    )
+DB = option("Directory of the database.", kw_only=False, metavar="DB")
+INTO = option("The database to add to; it may be new.", metavar="DB")
+KEEP_FASTEST = option("Only the K fastest of each kernel.", default=None, metavar="K", least=0)
+OF_DEVICE = option("Only records of devices so named; a part is enough.", default="")
+OF_DRIVER = option("Only of drivers so named; a part is enough.", default="")
+OF_TARGET = option("Only of targets whose key has this in it.", default="")
+OF_TVM = option("Only of this version of TVM; its start is enough.", default="")
+ELF_BUNDLE = option("The bundle that will be on the device too.", default=None, metavar="DIR")
 
 
-class BuildRequest(Request, BuildProgress, TvmSource, BuildSettings):
+class BuildRequest(Request):
     """Request of :func:`adt.build_target`."""
 
-    out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None)
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    clml: Directory = BuildSettings.clml
+    xnnpack_source: Directory = BuildSettings.xnnpack_source
+    alignment: Number = BuildSettings.alignment
+    opencl: Flag = BuildSettings.opencl
+    opencl_sdk: Directory = BuildSettings.opencl_sdk
+    xnnpack: Flag = BuildSettings.xnnpack
+    cuda: Flag = BuildSettings.cuda
+    one_library: Flag = BuildSettings.one_library
+    rpc: Flag = BuildSettings.rpc
+    build_type: Text = BuildSettings.build_type
+    jobs: Number = BuildSettings.jobs
+    tvm_source: Directory = TvmSettings.tvm_source
+    progress: Callable[[str], None] = PROGRESS
+    out: MaybePath = OUT
 
 
-class Layout(Options):
-    """Files that a build writes."""
+class AbisRequest(Request):
+    """Request of :func:`adt.build_abis`."""
 
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    clml: Directory = BuildSettings.clml
+    xnnpack_source: Directory = BuildSettings.xnnpack_source
+    alignment: Number = BuildSettings.alignment
+    opencl: Flag = BuildSettings.opencl
+    opencl_sdk: Directory = BuildSettings.opencl_sdk
+    xnnpack: Flag = BuildSettings.xnnpack
+    cuda: Flag = BuildSettings.cuda
+    one_library: Flag = BuildSettings.one_library
+    rpc: Flag = BuildSettings.rpc
+    build_type: Text = BuildSettings.build_type
+    jobs: Number = BuildSettings.jobs
+    tvm_source: Directory = TvmSettings.tvm_source
+    progress: Callable[[str], None] = PROGRESS
+    out: MaybePath = OUT
     layout: str = option(
         "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
         default="bundle",
         choices=["bundle", "jni"],
     )
-
-
-class AbisRequest(Layout, BuildRequest):
-    """Request of :func:`adt.build_abis`."""
-
     abis: Texts = option(
         'Android\'s names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.',
         kw_only=False,
     )
 
 
-class RunsWith(Options):
-    """The bundle that a package runs with."""
-
-    bundle: MaybePath = option(
-        "The bundle; else the newest fitting one built here.", default=None, metavar="DIR"
-    )
-
-
-class RunsBeside(Options):
-    """The bundle that lies beside what is audited."""
-
-    bundle: MaybePath = option("The bundle that will be on the device too.", default=None, metavar="DIR")
-
-
-class ElfRequest(Request, RunsBeside, NdkRoot):
+class ElfRequest(Request):
     """Request of :func:`adt.elf`."""
 
+    ndk: Directory = BuildSettings.ndk
+    bundle: MaybePath = ELF_BUNDLE
     paths: OneOrMorePaths = option(
         "ELF files, directories (bundles, packages, any), .aar .apk .jar .whl .zip.", kw_only=False
     )
@@ -161,93 +329,14 @@ class ElfRequest(Request, RunsBeside, NdkRoot):
     )
 
 
-# Models
-
-
-def is_word(model: str | os.PathLike[str]) -> bool:
-    """Return True if *model* is spelled without directory or colon, as names of networks are."""
-    return not {"/", "\\", ":"} & set(os.fspath(model))
-
-
-def fetched(place: Any, *, any_digest: bool) -> Any:
-    """*place* of a model, or the local copy of what it is the address of."""
-    if place is None or not os.fspath(place).startswith(("https:/", "http:/")):
-        return place
-    from adt.host.download import local_file  # verbs that download nothing start without it
-
-    return local_file(place, any_digest=any_digest, most_bytes=MOST_MODEL_BYTES)
-
-
-class Trust(Options):
-    """Permission to run a stranger's code."""
-
-    trust: bool = option(
-        "Run the code of whoever made the model here, with your rights: .pt2, .relax, module:function; "
-        "with --layers, the kernels of a package made elsewhere.",
-        default=False,
-        help="Run code of whoever made it, with your rights: .pt2, module:function, kernels of --layers.",
-    )
-
-
-class ModelPlace(Trust):
-    """Places where a model may be."""
-
-    _runs_model: ClassVar[bool] = True
-    """False: the verb refuses models that are code."""
-    insecure_no_digest: bool = option(
-        "Take a model from an address without its sha256, and say what that is.", default=False
-    )
-
-    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace an address or a network's name by its local file; refuse code that is not trusted."""
-        model = fetched(arguments["model"], any_digest=bool(arguments["insecure_no_digest"]))
-        if model is not None and is_word(model):
-            from adt.compiler.networks.known import named
-
-            model = named(Path(model)) or model
-        if model is not None and self._runs_model:
-            from adt.compiler.importers.model_store import require_trusted
-
-            require_trusted(model, bool(arguments["trust"]))
-        return super()._complete({**arguments, "model": model})
-
-
-class ModelArgument(ModelPlace):
-    """A model, first."""
-
-    model: PathTo = option(
-        "An .onnx, .tflite, .pt2, .keras or .h5 file, its address (``https://…/m.onnx#sha256=…``), "
-        "module:function, a Python callable that makes a PyTorch model, or a name of ``adt.networks()``; in "
-        "Python also a ``tvm.IRModule``.",
-        kw_only=False,
-        help="An .onnx, .tflite, .pt2, .keras or .h5 file, its address with #sha256=…, module:function, "
-        "or an untrained network of `adt networks`.",
-    )
-    params: Mapping[str, Any] | None = python(
-        "Of a ``tvm.IRModule`` as the model: arrays by the names of parameters of ``main``; the others are "
-        "inputs.",
-        default=None,
-    )
-
-    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """With a file that has the model, where it is a module of Relax."""
-        model, params = arguments["model"], arguments["params"]
-        if model is not None and not isinstance(model, str | os.PathLike):
-            from adt.compiler.importers.relax import module_file  # with TVM, which others start without
-
-            model, params = module_file(model, params or {}), None
-        if params is not None:
-            raise ConfigError(
-                "params belong to a tvm.IRModule, and the model is a file, which has its own",
-                remedy="Leave them away, or give the module.",
-            )
-        return super()._complete({**arguments, "model": model, "params": None})
-
-
-class QuantizeRequest(Request, Shapes, ModelArgument):
+class QuantizeRequest(Request):
     """Request of :func:`adt.quantize`."""
 
-    _runs_model = False
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False, complete=partial(model_file, runs=False))
+    params: Mapping[str, Any] | None = PARAMS
+    shapes: Texts = CompileSettings.shapes
     out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE")
     calibrate: Files = option(
         "Samples of what the model will see: pictures, .npz or .npy files, directories of them; or "
@@ -284,44 +373,42 @@ class QuantizeRequest(Request, Shapes, ModelArgument):
     )
 
 
-class NetworksRequest(Request):
-    """Request of :func:`adt.networks`."""
-
-
-class NetworkRequest(Request):
-    """Request of :func:`adt.network`."""
-
-    name: str = option("As ``adt.networks()`` has it, or spelled alike.", kw_only=False)
-
-
-class ExplainRequest(Request, Shapes, ModelArgument):
+class ExplainRequest(Request):
     """Request of :func:`adt.explain`."""
 
-
-class LinkedWith(Options):
-    """The bundle that what is compiled is linked with."""
-
-    bundle: MaybePath = option(
-        "The bundle it will run with; Android needs one: by default the newest one that was built here.",
-        default=None,
-        metavar="DIR",
-    )
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    shapes: Texts = CompileSettings.shapes
 
 
-class JobRequest(Request, LinkedWith, Kernels, ApiLevel, NdkRoot, PlatformName, ModelArgument):
-    """Model, and what it is compiled for."""
-
-    like: str | None = option(
-        "Serial of a device to compile for: its platform, its CPUs' features, its OpenCL's limits.",
-        default=None,
-        metavar="SERIAL",
-        offers="serial",
-    )
-
-
-class CompileRequest(CompileSettings, JobRequest):
+class CompileRequest(Request):
     """Request of :func:`adt.compile`."""
 
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    shapes: Texts = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    bundle: MaybePath = LINKED_BUNDLE
+    like: str | None = LIKE
+    db: Directory = CompileSettings.db
+    tuned_on: Text = CompileSettings.tuned_on
+    accuracy: Switch = CompileSettings.accuracy
+    check: Switch = CompileSettings.check
     out: MaybePath = option(
         "Directory of the package, or x.tar for one file; by default MODEL-PLATFORM here.",
         "--out",
@@ -343,9 +430,16 @@ class CompileRequest(CompileSettings, JobRequest):
     )
 
 
-class KernelRequest(Request, LinkedWith, Computing, ApiLevel, NdkRoot, PlatformName):
+class KernelRequest(Request):
     """Request of :func:`adt.compile_kernel`."""
 
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    bundle: MaybePath = LINKED_BUNDLE
     kernel: Any = option(
         "The tensors of a TE computation, inputs first; or a PrimFunc of TVMScript; or a ``tvm.IRModule`` of "
         "PrimFuncs. For OpenCL, one without thread bindings gets a simple schedule.",
@@ -357,9 +451,40 @@ class KernelRequest(Request, LinkedWith, Computing, ApiLevel, NdkRoot, PlatformN
     out: MaybePath = python("The library; by default ``<name>-<platform>.so`` here.", default=None)
 
 
-class TuneRequest(TuneSettings, JobRequest):
+class TuneRequest(Request):
     """Request of :func:`adt.tune`."""
 
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    shapes: Texts = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    bundle: MaybePath = LINKED_BUNDLE
+    like: str | None = LIKE
+    trials: Number = TuneSettings.trials
+    per_task: Flag = TuneSettings.per_task
+    early_stopping: Number = TuneSettings.early_stopping
+    tuner: Text = TuneSettings.tuner
+    cost_model: Text = TuneSettings.cost_model
+    number: Number = TuneSettings.number
+    repeat: Number = TuneSettings.repeat
+    min_repeat_ms: Number = TuneSettings.min_repeat_ms
+    timeout: Real = TuneSettings.timeout
+    seed: Number = TuneSettings.seed
+    builders: Text = TuneSettings.builders
+    wait: Real = TuneSettings.wait
     db: MaybePath = option(
         "Directory of the records, made when absent; else compile.db of the settings.",
         default=None,
@@ -402,74 +527,22 @@ class TuneRequest(TuneSettings, JobRequest):
     )
 
 
-# Packages
-
-
-class PackageArgument(Options):
-    """A package, first."""
-
-    package: PathTo = option("A package that `adt compile` made: its directory, or x.tar.", kw_only=False)
-
-
-class InspectRequest(Request, PackageArgument):
-    """Request of :func:`adt.inspect`."""
-
-
-class PackageVerifyRequest(Request, RunsBeside, NdkRoot, PackageArgument):
-    """Request of :func:`adt.package_verify`."""
-
-
-class SplitRequest(Request, PackageArgument):
-    """Request of :func:`adt.package_split_params`."""
-
-    out: PathTo = option("Directory for code/ and params/.", "--out", "-o", kw_only=False)
-
-
-class MergeRequest(Request):
-    """Request of :func:`adt.package_merge`."""
-
-    code: PathTo = option("The part with mod.json and mod.so.", kw_only=False)
-    params: PathTo = option("mod.params, or the directory that it is in.", kw_only=False)
-    out: PathTo = option("Directory of the package, or x.tar.", "--out", "-o")
-
-
-class KindArgument(Options):
-    """Kind of what is generated, the first argument."""
+class GenerateRequest(Request):
+    """Request of :func:`adt.generate`."""
 
     kind: str = option(
         "A C++ project; Java and Kotlin with their C++ part; an Android app; an Android library.",
         kw_only=False,
         choices=["cpp", "jni", "android-app", "aar"],
     )
-
-
-class PackagesArgument(Options):
-    """Packages that become parts of an app, and their bundles."""
-
     packages: OneOrMorePaths = option(
         "Packages that `adt compile` made, for each platform; those of one name are one model.",
         kw_only=False,
         help="Packages that `adt compile` made, for each platform.",
         metavar="PACKAGE...",
     )
-    bundles: Paths = option(
-        "Each platform's bundle; else the newest built here.", "--bundle", default=(), metavar="DIR"
-    )
-
-
-class SmallPages(Options):
-    """Libraries that only some devices load."""
-
-    allow_4k: bool = option(
-        "Take libraries that devices with pages of 16 KB, and so Google Play, do not.",
-        "--allow-4k",
-        default=False,
-    )
-
-
-class GenerateRequest(Request, SmallPages, PackagesArgument, KindArgument):
-    """Request of :func:`adt.generate`."""
-
+    bundles: Paths = BUNDLES
+    allow_4k: bool = ALLOW_4K
     out: PathTo = option("The project's directory.", "--out", "-o", metavar="DIR")
     java_package: str = option(
         "The code's package; its last part is the C++ namespace.", "--package", metavar="com.a.b"
@@ -499,18 +572,10 @@ class GenerateRequest(Request, SmallPages, PackagesArgument, KindArgument):
     )
 
 
-# Devices
-
-
-class DevicesRequest(Request):
-    """Request of :func:`adt.devices`."""
-
-    timeout: float | None = option("Seconds that each device has; else a few.", default=None, least=0.0)
-
-
-class AdbRequest(Request, DeviceSerial):
+class AdbRequest(Request):
     """Request of :func:`adt.adb_command`."""
 
+    serial: Text = DeviceSettings.serial
     arguments: Texts = option(
         "As adb takes them: ``shell ls``, ``push``, …",
         kw_only=False,
@@ -519,19 +584,13 @@ class AdbRequest(Request, DeviceSerial):
     )
 
 
-class DeviceRequest(Request, DeviceSettings):
-    """Request of :func:`adt.chosen_device`."""
-
-
-class ProbeRequest(Request, DeviceSettings):
-    """Request of :func:`adt.probe`."""
-
-    fresh: bool = option("Ask for OpenCL again, not only once per boot of the device.", default=False)
-
-
-class DoctorRequest(RunsWith, NdkRoot, DeviceSettings):
+class DoctorRequest(Options):
     """Request of :func:`adt.doctor`, which looks at the settings itself: it says what is wrong with them."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    ndk: Directory = BuildSettings.ndk
+    bundle: MaybePath = BUNDLE
     areas: OneOrMoreTexts = option(
         "What to look at; everything when none is named.",
         default=(),
@@ -544,152 +603,106 @@ class DoctorRequest(RunsWith, NdkRoot, DeviceSettings):
     on_repair: Callable[[Repair], None] = python("Called after each repair.", default=quiet)
 
 
-class EmulatorName(Options):
-    """A virtual device, first."""
-
-    name: str = option(
-        "Its name; several can run.", default="default", kw_only=False, offers="virtual_device"
-    )
-
-
-class EmulatorRequest(EmulatorName):
-    """Request of :func:`adt.emulator_start`."""
-
-    port: int | None = option("Its ADB port on 127.0.0.1; else a free one.", default=None)
-    rootfs: MaybePath = option("Your own root file system, e.g. an Android /system tree.", default=None)
-    data_size: str | None = option("Size of /data, e.g. 64M; else unlimited.", default=None)
-    abi: str | None = option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
-    opencl: bool = option("With OpenCL: PoCL, which computes on the processor.", default=False)
-
-
-class ServerKey(Options):
-    """Key of a server."""
-
-    key: str = option("What clients ask the tracker for.", "--key", "-k", default="")
-
-
-class DeployOptions(Request, ServerKey, RunsWith, DeviceTimeout):
-    """Options of every deployment."""
-
-    packages: OneOrMorePaths = option(
-        "Packages that `adt compile` made; none: the bundle alone.",
-        default=(),
-        kw_only=False,
-        metavar="[PACKAGE]...",
-    )
-    rpc: bool | None = option(
-        "Start tracker and RPC server, which run programs for whoever connects; else only where no "
-        "package is named.",
-        "--rpc/--no-rpc",
-        default=None,
-    )
-    run_as: str | None = option(
-        "Copy into this debuggable app's own directory, too.", default=None, metavar="APP"
-    )
-    dry_run: bool = option("Only show what would be done.", default=False)
-    full_hash: bool = option("Read every byte on the device again.", default=False)
-
-
-class DeployRequest(DeployOptions, DeviceSettings):
+class DeployRequest(Request):
     """Request of :func:`adt.deploy`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    key: str = KEY
+    packages: OneOrMorePaths = option(PACKAGES, kw_only=False, default=())
+    rpc: bool | None = RPC
+    run_as: str | None = RUN_AS
+    dry_run: bool = DRY_RUN
+    full_hash: bool = FULL_HASH
     say: Callable[[str], None] = python("Called with what is being done, in a few words.", default=quiet)
 
 
-class SeveralDevices(Options):
-    """Devices that are worked on at once."""
-
-    serials: Sequence[str] = option("The devices.", cli=None)
-    on_event: Callable[[Event], None] = python("Called with what happens on each.", default=quiet)
-
-
-class DeployManyRequest(SeveralDevices, DeployOptions):
+class DeployManyRequest(Request):
     """Request of :func:`adt.deploy_many`."""
 
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    key: str = KEY
+    packages: OneOrMorePaths = option(PACKAGES, kw_only=False, default=())
+    rpc: bool | None = RPC
+    run_as: str | None = RUN_AS
+    dry_run: bool = DRY_RUN
+    full_hash: bool = FULL_HASH
+    serials: Sequence[str] = option(SERIALS)
+    on_event: Callable[[Event], None] = ON_EVENT
 
-class CleanOptions(Request, DeviceTimeout):
-    """Options of every clean-up."""
 
-    keep: int = option("How many deployments of each name stay: those used last.", default=2, least=0)
-    dry_run: bool = option("Only show what would be done.", default=False)
-
-
-class CleanRequest(CleanOptions, DeviceSettings):
+class CleanRequest(Request):
     """Request of :func:`adt.clean`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    keep: int = KEEP
+    dry_run: bool = CLEAN_DRY_RUN
 
-class CleanManyRequest(SeveralDevices, CleanOptions):
+
+class CleanManyRequest(Request):
     """Request of :func:`adt.clean_many`."""
 
-
-# RPC
-
-
-class TrackerAddress(Options):
-    """Address of the tracker at which a server registers."""
-
-    tracker_address: str = option(
-        "Another tracker than adt's own.", "--tracker", default="", metavar="HOST:PORT"
-    )
+    timeout: Real = DeviceSettings.timeout
+    keep: int = KEEP
+    dry_run: bool = CLEAN_DRY_RUN
+    serials: Sequence[str] = option(SERIALS)
+    on_event: Callable[[Event], None] = ON_EVENT
 
 
-class Registration(TrackerAddress):
-    """Choice to register, and the tracker."""
-
-    use_tracker: bool = option(
-        "False: clients connect directly.",
-        "--no-tracker",
-        default=True,
-        help="Do not register: clients connect directly.",
-    )
-
-
-class FirstPort(Options):
-    """Port of a server or tracker."""
-
-    port: int | None = option("The port, or the first one to try.", default=None, least=1, most=65535)
-
-
-class LastPort(FirstPort):
-    """Between which ports it listens."""
-
-    port_end: int | None = option("Last port to try.", default=None, least=1, most=65535)
-
-
-class Exposure(Options):
-    """Reach of a server or tracker."""
-
-    expose: bool = option("Listen on the network: whoever reaches it can run programs here.", default=False)
-
-
-class TrackerRequest(Request, Exposure, LastPort):
+class TrackerRequest(Request):
     """Request of :func:`adt.tracker_start`."""
 
+    port: int | None = PORT
+    port_end: int | None = PORT_END
+    expose: bool = EXPOSE
 
-class RpcStartRequest(Request, LastPort, Registration, RunsWith, ServerKey, DeviceSettings):
+
+class RpcStartRequest(Request):
     """Request of :func:`adt.rpc_start`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    key: str = KEY
+    bundle: MaybePath = BUNDLE
+    tracker_address: str = TRACKER_ADDRESS
+    use_tracker: bool = USE_TRACKER
+    port: int | None = PORT
+    port_end: int | None = PORT_END
 
-class RpcStopRequest(Request, DeviceSerial):
-    """Request of :func:`adt.rpc_stop`."""
 
-    everything: bool = option("The servers on all devices.", "--all", default=False)
-
-
-class ServeHereRequest(Request, Exposure, FirstPort, TrackerAddress, RunsWith, ServerKey):
+class ServeHereRequest(Request):
     """Request of :func:`adt.rpc_serve_here`."""
 
+    key: str = KEY
+    bundle: MaybePath = BUNDLE
+    tracker_address: str = TRACKER_ADDRESS
+    port: int | None = PORT
+    expose: bool = EXPOSE
 
-class ServeRequest(Registration, ServeHereRequest):
+
+class ServeRequest(Request):
     """Request of :func:`adt.rpc_serve`."""
 
+    key: str = KEY
+    bundle: MaybePath = BUNDLE
+    tracker_address: str = TRACKER_ADDRESS
+    port: int | None = PORT
+    expose: bool = EXPOSE
+    use_tracker: bool = USE_TRACKER
     board_address: str = option("The board, as ssh takes it.", "--board", default="USER@BOARD")
     platform: str = option("What the board is.", "--for", default="linux-aarch64", offers="platform")
 
 
-class InstallRequest(Request, TrackerAddress, ServerKey, DeviceSettings):
+class InstallRequest(Request):
     """Request of :func:`adt.install`."""
 
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    key: str = KEY
+    tracker_address: str = TRACKER_ADDRESS
     apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
     run: bool = option(
         "Start it, wait until it has measured, and keep the results; or until it serves RPC.", default=False
@@ -698,57 +711,32 @@ class InstallRequest(Request, TrackerAddress, ServerKey, DeviceSettings):
     progress: Progress | None = python("Called with name, bytes sent, and bytes in all.", default=None)
 
 
-# Running and measuring
-
-
-class PlaceOptions(Request, RunsWith, DeviceSettings):
-    """Place where packages run."""
-
-
-class PlaceRequest(PlaceOptions, PackageArgument):
-    """A package where it runs."""
-
-
-class RemoteRequest(PlaceRequest):
+class RemoteRequest(Request):
     """A package where it runs, natively or over RPC."""
 
-    entry: str = option("Entry function.", default="main")
-    via: str = option("By the runner, or by an RPC server.", default="native", choices=["native", "rpc"])
-    key: str = option(
-        "Over RPC, instead of a serial: any device that the tracker has under it.", "--key", "-k", default=""
-    )
-    tracker: str = option("Over RPC: the tracker; else adt's own.", default="", metavar="HOST:PORT")
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    entry: str = ENTRY
+    via: str = VIA
+    key: str = REMOTE_KEY
+    tracker: str = TRACKER
 
 
-class InputArrays(Options):
-    """One set of inputs."""
-
-    inputs: Arrays | None = option(
-        "Name to array; made up from *seed* when not given.",
-        "--input",
-        "-i",
-        default=None,
-        help="Inputs by name, as .npz.",
-        cli=Path,
-    )
-
-
-class SourceModel(ModelPlace):
-    """The source model of a package."""
-
-    model: MaybePath = option("The source model; else the copy that compiling kept.", default=None)
-
-
-class Threads(Options):
-    """Processors that a package uses."""
-
-    threads: int | None = option("CPU threads.", default=None, least=1)
-    affinity: str = option("CPUs to run on: big, little, all, or numbers (4-7).", default="", metavar="CPUS")
-
-
-class RunRequest(MadeUpInputs, RemoteRequest):
+class RunRequest(Request):
     """Request of :func:`adt.run`."""
 
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    entry: str = ENTRY
+    via: str = VIA
+    key: str = REMOTE_KEY
+    tracker: str = TRACKER
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
     inputs: Arrays | None = python("Name to array.", default=None)
     files: Files = option(
         ".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
@@ -771,9 +759,26 @@ class RunRequest(MadeUpInputs, RemoteRequest):
     )
 
 
-class VerifyRequest(VerifySettings, SourceModel, PlaceRequest):
+class VerifyRequest(Request):
     """Request of :func:`adt.verify`."""
 
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: MaybePath = SOURCE_MODEL
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    max_rel: Real = VerifySettings.max_rel
+    max_steps: Number = VerifySettings.max_steps
+    max_abs: Real = VerifySettings.max_abs
+    max_changed: Real = VerifySettings.max_changed
+    allow_nonfinite: Flag = VerifySettings.allow_nonfinite
+    reference: Text = VerifySettings.reference
+    min_snr: Real = VerifySettings.min_snr
+    min_top1: Real = VerifySettings.min_top1
     inputs: Arrays | Sequence[Arrays] | None = option(
         "Name to array, or several such sets; made up from *seed* when not given.",
         "--input",
@@ -781,6 +786,7 @@ class VerifyRequest(VerifySettings, SourceModel, PlaceRequest):
         default=None,
         help="Inputs by name, as .npz; several: one set each.",
         cli=list[Path],
+        parse=lambda paths: [load_npz(path) for path in paths],
     )
     seeds: int = option(
         "So many sets of made-up inputs, from the seed, the next one, …; the worst is shown.",
@@ -794,11 +800,25 @@ class VerifyRequest(VerifySettings, SourceModel, PlaceRequest):
         return super()._complete({**arguments, "reference": reference and os.fspath(reference)})
 
 
-class LayerOptions(Options):
-    """Comparison of single kernels."""
+class LayersRequest(Request):
+    """Request of :func:`adt.verify_layers`."""
 
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    max_rel: Real = VerifySettings.max_rel
+    max_steps: Number = VerifySettings.max_steps
+    trust: bool = TRUST
     calls: tuple[int, int] | None = option(
-        "With --layers: only these calls of the run, without the last.", default=None, metavar="A:B", cli=str
+        "With --layers: only these calls of the run, without the last.",
+        default=None,
+        metavar="A:B",
+        cli=str,
+        parse=call_span,
     )
     everything: bool = option(
         "With --layers: go on after a wrong kernel, and show every call.", "--all", default=False
@@ -810,68 +830,109 @@ class LayerOptions(Options):
         help="With --layers: MiB of tensors fetched at a time (256).",
         metavar="MIB",
         least=1,
+        parse=lambda mebibytes: mebibytes << 20,
     )
 
 
-class LayersRequest(LayerOptions, Trust, KernelTolerance, MadeUpInputs, InputArrays, PlaceRequest):
-    """Request of :func:`adt.verify_layers`."""
-
-
-class ProtocolOptions(Threads, Seed):
-    """Protocol of a benchmark."""
-
-    protocol: str = option(
-        "How it is measured, as far as the numbers of runs and seconds do not say.",
-        default="default",
-        choices=["default", "quick", "mlperf"],
-    )
-    runs: int | None = option("Timed runs, at least …", default=None)
-    seconds: float | None = option("… and for at least so long.", default=None)
-    warmup_runs: int | None = option("Runs before them, at least …", default=None)
-    warmup_ms: float | None = option("… and for at least so many milliseconds.", default=None)
-    end_to_end: bool = option("Time copying inputs in and outputs out, too.", default=False)
-
-
-class MeasureOptions(MadeUpInputs, ProtocolOptions, InputArrays, PlaceOptions):
-    """Options of every measurement on a device."""
-
-    cool_down: str | None = option(
-        "Wait first: until the hottest zone is at most so warm (45C), or so long (30s).", default=None
-    )
-    record: bool = option("Keep the result for `adt report`.", default=True)
-    label: str = option("Kept with the result.", default="")
-
-
-class BenchOptions(MeasureOptions, Trust):
-    """Options of every benchmark of packages."""
-
-    verify: bool = option("Compare the outputs with the reference first.", default=True)
-
-
-class BenchRequest(BenchOptions, PlaceRequest, SourceModel):
+class BenchRequest(Request):
     """Request of :func:`adt.bench`."""
 
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: MaybePath = SOURCE_MODEL
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    threads: int | None = THREADS
+    affinity: str = AFFINITY
+    protocol: str = PROTOCOL
+    runs: int | None = RUNS
+    seconds: float | None = SECONDS
+    warmup_runs: int | None = WARMUP_RUNS
+    warmup_ms: float | None = WARMUP_MS
+    end_to_end: bool = END_TO_END
+    fill_mode: Text = VerifySettings.fill_mode
+    cool_down: str | None = COOL_DOWN
+    record: bool = RECORD
+    label: str = LABEL
+    verify: bool = VERIFY
     cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
 
 
-class Rounds(Options):
-    """Number of rounds in which two packages take turns."""
-
-    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None, help="Rounds, each A B B A.")
-
-
-class AbRequest(Rounds, BenchOptions):
+class AbRequest(Request):
     """Request of :func:`adt.bench_ab`."""
 
+    trust: bool = TRUST
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    threads: int | None = THREADS
+    affinity: str = AFFINITY
+    protocol: str = PROTOCOL
+    runs: int | None = RUNS
+    seconds: float | None = SECONDS
+    warmup_runs: int | None = WARMUP_RUNS
+    warmup_ms: float | None = WARMUP_MS
+    end_to_end: bool = END_TO_END
+    fill_mode: Text = VerifySettings.fill_mode
+    cool_down: str | None = COOL_DOWN
+    record: bool = RECORD
+    label: str = LABEL
+    verify: bool = VERIFY
+    rounds: int | None = ROUNDS
     a: PathTo = option("A package.", kw_only=False)
     b: PathTo = option("Another one.", kw_only=False)
 
 
-class CompareOffloadRequest(Rounds, MeasureOptions, Records, JobRequest):
+class CompareOffloadRequest(Request):
     """Request of :func:`adt.compare_offload`."""
 
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    shapes: Texts = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    bundle: MaybePath = BUNDLE
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    like: str | None = LIKE
+    db: Directory = CompileSettings.db
+    tuned_on: Text = CompileSettings.tuned_on
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    threads: int | None = THREADS
+    affinity: str = AFFINITY
+    protocol: str = PROTOCOL
+    runs: int | None = RUNS
+    seconds: float | None = SECONDS
+    warmup_runs: int | None = WARMUP_RUNS
+    warmup_ms: float | None = WARMUP_MS
+    end_to_end: bool = END_TO_END
+    fill_mode: Text = VerifySettings.fill_mode
+    cool_down: str | None = COOL_DOWN
+    record: bool = RECORD
+    label: str = LABEL
+    rounds: int | None = ROUNDS
 
-class ApkRequest(ProtocolOptions, Request, NdkRoot, SmallPages, PackagesArgument):
+
+class ApkRequest(Request):
     """Request of :func:`adt.apk`."""
 
     packages: OneOrMorePaths = option(
@@ -881,6 +942,18 @@ class ApkRequest(ProtocolOptions, Request, NdkRoot, SmallPages, PackagesArgument
         help="Packages that `adt compile` made, for each platform.",
         metavar="[PACKAGE]...",
     )
+    bundles: Paths = BUNDLES
+    allow_4k: bool = ALLOW_4K
+    ndk: Directory = BuildSettings.ndk
+    seed: Number = VerifySettings.seed
+    threads: int | None = THREADS
+    affinity: str = AFFINITY
+    protocol: str = PROTOCOL
+    runs: int | None = RUNS
+    seconds: float | None = SECONDS
+    warmup_runs: int | None = WARMUP_RUNS
+    warmup_ms: float | None = WARMUP_MS
+    end_to_end: bool = END_TO_END
     rpc_server: bool = option("Instead of packages: an app that is an RPC server.", default=False)
     out: MaybePath = option("The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE")
     java_package: str | None = option(
@@ -899,9 +972,22 @@ class ApkRequest(ProtocolOptions, Request, NdkRoot, SmallPages, PackagesArgument
     debuggable: bool = option("Let debuggers, and all who have adb, look into the app.", default=False)
 
 
-class ProfileRequest(Threads, MadeUpInputs, InputArrays, RemoteRequest):
+class ProfileRequest(Request):
     """Request of :func:`adt.profile`."""
 
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    entry: str = ENTRY
+    via: str = VIA
+    key: str = REMOTE_KEY
+    tracker: str = TRACKER
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    threads: int | None = THREADS
+    affinity: str = AFFINITY
     runs: int = option("Runs with clocks, and without.", "--runs", "-n", default=20, least=1)
     warmup_runs: int = option("Runs before them.", default=3, least=0)
     peak_gflops: float | None = option(
@@ -910,6 +996,30 @@ class ProfileRequest(Threads, MadeUpInputs, InputArrays, RemoteRequest):
     peak_gbps: float | None = option(
         "What its memory delivers at best, GB/s: draws the roofline.", default=None
     )
+
+
+class UpRequest(Request):
+    """Request of :func:`adt.up`."""
+
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    platform: Text = BuildSettings.platform
+    target: Text = CompileSettings.target
+    shapes: Texts = CompileSettings.shapes
+    ndk: Directory = BuildSettings.ndk
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    db: Directory = CompileSettings.db
+    tuned_on: Text = CompileSettings.tuned_on
+    progress: Callable[[str], None] = PROGRESS
+    on_plan: Callable[[UpPlan], None] = python(
+        "Called once with the resolved plan, before anything is made.", default=quiet
+    )
+    on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
 
 
 class ReportRequest(Request):
@@ -925,75 +1035,28 @@ class ReportRequest(Request):
     against: str = option("best: the fastest earlier result; previous: the one before.", default="best")
 
 
-class UpRequest(
-    Request, BuildProgress, Records, Seed, InputArrays, NdkRoot, Shapes, Target, PlatformName, DeviceSettings,
-    ModelArgument,
-):  # fmt: skip
-    """Request of :func:`adt.up`."""
-
-    on_plan: Callable[[UpPlan], None] = python(
-        "Called once with the resolved plan, before anything is made.", default=quiet
-    )
-    on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
-
-
-# Tuning databases
-
-
-class DatabaseArgument(Options):
-    """A tuning database, first."""
-
-    db: PathTo = option("Directory of the database.", kw_only=False, metavar="DB")
-
-
-class IntoOption(Options):
-    """Database that records go into."""
-
-    into: PathTo = option("The database to add to; it may be new.", metavar="DB")
-
-
-class KeepOption(Options):
-    """Number of records that stay."""
-
-    keep: int | None = option("Only the K fastest of each kernel.", default=None, metavar="K", least=0)
-
-
-class RecordSelection(Options):
-    """Selection of records, by parts of their names."""
-
-    device: str = option("Only records of devices so named; a part is enough.", default="")
-    driver: str = option("Only of drivers so named; a part is enough.", default="")
-    target: str = option("Only of targets whose key has this in it.", default="")
-    tvm: str = option("Only of this version of TVM; its start is enough.", default="")
-
-
-class DbVerifyRequest(Request, DatabaseArgument):
-    """Request of :func:`adt.db_verify`."""
-
-    repair: bool = option("Take out what is damaged; the old file goes to backup/.", default=False)
-
-
-class DbStatsRequest(Request, DatabaseArgument):
-    """Request of :func:`adt.db_stats`."""
-
-
-class DbMergeRequest(Request, IntoOption):
-    """Request of :func:`adt.db_merge`."""
-
-    dbs: OneOrMorePaths = option("Databases to take from.", kw_only=False, metavar="DB…")
-
-
-class DbPruneRequest(Request, RecordSelection, KeepOption, DatabaseArgument):
+class DbPruneRequest(Request):
     """Request of :func:`adt.db_prune`."""
 
+    db: PathTo = option(DB, kw_only=False)
+    keep: int | None = KEEP_FASTEST
+    device: str = OF_DEVICE
+    driver: str = OF_DRIVER
+    target: str = OF_TARGET
+    tvm: str = OF_TVM
     failures: bool = option("Take out what could not be built, or was refused.", default=False)
     drop: bool = option("Take out everything of the devices, drivers … that are named.", default=False)
     dry_run: bool = option("Only say what would go.", default=False)
 
 
-class DbExportRequest(Request, RecordSelection, DatabaseArgument):
+class DbExportRequest(Request):
     """Request of :func:`adt.db_export`."""
 
+    db: PathTo = option(DB, kw_only=False)
+    device: str = OF_DEVICE
+    driver: str = OF_DRIVER
+    target: str = OF_TARGET
+    tvm: str = OF_TVM
     metaschedule: PathTo = option(
         "Where to write MetaSchedule's two JSON files; ``ms.database.JSONDatabase(work_dir=…)`` opens it.",
         help="Where to write MetaSchedule's two JSON files.",
@@ -1002,23 +1065,33 @@ class DbExportRequest(Request, RecordSelection, DatabaseArgument):
     failures: bool = option("Failed candidates, too.", default=False)
 
 
-class DbImportRequest(Request, Processor, PlatformName, IntoOption):
+class DbPublishRequest(Request):
+    """Request of :func:`adt.db_publish`."""
+
+    db: PathTo = option(DB, kw_only=False)
+    keep: int | None = KEEP_FASTEST
+    device: str = OF_DEVICE
+    driver: str = OF_DRIVER
+    target: str = OF_TARGET
+    tvm: str = OF_TVM
+    out: PathTo = option("The file to write, NAME.tar.gz.", "--out", "-o", kw_only=False)
+
+
+class DbImportRequest(Request):
     """Request of :func:`adt.db_import`."""
 
+    into: PathTo = option(INTO)
+    platform: Text = BuildSettings.platform
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
     files: PathTo = option("Directory of MetaSchedule's two JSON files.", kw_only=False, metavar="DIR")
     device: str = option("What they were measured on, which they do not say: the GPU, or the processor.")
     driver: str = option("The GPU's driver.", default="")
 
 
-class DbPublishRequest(Request, RecordSelection, KeepOption, DatabaseArgument):
-    """Request of :func:`adt.db_publish`."""
-
-    out: PathTo = option("The file to write, NAME.tar.gz.", "--out", "-o", kw_only=False)
-
-
-class DbFetchRequest(Request):
-    """Request of :func:`adt.db_fetch`."""
-
-    source: str = option("A published file: its path, or its address.", kw_only=False)
-    out: PathTo = option("The database to add to.", "--out", "-o", metavar="DB")
-    sha256: str = option("Of the file; an address needs it.", default="")
+JobRequest = CompileRequest | TuneRequest | CompareOffloadRequest
+"""A model, and what it is compiled for."""
+PlaceRequest = (
+    RemoteRequest | RunRequest | VerifyRequest | LayersRequest | BenchRequest | AbRequest | ProfileRequest
+)
+"""Packages, and where they run."""

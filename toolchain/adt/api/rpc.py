@@ -13,10 +13,8 @@ from adt.api.bundles import choose_bundle
 from adt.api.device import device_of
 from adt.api.requests import (
     RpcStartRequest,
-    RpcStopRequest,
     ServeHereRequest,
     ServeRequest,
-    TrackerAddress,
     TrackerRequest,
 )
 from adt.bundle.bundle import TargetBundle
@@ -27,7 +25,7 @@ from adt.device.deploy.payload import payload_of
 from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.errors import RpcError
-from adt.options.request import takes
+from adt.options.request import resolve_settings, takes
 from adt.options.resolve import load_settings
 from adt.options.sections import RpcSettings
 from adt.rpc import board, server, session, state
@@ -99,10 +97,13 @@ def tracker_stop() -> TrackerInfo:
     return tracking.stop()
 
 
-@takes(TrackerAddress)
-def tracker_status(request: TrackerAddress) -> TrackerInfo:
-    """The tracker and what it says of its servers; one that does not run is no error."""
-    return tracking.status(request.tracker_address)
+def tracker_status(tracker_address: str = "") -> TrackerInfo:
+    """Ask the tracker for its servers; one that does not run is no error.
+
+    Args:
+        tracker_address: ``HOST:PORT`` of another tracker than adt's own.
+    """
+    return tracking.status(tracker_address)
 
 
 @takes(RpcStartRequest)
@@ -118,7 +119,7 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
         NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     settings = request.settings.rpc
-    device = device_of(request)
+    device = device_of(request.settings.device)
     report = store.deploy(
         device, choose_bundle(device.facts.platforms, request.bundle, device=device, server=True), None
     )
@@ -158,11 +159,12 @@ def serve_deployed(
     )
 
 
-@takes(RpcStopRequest)
-def rpc_stop(request: RpcStopRequest) -> tuple[str, ...]:
+def rpc_stop(serial: str | None = None, *, everything: bool = False) -> tuple[str, ...]:
     """End servers and remove every trace of them, here and on the devices; the tracker stays.
 
-    Without a device it is the only server.
+    Args:
+        serial: the device; None: device.serial of the settings, else ANDROID_SERIAL, else the only server's.
+        everything: the servers on all devices.
 
     Returns:
         The serials of those that were stopped.
@@ -170,9 +172,10 @@ def rpc_stop(request: RpcStopRequest) -> tuple[str, ...]:
     Raises:
         RpcError: several servers run and none was named, or one does not end.
     """
-    if request.everything:
+    settings = resolve_settings({"device.serial": serial}).settings.device
+    if everything:
         return server.stop_all()
-    named = request.serial or os.environ.get("ANDROID_SERIAL", "")
+    named = settings.serial or os.environ.get("ANDROID_SERIAL", "")
     serials = [named] if named else [status.serial for status in server.statuses()]
     if len(serials) > 1:
         raise RpcError(
@@ -182,10 +185,13 @@ def rpc_stop(request: RpcStopRequest) -> tuple[str, ...]:
     return tuple(serial for serial in serials if server.stop(serial))
 
 
-@takes(TrackerAddress)
-def rpc_status(request: TrackerAddress) -> RpcStatus:
-    """The tracker with its queues, and every server with its state; what does not run is no error."""
-    return RpcStatus(tracking.status(request.tracker_address), server.statuses())
+def rpc_status(tracker_address: str = "") -> RpcStatus:
+    """Ask the tracker for its queues, and look at every server; what does not run is no error.
+
+    Args:
+        tracker_address: ``HOST:PORT`` of another tracker than adt's own.
+    """
+    return RpcStatus(tracking.status(tracker_address), server.statuses())
 
 
 @takes(ServeRequest)

@@ -77,7 +77,7 @@ def run(request: RunRequest) -> RunResult:
     place = open_place(package, request).place
     if place.host and options.pre_compiled:  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
-    ran = place.run(options, arrays, timeout=request.run_seconds)
+    ran = place.run(options, arrays, timeout=request.settings.device.run_seconds)
     return RunResult(ran.outputs, inputs or (), NATIVE, place.name, place.label, ran.emulated, ran.report)
 
 

@@ -108,7 +108,7 @@ def up(request: UpRequest) -> UpResult:
 
     if device is None:
         started = emulator_start()
-        device = open_device(started.serial, request.limit)
+        device = open_device(started.serial, request.settings.device.limit)
         finish("emulator", f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed")
 
     report = deploy_to(device, package, built.bundle).report
@@ -148,4 +148,4 @@ def _connected_device(request: UpRequest) -> Device | None:
     """The device that was asked for or is connected; None when there is none at all."""
     if not request.serial and not os.environ.get("ANDROID_SERIAL") and not selection.reachable():
         return None
-    return device_of(request)
+    return device_of(request.settings.device)

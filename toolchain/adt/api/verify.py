@@ -196,7 +196,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
         max_steps=request.max_steps,
         calls=request.calls,
         everything=request.everything,
-        timeout=request.run_seconds,
+        timeout=request.settings.device.run_seconds,
         **({"chunk_bytes": request.chunk_bytes} if request.chunk_bytes else {}),
     )
     layers = compare_layers(opened.place, package, arrays, scan)

@@ -6,13 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adt.api.requests import ApkRequest, InstallRequest
-from adt.cli.command import Keywords, Rendering, command
-from adt.options.option import MaybePath, Options, option
+from adt.cli.command import Rendering, command
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.api.apk import Apk, Installed
@@ -20,28 +20,25 @@ if TYPE_CHECKING:
 STORE_PASSWORD, KEY_PASSWORD = "ADT_KEYSTORE_PASSWORD", "ADT_KEY_PASSWORD"
 
 
-class ApkFlags(Options):
-    """Source of the password."""
-
-    password_file: MaybePath = option(
-        f"Its password is the first line; else {STORE_PASSWORD}, else it is asked for.",
-        "--keystore-password-file",
-        default=None,
-        metavar="FILE",
-    )
-
-
-@command("adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision", ApkRequest, ApkFlags)
-def apk(keywords: Keywords, flags: ApkFlags) -> Rendering:
+@command("adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision")
+def apk(
+    request: ApkRequest,
+    password_file: Annotated[
+        Path | None,
+        option(
+            f"Its password is the first line; else {STORE_PASSWORD}, else it is asked for.",
+            "--keystore-password-file",
+            default=None,
+            metavar="FILE",
+        ),
+    ],
+) -> Rendering:
     """Make a signed APK that measures packages on a phone, or serves RPC: no Gradle, no Java code."""
-    import adt
+    from adt.api.apk import apk
 
-    keystore = keywords["keystore"]
-    result = adt.apk(
-        **keywords,
-        keystore_password=_password(keystore, flags.password_file) if keystore else "",
-        key_password=os.environ.get(KEY_PASSWORD, ""),
-    )
+    password = _password(request.keystore, password_file) if request.keystore else ""
+    key_password = os.environ.get(KEY_PASSWORD, "")
+    result = apk(request.but(keystore_password=password, key_password=key_password))
     return Rendering("apk", lambda: _fields(result), _lines(result))
 
 
@@ -97,10 +94,10 @@ def _lines(result: Apk) -> Iterator[str]:
     yield f"{'wrote':<11} {result.path} ({result.size:,} bytes)"
 
 
-@command("adt install app.apk --serial 0123456789ABCDEF --run", InstallRequest)
-def install(keywords: Keywords) -> Rendering:
+@command("adt install app.apk --serial 0123456789ABCDEF --run")
+def install(request: InstallRequest) -> Rendering:
     """Install an APK on a phone; with --run, have it measure there, or serve RPC."""
-    import adt
+    from adt.api.apk import install
     from adt.cli.terminal import status_line
     from adt.host.disk import size_text
 
@@ -109,7 +106,7 @@ def install(keywords: Keywords) -> Rendering:
         def progress(_name: str, sent: int, total: int) -> None:
             say(f"sent {size_text(sent)} of {size_text(total)}" if sent < total else "installing")
 
-        result = adt.install(**keywords, progress=progress)
+        result = install(request.but(progress=progress))
     return Rendering("install", lambda: _installed_fields(result), _installed_lines(result))
 
 

@@ -9,23 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
 from adt.host.disk import disk_errors
-from adt.host.npz import DamagedNpz, not_plain, npz_bytes, read_npz
+from adt.host.npz import npz_bytes
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.generic]
-
-
-def load_npz(path: Path) -> dict[str, Array]:
-    """Load the arrays of an .npz file by name; pickled objects are refused."""
-    try:
-        return read_npz(path)
-    except FileNotFoundError as error:
-        raise InputError(f"there is no input file {path}", remedy="Check --input.") from error
-    except DamagedNpz as error:
-        raise not_plain(path, error) from error
 
 
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -48,11 +38,6 @@ def summary(name: str, array: Array) -> str:
 def describe(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Name, dtype and shape of each array, for JSON."""
     return [{"name": n, "dtype": a.dtype.name, "shape": list(a.shape)} for n, a in arrays.items()]
-
-
-def load_inputs(keywords: dict[str, Any]) -> None:
-    """Put the arrays of the file that was named as ``inputs`` into its place."""
-    keywords["inputs"] = load_npz(keywords["inputs"]) if keywords["inputs"] else None
 
 
 RAW = (".raw", ".bin")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.api.requests import AbRequest, BenchRequest
-from adt.cli.command import Keywords, Rendering, command
-from adt.options.option import MaybePath, Options, option, options_of
+from adt.cli.command import Rendering, command
+from adt.options.option import option, options_of
 
 if TYPE_CHECKING:
     from adt.api.bench import AbResult, BenchResult
@@ -22,48 +23,48 @@ ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
 """Flags that are shown before the figures."""
 
 
-class BenchFlags(Options):
-    """One package or two, and what is written."""
-
-    package: MaybePath = option("A package that `adt compile` made.", default=None, kw_only=False)
-    ab: tuple[Path, Path] | None = option(
-        "Two packages instead, in turns: which is faster?", default=None, metavar="A B"
-    )
-    rounds: int | None = option("Rounds of --ab, each A B B A.", default=None)
-    times: MaybePath = option("Write each run's time and start here, .npz.", default=None, metavar="FILE")
-
-
-@command("adt bench model-pkg --serial 127.0.0.1:5555", BenchRequest, BenchFlags)
-def bench(keywords: Keywords, flags: BenchFlags) -> Rendering:
+@command("adt bench model-pkg --serial 127.0.0.1:5555")
+def bench(
+    parsed: partial[BenchRequest],
+    package: Annotated[
+        Path | None, option("A package that `adt compile` made.", default=None, kw_only=False)
+    ],
+    ab: Annotated[
+        tuple[Path, Path] | None,
+        option("Two packages instead, in turns: which is faster?", default=None, metavar="A B"),
+    ],
+    rounds: Annotated[int | None, option("Rounds of --ab, each A B B A.", default=None)],
+    times: Annotated[
+        Path | None, option("Write each run's time and start here, .npz.", default=None, metavar="FILE")
+    ],
+) -> Rendering:
     """Measure how fast a package runs; on anything emulated, whether it is right."""
-    import adt
-    from adt.cli.arrays import load_inputs, save_npz
+    from adt.api.bench import bench, bench_ab
+    from adt.cli.arrays import save_npz
     from adt.errors import ConfigError
 
-    load_inputs(keywords)
-    pair = " ".join(quote(str(path)) for path in flags.ab or ("PACKAGE", "PACKAGE"))
-    package = quote(str(flags.package or (flags.ab or ["PACKAGE"])[0]))
-    if (flags.package is None) == (flags.ab is None):
+    alone = quote(str(package or (ab or ["PACKAGE"])[0]))
+    if (package is None) == (ab is None):
+        pair = " ".join(quote(str(path)) for path in ab or ("PACKAGE", "PACKAGE"))
         raise ConfigError(
             "one package is measured, or two are compared",
-            remedy=f"Write `adt bench {package}`, or `adt bench --ab {pair}`.",
+            remedy=f"Write `adt bench {alone}`, or `adt bench --ab {pair}`.",
         )
-    if flags.ab is not None:
-        if keywords["model"] or keywords["insecure_no_digest"] or flags.times:
+    if ab is not None:
+        if parsed.keywords["model"] or parsed.keywords["insecure_no_digest"] or times:
             raise ConfigError(
                 "--ab compares two packages, and takes neither --model nor --times",
-                remedy=f"Measure one package alone: adt bench {package}.",
+                remedy=f"Measure one package alone: adt bench {alone}.",
             )
         both = options_of(AbRequest)
-        shared = {name: value for name, value in keywords.items() if name in both}
-        return _compared(*flags.ab, adt.bench_ab(*flags.ab, rounds=flags.rounds, **shared))
-    if flags.rounds is not None:
+        shared = {name: value for name, value in parsed.keywords.items() if name in both}
+        return _compared(*ab, bench_ab(AbRequest(*ab, rounds=rounds, **shared)))
+    if rounds is not None:
         raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
-    assert flags.package is not None
-    result = adt.bench(flags.package, **keywords)
-    if flags.times and result.times:
-        save_npz(flags.times, result.times)
-    return Rendering("bench", lambda: bench_fields(result), _lines(result), _failure(result, flags.package))
+    result = bench(request := parsed(package=package))
+    if times and result.times:
+        save_npz(times, result.times)
+    return Rendering("bench", lambda: bench_fields(result), _lines(result), _failure(result, request.package))
 
 
 def bench_fields(result: BenchResult) -> dict[str, Any]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.api.requests import BuildRequest, Layout, NdkEnvRequest, NdkRequest, PresetsRequest, SourceRequest
+from adt.api.requests import AbisRequest, BuildRequest
 from adt.cli.app import Commands, app
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
-from adt.options.option import Options, Texts, option
+from adt.options.option import option
+from adt.options.sections import BuildSettings, TvmSettings
 
 if TYPE_CHECKING:
     from adt.bundle.build import BuildResult
@@ -22,29 +23,30 @@ if TYPE_CHECKING:
     from adt.host.ndk import Listed
 
 
-class BuildFlags(Layout):
-    """Choice of the function that is called."""
-
-    abi: str | None = option("Several Android ABIs at once.", default=None, metavar="arm64-v8a,x86_64")
-    explain: bool = option("Only say what would be done, and why.", default=False)
-
-
-@command("adt build-target --for android-arm64-v8a --ndk $NDK", BuildRequest, BuildFlags)
-def build_target(keywords: Keywords, flags: BuildFlags) -> Rendering:
+@command("adt build-target --for android-arm64-v8a --ndk $NDK")
+def build_target(
+    request: BuildRequest,
+    layout: Annotated[str, AbisRequest.layout],
+    abi: Annotated[
+        str | None, option("Several Android ABIs at once.", default=None, metavar="arm64-v8a,x86_64")
+    ],
+    explain: Annotated[bool, option("Only say what would be done, and why.", default=False)],
+) -> Rendering:
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
-    import adt
+    from adt.api import build
 
-    if flags.explain:
-        steps = adt.explain_build(**keywords)
+    if explain:
+        steps = build.explain_build(request)
         return Rendering("build-target-explain", lambda: {"steps": steps}, steps)
     with status_line("build-target") as progress:
-        if flags.abi is None and flags.layout == "bundle":
-            results: tuple[BuildResult, ...] = (adt.build_target(**keywords, progress=progress),)
+        if abi is None and layout == "bundle":
+            results: tuple[BuildResult, ...] = (build.build_target(request.but(progress=progress)),)
         else:
-            platform = keywords["platform"] or "android-arm64-v8a"
-            abis = flags.abi.split(",") if flags.abi else [platform.removeprefix("android-")]
-            results = adt.build_abis(abis, layout=flags.layout, progress=progress, **keywords)
-    out = keywords["out"]
+            platform = request.named("platform") or "android-arm64-v8a"
+            abis = abi.split(",") if abi else [platform.removeprefix("android-")]
+            shared = request.keywords_of(AbisRequest) | {"progress": progress}
+            results = build.build_abis(AbisRequest(abis, layout=layout, **shared))
+    out = request.out
 
     def fields() -> dict[str, Any]:
         documents = [_build_fields(result, out) for result in results]
@@ -79,12 +81,15 @@ def _build_lines(results: Sequence[BuildResult], out: Path | None) -> Iterator[s
     yield f"bundle      {out or results[-1].bundle.path}"
 
 
-@command("adt source --provider registry", SourceRequest)
-def source(keywords: Keywords) -> Rendering:
+@command("adt source --provider registry")
+def source(
+    tvm_source: Annotated[str | None, TvmSettings.tvm_source],
+    provider: Annotated[str | None, TvmSettings.provider],
+) -> Rendering:
     """Show the TVM source tree that a build takes, obtaining it if need be."""
-    import adt
+    from adt.api import build
 
-    tree = adt.source(**keywords)
+    tree = build.source(tvm_source=tvm_source, provider=provider)
     lines = (
         f"path      {tree.path}",
         f"provider  {tree.provider}: {tree.reason}",
@@ -94,27 +99,24 @@ def source(keywords: Keywords) -> Rendering:
     return Rendering("source", lambda: vars(tree), lines)
 
 
-class BundlesFlags(Options):
-    """Choice of what is removed."""
-
-    remove: Texts = option(
-        "Remove this one, and what it was built in.", default=(), metavar="NAME", offers="bundle"
-    )
-    remove_superseded: bool = option(
-        "Remove those that a newer one of equal options replaces.", default=False
-    )
-
-
-@command("adt bundles --remove linux-aarch64-0123456789ab", flags=BundlesFlags)
-def bundles(flags: BundlesFlags) -> Rendering:
+@command("adt bundles --remove linux-aarch64-0123456789ab")
+def bundles(
+    remove: Annotated[
+        tuple[str, ...] | None,
+        option("Remove this one, and what it was built in.", default=(), metavar="NAME", offers="bundle"),
+    ],
+    remove_superseded: Annotated[
+        bool, option("Remove those that a newer one of equal options replaces.", default=False)
+    ],
+) -> Rendering:
     """List the bundles that were built on this machine, newest first, or remove some."""
-    import adt
+    from adt.api import bundles as cached
 
     removed: tuple[TargetBundle, ...] = ()
-    removes = bool(flags.remove) or flags.remove_superseded
+    removes = bool(remove) or remove_superseded
     if removes:
-        removed = adt.bundles_remove(flags.remove, superseded=flags.remove_superseded)
-    left = adt.bundles()
+        removed = cached.bundles_remove(remove or (), superseded=remove_superseded)
+    left = cached.bundles()
 
     def fields() -> dict[str, Any]:
         rows = [_bundle_fields(bundle) for bundle in left]
@@ -149,12 +151,14 @@ def _bundle_fields(bundle: TargetBundle) -> dict[str, Any]:
     }
 
 
-@command("adt presets --ndk $NDK", PresetsRequest)
-def presets(keywords: Keywords) -> Rendering:
+@command("adt presets --ndk $NDK")
+def presets(
+    ndk: Annotated[str | None, BuildSettings.ndk], clml: Annotated[str | None, BuildSettings.clml]
+) -> Rendering:
     """List the presets: what each of them switches on, and whether this machine can build it."""
-    import adt
+    from adt.api import build
 
-    presets = adt.presets(**keywords)
+    presets = build.presets(ndk=ndk, clml=clml)
     return Rendering(
         "presets", lambda: {"presets": [vars(preset) for preset in presets]}, _preset_lines(presets)
     )
@@ -177,12 +181,12 @@ ndk = typer.Typer(cls=Commands, help="The Android NDKs of this machine.")
 app.add_typer(ndk, name="ndk", no_args_is_help=True)
 
 
-@command("adt ndk list", NdkRequest, group=ndk, name="list")
-def ndk_list(keywords: Keywords) -> Rendering:
+@command("adt ndk list", group=ndk, name="list")
+def ndk_list(ndk: Annotated[str | None, BuildSettings.ndk]) -> Rendering:
     """List every place that could hold an NDK, what is there, and which one is taken."""
-    import adt
+    from adt.api import build
 
-    ndks = adt.ndk_list(**keywords)
+    ndks = build.ndk_list(ndk=ndk)
     return Rendering("ndk-list", lambda: {"ndks": [_ndk_fields(row) for row in ndks]}, _ndk_lines(ndks))
 
 
@@ -213,13 +217,17 @@ def _ndk_lines(ndks: Sequence[Listed]) -> Iterator[str]:
             yield f"    ✗ {row.problem}"
 
 
-@command("adt ndk env --api-level 30", NdkEnvRequest, group=ndk, name="env")
-def ndk_env(keywords: Keywords) -> Rendering:
+@command("adt ndk env --api-level 30", group=ndk, name="env")
+def ndk_env(
+    platform: Annotated[str | None, BuildSettings.platform],
+    ndk: Annotated[str | None, BuildSettings.ndk],
+    api_level: Annotated[int | None, BuildSettings.api_level],
+) -> Rendering:
     """Print the variables with which other build tools use the same NDK."""
     import shlex
 
-    import adt
+    from adt.api import build
 
-    variables = adt.ndk_env(**keywords)
+    variables = build.ndk_env(ndk=ndk, platform=platform, api_level=api_level)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     return Rendering("ndk-env", lambda: {"variables": variables}, lines)

@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -15,10 +15,7 @@ import typer
 from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
 from adt.errors import AdtError
-from adt.options.option import OF_FIELD, Option, Options, options_of, types_of
-
-Keywords = dict[str, Any]
-"""The keywords of a verb, as the command line gave them; None is "not given"."""
+from adt.options.option import OF_FIELD, Option, options_of, types_of, without_none
 
 
 @dataclass(frozen=True)
@@ -49,39 +46,50 @@ class Rendering:
             raise typer.Exit(code)
 
 
-def command(
-    example: str,
-    request: type[Options] | None = None,
-    flags: type[Options] | None = None,
-    *,
-    group: typer.Typer = app,
-    name: str | None = None,
-    json: bool = True,
-    **about: Any,
-) -> Callable[[Callable[..., Rendering | None]], Callable[..., Rendering | None]]:
-    """Register a function as a command with the options of *request* and *flags*, --json and --verbose.
+@dataclass(frozen=True)
+class _Argument:
+    """One argument of a command's function: a record of options, or the value of one option."""
 
-    It gets the request's options as keywords for the function of :mod:`adt.api` and an instance of *flags*,
-    what the command line alone has, and returns what is printed; what is None here is left out. One that
-    shows something while it works takes *as_json*, too. An option of *flags* takes the place of the
-    request's with the same name.
+    name: str
+    make: Callable[..., Any] | None
+    """Makes the record; None: the only option's value is the argument."""
+    options: Mapping[str, Option]
+    types: Mapping[str, Any]
+
+    def value(self, words: Mapping[str, Any]) -> Any:
+        """What the function gets, of the values that the command line gave."""
+        values = {name: _value(words[name], about) for name, about in self.options.items()}
+        return self.make(**values) if self.make else values[self.name]
+
+
+def command(
+    example: str, *, group: typer.Typer = app, name: str | None = None, json: bool = True, **about: Any
+) -> Callable[[Callable[..., Rendering | None]], Callable[..., Rendering | None]]:
+    """Register a function as a command with the options that it takes, --json and --verbose.
+
+    Each parameter is a class of options, of which the function gets an instance (or, annotated as a
+    ``partial`` of it, what makes the instance), or it is annotated with one option. An option takes the place
+    of one of an earlier parameter with the same name. A command that shows something while it works takes
+    *as_json*, too. It returns what is printed at its end.
     """
-    ours = _on_command_line(flags)
-    theirs = {name: about for name, about in _on_command_line(request).items() if name not in ours}
 
     def decorate(function: Callable[..., Rendering | None]) -> Callable[..., Rendering | None]:
-        streams = "as_json" in inspect.signature(function).parameters
+        hints = typing.get_type_hints(function, include_extras=True)
+        streams = hints.pop("as_json", None) is not None
+        arguments = _arguments({name: hint for name, hint in hints.items() if name != "return"})
 
         @functools.wraps(function)
-        def run(verbose: bool, as_json: bool = False, **values: Any) -> None:
-            parts: list[Any] = [_given(values, theirs)] if request else []
-            parts += [flags(**_given(values, ours))] if flags else []
-            rendering = function(*parts, *([as_json] if streams else ()))
+        def run(verbose: bool, as_json: bool = False, **words: Any) -> None:
+            values = {argument.name: argument.value(words) for argument in arguments}
+            rendering = function(**values, **({"as_json": as_json} if streams else {}))
             if rendering is not None:
                 rendering.show(as_json=as_json)
 
-        kinds = (types_of(request) if request else {}) | (types_of(flags) if flags else {})
-        parameters = [_parameter(name, about, kinds[name]) for name, about in (theirs | ours).items()]
+        parameters = [
+            _parameter(name, option, argument.types[name])
+            for argument in arguments
+            for name, option in argument.options.items()
+        ]
         parameters.sort(key=lambda parameter: not isinstance(parameter.annotation.__metadata__[0], ARGUMENT))
         parameters += [_keyword("as_json", Json, False)] if json else []
         parameters += [_keyword("verbose", Verbose, False)]
@@ -96,23 +104,39 @@ def command(
 ARGUMENT = type(typer.Argument())
 
 
-def _on_command_line(kind: type[Options] | None) -> dict[str, Option]:
-    every = options_of(kind) if kind else {}
-    return {name: about for name, about in every.items() if about.cli is not None}
+def _arguments(hints: Mapping[str, Any]) -> list[_Argument]:
+    """The arguments of a function whose parameters are annotated with *hints*."""
+    arguments: list[_Argument] = []
+    taken: set[str] = set()
+    for name, hint in reversed([*hints.items()]):
+        options, types, make = _options(name, hint)
+        free = {name: about for name, about in options.items() if about.cli is not None and name not in taken}
+        arguments.insert(0, _Argument(name, make, free, types))
+        taken |= free.keys()
+    return arguments
 
 
-def _given(values: Mapping[str, Any], options: Mapping[str, Option]) -> Keywords:
-    return {name: _value(values[name], about) for name, about in options.items()}
+def _options(
+    name: str, hint: Any
+) -> tuple[Mapping[str, Option], Mapping[str, Any], Callable[..., Any] | None]:
+    """The options of a parameter, their types, and what makes its argument of several values."""
+    if typing.get_origin(hint) is Annotated:
+        kind, about = typing.get_args(hint)
+        return {name: replace(about, name=name)}, {name: without_none(kind)}, None
+    if typing.get_origin(hint) is functools.partial:
+        (kind,) = typing.get_args(hint)
+        return options_of(kind), types_of(kind), functools.partial(functools.partial, kind)
+    return options_of(hint), types_of(hint), hint
 
 
 def _value(value: Any, about: Option) -> Any:
-    """As the request takes it."""
+    """As the field has it; None is "not given"."""
     if about.separator and value:
         words = [value] if isinstance(value, str) else value
         return [each for word in words for each in word.split(about.separator) if each]
     if isinstance(value, bool) and _one_way(about):
         return value != about.default if value or not about.key else None  # absent it says nothing
-    return value
+    return about.parse(value) if about.parse and value else value
 
 
 def _one_way(about: Option) -> bool:

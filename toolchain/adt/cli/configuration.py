@@ -6,14 +6,16 @@ import json
 import textwrap
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError
 from adt.host.directories import resource
-from adt.options.option import PathTo, option, options_of
-from adt.options.sections import SECTIONS, BuildSettings, PlatformName
+from adt.options.option import option, options_of
+from adt.options.resolve import load_settings
+from adt.options.sections import SECTIONS, BuildSettings
 
 WIDTH = 108
 """Columns of the comments in adt.toml."""
@@ -22,9 +24,7 @@ WIDTH = 108
 @command("ADT_BUILD_JOBS=2 adt config")
 def config() -> Rendering:
     """Show every setting, its value and where it came from."""
-    import adt
-
-    resolved = adt.settings()
+    resolved = load_settings()
     texts = {
         key: ";".join(value) if isinstance(value, tuple) else str(value)
         for key, value in resolved.values.items()
@@ -36,16 +36,13 @@ def config() -> Rendering:
     )
 
 
-class InitFlags(PlatformName):
-    """Path of the file, and the platform it is for."""
-
-    directory: PathTo = option("Where adt.toml goes.", default=Path(), kw_only=False)
-
-
-@command("adt init --for linux-aarch64", flags=InitFlags, json=False)
-def init(flags: InitFlags) -> None:
+@command("adt init --for linux-aarch64", json=False)
+def init(
+    platform: Annotated[str | None, BuildSettings.platform],
+    directory: Annotated[Path, option("Where adt.toml goes.", default=Path(), kw_only=False)],
+) -> None:
     """Write an adt.toml with every setting, its meaning and its default."""
-    typer.echo(f"wrote {write_initial(flags.directory, flags.platform)}")
+    typer.echo(f"wrote {write_initial(directory, platform)}")
 
 
 def write_initial(directory: Path, platform: str | None) -> Path:

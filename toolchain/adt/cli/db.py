@@ -6,24 +6,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.api.requests import (
-    DbExportRequest,
-    DbFetchRequest,
-    DbImportRequest,
-    DbMergeRequest,
-    DbPruneRequest,
-    DbPublishRequest,
-    DbStatsRequest,
-    DbVerifyRequest,
-)
+from adt.api.requests import DB, INTO, DbExportRequest, DbImportRequest, DbPruneRequest, DbPublishRequest
 from adt.cli.app import Commands, app
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.errors import PackageError
 from adt.host.columns import aligned
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.tuning.database.counts import ContextCounts, Counts
@@ -40,17 +32,20 @@ db = typer.Typer(
 app.add_typer(db, name="db")
 
 
-@command("adt db verify tuning", DbVerifyRequest, group=db)
-def verify(keywords: Keywords) -> Rendering:
+@command("adt db verify tuning", group=db)
+def verify(
+    db: Annotated[Path, DB],
+    repair: Annotated[bool, option("Take out what is damaged; the old file goes to backup/.", default=False)],
+) -> Rendering:
     """Check every row: checksums, contents, and that each record's kernel is there."""
-    import adt
+    from adt.api.db import db_verify
 
-    result = adt.db_verify(**keywords)
+    result = db_verify(db, repair=repair)
     error = None
     if not result.passed:
         error = PackageError(
-            f"{keywords['db']} is damaged in {len(result.findings)} places",
-            remedy=f"adt db verify {quote(str(keywords['db']))} --repair "
+            f"{db} is damaged in {len(result.findings)} places",
+            remedy=f"adt db verify {quote(str(db))} --repair "
             "takes out what is damaged, and keeps the old file.",
         )
     findings = [vars(finding) for finding in result.findings]
@@ -75,13 +70,13 @@ def _verification_lines(result: Verification) -> Iterator[str]:
         yield f"✓ {size_text(result)}, {result.bytes:,} bytes: all whole"
 
 
-@command("adt db stats tuning", DbStatsRequest, group=db)
-def stats(keywords: Keywords) -> Rendering:
+@command("adt db stats tuning", group=db)
+def stats(db: Annotated[Path, DB]) -> Rendering:
     """Show what it holds for each device, driver, target and version of TVM."""
-    import adt
+    from adt.api.db import db_stats
 
-    counts = adt.db_stats(**keywords)
-    return Rendering("db-stats", lambda: _stats_fields(counts), _stats_lines(counts, keywords["db"]))
+    counts = db_stats(db)
+    return Rendering("db-stats", lambda: _stats_fields(counts), _stats_lines(counts, db))
 
 
 def _stats_lines(counts: Counts, db: Path) -> Iterator[str]:
@@ -133,13 +128,16 @@ def _stats_fields(counts: Counts) -> dict[str, Any]:
     return vars(counts) | {"contexts": contexts}
 
 
-@command("adt db merge desk rack --into all", DbMergeRequest, group=db)
-def merge(keywords: Keywords) -> Rendering:
+@command("adt db merge desk rack --into all", group=db)
+def merge(
+    into: Annotated[Path, INTO],
+    dbs: Annotated[tuple[Path, ...], option("Databases to take from.", kw_only=False, metavar="DB…")],
+) -> Rendering:
     """Add the records of other databases; what is there already is not added again."""
-    import adt
+    from adt.api.db import db_merge
 
-    result = adt.db_merge(**keywords)
-    lines = [added_text(result.records, result.duplicates, keywords["into"])]
+    result = db_merge(dbs, into=into)
+    lines = [added_text(result.records, result.duplicates, into)]
     if result.passed_over:
         lines.append(f"passed over {result.passed_over:,} damaged rows of the sources")
     return Rendering("db-merge", lambda: vars(result), lines)
@@ -156,15 +154,15 @@ def added_text(records: int, duplicates: int, into: Path) -> str:
     return f"added {records:,} records to {into}{there}"
 
 
-@command("adt db prune tuning --keep 20 --failures", DbPruneRequest, group=db)
-def prune(keywords: Keywords) -> Rendering:
+@command("adt db prune tuning --keep 20 --failures", group=db)
+def prune(request: DbPruneRequest) -> Rendering:
     """Take out slow candidates and failures; the state before stays in backup/.
 
     What hung or crashed a server, or computed wrong numbers, stays, so that it never runs again.
     """
-    import adt
+    from adt.api.db import db_prune
 
-    result = adt.db_prune(**keywords)
+    result = db_prune(request)
     verb = "took out" if result.applied else "would take out"
     counts = f"{result.removed:,} records and {result.workloads_removed:,} kernels"
     lines = [f"{verb} {counts}; {result.kept:,} stay"]
@@ -178,12 +176,12 @@ def _fields(result: PruneResult | ImportResult | PublishResult) -> dict[str, Any
     return vars(result) | {"contexts": [dict(vars(context)) for context in result.contexts]}
 
 
-@command("adt db export tuning --metaschedule json --device 'Adreno (TM) 650'", DbExportRequest, group=db)
-def export(keywords: Keywords) -> Rendering:
+@command("adt db export tuning --metaschedule json --device 'Adreno (TM) 650'", group=db)
+def export(request: DbExportRequest) -> Rendering:
     """Write the records of one device and target for other programs that use MetaSchedule."""
-    import adt
+    from adt.api.db import db_export
 
-    result = adt.db_export(**keywords)
+    result = db_export(request)
     return Rendering(
         "db-export",
         lambda: vars(result) | {"context": vars(result.context)},
@@ -191,41 +189,43 @@ def export(keywords: Keywords) -> Rendering:
     )
 
 
-@command(
-    "adt db import json --into tuning --device 'Adreno (TM) 650'", DbImportRequest, group=db, name="import"
-)
-def import_(keywords: Keywords) -> Rendering:
+@command("adt db import json --into tuning --device 'Adreno (TM) 650'", group=db, name="import")
+def import_(request: DbImportRequest) -> Rendering:
     """Add the records that other programs made with MetaSchedule."""
-    import adt
     from adt.tuning.database.contents import describe
+    from adt.api.db import db_import
 
-    result = adt.db_import(**keywords)
-    lines = [added_text(result.records, result.duplicates, keywords["into"])]
+    result = db_import(request)
+    lines = [added_text(result.records, result.duplicates, request.into)]
     lines += [f"  {describe(context)}" for context in result.contexts]
     if result.refused:
         lines.append(f"passed over {len(result.refused):,} lines; the first: {result.refused[0]}")
     return Rendering("db-import", lambda: _fields(result), lines)
 
 
-@command("adt db publish tuning -o adreno650.tar.gz --keep 3", DbPublishRequest, group=db)
-def publish(keywords: Keywords) -> Rendering:
+@command("adt db publish tuning -o adreno650.tar.gz --keep 3", group=db)
+def publish(request: DbPublishRequest) -> Rendering:
     """Write it as one file for others, without serial numbers; the same bytes for the same records."""
-    import adt
+    from adt.api.db import db_publish
 
-    result = adt.db_publish(**keywords)
+    result = db_publish(request)
     lines = [
-        f"wrote {size_text(result)} to {keywords['out']} ({result.size:,} bytes)",
+        f"wrote {size_text(result)} to {request.out} ({result.size:,} bytes)",
         f"sha256 {result.sha256}",
     ]
     return Rendering("db-publish", lambda: _fields(result), lines)
 
 
-@command("adt db fetch adreno650.tar.gz -o tuning", DbFetchRequest, group=db)
-def fetch(keywords: Keywords) -> Rendering:
+@command("adt db fetch adreno650.tar.gz -o tuning", group=db)
+def fetch(
+    source: Annotated[str, option("A published file: its path, or its address.", kw_only=False)],
+    out: Annotated[Path, option("The database to add to.", "--out", "-o", metavar="DB")],
+    sha256: Annotated[str, option("Of the file; an address needs it.", default="")],
+) -> Rendering:
     """Add what others published; nothing of a file that is not what it should be is used."""
-    import adt
+    from adt.api.db import db_fetch
 
-    result = adt.db_fetch(**keywords)
-    added = added_text(result.merged.records, result.merged.duplicates, keywords["out"])
+    result = db_fetch(source, out=out, sha256=sha256)
+    added = added_text(result.merged.records, result.merged.duplicates, out)
     fields = {"sha256": result.sha256} | vars(result.merged)
     return Rendering("db-fetch", lambda: fields, [added, f"sha256 {result.sha256}"])

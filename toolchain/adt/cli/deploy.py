@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from adt.api.requests import CleanOptions, DeployOptions
-from adt.cli.command import Keywords, Rendering, command
+from adt.api.requests import CleanManyRequest, CleanRequest, DeployManyRequest, DeployRequest
+from adt.cli.command import Rendering, command
 from adt.cli.fleet import DeviceFlags, live_table, rendering, several
 from adt.cli.terminal import status_line
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from adt.device.deploy.removal import CleanReport
 
 
-@command("adt deploy model-pkg --serial 127.0.0.1:5555", DeployOptions, DeviceFlags)
-def deploy(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> Rendering:
+@command("adt deploy model-pkg --serial 127.0.0.1:5555")
+def deploy(request: DeployRequest, flags: DeviceFlags, as_json: bool) -> Rendering:
     """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
-    import adt
+    from adt.api import deploy
 
     if not (serials := several(flags)):
         with status_line("adt deploy") as say:
-            result = adt.deploy(**keywords, serial=flags.serial, say=say)
+            result = deploy.deploy(request.but(serial=flags.serial, say=say))
         return Rendering("deploy", lambda: _deploy_fields(result), _deploy_lines(result))
+    shared = request.keywords_of(DeployManyRequest)
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = adt.deploy_many(**keywords, serials=serials, on_event=on_event)
+        outcomes = deploy.deploy_many(DeployManyRequest(serials=serials, on_event=on_event, **shared))
     return rendering("deploy", outcomes, _deploy_fields, _deploy_summary)
 
 
@@ -86,16 +87,17 @@ def _deploy_summary(result: Deployed) -> str:
     return f"{summary}; {result.rpc.ready_line}" if result.rpc else summary
 
 
-@command("adt clean --keep 1 --dry-run", CleanOptions, DeviceFlags)
-def clean(keywords: Keywords, flags: DeviceFlags, as_json: bool) -> Rendering:
+@command("adt clean --keep 1 --dry-run")
+def clean(request: CleanRequest, flags: DeviceFlags, as_json: bool) -> Rendering:
     """Remove your old deployments from a device, never one in use."""
-    import adt
+    from adt.api import deploy
 
     if not (serials := several(flags)):
-        report = adt.clean(**keywords, serial=flags.serial)
+        report = deploy.clean(request.but(serial=flags.serial))
         return Rendering("clean", lambda: _clean_fields(report), _clean_lines(report))
+    shared = request.keywords_of(CleanManyRequest)
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = adt.clean_many(**keywords, serials=serials, on_event=on_event)
+        outcomes = deploy.clean_many(CleanManyRequest(serials=serials, on_event=on_event, **shared))
     return rendering("clean", outcomes, _clean_fields, _clean_summary)
 
 

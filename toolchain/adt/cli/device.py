@@ -7,11 +7,13 @@ import os
 import shlex
 import signal
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from adt.api.requests import AdbRequest, DevicesRequest, ProbeRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.api.requests import AdbRequest
+from adt.cli.command import Rendering, command
 from adt.host.columns import aligned
+from adt.options.option import option
+from adt.options.sections import DeviceSettings
 
 if TYPE_CHECKING:
     from adt.device.opencl import OpenclCandidate, OpenclReport
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("adt.adb")
 
 
-@command("adt devices --json", DevicesRequest)
-def devices(keywords: Keywords) -> Rendering:
+@command("adt devices --json")
+def devices(
+    timeout: Annotated[
+        float | None, option("Seconds that each device has; else a few.", default=None, least=0.0)
+    ],
+) -> Rendering:
     """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
-    import adt
+    from adt.api import device
 
-    listed = adt.devices(**keywords)
+    listed = device.devices(timeout=timeout)
     return Rendering("devices", lambda: {"devices": [vars(device) for device in listed]}, _lines(listed))
 
 
@@ -54,17 +60,16 @@ def table(devices: Sequence[DeviceOverview]) -> list[str]:
 
 @command(
     "adt adb --serial 127.0.0.1:5555 -- logcat -d",
-    AdbRequest,
     name="adb",
     json=False,
     context_settings={"allow_interspersed_args": False},
     no_args_is_help=True,
 )
-def run_adb(keywords: Keywords) -> None:
+def run_adb(request: AdbRequest) -> None:
     """Run the adb that adt uses, with the chosen device; input, output and exit code are adb's."""
-    import adt
+    from adt.api.device import adb_command
 
-    command = adt.adb_command(**keywords)
+    command = adb_command(request)
     log.debug("$ %s", shlex.join(command.argv))
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what we become would, too
         signal.signal(number, signal.SIG_DFL)
@@ -76,13 +81,19 @@ HOTTEST = 3
 """Thermal zones that are shown."""
 
 
-@command("adt probe --serial 127.0.0.1:5555", ProbeRequest)
-def probe(keywords: Keywords) -> Rendering:
+@command("adt probe --serial 127.0.0.1:5555")
+def probe(
+    serial: Annotated[str | None, DeviceSettings.serial],
+    timeout: Annotated[float | None, DeviceSettings.timeout],
+    fresh: Annotated[
+        bool, option("Ask for OpenCL again, not only once per boot of the device.", default=False)
+    ],
+) -> Rendering:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
-    import adt
+    from adt.api.device import probe
     from adt.host.manifest import bare_fields
 
-    hardware = adt.probe(**keywords)
+    hardware = probe(serial, timeout=timeout, fresh=fresh)
     lines = (f"{name:<10} {text}".rstrip() for name, text in rows(hardware))
     return Rendering("probe", lambda: bare_fields(hardware), lines)
 

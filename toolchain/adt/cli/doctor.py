@@ -9,7 +9,7 @@ import typer
 
 from adt.api.requests import DoctorRequest, quiet
 from adt.checkup.check import Status
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 
 if TYPE_CHECKING:
     from adt.checkup.check import Check
@@ -19,21 +19,18 @@ if TYPE_CHECKING:
 MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILED: ("✗", "red")}
 
 
-@command("adt doctor ndk --ndk $NDK", DoctorRequest)
-def doctor(keywords: Keywords, as_json: bool) -> Rendering:
+@command("adt doctor ndk --ndk $NDK")
+def doctor(request: DoctorRequest, as_json: bool) -> Rendering:
     """Check this machine, the NDK, the devices and a package: what is wrong, and what mends it."""
-    import adt
+    from adt.api.inspect import doctor
     from adt.errors import DoctorFailed
 
     lines = _Lines()
-    result = adt.doctor(
-        **keywords,
-        on_check=quiet if as_json else lines.check,
-        on_repair=quiet if as_json else lines.repair,
-    )
+    on_check, on_repair = (quiet, quiet) if as_json else (lines.check, lines.repair)
+    result = doctor(request.but(on_check=on_check, on_repair=on_repair))
     error = None
     if not result.passed:
-        mendable = not keywords["fix"] and any(check.fix for check in result.failed)
+        mendable = not request.fix and any(check.fix for check in result.failed)
         names = ", ".join(f"{check.area}: {check.name}" for check in result.failed)
         error = DoctorFailed(
             f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",

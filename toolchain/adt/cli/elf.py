@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adt.api.requests import ElfRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.errors import BuildError
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport, FileAudit
 
 
-@command("adt elf libfoo.so app.aar --for android-arm64-v8a", ElfRequest)
-def elf(keywords: Keywords) -> Rendering:
+@command("adt elf libfoo.so app.aar --for android-arm64-v8a")
+def elf(request: ElfRequest) -> Rendering:
     """Say which libraries and programs would load on the device, why not, and what to send with them."""
-    import adt
+    from adt.api.inspect import elf
     from adt.bundle.audit.report import table
 
-    report = adt.elf(**keywords)
+    report = elf(request)
     return Rendering("elf", lambda: report_fields(report), [table(report)], _failure(report))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.api.requests import EmulatorName, EmulatorRequest
 from adt.cli.app import Commands, app, emit_json
-from adt.cli.command import Keywords, command
+from adt.cli.command import command
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.virtual.emulator import EmulatorInfo
@@ -19,20 +20,38 @@ emulator = typer.Typer(
 app.add_typer(emulator, name="emulator", no_args_is_help=True)
 
 
-@command("adt emulator start", EmulatorRequest, group=emulator, name="start")
-def emulator_start(keywords: Keywords, as_json: bool) -> None:
+NAME = option("Its name; several can run.", default="default", kw_only=False, offers="virtual_device")
+
+
+@command("adt emulator start", group=emulator, name="start")
+def emulator_start(
+    name: Annotated[str, NAME],
+    port: Annotated[int | None, option("Its ADB port on 127.0.0.1; else a free one.", default=None)],
+    rootfs: Annotated[
+        Path | None, option("Your own root file system, e.g. an Android /system tree.", default=None)
+    ],
+    data_size: Annotated[str | None, option("Size of /data, e.g. 64M; else unlimited.", default=None)],
+    abi: Annotated[
+        str | None, option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
+    ],
+    opencl: Annotated[bool, option("With OpenCL: PoCL, which computes on the processor.", default=False)],
+    as_json: bool,
+) -> None:
     """Start a virtual device and connect adb to it."""
-    import adt
+    from adt.api import emulator
 
-    _show_emulators("emulator-start", (adt.emulator_start(**keywords),), as_json)
+    info = emulator.emulator_start(
+        name, port=port, rootfs=rootfs, data_size=data_size, abi=abi, opencl=opencl
+    )
+    _show_emulators("emulator-start", (info,), as_json)
 
 
-@command("adt emulator stop", EmulatorName, group=emulator, name="stop")
-def emulator_stop(keywords: Keywords, as_json: bool) -> None:
+@command("adt emulator stop", group=emulator, name="stop")
+def emulator_stop(name: Annotated[str, NAME], as_json: bool) -> None:
     """Stop a virtual device."""
-    import adt
+    from adt.api import emulator
 
-    info = adt.emulator_stop(**keywords)
+    info = emulator.emulator_stop(name)
     if as_json:
         _show_emulators("emulator-stop", (info,), as_json)
     else:
@@ -42,9 +61,9 @@ def emulator_stop(keywords: Keywords, as_json: bool) -> None:
 @command("adt emulator list", group=emulator, name="list")
 def emulator_list(as_json: bool) -> None:
     """List the virtual devices of this machine."""
-    import adt
+    from adt.api import emulator
 
-    _show_emulators("emulator-list", adt.emulator_list(), as_json)
+    _show_emulators("emulator-list", emulator.emulator_list(), as_json)
 
 
 def _show_emulators(verb: str, devices: tuple[EmulatorInfo, ...], as_json: bool) -> None:

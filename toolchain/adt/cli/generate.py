@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adt.api.requests import GenerateRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.options.option import MaybePath, Options, Texts, option
 
 if TYPE_CHECKING:
@@ -40,18 +40,15 @@ class GenerateFlags(Options):
     labels: MaybePath = option("Names of a classifier's classes, one on each line, or JSON.", default=None)
 
 
-@command(EXAMPLE, GenerateRequest, GenerateFlags)
-def generate(keywords: Keywords, flags: GenerateFlags) -> Rendering:
+@command(EXAMPLE)
+def generate(request: GenerateRequest, flags: GenerateFlags) -> Rendering:
     """Write code and a project that put packages into an app; again, to bring them up to date."""
-    import adt
+    from adt.api.generate import generate
     from adt.package.classes import read_labels
 
-    result = adt.generate(
-        **keywords,
-        classes=_by_package(flags.classes, "--class"),
-        images=_images(flags),
-        labels=read_labels(flags.labels) if flags.labels else (),
-    )
+    classes, images = _by_package(flags.classes, "--class"), _images(flags)
+    labels = read_labels(flags.labels) if flags.labels else ()
+    result = generate(request.but(classes=classes, images=images, labels=labels))
     return Rendering(
         "generate", lambda: _fields(result), _lines(result) if result.written else _changes(result)
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from adt.api.requests import InspectRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.api.requests import PACKAGE
+from adt.cli.command import Rendering, command
 from adt.errors import ConfigError
 from adt.options.option import MaybePath, Options, option, values_of
 
@@ -47,15 +47,15 @@ class InspectFlags(Options):
     )
 
 
-@command("adt inspect model-pkg --html model.html", InspectRequest, InspectFlags)
-def inspect(keywords: Keywords, flags: InspectFlags) -> Rendering:
+@command("adt inspect model-pkg --html model.html")
+def inspect(package: Annotated[Path, PACKAGE], flags: InspectFlags) -> Rendering:
     """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
-    import adt
+    from adt.api.inspect import inspect
 
     shown = [name for name, value in list(values_of(flags).items())[:13] if value]
     _check_flags(shown, flags)
-    inspection = adt.inspect(**keywords)
-    fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, keywords["package"], flags)
+    inspection = inspect(package)
+    fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, package, flags)
     return Rendering("inspect", lambda: {"path": inspection.package.place, **fields}, lines)
 
 
@@ -214,18 +214,18 @@ def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> V
 
 
 def _diff(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
-    import adt
+    from adt.api.inspect import inspect_diff
 
     assert flags.diff is not None
-    difference = adt.inspect_diff(package, flags.diff)
+    difference = inspect_diff(package, flags.diff)
     return {"diff": asdict(difference)}, _diff_lines(difference)
 
 
 def _html(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
-    import adt
+    from adt.api.inspect import inspect_html
 
     assert flags.html is not None
-    adt.inspect_html(package, flags.html, profile=flags.profile)
+    inspect_html(package, flags.html, profile=flags.profile)
     return {"html": flags.html}, [f"wrote {flags.html}"]
 
 

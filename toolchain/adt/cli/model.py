@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from adt.api.requests import CompileRequest, ExplainRequest, NetworksRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.api.requests import CompileRequest, ExplainRequest
+from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
-from adt.options.option import Options, option, options_of
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.compiler.importers.importer import Explanation
@@ -18,29 +18,23 @@ if TYPE_CHECKING:
     from adt.package.reports import Accuracy
 
 
-class CompileFlags(Options):
-    """Choice of the function that is called."""
-
-    explain: bool = option("Only say what the import does with each operator.", default=False)
-
-
-@command(
-    "adt compile model.onnx --for linux-aarch64 -o model-pkg", CompileRequest, CompileFlags, name="compile"
-)
-def compile_(keywords: Keywords, flags: CompileFlags) -> Rendering:
+@command("adt compile model.onnx --for linux-aarch64 -o model-pkg", name="compile")
+def compile_(
+    request: CompileRequest,
+    explain: Annotated[bool, option("Only say what the import does with each operator.", default=False)],
+) -> Rendering:
     """Compile a model to a ModelPackage: mod.so, mod.json and mod.params."""
-    import adt
+    from adt.api import model
 
-    if flags.explain:
-        asked = options_of(ExplainRequest)
-        explanation = adt.explain(**{name: value for name, value in keywords.items() if name in asked})
+    if explain:
+        explanation = model.explain(ExplainRequest(**request.keywords_of(ExplainRequest)))
         return Rendering(
             "compile-explain",
             lambda: asdict(explanation),
             _explanation_lines(explanation),
             exit_code=explanation.exit_code,
         )
-    package = adt.compile(**keywords)
+    package = model.compile(request)
     return Rendering("compile", lambda: _fields(package), _lines(package))
 
 
@@ -128,12 +122,12 @@ def _accuracy_lines(accuracy: Accuracy) -> Iterator[str]:
         )
 
 
-@command("adt networks", NetworksRequest)
-def networks(keywords: Keywords) -> Rendering:
+@command("adt networks")
+def networks() -> Rendering:
     """List the untrained networks that can be compiled, tuned and measured by name."""
-    import adt
+    from adt.api import model
 
-    networks = adt.networks(**keywords)
+    networks = model.networks()
     return Rendering("networks", lambda: {"networks": list(map(asdict, networks))}, _network_lines(networks))
 
 

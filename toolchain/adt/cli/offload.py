@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.api.requests import CompareOffloadRequest
-from adt.cli.command import Keywords, Rendering, command
-from adt.options.option import Options, option
+from adt.cli.command import Rendering, command
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.api.offload import OffloadComparison, Variant
@@ -18,26 +18,16 @@ if TYPE_CHECKING:
 FUSED, LIBRARY = "fused", "library"
 
 
-class CompareFlags(Options):
-    """Choice of what is shown."""
-
-    everything: bool = option("Every kernel, not only the first 20.", "--all", default=False)
-
-
-@command(
-    "adt compare-offload model.onnx --for host --offload clml",
-    CompareOffloadRequest,
-    CompareFlags,
-    name="compare-offload",
-)
-def compare_offload(keywords: Keywords, flags: CompareFlags) -> Rendering:
+@command("adt compare-offload model.onnx --for host --offload clml", name="compare-offload")
+def compare_offload(
+    request: CompareOffloadRequest,
+    everything: Annotated[bool, option("Every kernel, not only the first 20.", "--all", default=False)],
+) -> Rendering:
     """Compile a model with libraries and without: are both right, and which is faster, layer by layer?"""
-    import adt
-    from adt.cli.arrays import load_inputs
+    from adt.api.offload import compare_offload
 
-    load_inputs(keywords)
-    result = adt.compare_offload(**keywords)
-    lines = _lines(result, everything=flags.everything)
+    result = compare_offload(request)
+    lines = _lines(result, everything=everything)
     return Rendering("compare-offload", lambda: _fields(result), lines, _failure(result))
 
 

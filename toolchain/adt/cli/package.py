@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.api.requests import MergeRequest, PackageVerifyRequest, SplitRequest
+from adt.api.requests import ELF_BUNDLE, PACKAGE
 from adt.cli.app import app
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.errors import PackageError
+from adt.options.option import option
+from adt.options.sections import BuildSettings
 
 if TYPE_CHECKING:
     from adt.api.package import PackageVerification
@@ -21,12 +24,16 @@ package = typer.Typer(
 app.add_typer(package, name="package")
 
 
-@command("adt package verify model-pkg", PackageVerifyRequest, group=package)
-def verify(keywords: Keywords) -> Rendering:
+@command("adt package verify model-pkg", group=package)
+def verify(
+    package: Annotated[Path, PACKAGE],
+    ndk: Annotated[str | None, BuildSettings.ndk],
+    bundle: Annotated[Path | None, ELF_BUNDLE],
+) -> Rendering:
     """Check hashes, description, code and parameters of a package, and whether its code would load."""
-    import adt
+    from adt.api.package import package_verify
 
-    result = adt.package_verify(**keywords)
+    result = package_verify(package, ndk=ndk, bundle=bundle)
     problems = [
         f"{finding.name}: {finding.found}" for finding in result.integrity.findings if not finding.passed
     ]
@@ -37,7 +44,7 @@ def verify(keywords: Keywords) -> Rendering:
     error = None
     if not result.passed:
         error = PackageError(
-            f"{keywords['package']} is not sound: {problems[0]}",
+            f"{package} is not sound: {problems[0]}",
             remedy="Get it again, or compile the model again: adt compile MODEL",
         )
     return Rendering("package-verify", lambda: _fields(result), _lines(result), error)
@@ -63,12 +70,15 @@ def _lines(result: PackageVerification) -> Iterator[str]:
         yield table(result.elf)
 
 
-@command("adt package split-params model-pkg -o parts", SplitRequest, group=package, name="split-params")
-def split_params(keywords: Keywords) -> Rendering:
+@command("adt package split-params model-pkg -o parts", group=package, name="split-params")
+def split_params(
+    package: Annotated[Path, PACKAGE],
+    out: Annotated[Path, option("Directory for code/ and params/.", "--out", "-o", kw_only=False)],
+) -> Rendering:
     """Write the code and the parameters of a package apart, for an app's asset pack."""
-    import adt
+    from adt.api.package import package_split_params
 
-    parts = adt.package_split_params(**keywords)
+    parts = package_split_params(package, out)
     sizes = {name: facts.size for name, facts in parts.manifest.files.items()}
     return Rendering(
         "package-split-params",
@@ -80,13 +90,17 @@ def split_params(keywords: Keywords) -> Rendering:
     )
 
 
-@command("adt package merge parts/code parts/params -o model-pkg", MergeRequest, group=package)
-def merge(keywords: Keywords) -> Rendering:
+@command("adt package merge parts/code parts/params -o model-pkg", group=package)
+def merge(
+    code: Annotated[Path, option("The part with mod.json and mod.so.", kw_only=False)],
+    params: Annotated[Path, option("mod.params, or the directory that it is in.", kw_only=False)],
+    out: Annotated[Path, option("Directory of the package, or x.tar.", "--out", "-o")],
+) -> Rendering:
     """Put the parts of one package together again: the same bytes as before."""
-    import adt
+    from adt.api.package import package_merge
     from adt.host.manifest import fields_of
 
-    merged = adt.package_merge(**keywords)
+    merged = package_merge(code, params, out=out)
     return Rendering(
         "package-merge",
         lambda: {"path": merged.place, "package": fields_of(merged.manifest)},

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from adt.api.requests import QuantizeRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.cli.pictures import PictureFlags, picture_options
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ MOST_SHOWN = 5
 """Layers."""
 
 
-@command(EXAMPLE, QuantizeRequest, PictureFlags)
-def quantize(keywords: Keywords, flags: PictureFlags) -> Rendering:
+@command(EXAMPLE)
+def quantize(request: QuantizeRequest, flags: PictureFlags) -> Rendering:
     """Quantize an ONNX model to 8 bits on samples, or its weights alone, and say what that costs."""
-    import adt
+    from adt.api.quantize import quantize
 
-    result = adt.quantize(**keywords, picture=picture_options(flags))
+    result = quantize(request.but(picture=picture_options(flags)))
     return Rendering("quantize", lambda: _fields(result), _lines(result))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.api.requests import ReportRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.errors import RegressionFound
-from adt.options.option import MaybePath, Options, option
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.measure.trend import Point, Series, TrendReport
@@ -24,33 +25,36 @@ MARKS = {
 }
 
 
-class ReportFlags(Options):
-    """Choice of what is read, written and returned."""
-
-    html: MaybePath = option("Write a page with time lines.", default=None, metavar="FILE")
-    export: MaybePath = option("Write these records to one file, for --import.", default=None, metavar="FILE")
-    imported: MaybePath = option(
-        "First take what --export or an app of adt's wrote.", "--import", default=None, metavar="FILE"
-    )
-    fail_on_regression: bool = option("Exit code 30 when a newest result is worse.", default=False)
-
-
-@command("adt report --since 30d --fail-on-regression", ReportRequest, ReportFlags)
-def report(keywords: Keywords, flags: ReportFlags) -> Rendering:
+@command("adt report --since 30d --fail-on-regression")
+def report(
+    request: ReportRequest,
+    html: Annotated[Path | None, option("Write a page with time lines.", default=None, metavar="FILE")],
+    export: Annotated[
+        Path | None,
+        option("Write these records to one file, for --import.", default=None, metavar="FILE"),
+    ],
+    imported: Annotated[
+        Path | None,
+        option(
+            "First take what --export or an app of adt's wrote.", "--import", default=None, metavar="FILE"
+        ),
+    ],
+    fail_on_regression: Annotated[bool, option("Exit code 30 when a newest result is worse.", default=False)],
+) -> Rendering:
     """Show what was measured over time, and mark what got slower."""
-    import adt
+    from adt.api import bench
 
-    imported = adt.report_import(flags.imported) if flags.imported else None
-    trend = adt.report(**keywords)
-    if flags.html:
-        adt.report_html(trend, flags.html)
-    exported = adt.report_export(trend, flags.export) if flags.export else None
-    files = {"html": flags.html, "export": flags.export, "exported": exported, "imported": imported}
-    lines = [f"took {imported} records from {flags.imported}"] if imported is not None else []
+    taken = bench.report_import(imported) if imported else None
+    trend = bench.report(request)
+    if html:
+        bench.report_html(trend, html)
+    exported = bench.report_export(trend, export) if export else None
+    files = {"html": html, "export": export, "exported": exported, "imported": taken}
+    lines = [f"took {taken} records from {imported}"] if taken is not None else []
     lines += _lines(trend)
-    lines += [f"wrote {flags.html}"] if flags.html else []
-    lines += [f"wrote {exported} records to {flags.export}"] if flags.export else []
-    error = _failure(trend) if flags.fail_on_regression and trend.regressed else None
+    lines += [f"wrote {html}"] if html else []
+    lines += [f"wrote {exported} records to {export}"] if export else []
+    error = _failure(trend) if fail_on_regression and trend.regressed else None
     return Rendering("report", lambda: _fields(trend) | files, lines, error)
 
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adt.api.requests import (
+    TRACKER_ADDRESS,
     RpcStartRequest,
-    RpcStopRequest,
     ServeHereRequest,
     ServeRequest,
-    TrackerAddress,
     TrackerRequest,
 )
 from adt.cli.app import Commands, app
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.cli.terminal import span
 from adt.host.columns import aligned
-from adt.options.option import Options, option, options_of
+from adt.options.option import option
+from adt.options.sections import DeviceSettings
 
 if TYPE_CHECKING:
     from adt.api.rpc import RpcStatus
@@ -33,12 +33,12 @@ rpc = typer.Typer(cls=Commands, help="RPC servers on devices, kept running in th
 app.add_typer(rpc, name="rpc", no_args_is_help=True)
 
 
-@command("adt tracker start --port 9190", TrackerRequest, group=tracker, name="start")
-def tracker_start(keywords: Keywords) -> Rendering:
+@command("adt tracker start --port 9190", group=tracker, name="start")
+def tracker_start(request: TrackerRequest) -> Rendering:
     """Start the tracker; one that runs already stays."""
-    import adt
+    from adt.api import rpc
 
-    info = adt.tracker_start(**keywords)
+    info = rpc.tracker_start(request)
     already = " already" if info.already else ""
     line = f"tracker{already} runs on {info.address} (pid {info.pid}, log {info.log})"
     return Rendering("tracker-start", lambda: _tracker_fields(info), [line])
@@ -47,9 +47,9 @@ def tracker_start(keywords: Keywords) -> Rendering:
 @command("adt tracker stop", group=tracker, name="stop")
 def tracker_stop() -> Rendering:
     """Stop the tracker; nothing of it is left."""
-    import adt
+    from adt.api import rpc
 
-    before = adt.tracker_stop()
+    before = rpc.tracker_stop()
     return Rendering(
         "tracker-stop",
         lambda: {"stopped": before.running, "address": before.address or None},
@@ -57,23 +57,23 @@ def tracker_stop() -> Rendering:
     )
 
 
-@command("adt tracker status", TrackerAddress, group=tracker, name="status")
-def tracker_status(keywords: Keywords) -> Rendering:
+@command("adt tracker status", group=tracker, name="status")
+def tracker_status(tracker_address: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
     """Show the tracker, its queues and its servers."""
-    import adt
+    from adt.api import rpc
 
-    info = adt.tracker_status(**keywords)
+    info = rpc.tracker_status(tracker_address)
     servers = info.summary.servers if info.summary else ()
     lines = [*_tracker_lines(info), *(f"server  {server.key:<20} {server.address}" for server in servers)]
     return Rendering("tracker-status", lambda: _tracker_fields(info), lines)
 
 
-@command("adt rpc start --serial 127.0.0.1:5555 --key android", RpcStartRequest, group=rpc, name="start")
-def rpc_start(keywords: Keywords) -> Rendering:
+@command("adt rpc start --serial 127.0.0.1:5555 --key android", group=rpc, name="start")
+def rpc_start(request: RpcStartRequest) -> Rendering:
     """Deploy and start an RPC server on a device; returns when clients can use it."""
-    import adt
+    from adt.api import rpc
 
-    server = adt.rpc_start(**keywords)
+    server = rpc.rpc_start(request)
     return Rendering("rpc-start", lambda: server_fields(server), [server.ready_line])
 
 
@@ -83,23 +83,26 @@ def server_fields(server: RpcServer) -> dict[str, Any]:
     return {name: getattr(server, name) for name in names} | {"tracker": server.tracker or None}
 
 
-@command("adt rpc stop --all", RpcStopRequest, group=rpc, name="stop")
-def rpc_stop(keywords: Keywords) -> Rendering:
+@command("adt rpc stop --all", group=rpc, name="stop")
+def rpc_stop(
+    serial: Annotated[str | None, DeviceSettings.serial],
+    everything: Annotated[bool, option("The servers on all devices.", "--all", default=False)],
+) -> Rendering:
     """End servers and remove every trace of them, here and on the devices."""
-    import adt
+    from adt.api import rpc
 
-    stopped = adt.rpc_stop(**keywords)
-    none = "no server ran" + (f" on {keywords['serial']}" if keywords["serial"] else "")
+    stopped = rpc.rpc_stop(serial, everything=everything)
+    none = "no server ran" + (f" on {serial}" if serial else "")
     lines = [f"stopped the server on {serial}" for serial in stopped]
     return Rendering("rpc-stop", lambda: {"stopped": stopped}, lines or [none])
 
 
-@command("adt rpc status --json", TrackerAddress, group=rpc, name="status")
-def rpc_status(keywords: Keywords) -> Rendering:
+@command("adt rpc status --json", group=rpc, name="status")
+def rpc_status(tracker_address: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
     """Show the tracker's queues, and every server with its state."""
-    import adt
+    from adt.api import rpc
 
-    status = adt.rpc_status(**keywords)
+    status = rpc.rpc_status(tracker_address)
     return Rendering(
         "rpc-status",
         lambda: {
@@ -110,21 +113,18 @@ def rpc_status(keywords: Keywords) -> Rendering:
     )
 
 
-class ServeFlags(Options):
-    """Place where it runs."""
-
-    run: bool = option("This machine is the board: serve here, now.", default=False)
-
-
-@command("adt rpc serve --board pi@board --key rpi", ServeRequest, ServeFlags, group=rpc, name="serve")
-def rpc_serve(keywords: Keywords, flags: ServeFlags) -> Rendering:
+@command("adt rpc serve --board pi@board --key rpi", group=rpc, name="serve")
+def rpc_serve(
+    request: ServeRequest,
+    run: Annotated[bool, option("This machine is the board: serve here, now.", default=False)],
+) -> Rendering:
     """Print what to run for a server on a board without ADB, or run it (--run)."""
-    import adt
+    from adt.api import rpc
 
-    if flags.run:
-        here = {name: keywords[name] for name in options_of(ServeHereRequest)}
-        raise typer.Exit(adt.rpc_serve_here(**here))
-    plan = adt.rpc_serve(**keywords)
+    if run:
+        here = ServeHereRequest(**request.keywords_of(ServeHereRequest))
+        raise typer.Exit(rpc.rpc_serve_here(here))
+    plan = rpc.rpc_serve(request)
     names = ("commands", "bundle", "address", "exposed")
     return Rendering("rpc-serve", lambda: {name: getattr(plan, name) for name in names}, plan.commands)
 

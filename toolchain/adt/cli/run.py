@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from adt.api.requests import RunRequest, Threads
-from adt.cli.command import Keywords, Rendering, command
+from adt.api.requests import AFFINITY, THREADS, RunRequest
+from adt.cli.command import Rendering, command
 from adt.cli.pictures import PictureFlags, picture_options
-from adt.options.option import MaybePath, Texts, option, options_of
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.api.run import RunResult
@@ -20,57 +20,68 @@ EXAMPLE = (
 )
 
 
-class RunnerFlags(Threads):
-    """Further options of rtvm."""
-
-    warmup_ms: float = option("… and for at least so many milliseconds.", default=0.0, least=0)
-    zero_copy: bool = option("Use the CPU's inputs where they lie.", default=False)
-    pre_compiled: str = option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
-    program_cache: bool = option("Keep compiled OpenCL programs on the device.", default=True)
-
-
-class RunFlags(RunnerFlags, PictureFlags):
-    """Choice of what is written and shown, the preparation of pictures, and options of rtvm."""
-
-    outputs: Texts = option(
-        "All as .npz; the only one, or that of a name, also as .npy or .raw.",
-        "--output",
-        "-o",
-        default=(),
-        metavar="[NAME=]FILE",
-    )
-    labels: MaybePath = option(
-        "Labels of classes, one on each line, or .json: show the best.", default=None, metavar="FILE"
-    )
-    top: int | None = option(
-        "How many classes; default with --labels: 5.", default=None, metavar="K", least=1
-    )
-    softmax: bool | None = option(
-        "Make scores probabilities; default: when they do not sum to 1.",
-        "--softmax/--no-softmax",
-        default=None,
-    )
-
-
-@command(EXAMPLE, RunRequest, RunFlags)
-def run(keywords: Keywords, flags: RunFlags) -> Rendering:
+@command(EXAMPLE)
+def run(
+    request: RunRequest,
+    pictures: PictureFlags,
+    threads: Annotated[int | None, THREADS],
+    affinity: Annotated[str, AFFINITY],
+    warmup_ms: Annotated[float, option("… and for at least so many milliseconds.", default=0.0, least=0)],
+    zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie.", default=False)],
+    pre_compiled: Annotated[
+        str, option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
+    ],
+    program_cache: Annotated[bool, option("Keep compiled OpenCL programs on the device.", default=True)],
+    outputs: Annotated[
+        tuple[str, ...] | None,
+        option(
+            "All as .npz; the only one, or that of a name, also as .npy or .raw.",
+            "--output",
+            "-o",
+            default=(),
+            metavar="[NAME=]FILE",
+        ),
+    ],
+    labels: Annotated[
+        Path | None,
+        option("Labels of classes, one on each line, or .json: show the best.", default=None, metavar="FILE"),
+    ],
+    top: Annotated[
+        int | None,
+        option("How many classes; default with --labels: 5.", default=None, metavar="K", least=1),
+    ],
+    softmax: Annotated[
+        bool | None,
+        option(
+            "Make scores probabilities; default: when they do not sum to 1.",
+            "--softmax/--no-softmax",
+            default=None,
+        ),
+    ],
+) -> Rendering:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
-    import adt
+    from adt.api.run import run
     from adt.cli.arrays import check_outputs, save_outputs
     from adt.device.rtvm import RtvmOptions
     from adt.package.classes import TOP, rank, read_labels
 
-    names = read_labels(flags.labels) if flags.labels else ()
-    check_outputs(flags.outputs)
-    runner = {name: getattr(flags, name) for name in options_of(RunnerFlags)}
-    picture, options = picture_options(flags), RtvmOptions(**runner)
-    result = adt.run(**keywords, picture=picture, options=options)
-    written = save_outputs(flags.outputs, result.outputs)
+    names = read_labels(labels) if labels else ()
+    check_outputs(outputs or ())
+    options = RtvmOptions(
+        threads=threads,
+        affinity=affinity,
+        warmup_ms=warmup_ms,
+        zero_copy=zero_copy,
+        pre_compiled=pre_compiled,
+        program_cache=program_cache,
+    )
+    result = run(request.but(picture=picture_options(pictures), options=options))
+    written = save_outputs(outputs or (), result.outputs)
 
     def ranking() -> Ranking | None:
-        if not (names or flags.top or flags.softmax is not None):
+        if not (names or top or softmax is not None):
             return None
-        return rank(result.outputs, labels=names, top=flags.top or TOP, softmax=flags.softmax)
+        return rank(result.outputs, labels=names, top=top or TOP, softmax=softmax)
 
     return Rendering("run", lambda: _fields(result, written, ranking()), _lines(result, written, ranking))
 

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 import typer
 
 from adt.api.requests import TuneRequest, quiet
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.errors import INTERRUPTED, VerifyFailed
 
 if TYPE_CHECKING:
-    from adt.tuning.results import TuneResult, TuningPlan
+    from adt.tuning.results import TuningPlan
 
 EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 --db records"
 
 
-@command(EXAMPLE, TuneRequest)
-def tune(keywords: Keywords, as_json: bool) -> Rendering:
+@command(EXAMPLE)
+def tune(request: TuneRequest, as_json: bool) -> Rendering:
     """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
-    import adt
+    from adt.api.tune import tune
     from adt.cli.tune_report import fields, lines
     from adt.cli.tuning_view import tuning_view
 
     with tuning_view(quiet=as_json) as on_status:
         on_plan = quiet if as_json else _show_plan
-        result: TuneResult = adt.tune(**keywords, on_plan=on_plan, on_status=on_status, gentle=True)
+        result = tune(request.but(on_plan=on_plan, on_status=on_status, gentle=True))
     error = None
     if not result.interrupted and result.comparison and result.comparison.correct is False:
         error = VerifyFailed(

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adt.api.requests import UpRequest, quiet
-from adt.cli.command import Keywords, Rendering, command
+from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.cli.verify import failure, verification_fields, verification_lines
-from adt.options.option import MaybePath, Options, option
+from adt.options.option import option
 
 if TYPE_CHECKING:
     from adt.api.up import UpResult
     from adt.api.up_plan import Step, UpPlan
 
 
-class UpFlags(Options):
-    """Choice of what is written."""
-
-    output: MaybePath = option("Write the outputs here, .npz.", "--output", "-o", default=None)
-
-
-@command("adt up model.onnx --shape input:1,3,224,224", UpRequest, UpFlags)
-def up(keywords: Keywords, flags: UpFlags, as_json: bool) -> Rendering:
+@command("adt up model.onnx --shape input:1,3,224,224")
+def up(
+    request: UpRequest,
+    output: Annotated[Path | None, option("Write the outputs here, .npz.", "--output", "-o", default=None)],
+    as_json: bool,
+) -> Rendering:
     """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
-    import adt
-    from adt.cli.arrays import load_inputs, save_npz
+    from adt.api.up import up
+    from adt.cli.arrays import save_npz
 
-    load_inputs(keywords)
     on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
     with status_line("adt up") as progress:
-        result = adt.up(**keywords, on_plan=on_plan, on_step=on_step, progress=progress)
-    if flags.output:
-        save_npz(flags.output, result.verified.outputs)
+        result = up(request.but(on_plan=on_plan, on_step=on_step, progress=progress))
+    if output:
+        save_npz(output, result.verified.outputs)
     return Rendering(
         "up", lambda: _fields(result), _lines(result), failure(result.verified, result.package.path)
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from adt.api.requests import LayerOptions, LayersRequest, VerifyRequest
-from adt.cli.command import Keywords, Rendering, command
+from adt.api.requests import LayersRequest, VerifyRequest
+from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, VerifyFailed
-from adt.options.option import option, options_of, values_of
+from adt.options.option import option, options_of
 
 if TYPE_CHECKING:
     from adt.api.verify import LayersResult, VerifyResult
@@ -21,48 +21,41 @@ if TYPE_CHECKING:
     from adt.measure.verify import OutputComparison
 
 
-class LayerFlags(LayerOptions):
-    """Whole outputs or single kernels."""
-
-    layers: bool = option("Compare each kernel with the same one on this machine.", default=False)
-
-
-@command("adt verify model-pkg --layers", VerifyRequest, LayerFlags)
-def verify(keywords: Keywords, flags: LayerFlags) -> Rendering:
+@command("adt verify model-pkg --layers")
+def verify(
+    parsed: partial[VerifyRequest],
+    calls: Annotated[tuple[int, int] | None, LayersRequest.calls],
+    everything: Annotated[bool, LayersRequest.everything],
+    chunk_bytes: Annotated[int | None, LayersRequest.chunk_bytes],
+    layers: Annotated[bool, option("Compare each kernel with the same one on this machine.", default=False)],
+) -> Rendering:
     """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
-    import adt
-    from adt.cli.arrays import load_npz
+    from adt.api.verify import verify, verify_layers
 
-    sets = keywords["inputs"] = [load_npz(path) for path in keywords["inputs"] or ()] or None
-    if flags.layers:
-        _refuse(as_whole(keywords))
+    single = {"calls": calls, "everything": everything, "chunk_bytes": chunk_bytes}
+    if layers:
+        _refuse(as_whole(parsed.keywords))
         both = options_of(VerifyRequest).keys() & options_of(LayersRequest).keys()
-        layers = adt.verify_layers(
-            **{name: keywords[name] for name in both} | {"inputs": sets[0] if sets else None},
-            calls=_span(flags.calls),
-            everything=flags.everything,
-            chunk_bytes=flags.chunk_bytes << 20 if flags.chunk_bytes else None,
-        )
-        package = keywords["package"]
+        shared = {name: parsed.keywords[name] for name in both}
+        request = LayersRequest(**shared | single | {"inputs": next(iter(shared["inputs"] or ()), None)})
+        comparison = verify_layers(request)
         return Rendering(
             "verify-layers",
-            lambda: _layers_fields(package, layers),
-            _layers_lines(layers, flags.everything),
-            _layers_failure(package, layers.layers),
+            lambda: _layers_fields(request.package, comparison),
+            _layers_lines(comparison, everything),
+            _layers_failure(request.package, comparison.layers),
         )
-    _refuse(
-        [options_of(LayerFlags)[name].flag for name, value in values_of(flags).items() if value], "without"
-    )
-    result = adt.verify(**keywords)
+    _refuse([options_of(LayersRequest)[name].flag for name, value in single.items() if value], "without")
+    result = verify(whole := parsed())
     return Rendering(
         "verify",
         lambda: verification_fields(result),
         verification_lines(result),
-        failure(result, keywords["package"], same_command=True),
+        failure(result, whole.package, same_command=True),
     )
 
 
-def as_whole(keywords: Keywords) -> list[str]:
+def as_whole(keywords: Mapping[str, Any]) -> list[str]:
     """The options that were given and say nothing about single kernels."""
     kernels = options_of(LayersRequest)
     asked = {
@@ -82,16 +75,6 @@ def _refuse(options: Sequence[str], how: str = "with") -> None:
             if how == "with"
             else "Add --layers, or leave it out.",
         )
-
-
-def _span(text: Any) -> tuple[int, int] | None:
-    """Parse ``A:B``, two numbers."""
-    if text is None:
-        return None
-    numbers = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", text)
-    if not numbers or int(numbers[1]) >= int(numbers[2]):
-        raise ConfigError(f"--calls {text[:80]!r}", remedy="Give two numbers: --calls 10:20 is 10 to 19.")
-    return int(numbers[1]), int(numbers[2])
 
 
 def verification_fields(result: VerifyResult) -> dict[str, Any]:

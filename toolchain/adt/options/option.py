@@ -10,10 +10,10 @@ import inspect
 import os
 import re
 import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, overload
 
 if TYPE_CHECKING:
     Accepted = TypeVar("Accepted", contravariant=True)
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     class _Field(Generic[Accepted, Value]):
         """To type checkers: a field that takes one type and is of another."""
 
+        @overload
+        def __get__(self, owner: None, kind: Any = None) -> Any: ...
+        @overload
         def __get__(self, owner: object, kind: Any = None) -> Value: ...
+        def __get__(self, owner: object, kind: Any = None) -> Any: ...
         def __set__(self, owner: object, value: Accepted) -> None: ...
 
     AnyPath = str | os.PathLike[str]
@@ -81,6 +85,10 @@ class Option:
     """The type that the command line takes, where it is not the field's; None: Python alone has it."""
     separator: str = ""
     """Between values that one word of the command line may hold."""
+    parse: Callable[[Any], Any] | None = None
+    """Makes the field's value of what the command line took; not called for an absent option."""
+    complete: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    """Replaces the value that a request was given; takes the values of its other options, too."""
     name: str = ""
     """Name of the field."""
 
@@ -100,21 +108,21 @@ class Option:
         """The environment's name of the setting."""
         return "ADT_" + self.key.replace(".", "_").upper()
 
-    def complete(self, name: str, section: str) -> None:
+    def attach(self, name: str, section: str) -> None:
         """Be the field *name* of a class; with a *section*, the setting of that name."""
         self.name = name
         if section:
             self.key = self.key or f"{section}.{name}"
 
 
-def option(doc: str, *flags: str, **about: Any) -> Any:
-    """A field that is an option; see :class:`Option`."""
-    return Option(doc, flags, **about)
+def option(doc: str | Option, *flags: str, **about: Any) -> Any:
+    """Make a field that is an option, see :class:`Option`: a new one, or a shared one with changes."""
+    return replace(doc, **about) if isinstance(doc, Option) else Option(doc, flags, **about)
 
 
-def python(doc: str, *, default: Any) -> Any:
-    """A field that only Python can give."""
-    return Option(doc, (), default, cli=None)
+def python(doc: str, **about: Any) -> Any:
+    """Make a field that only Python can give."""
+    return Option(doc, (), cli=None, **about)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option, python))
@@ -129,7 +137,7 @@ class Options:
     def __init_subclass__(cls, section: str = "") -> None:
         cls._own = {name: about for name, about in vars(cls).items() if isinstance(about, Option)}
         for name, about in cls._own.items():
-            about.complete(name, section)
+            about.attach(name, section)
         every: dict[str, Option] = {}
         for base in reversed(cls.__mro__):
             every |= vars(base).get("_own", {})
@@ -201,11 +209,12 @@ def types_of(kind: type[Options]) -> dict[str, Any]:
     """The type of each field, None not counted."""
     if "_types" not in vars(kind):
         hints = typing.get_type_hints(kind)
-        kind._types = {name: _without_none(hints[name]) for name in kind._options}
+        kind._types = {name: without_none(hints[name]) for name in kind._options}
     return kind._types
 
 
-def _without_none(hint: Any) -> Any:
+def without_none(hint: Any) -> Any:
+    """Return a type without None as one of its kinds."""
     kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
     return kinds[0] if type(None) in typing.get_args(hint) and len(kinds) == 1 else hint
 

@@ -7,15 +7,15 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from adt.options.option import Option, Options, options_of, signature_of, values_of
 from adt.options.resolve import Resolved, executed, load_settings, override, show_programs
 from adt.options.sections import Settings
 
 Keywords = ParamSpec("Keywords")
-Asked = TypeVar("Asked")
-Result = TypeVar("Result")
+Asked = TypeVar("Asked", contravariant=True)
+Result = TypeVar("Result", covariant=True)
 
 
 class Request(Options):
@@ -26,14 +26,13 @@ class Request(Options):
     """
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        arguments = {
+            name: about.complete(arguments[name], arguments) if about.complete else arguments[name]
+            for name, about in self._options.items()
+        }
         values = super()._complete(arguments)
         flags = self._flags(arguments)
-        if not flags:
-            return values
-        resolved = load_settings(flags)
-        if not flags.keys().isdisjoint(executed()):
-            show_programs(resolved)
-        return values | self._settings(resolved)
+        return values | self._settings(resolve_settings(flags)) if flags else values
 
     def _flags(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The settings among *arguments*, by ``section.key``."""
@@ -63,8 +62,7 @@ class Request(Options):
 
     def named(self, name: str) -> Any:
         """The value of a setting that the caller gave; None where another place decided it."""
-        origin = self.resolved.origins[options_of(type(self))[name].key]
-        return getattr(self, name) if origin == "flag" else None
+        return self.resolved.given(options_of(type(self))[name].key)
 
     def keywords_of(self, other: type[Options], *without: str) -> dict[str, Any]:
         """The keywords with which *other* asks for the same, as far as both have them.
@@ -88,6 +86,20 @@ class Request(Options):
         return asked
 
 
+def resolve_settings(flags: Mapping[str, object]) -> Resolved:
+    """Return every setting, those of *flags*, by ``section.key``, as the caller gave them; None: not given.
+
+    What a project's file has executed of these is shown.
+
+    Raises:
+        ConfigError: a setting cannot be, see :func:`adt.options.resolve.load_settings`.
+    """
+    resolved = load_settings(flags)
+    if not flags.keys().isdisjoint(executed()):
+        show_programs(resolved)
+    return resolved
+
+
 def _setting(about: Option, value: Any) -> Any:
     """The value of a setting: none of nothing at all; on or off of one that is also ``auto``."""
     if isinstance(value, list | tuple) and not value:
@@ -95,14 +107,25 @@ def _setting(about: Option, value: Any) -> Any:
     return ("on" if value else "off") if isinstance(value, bool) and about.cli is bool else value
 
 
+class Verb(Protocol[Keywords, Asked, Result]):
+    """A function that takes a request, or the keywords that make one."""
+
+    @overload
+    def __call__(self, request: Asked, /) -> Result: ...
+    @overload
+    def __call__(self, *args: Keywords.args, **kwargs: Keywords.kwargs) -> Result: ...
+
+
 def takes(
     request: Callable[Keywords, Asked],
-) -> Callable[[Callable[[Asked], Result]], Callable[Keywords, Result]]:
+) -> Callable[[Callable[[Asked], Result]], Verb[Keywords, Asked, Result]]:
     """Let a function that takes a request be called with its keywords; they go to the documentation."""
 
-    def decorate(function: Callable[[Asked], Result]) -> Callable[Keywords, Result]:
+    def decorate(function: Callable[[Asked], Result]) -> Verb[Keywords, Asked, Result]:
         @functools.wraps(function)
-        def verb(*args: Keywords.args, **kwargs: Keywords.kwargs) -> Result:
+        def verb(*args: Any, **kwargs: Any) -> Result:
+            if len(args) == 1 and isinstance(args[0], kind) and not kwargs:
+                return function(typing.cast(Asked, args[0]))
             try:
                 asked = request(*args, **kwargs)
             except TypeError as error:
@@ -112,7 +135,7 @@ def takes(
         kind, returned = typing.cast(type, request), inspect.get_annotations(function).get("return")
         verb.__signature__ = signature_of(kind).replace(return_annotation=returned)  # type: ignore[attr-defined]
         verb.__doc__ = _documentation(function.__doc__ or "", kind)
-        return verb
+        return typing.cast(Verb[Keywords, Asked, Result], verb)
 
     return decorate
 

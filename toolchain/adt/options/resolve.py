@@ -44,6 +44,10 @@ class Resolved:
     values: Mapping[str, Any]
     """The settings by ``section.key``."""
 
+    def given(self, key: str) -> Any:
+        """The value of a setting that the caller gave; None where another place decided it."""
+        return self.values[key] if self.origins[key] == "flag" else None
+
 
 def load_settings(
     flags: Mapping[str, object] | None = None,

@@ -14,8 +14,8 @@ RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
 
 
-class TvmSource(Options, section="tvm"):
-    """The tree alone."""
+class TvmSettings(Options, section="tvm"):
+    """Origin of the TVM source tree."""
 
     tvm_source: Directory = option(
         "A TVM source tree (``--tvm-source``, or TVM_HOME); empty: obtain one.",
@@ -25,11 +25,6 @@ class TvmSource(Options, section="tvm"):
         executes=True,
         metavar="DIR",
     )
-
-
-class TvmSettings(TvmSource, section="tvm"):
-    """Origin of the TVM source tree."""
-
     provider: Text = option(
         "How the tree is obtained: ``auto`` (cache, then git, then the registry), ``git`` or ``registry``.",
         default="auto",
@@ -37,20 +32,8 @@ class TvmSettings(TvmSource, section="tvm"):
     )
 
 
-class NdkRoot(Options, section="build"):
-    """The NDK alone."""
-
-    ndk: Directory = option(
-        "Root of the Android NDK; empty: look where Android tools look.",
-        default="",
-        help="Root of the Android NDK; else found as Android tools do.",
-        executes=True,
-        metavar="DIR",
-    )
-
-
-class PlatformName(Options, section="build"):
-    """The platform alone."""
+class BuildSettings(Options, section="build"):
+    """Options of the build of a TargetBundle."""
 
     platform: Text = option(
         "What to build for: ``android-arm64-v8a``, ``linux-aarch64``, ``host``, …, or a preset of one such "
@@ -61,17 +44,14 @@ class PlatformName(Options, section="build"):
         metavar="PLATFORM",
         offers="platform",
     )
-
-
-class ApiLevel(Options, section="build"):
-    """The API level alone."""
-
+    ndk: Directory = option(
+        "Root of the Android NDK; empty: look where Android tools look.",
+        default="",
+        help="Root of the Android NDK; else found as Android tools do.",
+        executes=True,
+        metavar="DIR",
+    )
     api_level: Number = option("Lowest Android API level that the bundle runs on, at least 21.", default=28)
-
-
-class ClmlSdk(Options, section="build"):
-    """The CLML SDK alone."""
-
     clml: Directory = option(
         "Build the CLML graph runtime in, with the SDK in this directory; empty: only for a ``-clml`` "
         "preset, with the SDK that ADRENO_OPENCL or CLML_SDK names.",
@@ -80,11 +60,6 @@ class ClmlSdk(Options, section="build"):
         executes=True,
         metavar="DIR",
     )
-
-
-class XnnpackTrees(Options, section="build"):
-    """XNNPACK's source alone."""
-
     xnnpack_source: Directory = option(
         "XNNPACK's source: a directory with the trees xnnpack, pthreadpool, fxdiv and cpuinfo; empty: they "
         "are obtained.",
@@ -93,11 +68,6 @@ class XnnpackTrees(Options, section="build"):
         executes=True,
         metavar="DIR",
     )
-
-
-class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, section="build"):
-    """Options of the build of a TargetBundle."""
-
     alignment: Number = option(
         "Alignment in bytes of every tensor the runtime allocates; 0: the platform's own (32 on devices).",
         default=0,
@@ -132,19 +102,8 @@ class BuildSettings(XnnpackTrees, ClmlSdk, ApiLevel, NdkRoot, PlatformName, sect
     jobs: Number = option("Parallel compiler processes; 0: as Ninja decides.", "--jobs", "-j", default=0)
 
 
-class Shapes(Options, section="compile"):
-    """The shapes alone."""
-
-    shapes: Texts = option(
-        "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``.",
-        "--shape",
-        default=(),
-        metavar="NAME:1,3,224,224|SYMBOL=1,…",
-    )
-
-
-class Target(Options, section="compile"):
-    """Target that computes."""
+class CompileSettings(Options, section="compile"):
+    """Options of the compilation of a model."""
 
     target: Text = option(
         "What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``, "
@@ -153,11 +112,6 @@ class Target(Options, section="compile"):
         metavar="cpu|opencl|adreno|adreno-buffer|mali|cuda:ARCH|host|…",
         offers="target",
     )
-
-
-class Processor(Target, section="compile"):
-    """Target that computes, and its processor."""
-
     cpu: Text = option(
         "The processor: a core (``cortex-a76``), a system on chip (``snapdragon-865``), ``native``, and "
         "features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform, and on ``host`` ``native``.",
@@ -166,17 +120,13 @@ class Processor(Target, section="compile"):
         metavar="cortex-a76,+dotprod|rk3588|…",
         offers="processor",
     )
-
-
-class Computing(Processor, section="compile"):
-    """Target, processor, and TVM's effort for them."""
-
     opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3)
-
-
-class Kernels(Shapes, Computing, section="compile"):
-    """Options that decide the kernels of a model."""
-
+    shapes: Texts = option(
+        "Fixed input shapes, each ``name:1,3,224,224``, or extents of symbols, ``batch=1,past=16``.",
+        "--shape",
+        default=(),
+        metavar="NAME:1,3,224,224|SYMBOL=1,…",
+    )
     precision: Text = option(
         "Computing in half precision: ``float16``, ``float16_acc32`` (but convolutions and matrix "
         "products add up in float32), or not at all, ``float32``. Inputs and outputs stay float32.",
@@ -216,11 +166,6 @@ class Kernels(Shapes, Computing, section="compile"):
         default="auto",
         choices=["auto", "always", "never"],
     )
-
-
-class Records(Options, section="compile"):
-    """Origin of the kernels' schedules."""
-
     db: Directory = option(
         "A tuning database (`adt tune`): kernels that it has records of, for this target, get their "
         "schedules from it, where they are faster than the usual ones; empty: none.",
@@ -236,11 +181,6 @@ class Records(Options, section="compile"):
         help="… those of this device.",
         metavar="NAME[, DRIVER]",
     )
-
-
-class CompileSettings(Records, Kernels, section="compile"):
-    """Options of the compilation of a model."""
-
     accuracy: Switch = option(
         "Compare half precision with float32 on this machine, and keep the figures in mod.json: ``on``, "
         "``off``, or ``auto`` (for models that do not take long).",
@@ -258,9 +198,17 @@ class CompileSettings(Records, Kernels, section="compile"):
     )
 
 
-class DeviceTimeout(Options, section="device"):
-    """The time limit alone."""
+class DeviceSettings(Options, section="device"):
+    """Device, and the time that it may take."""
 
+    serial: Text = option(
+        "Serial of the device; empty: ANDROID_SERIAL, or the only device.",
+        "--serial",
+        "-s",
+        default="",
+        help="The device; else ANDROID_SERIAL, else the only one.",
+        offers="serial",
+    )
     timeout: Real = option(
         "Seconds that each step on the device may take: a transfer, a command, a run of a program. 0: 600 "
         "for a run, 30 for a short command, and for a transfer as long as bytes travel (60 without one are "
@@ -281,23 +229,6 @@ class DeviceTimeout(Options, section="device"):
         return self.timeout or RUN_SECONDS
 
 
-class DeviceSerial(Options, section="device"):
-    """The device alone."""
-
-    serial: Text = option(
-        "Serial of the device; empty: ANDROID_SERIAL, or the only device.",
-        "--serial",
-        "-s",
-        default="",
-        help="The device; else ANDROID_SERIAL, else the only one.",
-        offers="serial",
-    )
-
-
-class DeviceSettings(DeviceTimeout, DeviceSerial):
-    """Device, and the time that it may take."""
-
-
 class RpcSettings(Options, section="rpc"):
     """The RPC tracker on this machine and the servers on devices."""
 
@@ -312,30 +243,20 @@ class RpcSettings(Options, section="rpc"):
     port_end: Number = option("Last port that a server tries; each server needs one.", default=9189)
 
 
-class Seed(Options, section="verify"):
-    """The seed alone."""
+FILL_MODES = ("random", "zeros", "ones", "arange")
+
+
+class VerifySettings(Options, section="verify"):
+    """Tolerances of verification."""
 
     seed: Number = option(
         "Seed of the inputs that are made up when none are given.", default=0, help="Seed of made-up inputs."
     )
-
-
-FILL_MODES = ("random", "zeros", "ones", "arange")
-
-
-class MadeUpInputs(Seed, section="verify"):
-    """Content of inputs when none are given."""
-
     fill_mode: Text = option(
         "What made-up inputs hold: ``random`` values of the seed, ``zeros``, ``ones``, ``arange``: 0, 1, ….",
         default="random",
         choices=FILL_MODES,
     )
-
-
-class KernelTolerance(Options, section="verify"):
-    """Tolerances of verification, with that of a single kernel."""
-
     max_rel: Real = option(
         "A larger one passes too if it is at most this times the reference's largest magnitude; negative: as "
         "the package's precision allows.",
@@ -349,11 +270,6 @@ class KernelTolerance(Options, section="verify"):
         default=-1,
         help="Steps an integer may be off (by default 1 of 8 and 16 bits, else 0), or a float quanta (1).",
     )
-
-
-class VerifySettings(KernelTolerance, MadeUpInputs, section="verify"):
-    """Tolerances of verification."""
-
     max_abs: Real = option(
         "Largest absolute difference to the reference that passes; negative: as the package's precision "
         "allows.",
