@@ -21,6 +21,7 @@ from adt.api import tune_places
 from adt.bundle.bundle import TargetBundle
 from adt.compiler.networks.builder import Network
 from adt.errors import AdtError, Busy, ConfigError, MismatchError, NoDevice, TrackerError
+from adt.options.ports import PortRange
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
 from support.devices.fixtures import Rack, rack  # noqa: F401
@@ -162,7 +163,8 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
 def test_servers_that_hang_crash_and_leave_are_named_and_the_others_finish(
     network: Path, bundle: TargetBundle, tmp_path: Path
 ) -> None:
-    address = tracker.start([free_port()]).address
+    port = free_port()
+    address = tracker.start(PortRange(port, port)).address
     database = tmp_path / "db"
     with contextlib.ExitStack() as held:
         held.callback(tracker.stop)

@@ -19,6 +19,7 @@ import pytest
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.compiler.passes.records.arguments import Argument
+from adt.options.ports import PortRange
 from adt.rpc import board, server, tracker, wire
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import worker
@@ -27,7 +28,7 @@ from adt.tuning.fleet.sources import LocalSource, SerialSource, TrackerSource
 from adt.tuning.results import DeviceStatus
 from support.devices.fixtures import Rack as VirtualRack
 from support.devices.fixtures import rack as virtual_rack  # noqa: F401
-from support.devices.ports import free_port
+from support.devices.ports import free_port, free_span
 from support.standins.candidates import ROLE, candidate
 from support.waiting import wait_for
 
@@ -211,7 +212,8 @@ def test_a_killed_tuning_leaves_no_process_and_no_file(
 
 @pytest.fixture(scope="module")
 def tracker_address() -> Iterator[str]:
-    started = tracker.start((free_port(), free_port()))
+    port = free_span(2)
+    started = tracker.start(PortRange(port, port + 1))
     yield started.address
     tracker.stop()
 
@@ -333,7 +335,8 @@ def test_a_device_is_waited_for_served_and_followed_when_it_leaves_and_returns(
     engine = Engine()
     usual = candidate(tmp_path, compiler=CROSS)
     engine.give(usual, *[candidate(tmp_path, does, compiler=CROSS) for does in ("crash", "hang")], usual)
-    ports = range(free_port(), 65536)[:20]
+    first = free_span(20)
+    ports = PortRange(first, first + 19)
     with Fleet(SerialSource([one.serial], bundle, ports), "cpu") as fleet:
         fleet.start(engine.take, engine.done)
         wait_for(lambda: [each.state for each in fleet.devices()] == ["away"])

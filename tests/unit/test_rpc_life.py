@@ -24,6 +24,8 @@ from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import process
+from adt.options.ports import PortRange
+from adt.options.sections import RpcSettings
 from adt.rpc import board, instance, launch, relay, server, session, state, tracker, wire
 from adt.rpc.handshake import Answer
 from adt.rpc.instance import Death, Instance, ServerConfig
@@ -140,15 +142,17 @@ def test_the_next_free_port_is_taken_and_none_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as plug:
         taken = plug.getsockname()[1]
         with pytest.raises(TrackerError, match=f"port {taken} is in use"):
-            tracker.listen([taken], "127.0.0.1")
-    with tracker.listen(range(taken, taken + 1), "127.0.0.1") as listening:
+            tracker.listen(PortRange(taken, taken), "127.0.0.1")
+    with tracker.listen(PortRange(taken, taken), "127.0.0.1") as listening:
         assert listening.getsockname() == ("127.0.0.1", taken)
 
 
-@pytest.mark.parametrize("ports", [range(5), range(65530, 65540), range(5, 5), [-1]])
-def test_what_are_no_ports(ports: range) -> None:
+@pytest.mark.parametrize("ends", [(0, 4), (65530, 65539), (5, 4), (-1, -1)])
+def test_what_are_no_ports(ends: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="is not a range of ports"):
-        tracker.check_ports(ports)
+        PortRange(*ends)
+    with pytest.raises(ConfigError, match="is not a range of ports"):
+        _ = RpcSettings(port=ends[0], port_end=ends[1]).ports
 
 
 def test_a_tracker_that_died_is_said_to_have_died() -> None:
@@ -253,7 +257,10 @@ class Starter:
         self.said.append(facts)
 
 
-def watchdog(ports: tuple[int, ...] = (9090, 9091), deployment: str = "/data/d") -> Watchdog:
+PORTS = PortRange(9090, 9091)
+
+
+def watchdog(ports: PortRange = PORTS, deployment: str = "/data/d") -> Watchdog:
     config = ServerConfig(
         "phone", "android", ports, "127.0.0.1:9190", deployment, "0" * 24, "/data/rpc", 5037
     )
@@ -268,7 +275,7 @@ def one_life() -> Instance:
 def rehearse(
     monkeypatch: pytest.MonkeyPatch,
     deaths: list[Death | Exception],
-    ports: tuple[int, ...] = (9090, 9091),
+    ports: PortRange = PORTS,
     deployment: str = "/data/d",
 ) -> tuple[Watchdog, list[float], list[int]]:
     """Let one server after another die as *deaths* say (all but taken ports after having been ready)."""
@@ -337,10 +344,10 @@ def test_a_lost_device_is_waited_for_and_is_no_quick_death(monkeypatch: pytest.M
 
 def test_taken_ports_are_passed_over_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = Death("port 9090 is in use on the device", port_taken=True)
-    dog, _, tried = rehearse(monkeypatch, [taken, Death("x")], ports=(9090, 9091, 9092))
+    dog, _, tried = rehearse(monkeypatch, [taken, Death("x")], ports=PortRange(9090, 9092))
     run(dog)
     assert tried[:3] == [9090, 9091, 9091]
-    dog, _, tried = rehearse(monkeypatch, [taken] * 3, ports=(9090, 9091, 9092))
+    dog, _, tried = rehearse(monkeypatch, [taken] * 3, ports=PortRange(9090, 9092))
     with pytest.raises(RpcError, match="no port is free, 9090 to 9092") as caught:
         run(dog)
     assert tried == [9090, 9091, 9092] and "--port" in caught.value.remedy
@@ -420,9 +427,9 @@ def test_when_a_server_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_which_ports_are_tried(first: int | None, last: int | None, wanted: range) -> None:
-    from adt.api.rpc import _span
-
-    assert _span(first, last, range(9090, 9100)) == wanted
+    chosen = PortRange(9090, 9099).chosen(first, last)
+    assert [*chosen] == [*wanted] and len(chosen) == len(wanted) and wanted[-1] in chosen
+    assert chosen.insisted == ((first, last) != (None, None))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from adt.api.deploy import deploy_to
 from adt.api.device import device_of
 from adt.api.place import runs_here
 from adt.api.requests import ProfileRequest, RemoteRequest, RunRequest
-from adt.api.rpc import served_bundle, server_ports
+from adt.api.rpc import served_bundle
 from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
@@ -82,8 +82,8 @@ def connect(package: ModelPackage, request: RemoteRequest | RunRequest | Profile
             bundle = package_bundle(package, request.bundle, device=device, server=True, preferred=served)
             deployment = deploy_to(device, package, bundle).report.deployment
             alone = f"{deployment.base}/deployments/{payload_of(bundle, None).digest}"
-            ports = server_ports(settings.rpc)
-            endpoint = stack.enter_context(device_server(device, deployment, bundle=alone, ports=ports))
+            serving = device_server(device, deployment, bundle=alone, ports=settings.rpc.ports)
+            endpoint = stack.enter_context(serving)
             library = f"{deployment.directory}/model/{LIBRARY}"
             known = device.serial, device.facts.label, device.facts.emulated
         connection = stack.enter_context(

@@ -56,28 +56,6 @@ def served_bundle(serial: str) -> TargetBundle | None:
     return next(matches, None)
 
 
-def _span(first: int | None, last: int | None, usual: range) -> range:
-    """The ports to try: *usual* as far as neither end is given; a first one alone takes as many."""
-    if last is None:
-        last = usual[-1] if first is None else min(65535, first + len(usual) - 1)
-    return range(usual[0] if first is None else first, last + 1)
-
-
-def _usual(first: int, last: int) -> range:
-    ports = range(first, last + 1)
-    tracking.check_ports(ports)
-    return ports
-
-
-def _tracker_ports(settings: RpcSettings) -> range:
-    return _usual(settings.tracker_port, settings.tracker_port_end)
-
-
-def server_ports(settings: RpcSettings) -> range:
-    """The ports that the settings allow servers, in the order in which they are tried."""
-    return _usual(settings.port, settings.port_end)
-
-
 @takes(TrackerRequest)
 def tracker_start(request: TrackerRequest) -> TrackerInfo:
     """Start TVM's tracker in the background, or return the one that runs (``already``).
@@ -87,9 +65,8 @@ def tracker_start(request: TrackerRequest) -> TrackerInfo:
     Raises:
         TrackerError: no port is free, or it does not come up.
     """
-    insist = request.port is not None or request.port_end is not None
-    ports = _span(request.port, request.port_end, _tracker_ports(request.settings.rpc))
-    return tracking.start(ports, expose=request.expose, insist=insist)
+    ports = request.settings.rpc.tracker_ports.chosen(request.port, request.port_end)
+    return tracking.start(ports, expose=request.expose)
 
 
 def tracker_stop() -> TrackerInfo:
@@ -130,9 +107,8 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
         key=request.key or settings.key,
         tracker_address=request.tracker_address,
         use_tracker=request.use_tracker,
-        ports=_span(request.port, request.port_end, server_ports(settings)),
-        insist=request.port is not None or request.port_end is not None,
-        tracker_ports=_tracker_ports(settings),
+        ports=settings.ports.chosen(request.port, request.port_end),
+        tracker_ports=settings.tracker_ports,
     )
 
 
@@ -154,8 +130,8 @@ def serve_deployed(
         deployment,
         key=key or settings.key,
         tracker_address=tracker_address,
-        ports=server_ports(settings),
-        tracker_ports=_tracker_ports(settings),
+        ports=settings.ports,
+        tracker_ports=settings.tracker_ports,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from adt.api.bundles import choose_bundle
 from adt.api.device import chosen_device
 from adt.api.requests import TuneRequest
-from adt.api.rpc import served_bundle, server_ports, tracker_start
+from adt.api.rpc import served_bundle, tracker_start
 from adt.bundle.bundle import TargetBundle
 from adt.compiler.targets import ModelTarget
 from adt.compiler.targets.parser import parse_target
@@ -166,7 +166,7 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
         first = _first(serials)
         serials = serials or (first.serial,)
         _check_devices(serials, job.platform.name, target)
-        source = SerialSource(serials, bundle(served(request)), server_ports(settings.rpc))
+        source = SerialSource(serials, bundle(served(request)), settings.rpc.ports)
         words = f"on {', '.join(serials)}"
         cores = natural(first.shell(["nproc"], check=False).out.strip()) or CORES
         yield Rack(source, words, cores, serials, emulated=first.facts.emulated)

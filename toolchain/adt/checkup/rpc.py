@@ -91,7 +91,7 @@ def check_ports(ports: Sequence[Port]) -> Iterator[Check]:
     """Judge the ports that are not free."""
     others = [port for port in ports if port.tracker is None]
     free = len(PORTS) - len(ports)
-    span = f"{PORTS[0]} to {PORTS[-1]}"
+    span = str(PORTS)
     if others:
         held = ", ".join(f"{port.number} ({port.holder or 'another user'})" for port in others)
         yield Check(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option
+from adt.options.ports import PortRange
 
 RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
@@ -241,6 +242,16 @@ class RpcSettings(Options, section="rpc"):
         "First port that a server tries; it is the same on this machine and on the device.", default=9090
     )
     port_end: Number = option("Last port that a server tries; each server needs one.", default=9189)
+
+    @property
+    def tracker_ports(self) -> PortRange:
+        """Ports for adt's own tracker."""
+        return PortRange(self.tracker_port, self.tracker_port_end)
+
+    @property
+    def ports(self) -> PortRange:
+        """Ports for servers, each the same on this machine and on the device."""
+        return PortRange(self.port, self.port_end)
 
 
 FILL_MODES = ("random", "zeros", "ones", "arange")

@@ -32,6 +32,7 @@ from adt.device.transport.deadline import Deadline
 from adt.device.transport.forwards import Forward
 from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, TrackerError
+from adt.options.ports import PortRange
 from adt.rpc import cleanup, handshake, launch, state, wire
 from adt.rpc.cleanup import ANSWER_SECONDS
 from adt.rpc.handshake import Answer
@@ -68,8 +69,8 @@ class ServerConfig:
 
     serial: str
     key: str
-    ports: tuple[int, ...]
-    """Candidates, in order; each the same on this machine and on the device."""
+    ports: PortRange
+    """Candidates, each the same on this machine and on the device."""
     tracker: str
     """``host:port``; empty for none."""
     deployment: str

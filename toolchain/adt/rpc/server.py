@@ -12,7 +12,6 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +21,13 @@ from adt.device.transport import adb
 from adt.device.transport.deadline import allowed
 from adt.errors import ConfigError, RpcError
 from adt.host import cache
+from adt.options.ports import PortRange
 from adt.rpc import cleanup, launch, state, tracker, wire
 from adt.rpc.instance import ServerConfig
 
 log = logging.getLogger("adt.rpc")
 
-PORTS = range(9090, 9190)
+PORTS = PortRange(9090, 9189)
 """Tried in this order; one is used, on this machine and on the device."""
 START_SECONDS = 240.0
 STOP_SECONDS = 40.0
@@ -114,9 +114,8 @@ def start(
     key: str = "",
     tracker_address: str = "",
     use_tracker: bool = True,
-    ports: Sequence[int] = PORTS,
-    insist: bool = False,
-    tracker_ports: Sequence[int] = tracker.PORTS,
+    ports: PortRange = PORTS,
+    tracker_ports: PortRange = tracker.PORTS,
 ) -> RpcServer:
     """Start a server on *device* with what is deployed there, and return when a client could use it.
 
@@ -130,15 +129,14 @@ def start(
         tracker_address: of a tracker on this machine that runs already; empty: adt's own, started when
             it does not run.
         use_tracker: False for a server that clients connect to directly.
-        ports: candidates, each the same on this machine and on the device.
-        insist: somebody asked for just these ports; a server that runs on another is replaced.
+        ports: candidates, each the same on this machine and on the device; a server that runs on another
+            than an insisted one is replaced.
         tracker_ports: candidates for adt's own tracker.
 
     Raises:
         RpcError: it does not become ready; with its last words.
     """
     key = check_key(key or default_key(device))
-    tracker.check_ports(ports)
     if tracker_address and wire.parse_address(tracker_address)[0] not in adb.LOOPBACK:
         raise ConfigError(
             f"the tracker at {tracker_address} is on another machine; adb carries ports of this one only",
@@ -154,7 +152,7 @@ def start(
         record = state.read_server(at)
         if record is not None:
             same = (record.key, record.tracker, record.deployment) == (key, tracker_address, directory)
-            same &= record.port in ports or not insist
+            same &= record.port in ports or not ports.insisted
             if same and record.process.alive and record.state == "ready":
                 return _running(record, at, already=True)
             log.info("ending the server on %s that was there (key %s)", device.serial, record.key)
@@ -162,7 +160,7 @@ def start(
         config = ServerConfig(
             serial=device.serial,
             key=key,
-            ports=tuple(ports),
+            ports=ports,
             tracker=tracker_address,
             deployment=directory,
             digest=digest,

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 from typing import IO
@@ -26,6 +26,7 @@ from adt.device.device import Device
 from adt.errors import RpcError
 from adt.host import cache
 from adt.host.disk import temporary_directory
+from adt.options.ports import PortRange
 from adt.rpc import board, handshake, server, state, wire
 from adt.rpc.handshake import Answer
 
@@ -49,7 +50,7 @@ class Endpoint:
 
 @contextlib.contextmanager
 def device_server(
-    device: Device, deployment: Deployment, *, bundle: str, ports: Sequence[int]
+    device: Device, deployment: Deployment, *, bundle: str, ports: PortRange
 ) -> Iterator[Endpoint]:
     """A server on *device* for as long as the block runs.
 

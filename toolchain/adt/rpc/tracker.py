@@ -14,21 +14,20 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from adt.errors import AdtError, ConfigError, TrackerError
+from adt.errors import AdtError, TrackerError
 from adt.host import cache
 from adt.host.extras import install_command
+from adt.options.ports import PortRange
 from adt.rpc import launch, state, wire
 from adt.rpc.wire import Summary
 
 log = logging.getLogger("adt.rpc")
 
-PORTS = range(9190, 9200)
-"""Tried in this order."""
+PORTS = PortRange(9190, 9199)
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 START_SECONDS = 60.0
 """TVM is imported meanwhile."""
@@ -61,27 +60,12 @@ class TrackerInfo:
     """Reason why it does not run or does not answer."""
 
 
-def check_ports(ports: Sequence[int]) -> None:
-    """Check that *ports* can be listened on.
-
-    Raises:
-        ConfigError: they are none, or not ports.
-    """
-    if not ports or min(ports) < 1 or max(ports) > 65535:
-        named = f"{ports[0]} to {ports[-1]}" if ports else "an empty range"
-        raise ConfigError(
-            f"{named} is not a range of ports", remedy="Give the first and the last one, of 1 to 65535."
-        )
-
-
-def listen(ports: Sequence[int], host: str) -> socket.socket:
-    """A socket that listens on the first free port of *ports*.
+def listen(ports: PortRange, host: str) -> socket.socket:
+    """Return a socket that listens on the first free port of *ports*.
 
     Raises:
         TrackerError: none is free.
-        ConfigError: *ports* are none.
     """
-    check_ports(ports)
     for port in ports:
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -96,20 +80,19 @@ def listen(ports: Sequence[int], host: str) -> socket.socket:
                     f"cannot listen on {host}:{port}: {error.strerror}", remedy="Choose other ports: --port."
                 ) from error
             log.info("port %d is taken or not allowed; trying the next", port)
-    span = f"ports {ports[0]} to {ports[-1]} are" if len(ports) > 1 else f"port {ports[0]} is"
+    span = f"ports {ports} are" if len(ports) > 1 else f"port {ports.first} is"
     raise TrackerError(
         f"{span} in use on {host}",
         remedy="Give others with --port and --port-end; `adt doctor rpc` shows who holds them.",
     )
 
 
-def start(ports: Sequence[int] = PORTS, *, expose: bool = False, insist: bool = False) -> TrackerInfo:
+def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
     """Start the tracker, or return the one that runs.
 
     Args:
-        ports: candidates for its port, in order.
+        ports: candidates for its port; that a tracker runs on another than an insisted one is said.
         expose: listen on every address, not only on 127.0.0.1.
-        insist: somebody asked for just these ports; that one runs on another is said.
 
     Raises:
         TrackerError: no port is free, or it does not come up.
@@ -118,7 +101,7 @@ def start(ports: Sequence[int] = PORTS, *, expose: bool = False, insist: bool = 
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
         record = state.read_tracker(at)
         if record is not None and record.process.alive:
-            if (insist and record.port not in ports) or expose != (record.host == EVERYWHERE):
+            if (ports.insisted and record.port not in ports) or expose != (record.host == EVERYWHERE):
                 log.warning("it keeps its address; `adt tracker stop` first to change it")
             return _info(record, at, already=True)
         if record is not None:
@@ -200,7 +183,7 @@ def status(address: str = "") -> TrackerInfo:
         return _info(record, at, error=error.what)
 
 
-def ensure(address: str = "", *, ports: Sequence[int] = PORTS) -> str:
+def ensure(address: str = "", *, ports: PortRange = PORTS) -> str:
     """The address of a tracker that answers: *address*, or adt's own, started when it does not run.
 
     Raises:

@@ -28,6 +28,7 @@ from adt.device.transport import adb, forwards
 from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, DeviceNotReady, NoDevice, RpcError
+from adt.options.ports import PortRange
 from adt.rpc import cleanup, launch, state
 from adt.rpc.cleanup import ANSWER_SECONDS
 from adt.rpc.instance import HELLO_SECONDS, POLL_SECONDS, Death, Instance, ServerConfig, Stopped
@@ -108,7 +109,7 @@ class Watchdog:
                 ports_tried += 1
                 if ports_tried < len(ports):
                     continue
-                death = dataclasses.replace(death, reason=f"no port is free, {min(ports)} to {max(ports)}")
+                death = dataclasses.replace(death, reason=f"no port is free, {self.config.ports}")
             ports_tried = 0
             if first and not instance.ready:
                 raise self._never_ready(death, instance)
@@ -195,7 +196,7 @@ def main() -> int:
     at = state.Home(Path(sys.argv[1]), "server")
     starter = launch.Starter()
     plan = starter.plan()
-    config = ServerConfig(**{**plan, "ports": tuple(plan["ports"])})
+    config = ServerConfig(**{**plan, "ports": PortRange(**plan["ports"])})
     launch.log_to(at)
     watchdog = Watchdog(config, at)
     signal.signal(signal.SIGTERM, lambda *_: watchdog.stop())

@@ -22,6 +22,7 @@ from adt.device.device import Device
 from adt.device.place import THIS_MACHINE
 from adt.device.transport.adb import READY
 from adt.errors import AdtError
+from adt.options.ports import PortRange
 from adt.rpc import server, state, wire
 from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.tuning.fleet import device_facts
@@ -240,12 +241,12 @@ class SerialSource:
 
     exclusive, dedicated = False, True
 
-    def __init__(self, serials: Sequence[str], bundle: TargetBundle, ports: Sequence[int]) -> None:
+    def __init__(self, serials: Sequence[str], bundle: TargetBundle, ports: PortRange) -> None:
         """Measure on *serials*, all fit for *bundle*, which has tvm_rpc.
 
         *ports* are candidates for the servers, each the same on this machine and on the device.
         """
-        self.serials, self.bundle, self.ports = tuple(dict.fromkeys(serials)), bundle, tuple(ports)
+        self.serials, self.bundle, self.ports = tuple(dict.fromkeys(serials)), bundle, ports
         self._tried: dict[str, float] = {}
         self._ready: dict[str, _Ready] = {}
 
