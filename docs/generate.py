@@ -85,7 +85,6 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 AREAS = {
-    "api": "Verbs",
     "bundle": "Building for a device, bundles, the ELF audit",
     "checkup": "The doctor",
     "cli": "Command line",
@@ -99,6 +98,7 @@ AREAS = {
     "quantization": "Quantizing",
     "rpc": "Tracker and RPC",
     "tuning": "Tuning and its database",
+    "verbs": "Verbs",
     "virtual": "The virtual device",
 }
 """Subject of each package's messages."""

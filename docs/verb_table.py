@@ -1,4 +1,4 @@
-"""The table of the command line's verbs, from what the modules of ``adt.cli`` register."""
+"""The table of the command line's verbs, from what the modules of ``adt.verbs`` register."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.models import CommandInfo
 
-from adt import cli
+from adt import cli, verbs
 from adt.cli.app import VERBS, app, command_name
 
 DIRECTORY = Path(cli.__file__).parent
@@ -22,8 +22,8 @@ def verb_table() -> str:
 
     The command line of this process knows it from then on.
     """
-    for path in sorted(DIRECTORY.glob("*.py")):
-        import_module(f"adt.cli.{path.stem}")
+    for path in sorted(Path(verbs.__file__).parent.glob("*.py")):
+        import_module(f"adt.verbs.{path.stem}")
     rows = {
         command_name(command): _row([command], command.callback.__doc__)
         for command in app.registered_commands

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import adt
-from adt.api import offload
-from adt.cli.offload import _failure, _lines
 from adt.device.place import HostPlace
+from adt.verbs import offload
+from adt.verbs.offload import _failure, _lines
 from support.devices.programs import adt_json
 from support.models.offload import mobile_net, residual_net
 

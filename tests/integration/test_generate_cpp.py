@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from test_cpp_runner import Built, Package, built, echo, mixed, symbolic  # noqa: F401
 
 import adt
-from adt.api.generate import KINDS
 from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.tools import cmake, ninja
 from adt.integrate.output import CopiedFile
+from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt_json

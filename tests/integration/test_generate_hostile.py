@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from adt.api.generate import KINDS
 from adt.integrate.names import CPP, JAVA, KOTLIN
 from adt.integrate.output import TextFile
+from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import HOSTILE, PLATFORMS, made_up_project
 from support.codegen.kotlin import compile_kotlin
 from support.standins.artefacts import entry, tensor

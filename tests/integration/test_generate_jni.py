@@ -23,7 +23,6 @@ from test_cpp_runner import Built, Package, built, echo, symbolic
 from test_runner_abi import recurrent, state_model
 
 import adt
-from adt.api.reference_run import with_references
 from adt.bundle.bundle import load_bundle
 from adt.host.directories import resource
 from adt.host.elf import read_elf
@@ -36,6 +35,7 @@ from adt.integrate.project import project
 from adt.options.resolve import load_settings
 from adt.package.inputs.pictures import PictureOptions
 from adt.package.package import load_package
+from adt.verbs.reference_run import with_references
 from support.codegen import image_reference as reference
 from support.codegen.kotlin import compile_kotlin
 from support.devices.programs import real_program

@@ -17,8 +17,6 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import adt
-from adt.api.model import job_of
-from adt.api.requests import CompileRequest
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.reductions import LEAST_SHARED
 from adt.errors import ConfigError
@@ -26,6 +24,8 @@ from adt.package.host_run.run import run_package
 from adt.package.inspection.reference_kernels import reference_file
 from adt.package.package import ModelPackage
 from adt.tuning.tasks import extract
+from adt.verbs.compile import job_of
+from adt.verbs.requests import CompileRequest
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json

@@ -12,10 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import adt
-from adt.api.verify import VerifyResult
 from adt.compiler.networks.builder import Network
 from adt.device import selection
 from adt.errors import MismatchError
+from adt.verbs.verify import VerifyResult
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.models import vision
 from support.models.onnx_graphs import graph_of, node, write

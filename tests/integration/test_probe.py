@@ -468,7 +468,7 @@ def test_code_for_the_features_of_a_device_runs(
     bundle: Path, rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device that is compiled for is made up; the emulator's CPU has these features."""
-    from adt.api import device as probing
+    from adt.verbs import device as probing
 
     phone = rack.start("featured")
     clusters = (CpuCluster((0,), "Cortex-A55", "0x41/0xd05", None, None, None, ""),)

@@ -18,9 +18,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import adt as api
-from adt.api import profile as verb
 from adt.errors import ConfigError, RpcError
 from adt.package.inspection.profile import CallTime, Profile
+from adt.verbs import profile as verb
 from support.codegen.browser import Page, browser
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt, adt_json

@@ -145,7 +145,7 @@ def test_an_interrupt_ends_the_server_of_the_block(site: Path) -> None:
     code = """
 import sys, time
 from pathlib import Path
-from adt.api.remote import open_remote
+from adt.verbs.remote import open_remote
 with open_remote(Path(sys.argv[1])):
     print("loaded", flush=True)
     time.sleep(60)

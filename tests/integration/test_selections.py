@@ -16,7 +16,7 @@ from support.models.onnx_graphs import graph_of, node, write
 
 SHAPES = {"row": ((1, 1031), -1), "rows": ((37, 101), 1), "across": ((2, 67, 3), 1), "one": ((1, 1), 0)}
 COUNTS = (1, 7, 53)
-"""Of which the last are sorted, the others inserted."""
+"""Numbers of elements to keep: the last are sorted, the others inserted."""
 
 
 def test_rows_are_ordered_as_onnxruntime_orders_them(tmp_path: Path) -> None:

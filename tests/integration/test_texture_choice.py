@@ -10,8 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 import adt
-from adt.api.model import job_of
-from adt.api.requests import CompileRequest
 from adt.cli.app import app
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.records.key import target_key, tvm_key
@@ -19,6 +17,8 @@ from adt.package.package import ModelPackage
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import extract, tuning_target
+from adt.verbs.compile import job_of
+from adt.verbs.requests import CompileRequest
 from support.models.reference import off_reference
 from support.models.schedules import hand_trace
 

@@ -17,13 +17,13 @@ import psutil
 import pytest
 
 import adt
-from adt.api import tune_places
 from adt.bundle.bundle import TargetBundle
 from adt.compiler.networks.builder import Network
 from adt.errors import AdtError, Busy, ConfigError, MismatchError, NoDevice, TrackerError
 from adt.options.ports import PortRange
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
+from adt.verbs import tune_places
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.ports import free_port
 from support.devices.programs import ADT, adt_json

@@ -13,8 +13,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import adt
-from adt.api.model import job_of, tuned_job
-from adt.api.requests import CompileRequest
 from adt.compiler import kernel_check as check_module
 from adt.compiler.compilation import Compilation, CompileJob
 from adt.compiler.networks.builder import Network
@@ -42,6 +40,8 @@ from adt.tuning.tasks import (
     tuning_target,
     untunable_reason,
 )
+from adt.verbs.compile import job_of, tuned_job
+from adt.verbs.requests import CompileRequest
 from support.models.schedules import apply_by_hand, hand_trace
 
 TARGETS = ("cpu", "opencl", "adreno")

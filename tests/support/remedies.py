@@ -105,15 +105,15 @@ TABLE = (
 
 EXEMPT = {
     r"(device|rpc) ": "a phone, an app on one, a tracker or an RPC server in that state is needed",
-    r"api (ConfigError|NoDevice|RunError|TrackerError|RpcError)": "the same",
-    r"integrate |api MismatchError .*android|cli VerifyFailed": "an APK, an Android SDK or an NDK is needed",
-    r"(api|bundle|compiler|package) MismatchError|bundle PackageError the bundle … lacks": "another bundle is built for minutes",
+    r"verbs (ConfigError|NoDevice|RunError|TrackerError|RpcError)": "the same",
+    r"integrate |verbs MismatchError .*android|verbs VerifyFailed": "an APK, an Android SDK or an NDK is needed",
+    r"(verbs|bundle|compiler|package) MismatchError|bundle PackageError the bundle … lacks": "another bundle is built for minutes",
     r"bundle PackageError there is no bundle": "only `adt bundles --remove` says it, of what is already listed",
     r"measure (ConfigError|RunError)": "a runner that is at fault, or an emulated device, is needed",
     r"measure InputError|tuning (ConfigError|PackageError|Busy)|integrate InputError": "names the verb that writes"
     " such a file, or a database with records, which is tuned for minutes",
-    r"cli PackageError": "the model's path is known to the user alone, or a database must be damaged",
-    r"cli ConfigError the package … computes no integers": "names the verb that quantizes",
+    r"verbs PackageError": "the model's path is known to the user alone, or a database must be damaged",
+    r"verbs ConfigError the package … computes no integers": "names the verb that quantizes",
     r"host ToolNotFound|bundle ToolNotFound|virtual |compiler CompileError": "a machine that lacks a program is needed",
     r"compiler UnsupportedOp": "no importer lets such an operator pass",
     r"(compiler|package) (PackageError|InputError|VerifyFailed)": "names verbs or options whose files the user alone knows",

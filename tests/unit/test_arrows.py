@@ -14,8 +14,8 @@ import adt
 
 ROOT = Path(adt.__file__).parent
 BELOW = {
-    "cli": {"api", "integrate"},
-    "api": {"quantization", "checkup", "measure", "tuning", "integrate"},
+    "verbs": {"cli", "quantization", "checkup", "measure", "tuning", "integrate"},
+    "cli": {"device", "compiler"},
     "checkup": {"rpc", "compiler"},
     "measure": {"device", "compiler"},
     "tuning": {"rpc", "compiler"},

@@ -16,9 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.api import bench as api_bench
-from adt.api.model import job_of, tuned_job
-from adt.api.requests import CompileRequest
 from adt.compiler.importers.model_store import model_sha256
 from adt.errors import ConfigError, DiskError, InputError
 from adt.host.directories import data_dir
@@ -29,6 +26,9 @@ from adt.measure.record import EMULATED, BenchRecord, Machine, Method, Speed, St
 from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
 from adt.measure.trend import page_data
+from adt.verbs import bench as api_bench
+from adt.verbs.compile import job_of, tuned_job
+from adt.verbs.requests import CompileRequest
 from support.models.small import small_model
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -15,10 +15,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from adt.api import tune_places
-from adt.api.bundles import SERVER, bundles, choose_bundle, package_bundle
-from adt.api.generate import bundles_of
-from adt.api.requests import TuneRequest
 from adt.bundle import bundle_cache
 from adt.bundle.bundle import BundleFile, TargetBundle, load_bundle
 from adt.cli.app import app
@@ -30,6 +26,10 @@ from adt.host.ndk import VARIABLES
 from adt.package.package import ModelPackage
 from adt.rpc import state
 from adt.tuning.fleet.sources import SerialSource
+from adt.verbs import tune_places
+from adt.verbs.bundles import SERVER, bundles, choose_bundle, package_bundle
+from adt.verbs.generate import bundles_of
+from adt.verbs.requests import TuneRequest
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 ANDROID = "android-arm64-v8a"

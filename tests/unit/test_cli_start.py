@@ -38,7 +38,7 @@ def counted(callback):
     return build(callback)
 
 def report():
-    modules = [m for m in sys.modules if "." not in m or m.startswith("adt.cli.")]
+    modules = [m for m in sys.modules if "." not in m or m.startswith(("adt.cli.", "adt.verbs."))]
     print("LOADED", json.dumps([modules, [m for m in built if m]]), file=sys.stderr)
 
 atexit.register(report)
@@ -82,8 +82,8 @@ def test_start_builds_only_the_verb_asked_for(
     done = adt_program(*arguments, program=OBSERVED, **environ)
     loaded, built = json.loads(done.stderr.split("LOADED", 1)[1])
     assert not set(HEAVY) & set(loaded)
-    assert set(built) == {f"adt.cli.{name}" for name in {"app", *verbs}}
-    registering = {f"adt.cli.{module}" for verb in VERBS.values() for module in verb["modules"]}
+    assert set(built) == {"adt.cli.app", *(f"adt.verbs.{name}" for name in verbs)}
+    registering = {f"adt.verbs.{module}" for verb in VERBS.values() for module in verb["modules"]}
     assert verbs or not registering & set(loaded)
     assert done.returncode == (2 if arguments == ["buld"] else 0), done.stderr
     if environ:
@@ -100,7 +100,7 @@ def test_start_builds_only_the_verb_asked_for(
     ],
 )
 def test_a_verb_imports_no_more_than_it_needs(api: str, absent: tuple[str, ...]) -> None:
-    program = f"import json, sys, adt.cli.{api}, adt.api.{api}; print(json.dumps([*sys.modules]))"
+    program = f"import json, sys, adt.verbs.{api}; print(json.dumps([*sys.modules]))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {*absent} & {*json.loads(loaded.stdout)}
 
@@ -108,8 +108,8 @@ def test_a_verb_imports_no_more_than_it_needs(api: str, absent: tuple[str, ...])
 @pytest.mark.parametrize(
     "module",
     [
-        "api.tune_result",  # and what every other verb of tuning imports
-        "api.up",
+        "verbs.tune_result",  # and what every other verb of tuning imports
+        "verbs.up",
         "measure.reference",
         "package.host_run.child",
         "compiler.importers.onnx.prepared_file",  # the process that reads models

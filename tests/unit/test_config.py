@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from adt.api.requests import BuildRequest, DeployRequest, ElfRequest
 from adt.bundle import plugins
 from adt.checkup.check import make_scope
 from adt.errors import ConfigError, SourceError
 from adt.options.option import options_of
 from adt.options.resolve import _show_program, executed, load_settings
 from adt.options.sections import SECTIONS
+from adt.verbs.build import BuildRequest
+from adt.verbs.deploy import DeployRequest
+from adt.verbs.inspect import ElfRequest
 
 
 def write(path: Path, text: str) -> None:
@@ -178,7 +180,7 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_init_writes_what_load_reads(tmp_path: Path) -> None:
-    from adt.cli.configuration import write_initial
+    from adt.verbs.configuration import write_initial
 
     path = write_initial(tmp_path, "host")
     got = load_settings(environ={}, start=tmp_path)

@@ -11,12 +11,12 @@ import typer
 from typer.testing import CliRunner
 
 import adt
-from adt.cli import device as verbs
 from adt.cli.app import app
 from adt.cli.fleet import live_table, rendering
 from adt.device.overview import DeviceOverview
 from adt.device.parallel import Event, Outcome, Outcomes
 from adt.errors import NoDevice
+from adt.verbs import device as verbs
 
 PHONE = DeviceOverview(
     serial="R58M123ABC",

@@ -17,7 +17,6 @@ import pytest
 
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.bundle_cache import newest_with
-from adt.cli.device import rows
 from adt.device import opencl, survey
 from adt.device import probe as probing
 from adt.device.deploy.payload import user_directory
@@ -29,6 +28,7 @@ from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, T
 from adt.device.transport.shell import Completed
 from adt.errors import DeviceError, DeviceFull
 from adt.host.directories import resource
+from adt.verbs.device import rows
 from support.devices.probe_texts import ADRENO, BOARD, MALI, VIRTUAL
 from support.standins.artefacts import make_bundle
 

@@ -11,13 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 import adt
-from adt.api.generate import KINDS
-from adt.api.requests import GenerateRequest
 from adt.cli.app import app
 from adt.errors import BuildError, ConfigError, WouldOverwrite
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile, OutputFile, TextFile
 from adt.options.option import options_of
+from adt.verbs.generate import KINDS, GenerateRequest
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 from support.standins.elf import GCC
 

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jinja2 import BaseLoader, Environment
 
-from adt.api.generate import KINDS
 from adt.host.directories import resource
 from adt.integrate import templates
 from adt.integrate.model_api import Project
@@ -24,6 +23,7 @@ from adt.integrate.output import CopiedFile, OutputFile, TextFile, plan
 from adt.integrate.project import project
 from adt.integrate.templates import GENERATED
 from adt.package.package import ModelPackage
+from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import DETECTOR, PICTURES, PLATFORMS, expected, made_up_project, texts
 from support.codegen.skeleton import skeleton
 from support.standins.artefacts import entry, tensor

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from adt.api.model import job_of
-from adt.api.requests import CompileRequest
 from adt.compiler.passes.gpu.tiles import Sums, Tile, _tiles, cost
 from adt.compiler.passes.records.tuning import Tuning
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
@@ -18,6 +16,8 @@ from adt.errors import ConfigError
 from adt.tuning.database.gpus import FILE, fitted_gpu, keep_gpu
 from adt.tuning.fit import LEAST_TIMES, TimedTile, fit, tile_of
 from adt.tuning.records import Context
+from adt.verbs.compile import job_of
+from adt.verbs.requests import CompileRequest
 
 LAYERS = {
     "deep": Sums(1, 128, 7, 7, 128, 4, 3, 3, (1, 1), texels=True, grouped=False),

@@ -12,7 +12,6 @@ import pytest
 from onnx import TensorProto
 
 import adt
-from adt.api.requests import call_span
 from adt.compiler.importers.importer import explain_model, import_model
 from adt.compiler.importers.onnx.file import USUAL
 from adt.compiler.importers.shapes import DeclaredShape, fixed_shapes, parse_shapes
@@ -20,6 +19,7 @@ from adt.compiler.targets.parser import _typed
 from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.rpc.wire import parse_address
 from adt.tuning.fleet.builders import make_builders
+from adt.verbs.requests import call_span
 from support.models.onnx_graphs import graph_of, node, write
 
 CACHED: Mapping[str, DeclaredShape] = {

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adt.cli.verify import next_steps
 from adt.errors import RunError
 from adt.measure.host_kernels import NotComputable, PlainKernel
 from adt.measure.layers import (
@@ -25,6 +24,7 @@ from adt.measure.layers import (
     tensors_of,
 )
 from adt.numerics import relative_difference
+from adt.verbs.verify import next_steps
 
 Array = Any
 F = np.float32

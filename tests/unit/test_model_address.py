@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.api.requests import CompileRequest, VerifyRequest
 from adt.errors import ConfigError, DownloadError
 from adt.host import download
+from adt.verbs.requests import CompileRequest, VerifyRequest
 from support.devices.programs import adt as adt_program
 from support.models.small import small_model
 from support.site import served

@@ -16,7 +16,6 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import adt
-from adt.api import requests
 from adt.compiler.importers import formats, model_store
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.relax import module_file
@@ -24,11 +23,11 @@ from adt.errors import AdtError, ModelError
 from adt.host import cache
 from adt.measure.reference import reference_named
 from adt.options.option import options_of
-from adt.options.request import Request
 from adt.options.resolve import load_settings
 from adt.package.package import ModelPackage
 from support.devices.programs import adt as adt_program
 from support.models.onnx_graphs import graph_of, node, write
+from support.requests import KINDS, requests
 from support.standins.artefacts import package_manifest
 
 
@@ -79,12 +78,7 @@ def test_code_is_run_for_those_who_trust_it(verb: str, tmp_path: Path) -> None:
 
 
 def test_no_other_verb_takes_a_model() -> None:
-    kinds = [
-        kind
-        for kind in vars(requests).values()
-        if isinstance(kind, type) and kind.__module__ == requests.__name__
-    ]
-    taking = {kind for kind in kinds if issubclass(kind, Request) and "model" in options_of(kind)}
+    taking = {kind for kind in KINDS if "model" in options_of(kind)}
     assert all(options_of(kind)["model"].complete for kind in taking)
     known = {
         requests.CompileRequest, requests.ExplainRequest, requests.TuneRequest, requests.UpRequest,

@@ -13,10 +13,11 @@ import onnxruntime
 import pytest
 
 import adt
-from adt.api.requests import CompileRequest, ExplainRequest, TuneRequest, VerifyRequest
 from adt.compiler.importers.importer import declared_inputs
 from adt.compiler.networks.known import NETWORKS, network_file, summary, write_network
 from adt.errors import ModelError
+from adt.verbs.compile import ExplainRequest
+from adt.verbs.requests import CompileRequest, TuneRequest, VerifyRequest
 from support.devices.programs import adt as adt_program
 
 PUBLISHED = {

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import adt
-from adt.api.requests import call_span
 from adt.bundle.libraries import parse_libraries
 from adt.compiler.importers.shapes import parse_shapes
 from adt.compiler.targets.parser import parse_target
@@ -29,6 +28,7 @@ from adt.options.resolve import known_options, load_settings
 from adt.package.inputs.pictures import parse_numbers, parse_size
 from adt.rpc import wire
 from adt.tuning.fleet.dask_builders import _connect
+from adt.verbs.requests import call_span
 from adt.virtual.packages import is_distribution, parse_one_line, ports_twin
 
 DIGITS = "9" * 5000

@@ -128,12 +128,12 @@ def test_the_page_has_every_platform_with_its_presets() -> None:
 
 
 def test_an_abi_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from adt.api import build
+    from adt.verbs import build
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("nothing is built")
 
-    monkeypatch.setattr(build, "build_bundle", never)
+    monkeypatch.setattr("adt.bundle.build.build_bundle", never)
     with pytest.raises(ConfigError, match="named twice"):
         build.build_abis(["arm64-v8a", "arm64-v8a-cpu"])
     with pytest.raises(ConfigError, match="Did you mean 'android-armeabi-v7a'"):

@@ -16,10 +16,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import adt
-from adt.api.quantize import QuantizeResult
 from adt.errors import AdtError, ConfigError, ModelError, VerifyFailed
 from adt.host import isolated
 from adt.quantization import quantizer
+from adt.verbs.quantize import QuantizeResult
 from support.models.quantized_onnx import Net, convolutions, transformer
 
 RNG = np.random.default_rng(5)

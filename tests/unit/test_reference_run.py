@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import adt
-from adt.api.reference_run import MOST_BYTES, with_references
 from adt.compiler.importers import model_store
 from adt.integrate.gradle import device_tests
 from adt.integrate.model_api import Project
@@ -21,6 +20,7 @@ from adt.options.resolve import load_settings
 from adt.options.sections import Settings
 from adt.package.inputs.random import random_inputs
 from adt.package.manifest import TensorSpec
+from adt.verbs.reference_run import MOST_BYTES, with_references
 from support.models.small import small_model
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from adt.api import remote
 from adt.errors import InputError, MismatchError, RpcError, RunError
 from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage
@@ -16,6 +15,7 @@ from adt.rpc import temporary_server, wire
 from adt.rpc.remote_model import explain_errors, remote_model
 from adt.rpc.state import ServerRecord, this_process
 from adt.rpc.temporary_server import Endpoint
+from adt.verbs import remote
 
 
 def record(*, deployment: str = "/d/bundle", tracker: str = "127.0.0.1:9190") -> ServerRecord:

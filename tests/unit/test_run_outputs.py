@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adt.api.run import RunResult, run
-from adt.cli.arrays import check_outputs, described, save_outputs, table
-from adt.cli.run import _time
 from adt.device.rtvm import RtvmOptions
 from adt.errors import ConfigError, InputError
 from adt.package.classes import rank, read_labels
+from adt.verbs.arrays import check_outputs, described, save_outputs, table
+from adt.verbs.run import RunResult, _time, run
 from support.standins.artefacts import entry, make_typed_package, tensor
 
 SCORES = np.array([[1.0, 3.0, 2.0, 3.0]], np.float32)

@@ -158,7 +158,7 @@ def change(package: Path, edit: Callable[[Any], object]) -> None:
 
 
 def test_texts_are_written_to_names_of_files(tmp_path: Path) -> None:
-    from adt.api.inspect import write_texts
+    from adt.verbs.inspect import write_texts
 
     (tmp_path / "out").mkdir()
     (tmp_path / "out/k.json").symlink_to(tmp_path / "kept")

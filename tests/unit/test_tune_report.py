@@ -8,11 +8,6 @@ from typing import Any
 
 import pytest
 
-from adt.api import tune_places
-from adt.api.requests import TuneRequest
-from adt.api.tune_places import Rack, is_tracked, platform_for
-from adt.api.tune_result import check_ended, tune_result
-from adt.cli.tune_report import comparison_lines, fields, lines
 from adt.errors import ConfigError, NoDevice, TrackerError
 from adt.tuning.engine import EngineResult
 from adt.tuning.records import Context
@@ -27,6 +22,11 @@ from adt.tuning.results import (
     TuningPlan,
     UntunableKernel,
 )
+from adt.verbs import tune_places
+from adt.verbs.requests import TuneRequest
+from adt.verbs.tune_places import Rack, is_tracked, platform_for
+from adt.verbs.tune_report import comparison_lines, fields, lines
+from adt.verbs.tune_result import check_ended, tune_result
 
 PLAN = TuningPlan(
     model=Path("m.onnx"),

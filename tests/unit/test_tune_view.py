@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from adt.cli.terminal import span
-from adt.cli.tuning_view import Clocks, Lines, screen, summary_line, task_line
 from adt.options.resolve import load_settings
 from adt.tuning.options import run_id
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
 from adt.tuning.results import DeviceStatus, Status, TaskStatus, TunedTask, quarantined_candidates
 from adt.tuning.task_progress import TaskLogs
+from adt.verbs.tuning_view import Clocks, Lines, screen, summary_line, task_line
 
 CONV = TaskStatus("conv", 2, 2_000_000_000, "measuring", 64, 128, 1, current=0.5, best=0.1, baseline=0.2)
 PHONE = DeviceStatus("R5CT", "Pixel 7", "measuring", 60, 1, 1, 38.4, 33.0, "")

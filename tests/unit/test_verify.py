@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.api.verify import VerifyResult
-from adt.cli.verify import failure
 from adt.measure.verify import accuracy, compare, limits_of_output, output_fields, worst_of
 from adt.numerics import TOLERANCES
 from adt.options.sections import VerifySettings
+from adt.verbs.verify import VerifyResult, failure
 
 OPEN = VerifySettings(
     seed=0,

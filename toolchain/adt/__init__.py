@@ -1,7 +1,7 @@
 """Get a model to run fast and right on an Android phone or an arm64 board with Apache TVM.
 
 Every verb of the command line is a function here with the same name
-(``adt.build_target(...)``, ``adt.compile(...)``); see :mod:`adt.api`.
+(``adt.build_target(...)``, ``adt.compile(...)``); see :mod:`adt.verbs`.
 Nothing is imported until a verb is used, and then only what it needs.
 """
 

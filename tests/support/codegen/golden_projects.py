@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from adt.api.generate import KINDS
 from adt.host.directories import resource
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.integrate.apk.entries import apk_entries
@@ -34,6 +33,7 @@ from adt.integrate.output import DataFile, TextFile
 from adt.integrate.project import project
 from adt.package.inputs.pictures import PictureOptions
 from adt.package.manifest import Entry
+from adt.verbs.generate import KINDS
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "generate"

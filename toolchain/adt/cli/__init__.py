@@ -1,1 +1,1 @@
-"""The command line: parse, call one function of :mod:`adt.api`, render its result."""
+"""The command line: parse, call the command of a verb (:mod:`adt.verbs`), print its result."""

@@ -131,7 +131,7 @@ class _Built(UserDict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         for module in VERBS[name]["modules"]:
-            import_module(f"adt.cli.{module}")
+            import_module(f"adt.verbs.{module}")
         self.data[name] = _build(name)
         return self.data[name]
 
@@ -214,7 +214,7 @@ def emit_json(verb: str, fields: dict[str, Any]) -> None:
     typer.echo(document(verb, fields))
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=Verbs,
     name="adt",
     no_args_is_help=True,

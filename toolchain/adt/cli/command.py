@@ -57,7 +57,7 @@ class _Argument:
     types: Mapping[str, Any]
 
     def value(self, words: Mapping[str, Any]) -> Any:
-        """What the function gets, of the values that the command line gave."""
+        """Return the argument, made of the values that the command line gave."""
         values = {name: _value(words[name], about) for name, about in self.options.items()}
         return self.make(**values) if self.make else values[self.name]
 
@@ -95,7 +95,8 @@ def command(
         parameters += [_keyword("verbose", Verbose, False)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        group.command(name, epilog=f"Example: {example}", **about)(run)
+        title = name or function.__name__.removesuffix("_command").replace("_", "-")
+        group.command(title, epilog=f"Example: {example}", **about)(run)
         return function
 
     return decorate

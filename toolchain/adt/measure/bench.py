@@ -1,6 +1,6 @@
 """Measure how fast a package runs at a place, alone or in turns with another, and what to read it with.
 
-Nothing here decides whether a time may be shown: :mod:`adt.api.bench` asks for
+Nothing here decides whether a time may be shown: :mod:`adt.verbs.bench` asks for
 times only where they are a real machine's.
 """
 

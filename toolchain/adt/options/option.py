@@ -6,13 +6,16 @@ are what a caller may give and what the field then is: ``Text`` takes None for "
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import os
 import re
+import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, overload
 
 if TYPE_CHECKING:
@@ -205,11 +208,24 @@ def signature_of(kind: type[Options]) -> inspect.Signature:
     return kind._signature
 
 
+class _Names(dict[str, Any]):
+    """Names in annotations; Any for what a module imports for type checkers alone."""
+
+    def __missing__(self, name: str) -> Any:
+        return vars(builtins).get(name, Any)
+
+
 def types_of(kind: type[Options]) -> dict[str, Any]:
     """The type of each field, None not counted."""
     if "_types" not in vars(kind):
-        hints = typing.get_type_hints(kind)
-        kind._types = {name: without_none(hints[name]) for name in kind._options}
+        names = _Names()
+        annotations: dict[str, Any] = {}
+        for base in reversed(kind.__mro__):
+            names |= vars(sys.modules[base.__module__])
+            annotations |= inspect.get_annotations(base)
+        fields = SimpleNamespace(__annotations__={name: annotations[name] for name in kind._options})
+        hints = typing.get_type_hints(fields, localns=names)
+        kind._types = {name: without_none(hint) for name, hint in hints.items()}
     return kind._types
 
 

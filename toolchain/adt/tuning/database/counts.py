@@ -75,7 +75,7 @@ class Counts:
 
 
 def count(directory: Path) -> Counts:
-    """See :func:`adt.api.db.db_stats`."""
+    """See :func:`adt.verbs.db.db_stats`."""
     contents = load(directory)
     by_context: dict[Context, list[Record]] = {}
     for record in contents.records:

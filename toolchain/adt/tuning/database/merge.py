@@ -28,7 +28,7 @@ class MergeResult:
 
 
 def merge(sources: Sequence[Path], into: Path) -> MergeResult:
-    """See :func:`adt.api.db.db_merge`; an interruption leaves *into* as it was.
+    """See :func:`adt.verbs.db.db_merge`; an interruption leaves *into* as it was.
 
     The same kernel of two models is one workload, whatever its variables are called.
     """

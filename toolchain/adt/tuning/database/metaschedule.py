@@ -68,7 +68,7 @@ class ImportResult:
 
 
 def export(directory: Path, out: Path, selection: Selection, *, failures: bool = False) -> ExportResult:
-    """See :func:`adt.api.db.db_export`; *out* appears complete or not at all.
+    """See :func:`adt.verbs.db.db_export`; *out* appears complete or not at all.
 
     A candidate that was measured several times is written once. What must not run again has no time there,
     and neither have the untuned schedules, which have no place in these files.
@@ -156,7 +156,7 @@ class Origin:
 def import_records(
     files: Path, into: Path, *, device: str, driver: str = "", target: str = ""
 ) -> ImportResult:
-    """Import *files*; see :func:`adt.api.db.db_import`. An empty *target* is each record's own."""
+    """Import *files*; see :func:`adt.verbs.db.db_import`. An empty *target* is each record's own."""
     refused: list[str] = []
     with disk_errors(f"reading {files}", files, written=False):
         modules = _modules(list(_rows(files / WORKLOADS, refused)), refused)

@@ -45,7 +45,7 @@ def prune(
     selection: Selection | None = None,
     dry_run: bool = False,
 ) -> PruneResult:
-    """See :func:`adt.api.db.db_prune`; it happens in one step.
+    """See :func:`adt.verbs.db.db_prune`; it happens in one step.
 
     The untuned schedule's times stay, and so does all of a candidate that must not run again.
     """

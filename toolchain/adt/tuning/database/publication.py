@@ -56,7 +56,7 @@ class FetchResult:
 def publish(
     directory: Path, out: Path, *, keep: int | None = None, selection: Selection | None = None
 ) -> PublishResult:
-    """Publish *directory*; see :func:`adt.api.db.db_publish`. *out* appears complete or not at all.
+    """Publish *directory*; see :func:`adt.verbs.db.db_publish`. *out* appears complete or not at all.
 
     With *keep*, the untuned schedule stays, too, and the fact that a candidate must not run.
     """
@@ -131,7 +131,7 @@ def _pack(plain: Path, out: Path) -> None:
 
 
 def fetch(source: str, into: Path, *, sha256: str = "") -> FetchResult:
-    """See :func:`adt.api.db.db_fetch`."""
+    """See :func:`adt.verbs.db.db_fetch`."""
     if is_address(source):
         if not sha256:
             raise ConfigError(

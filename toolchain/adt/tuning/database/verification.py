@@ -45,7 +45,7 @@ class Verification:
 
 
 def verify(directory: Path, *, repair: bool = False) -> Verification:
-    """See :func:`adt.api.db.db_verify`."""
+    """See :func:`adt.verbs.db.db_verify`."""
     written_now = is_written(directory)
     result = _examine(load(directory), written_now)
     if result.passed or not repair:

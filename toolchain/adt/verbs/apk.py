@@ -1,0 +1,397 @@
+"""Make an APK of packages and bundles without Gradle, install it, and have it measure or serve there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.command import Rendering, command
+from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
+from adt.options.option import PathTo, Real, Text, option, python
+from adt.options.request import Request, takes
+from adt.options.sections import RUN_SECONDS, DeviceSettings
+from adt.verbs.requests import KEY, TRACKER_ADDRESS, ApkRequest
+
+if TYPE_CHECKING:
+    from adt.bundle.audit.report import ElfReport
+    from adt.device.transport.sync import Progress
+    from adt.integrate.apk.keystore import Keystore
+    from adt.integrate.model_api import Project
+    from adt.measure.record import BenchRecord
+    from adt.rpc.server import RpcServer
+
+
+class InstallRequest(Request):
+    """Request of :func:`adt.install`."""
+
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    key: str = KEY
+    tracker_address: str = TRACKER_ADDRESS
+    apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
+    run: bool = option(
+        "Start it, wait until it has measured, and keep the results; or until it serves RPC.", default=False
+    )
+    record: bool = option("Keep the results for `adt report`.", default=True)
+    progress: Progress | None = python("Called with name, bytes sent, and bytes in all.", default=None)
+
+
+log = logging.getLogger("adt.apk")
+
+SUFFIX = ".apk"
+SERVER_APP = "com.example.adt_rpc"
+"""An RPC server that was given no name."""
+SERVER_PLATFORM = "android-arm64-v8a"
+"""Platform of the bundle when none is named."""
+
+
+@dataclass(frozen=True)
+class Apk:
+    """The result of :func:`apk`."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    project: Project
+    min_sdk: int
+    """The lowest API level that it can be installed on."""
+    schemes: tuple[str, ...]
+    """Its signatures that were verified: ``v2``, ``v3``."""
+    keystore: Path
+    debug_key: bool
+    """It is signed with adt's own debug key."""
+    tools: str
+    """The tools that linked and signed it."""
+    elf: dict[str, ElfReport]
+    """The audit of its libraries, by ABI."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An app that was installed and, if that was asked for, has measured."""
+
+    serial: str
+    apk: Path
+    app: str
+    """Application id; empty: `adt apk` did not make it."""
+    records: tuple[BenchRecord, ...]
+    """One for each model; none: it was only installed, or serves."""
+    files: tuple[Path, ...]
+    """Paths where they are kept."""
+    server: RpcServer | None = None
+    """Server that it carries."""
+
+
+@takes(ApkRequest)
+def apk(request: ApkRequest) -> Apk:
+    """Write a signed APK whose app runs packages, measures them and writes the results, or serves RPC.
+
+    Raises:
+        ConfigError: a name, a keystore or its password is not right, or an input has no fixed shape.
+        MismatchError: packages and bundles do not fit each other, or are not for Android.
+        RpcError: an app is to serve, and a bundle has no RPC.
+        ToolNotFound, SdkError: what makes APKs is not on this machine.
+        BuildError: one of its programs fails, or a library would not load, or not with pages of 16 KB.
+    """
+    from adt.bundle.audit.auditing import audit_ndk
+    from adt.host.android_sdk import find_apk_tools
+    from adt.integrate.apk.build import build_apk
+    from adt.integrate.apk.entries import apk_entries, audit_libraries
+    from adt.integrate.apk.manifest import manifest_text, min_sdk
+    from adt.integrate.bench_plan import BenchPlan, planned_models
+    from adt.integrate.contents import app_libraries
+    from adt.integrate.large_pages import check_large_pages
+    from adt.verbs.bench import protocol_of
+
+    out = request.out
+    if out is not None and out.suffix != SUFFIX:
+        raise ConfigError(f"{out} does not end in {SUFFIX}", remedy="Devices install only files that do.")
+    described = _described(request)
+    measured = protocol_of(request)
+    plan = BenchPlan(
+        app=described.java_package,
+        bundle_digests=described.bundle_digests,
+        models=planned_models(described),
+        threads=request.threads or 0,
+        affinity=request.affinity,
+        seed=request.seed,
+        end_to_end=request.end_to_end,
+        warmup_runs=measured.warmup_runs,
+        warmup_ms=round(measured.warmup_ms),
+        runs=measured.runs,
+        min_ms=round(measured.seconds * 1000),
+    )
+    entries = apk_entries(described, plan.text())
+    level, symbols = min_sdk(described), audit_ndk(request.ndk)
+    files = {entry.name: entry.contents for entry in entries if isinstance(entry.contents, Path)}
+    libraries = app_libraries(files)
+    elf = {
+        bundle.manifest.abi: audit_libraries(libraries, bundle, api_level=level, ndk=symbols)
+        for bundle in described.bundles
+    }
+    if not request.allow_4k:
+        check_large_pages(libraries)
+    tools, key = find_apk_tools(request.sdk), _keystore(request)
+    built = build_apk(
+        manifest_text(described, debuggable=request.debuggable),
+        entries,
+        out or Path(described.name + SUFFIX),
+        min_sdk=level,
+        tools=tools,
+        keystore=key,
+    )
+    return Apk(
+        built.path, built.size, described, level, built.schemes, key.path, key.debug, tools.origin, elf
+    )
+
+
+def _described(request: ApkRequest) -> Project:
+    from adt.integrate.apk.manifest import application_id
+    from adt.integrate.project import project, server_project
+    from adt.package.package import load_package
+    from adt.verbs.bundles import choose_bundle
+    from adt.verbs.generate import bundles_of
+
+    if not request.rpc_server:
+        packages = tuple(load_package(path) for path in request.packages)
+        name = request.java_package or application_id(packages[0].manifest.name if packages else "")
+        return project(packages, bundles_of(packages, request.bundles), java_package=name)
+    if request.packages:
+        raise ConfigError(
+            "an app that serves RPC carries no packages",
+            remedy="Leave them away: clients send what they run; or leave --rpc-server away.",
+        )
+    paths = request.bundles or (None,)
+    chosen = [choose_bundle((SERVER_PLATFORM,), path, server=True) for path in paths]
+    return server_project(chosen, java_package=request.java_package or SERVER_APP)
+
+
+def _keystore(request: ApkRequest) -> Keystore:
+    from adt.integrate.apk.keystore import debug_keystore, users_keystore
+
+    if request.keystore is None:
+        return debug_keystore()
+    return users_keystore(
+        request.keystore,
+        request.key_alias,
+        password=request.keystore_password,
+        key_password=request.key_password,
+    )
+
+
+@takes(InstallRequest)
+def install(request: InstallRequest) -> Installed:
+    """Install an APK on a device, in place of an older one, and have it measure, or serve RPC.
+
+    Raises:
+        InputError: *apk* is none.
+        ConfigError: *run*, and `adt apk` did not make it; or a key or a tracker, and it does not serve.
+        MismatchError: it has no libraries for the device, or the device is too old.
+        DeviceError, DeviceFull: the device has no package manager, refuses the app, or is full.
+        RunError: the app fails, does not start, or takes too long.
+        RpcError, TrackerError: it does not become a server that clients can use.
+        NoDevice, AmbiguousDevice, DeviceNotReady: see :mod:`adt.errors`.
+    """
+    from adt.device import app as on_device
+    from adt.host.disk import scratch_directory
+    from adt.integrate.apk.manifest import read_apk
+    from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS, result_file
+    from adt.rpc import server, state
+    from adt.verbs.device import device_of
+    from adt.verbs.rpc import serve_deployed
+
+    apk = request.apk
+    contents = read_apk(apk)
+    if (request.key or request.tracker_address) and not (contents.serves and request.run):
+        raise ConfigError(
+            f"{apk} does not register with a tracker" + ("" if contents.serves else ": it is no RPC server"),
+            remedy="Leave --key and --tracker away; or: adt apk --rpc-server, then adt install APK --run.",
+        )
+    if request.run and not contents.app:
+        raise ConfigError(
+            f"{apk} was not made by `adt apk`: it has no plan of what to measure",
+            remedy="Install it without --run, and start the app on the device; `adt report --import` takes "
+            "what the benchmark of a generated app wrote.",
+        )
+    device = device_of(request.settings.device)
+    seconds = device.allow(RUN_SECONDS)
+    offered = device.facts.abis
+    if contents.abis and offered and not set(contents.abis) & set(offered):
+        raise MismatchError(
+            f"{apk} is for {', '.join(contents.abis)}, and {device.serial} runs {', '.join(offered)}",
+            remedy="Make it with a package and a bundle for the device: adt build-target --for "
+            f"android-{offered[0]}, adt compile MODEL --for android-{offered[0]}.",
+        )
+    running = state.read_server(state.server_home(device.serial))
+    if contents.serves and running is not None and running.app == contents.app:
+        server.stop(device.serial)  # its watchdog would start the old app while it is replaced
+    on_device.install(device, apk, timeout=seconds, app=contents.app, progress=request.progress)
+    if not request.run:
+        return Installed(device.serial, apk, contents.app, (), ())
+    if contents.serves:
+        serving = serve_deployed(
+            device,
+            f"{contents.app}/{ACTIVITY_CLASS}",
+            request.settings.rpc,
+            key=request.key,
+            tracker_address=request.tracker_address,
+        )
+        return Installed(device.serial, apk, contents.app, (), (), serving)
+    with scratch_directory("results") as scratch:
+        results = on_device.run_app(
+            device,
+            contents.app,
+            ACTIVITY_CLASS,
+            results=RESULTS,
+            files=[result_file(stem) for stem in contents.stems],
+            over=ERROR,
+            into=scratch,
+            timeout=seconds,
+        )
+        records, files = _records(results, request.record)
+    return Installed(device.serial, apk, contents.app, records, files)
+
+
+def _records(results: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...], tuple[Path, ...]]:
+    """Read what the app measured, and keep it.
+
+    Raises:
+        RunError, InputError: the app says that it failed, or wrote something else; what it measured besides
+            is kept all the same.
+    """
+    from adt.measure import app_bench, history
+
+    records: list[BenchRecord] = []
+    failures: list[AdtError] = []
+    for path in results:
+        try:
+            records.append(app_bench.read(path))
+        except (RunError, InputError) as error:
+            failures.append(error)
+    files = [history.save_if_possible(record) for record in records] if keep else []
+    for failure in failures[1:]:
+        log.warning("%s", failure.what)
+    if failures:
+        raise failures[0]
+    return tuple(records), tuple(filter(None, files))
+
+
+STORE_PASSWORD, KEY_PASSWORD = "ADT_KEYSTORE_PASSWORD", "ADT_KEY_PASSWORD"
+
+
+@command("adt apk detector-pkg --bundle bundle-arm64 --package com.example.vision")
+def apk_command(
+    request: ApkRequest,
+    password_file: Annotated[
+        Path | None,
+        option(
+            f"Its password is the first line; else {STORE_PASSWORD}, else it is asked for.",
+            "--keystore-password-file",
+            default=None,
+            metavar="FILE",
+        ),
+    ],
+) -> Rendering:
+    """Make a signed APK that measures packages on a phone, or serves RPC: no Gradle, no Java code."""
+    password = _password(request.keystore, password_file) if request.keystore else ""
+    key_password = os.environ.get(KEY_PASSWORD, "")
+    result = apk(request.but(keystore_password=password, key_password=key_password))
+    return Rendering("apk", lambda: _fields(result), _lines(result))
+
+
+def _password(keystore: Path, file: Path | None) -> str:
+    """Return the keystore's password; empty if there is nobody to ask."""
+    from adt.errors import ConfigError
+
+    if file is not None:
+        try:
+            return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{file} cannot be read: {error}", remedy="Name a text file with --keystore-password-file."
+            ) from error
+    if (known := os.environ.get(STORE_PASSWORD)) is not None or not sys.stdin.isatty():
+        return known or ""
+    return str(typer.prompt(f"Password of {keystore}", hide_input=True, err=True))
+
+
+def _fields(result: Apk) -> dict[str, Any]:
+    from adt.verbs.inspect import report_fields
+
+    return {
+        "path": result.path,
+        "size": result.size,
+        "app": result.project.java_package,
+        "abis": [bundle.manifest.abi for bundle in result.project.bundles],
+        "min_sdk": result.min_sdk,
+        "models": [
+            {"name": model.api.name, "stem": model.api.stem, "abis": [v.abi for v in model.variants]}
+            for model in result.project.models
+        ],
+        "signatures": result.schemes,
+        "debug_key": result.debug_key,
+        "keystore": result.keystore,
+        "tools": result.tools,
+        "elf": {abi: report_fields(report) for abi, report in result.elf.items()},
+    }
+
+
+def _lines(result: Apk) -> Iterator[str]:
+    abis = ", ".join(bundle.manifest.abi for bundle in result.project.bundles)
+    yield f"{'app':<11} {result.project.java_package} for {abis}, API level {result.min_sdk} and newer"
+    for model in result.project.models:
+        yield f"{'model':<11} {model.api.name}"
+    key = "a debug key: not for release" if result.debug_key else str(result.keystore)
+    yield f"{'signed':<11} {' and '.join(result.schemes)}, with {key}"
+    yield f"{'made with':<11} {result.tools}"
+    for report in result.elf.values():
+        for file in report.files:
+            for finding in file.findings:
+                yield f"{'!':<11} {file.name}: {finding.what}"
+    yield f"{'wrote':<11} {result.path} ({result.size:,} bytes)"
+
+
+@command("adt install app.apk --serial 0123456789ABCDEF --run")
+def install_command(request: InstallRequest) -> Rendering:
+    """Install an APK on a phone; with --run, have it measure there, or serve RPC."""
+    from adt.cli.terminal import status_line
+    from adt.host.disk import size_text
+
+    with status_line("adt install") as say:
+
+        def progress(_name: str, sent: int, total: int) -> None:
+            say(f"sent {size_text(sent)} of {size_text(total)}" if sent < total else "installing")
+
+        result = install(request.but(progress=progress))
+    return Rendering("install", lambda: _installed_fields(result), _installed_lines(result))
+
+
+def _installed_fields(result: Installed) -> dict[str, Any]:
+    from adt.host.manifest import bare_fields
+    from adt.verbs.rpc import server_fields
+
+    records = [bare_fields(record) for record in result.records]
+    fields = vars(result) | {"app": result.app or None, "records": records}
+    return fields | {"server": server_fields(result.server) if result.server else None}
+
+
+def _installed_lines(result: Installed) -> Iterator[str]:
+    from adt.verbs.bench import speed_lines
+
+    yield f"{'device':<11} {result.serial}"
+    yield f"{'installed':<11} {result.app or result.apk}"
+    for record in result.records:
+        yield f"{'package':<11} {record.subject.package}"
+        yield f"{'outputs':<11} not compared with the reference: `adt verify` does that"
+        yield from speed_lines(record)
+    for file in result.files:
+        yield f"{'kept':<11} {file}"
+    if result.server:
+        yield result.server.ready_line

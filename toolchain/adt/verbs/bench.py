@@ -1,0 +1,558 @@
+"""Measure how fast a package runs, compare two, and look at what was measured before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+from adt.cli.command import Rendering, command
+from adt.errors import ConfigError
+from adt.options.option import option, options_of
+from adt.options.request import takes
+from adt.verbs.requests import AbRequest, ApkRequest, BenchRequest, ReportRequest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from adt.device.place import Opened
+    from adt.errors import VerifyFailed
+    from adt.measure.bench import BenchSetup, Measurement
+    from adt.measure.conditions import Conditions, CoolDown
+    from adt.measure.protocol import Protocol
+    from adt.measure.record import BenchRecord, Flag, Speed
+    from adt.measure.sensors import Course
+    from adt.measure.statistics import Interval, TimeSummary
+    from adt.measure.trend import TrendReport
+    from adt.options.option import AnyPath
+    from adt.verbs.verify import VerifyResult
+
+log = logging.getLogger("adt.bench")
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """One package, measured."""
+
+    record: BenchRecord
+    verification: VerifyResult | None
+    """None: the outputs were not compared."""
+    file: Path | None
+    """The record in the store; None when it was not kept."""
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """Document of rtvm about the timed process; empty without one."""
+    times: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """``run_ms`` and ``start_ms`` of each timed run; empty without any."""
+
+    @property
+    def passed(self) -> bool:
+        """The outputs are not known to be wrong."""
+        return self.record.correct is not False
+
+
+@dataclass(frozen=True)
+class AbResult:
+    """Two packages that took turns."""
+
+    a: BenchResult
+    b: BenchResult
+    ratio: Interval | None
+    """Speed-up of B over A, with 95 % confidence; None where times do not count."""
+    round_ms: tuple[tuple[float, float], ...]
+    """Medians of A and B in each round, milliseconds."""
+
+    @property
+    def passed(self) -> bool:
+        """No outputs are known to be wrong."""
+        return self.a.passed and self.b.passed
+
+
+@takes(BenchRequest)
+def bench(request: BenchRequest) -> BenchResult:
+    """Compare the outputs with the reference, then measure how fast the package runs where it belongs.
+
+    Nothing is timed on an emulated device, or when the outputs are wrong:
+    ``result.record.speed`` is None then, and ``result.record.no_speed`` says why.
+    A time limit comes on top of what the runs are expected to take.
+
+    Raises:
+        ConfigError: the protocol or a number cannot be; or nothing is left to do on an emulated device.
+        RunError, ModelError, …: see :mod:`adt.errors`.
+    """
+    from adt.measure.bench import measure, pilot
+    from adt.measure.conditions import conditions
+    from adt.package.package import load_package
+    from adt.verbs.place import open_place
+
+    setup, cooling = _setup(request, cold_start=request.cold_start), _cooling(request)
+    opened = open_place(load_package(request.package), request)
+    with opened.place.awake():
+        verification = _verify(opened, request, request.model)
+        if reason := _no_speed(opened, verification):
+            return _result(opened, setup, request, verification, no_speed=reason)
+        first = pilot(opened, setup)
+        flags = _cool_down(opened, cooling)
+        now = conditions(opened.place)
+        measurement = measure(opened, setup, first, now.external_power)
+    return _result(opened, setup, request, verification, measurement=measurement, now=now, flags=flags)
+
+
+@takes(AbRequest)
+def bench_ab(request: AbRequest) -> AbResult:
+    """Measure two packages in turns (A B B A) on one machine, and tell by how much one is faster.
+
+    The protocol's runs and seconds are spread over the rounds. *inputs* go to both packages.
+
+    Raises:
+        ConfigError: as :func:`bench`; or the two do not run on the same machine.
+        RunError, ModelError, …: see :mod:`adt.errors`.
+    """
+    from adt.measure.bench import pilot, take_turns, times_as_fast
+    from adt.measure.conditions import conditions
+    from adt.package.package import load_package
+    from adt.verbs.place import open_place
+
+    setup, cooling = _setup(request, rounds=request.rounds), _cooling(request)
+    a, b = (open_place(load_package(path), request) for path in (request.a, request.b))
+    if a.place.name != b.place.name:
+        raise ConfigError(
+            f"{request.a} runs on {a.place.name}, and {request.b} on {b.place.name}",
+            remedy="Compare packages that were compiled for the same machine.",
+        )
+    with a.place.awake():
+        verified = _verify(a, request), _verify(b, request)
+        reasons = _no_speed(a, verified[0]), _no_speed(b, verified[1])
+        if cause := reasons[0] or reasons[1]:
+            other = f"it was not compared: {cause}"
+            results = [
+                _result(opened, setup, request, verification, no_speed=reason or other)
+                for opened, verification, reason in zip((a, b), verified, reasons, strict=True)
+            ]
+            return AbResult(results[0], results[1], None, ())
+        first = pilot(a, setup), pilot(b, setup)
+        flags = _cool_down(a, cooling)
+        now = conditions(a.place)
+        turns = take_turns((a, b), first, setup)
+    ratio = times_as_fast(*turns)
+    results = [
+        _result(
+            opened,
+            setup,
+            request,
+            verification,
+            measurement=side.measurement,
+            now=now,
+            flags=flags,
+            interleaved=True,
+        )
+        for opened, verification, side in zip((a, b), verified, turns, strict=True)
+    ]
+    medians = zip(turns[0].round_medians, turns[1].round_medians, strict=True)
+    return AbResult(results[0], results[1], ratio, tuple((float(x), float(y)) for x, y in medians))
+
+
+def _setup(
+    request: BenchRequest | AbRequest, *, rounds: int | None = None, cold_start: bool = True
+) -> BenchSetup:
+    from adt.measure.bench import BenchSetup
+
+    return BenchSetup(
+        protocol_of(request, rounds=rounds),
+        threads=request.threads,
+        affinity=request.affinity,
+        end_to_end=request.end_to_end,
+        cold_start=cold_start,
+        fill_mode=request.fill_mode,
+        seed=request.seed,
+        timeout=request.settings.device.run_seconds,
+        inputs=request.inputs,
+        label=request.label,
+    )
+
+
+def _cooling(request: BenchRequest | AbRequest) -> CoolDown | None:
+    from adt.measure.conditions import parse_cool_down
+
+    return parse_cool_down(request.cool_down) if request.cool_down else None
+
+
+def protocol_of(request: BenchRequest | AbRequest | ApkRequest, *, rounds: int | None = None) -> Protocol:
+    """The protocol of *request*, with what it changes."""
+    from adt.measure.protocol import protocol_named
+
+    return protocol_named(
+        request.protocol,
+        runs=request.runs,
+        seconds=request.seconds,
+        warmup_runs=request.warmup_runs,
+        warmup_ms=request.warmup_ms,
+        rounds=rounds,
+    )
+
+
+def _verify(
+    opened: Opened, request: BenchRequest | AbRequest, model: Path | None = None
+) -> VerifyResult | None:
+    """The outputs against the reference's; None with ``--no-verify``."""
+    from adt.compiler.importers import model_store
+    from adt.verbs.verify import verify_at
+
+    if not request.verify:
+        if opened.place.emulated:
+            raise ConfigError(
+                f"{opened.place.name} is emulated: only the outputs can be judged there, not the speed",
+                remedy="Leave --no-verify away, or measure on a device that is not emulated.",
+            )
+        return None
+    log.info("comparing the outputs with the reference")
+    inputs = None if request.inputs is None else (request.inputs,)
+    find_model = partial(model_store.source_model, opened.package, model)
+    return verify_at(opened, request.settings, find_model, inputs, trust=request.trust)
+
+
+def _no_speed(opened: Opened, verification: VerifyResult | None) -> str:
+    """Return why nothing may be timed; empty where it may."""
+    from adt.measure.record import EMULATED, WRONG
+
+    if verification is not None and not verification.verification.passed:
+        return WRONG
+    return EMULATED if opened.place.emulated else ""
+
+
+def _cool_down(opened: Opened, goal: CoolDown | None) -> list[Flag]:
+    from adt.measure.conditions import cool_down
+    from adt.measure.record import Flag
+
+    if goal is None or cool_down(opened.place, goal):
+        return []
+    return [Flag("warm", f"it did not cool down to {goal.text} before the runs")]
+
+
+def _result(
+    opened: Opened,
+    setup: BenchSetup,
+    request: BenchRequest | AbRequest,
+    verification: VerifyResult | None,
+    *,
+    measurement: Measurement | None = None,
+    now: Conditions | None = None,
+    flags: Sequence[Flag] = (),
+    no_speed: str = "",
+    interleaved: bool = False,
+) -> BenchResult:
+    """The record, in the store unless *request* forbids that, and what the record does not keep."""
+    from adt.measure import history
+    from adt.measure.bench import record_of
+
+    record = record_of(
+        opened,
+        setup,
+        correct=verification.verification.passed if verification else None,
+        measurement=measurement,
+        now=now,
+        flags=flags,
+        no_speed=no_speed,
+        interleaved=interleaved,
+    )
+    file = history.save_if_possible(record) if request.record else None
+    if measurement is None:
+        return BenchResult(record, verification, file)
+    times = {"run_ms": measurement.times, "start_ms": measurement.starts}
+    return BenchResult(record, verification, file, measurement.report, times)
+
+
+@takes(ReportRequest)
+def report(request: ReportRequest) -> TrendReport:
+    """Return what was measured on this machine over time, and where something got slower.
+
+    Raises:
+        ConfigError: a date, threshold or *against* that cannot be.
+    """
+    from adt.measure import history, trend
+
+    records = history.select(
+        history.load(),
+        device=request.device,
+        package=request.package,
+        since=request.since,
+        label=request.label,
+    )
+    return trend.report(records, threshold=request.threshold, against=request.against)
+
+
+def report_html(report: TrendReport, out: AnyPath) -> None:
+    """Write one self-contained page with a time line of each series.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    from adt.host.cache import write_text
+    from adt.measure.trend import render
+
+    write_text(Path(out), render(report))
+
+
+def report_export(report: TrendReport, out: AnyPath) -> int:
+    """Write the records of *report* to one file, for :func:`report_import`; returns how many.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    from adt.host.cache import write_text
+    from adt.measure import history
+
+    records = [point.record for series in report.series for point in series.points]
+    write_text(Path(out), history.export_text(records))
+    return len(records)
+
+
+def report_import(path: AnyPath) -> int:
+    """Take a file that :func:`report_export` or an application of adt's wrote into this machine's store.
+
+    Returns:
+        How many records were not there yet.
+
+    Raises:
+        InputError: it is no such file.
+        RunError: the application could not measure.
+        DiskError: the store cannot be written.
+    """
+    from adt.measure import history
+
+    return history.imported(Path(path))
+
+
+ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")
+"""Flags that are shown before the figures."""
+
+
+@command("adt bench model-pkg --serial 127.0.0.1:5555")
+def bench_command(
+    parsed: partial[BenchRequest],
+    package: Annotated[
+        Path | None, option("A package that `adt compile` made.", default=None, kw_only=False)
+    ],
+    ab: Annotated[
+        tuple[Path, Path] | None,
+        option("Two packages instead, in turns: which is faster?", default=None, metavar="A B"),
+    ],
+    rounds: Annotated[int | None, option("Rounds of --ab, each A B B A.", default=None)],
+    times: Annotated[
+        Path | None, option("Write each run's time and start here, .npz.", default=None, metavar="FILE")
+    ],
+) -> Rendering:
+    """Measure how fast a package runs; on anything emulated, whether it is right."""
+    from adt.errors import ConfigError
+    from adt.verbs.arrays import save_npz
+
+    alone = quote(str(package or (ab or ["PACKAGE"])[0]))
+    if (package is None) == (ab is None):
+        pair = " ".join(quote(str(path)) for path in ab or ("PACKAGE", "PACKAGE"))
+        raise ConfigError(
+            "one package is measured, or two are compared",
+            remedy=f"Write `adt bench {alone}`, or `adt bench --ab {pair}`.",
+        )
+    if ab is not None:
+        if parsed.keywords["model"] or parsed.keywords["insecure_no_digest"] or times:
+            raise ConfigError(
+                "--ab compares two packages, and takes neither --model nor --times",
+                remedy=f"Measure one package alone: adt bench {alone}.",
+            )
+        both = options_of(AbRequest)
+        shared = {name: value for name, value in parsed.keywords.items() if name in both}
+        return _compared(*ab, bench_ab(AbRequest(*ab, rounds=rounds, **shared)))
+    if rounds is not None:
+        raise ConfigError("--rounds is about --ab", remedy="Leave --rounds away.")
+    result = bench(request := parsed(package=package))
+    if times and result.times:
+        save_npz(times, result.times)
+    return Rendering("bench", lambda: bench_fields(result), _lines(result), _failure(result, request.package))
+
+
+def bench_fields(result: BenchResult) -> dict[str, Any]:
+    """The document of one benchmark."""
+    from adt.host.manifest import bare_fields
+    from adt.verbs.verify import verification_fields
+
+    verification = result.verification
+    return {
+        **bare_fields(result.record),
+        "emulated": result.record.machine.emulated,
+        "record": result.file,
+        "verification": verification_fields(verification) if verification else None,
+        "samples": result.report.get("samples", []),
+    }
+
+
+def _compared(a: Path, b: Path, result: AbResult) -> Rendering:
+    from adt.measure.bench import sentence
+
+    verdict = sentence(result.ratio) if result.ratio else ""
+    return Rendering(
+        "bench-ab",
+        lambda: {
+            "a": bench_fields(result.a),
+            "b": bench_fields(result.b),
+            "emulated": result.a.record.machine.emulated,
+            "b_times_as_fast": vars(result.ratio) if result.ratio else None,
+            "round_ms": result.round_ms,
+            "sentence": verdict or None,
+        },
+        _ab_lines(result, verdict),
+        _failure(result.a, a) or _failure(result.b, b),
+    )
+
+
+def _failure(result: BenchResult, package: Path) -> VerifyFailed | None:
+    from adt.verbs.verify import failure
+
+    return failure(result.verification, package) if result.verification else None
+
+
+def _lines(result: BenchResult) -> Iterator[str]:
+    for name, text in _head(result):
+        yield f"{name:<11} {text}"
+    yield from speed_lines(result.record)
+    if result.file:
+        yield f"{'kept':<11} {result.file}"
+
+
+def speed_lines(record: BenchRecord) -> Iterator[str]:
+    """The figures of *record*, and what they must be read with."""
+    if record.speed is None:
+        yield f"{'speed':<11} none: {record.no_speed}"
+        return
+    for name, text in _speed(record, record.speed):
+        yield f"{name:<11} {text}"
+    for flag in record.flags:
+        if flag.name not in ABOUT_THE_MACHINE:
+            yield f"{'!':<11} {flag.name}: {flag.text}"
+
+
+def _head(result: BenchResult) -> Iterator[tuple[str, str]]:
+    record = result.record
+    subject, machine = record.subject, record.machine
+    yield "package", f"{subject.package} ({subject.target}, {subject.precision}, {subject.platform})"
+    where = machine.name if machine.model in ("", machine.name) else f"{machine.name}: {machine.model}"
+    if machine.computes and machine.computes != "cpu":
+        where += f", {machine.computes} {machine.driver}".rstrip()
+    yield "machine", where
+    for flag in record.flags:
+        if flag.name in ABOUT_THE_MACHINE:
+            yield "!", flag.text
+    yield "outputs", _outputs(result)
+
+
+def _outputs(result: BenchResult) -> str:
+    if result.verification is None:
+        return "not compared with the reference (--no-verify)"
+    rows = result.verification.verification.outputs
+    right = sum(row.passed for row in rows)
+    if right == len(rows):
+        worst = max(row.max_abs for row in rows)
+        notes = "".join(f"; {row.name}: {row.note}" for row in rows if row.note)
+        return f"right: {right} of {len(rows)}, largest difference to the reference {worst:.2e}{notes}"
+    wrong = ", ".join(f"{row.name} ({row.reason})" for row in rows if not row.passed)
+    return f"WRONG: {wrong} (`adt verify` shows how)"
+
+
+def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
+    times, method = speed.times, record.method
+    seconds = times.count * times.mean_ms / 1000
+    what = "copying in, running, copying out" if method.end_to_end else "running"
+    yield "method", f"{method.key}; {what}"
+    yield "runs", f"{times.count} in {seconds:.2f} s of running"
+    yield "latency", latency(times)
+    yield (
+        "",
+        f"mean {ms(times.mean_ms)}, std {ms(times.std_ms)}, from {ms(times.min_ms)} to {ms(times.max_ms)}; "
+        f"outliers: {times.outliers}",
+    )
+    yield "throughput", f"{times.throughput_per_s:.4g} runs per second"
+    if speed.drift:
+        drift = speed.drift
+        yield (
+            "drift",
+            f"{drift.percent:+.1f} % from first to last tenth (noise {drift.noise_percent:.1f} %)",
+        )
+    yield (
+        "start",
+        f"load {ms(speed.start.load_ms)}, first run {ms(speed.start.first_run_ms)}"
+        + (f" (program cache: {speed.program_cache})" if record.machine.driver else ""),
+    )
+    if speed.cold_start:
+        cold = speed.cold_start
+        yield (
+            "cold start",
+            f"load {ms(cold.load_ms)}, first run {ms(cold.first_run_ms)}, without a program cache",
+        )
+    if speed.peak_kb is not None:
+        before = f", {_mib(speed.before_load_kb)} before loading" if speed.before_load_kb else ""
+        yield "memory", f"{_mib(speed.peak_kb)} at most{before}"
+    energy = speed.energy
+    if energy.joules_per_run is None:
+        yield "energy", f"not measured: {energy.reason}"
+    else:
+        yield (
+            "energy",
+            f"{energy.joules_per_run:.4g} J per run, {energy.watts:.3g} W ({energy.source}, "
+            f"{energy.runs} runs in {energy.seconds:.1f} s)",
+        )
+    if hottest := speed.sensors.hottest:
+        yield "heat", f"{hottest[0]} {_course(hottest[1], '.1f')} °C"
+    clocks = speed.sensors.frequencies_mhz
+    for name, course in _fastest(clocks):
+        yield "clock", f"{name} {_course(course, '.0f')} MHz"
+
+
+def _fastest(clocks: Mapping[str, Course]) -> Iterator[tuple[str, Course]]:
+    """The GPU's clock, and that of the CPU that ran fastest."""
+    if "gpu" in clocks:
+        yield "gpu", clocks["gpu"]
+    cpus = {name: course for name, course in clocks.items() if name != "gpu"}
+    if cpus:
+        name = max(cpus, key=lambda cpu: cpus[cpu].highest)
+        yield name, cpus[name]
+
+
+def _course(course: Course, form: str) -> str:
+    return (
+        f"{course.before:{form}} before, {course.lowest:{form}} to {course.highest:{form}} while it ran, "
+        f"{course.after:{form}} after"
+    )
+
+
+def _ab_lines(result: AbResult, verdict: str) -> Iterator[str]:
+    for name, side in (("A", result.a), ("B", result.b)):
+        yield name
+        for heading, text in _head(side):
+            yield f"  {heading:<9} {text}"
+        record = side.record
+        if record.speed is None:
+            yield f"  {'speed':<9} none: {record.no_speed}"
+            continue
+        times = record.speed.times
+        yield f"  {'latency':<9} {latency(times)}, of {times.count} runs"
+        for flag in record.flags:
+            if flag.name not in ABOUT_THE_MACHINE:
+                yield f"  {'!':<9} {flag.name}: {flag.text}"
+    if result.ratio:
+        yield f"{verdict} (95 % confidence, {len(result.round_ms)} rounds A B B A)"
+
+
+def latency(times: TimeSummary) -> str:
+    """Quantiles of *times*."""
+    return f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
+
+
+def ms(value: float) -> str:
+    """Milliseconds with four digits."""
+    return f"{value:.4g} ms" if value < 10_000 else f"{value / 1000:.4g} s"
+
+
+def _mib(kib: int) -> str:
+    return f"{kib / 1024:.1f} MiB"

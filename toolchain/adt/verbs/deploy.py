@@ -1,0 +1,408 @@
+"""Put packages on devices, and remove what is old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from adt.cli.command import Rendering, command
+from adt.cli.fleet import DeviceFlags, live_table, rendering, several
+from adt.cli.terminal import status_line
+from adt.errors import ConfigError
+from adt.options.option import MaybePath, OneOrMorePaths, Real, Text, option, python
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings
+from adt.verbs.requests import BUNDLE, KEY, RPC, quiet
+
+if TYPE_CHECKING:
+    from adt.bundle.bundle import TargetBundle
+    from adt.device.app import PrivateCopy
+    from adt.device.deploy.removal import CleanReport
+    from adt.device.deploy.store import DeployProgress, DeployReport
+    from adt.device.device import Device
+    from adt.device.parallel import Event, Outcomes, Say
+    from adt.package.package import ModelPackage
+    from adt.rpc.server import RpcServer
+
+PACKAGES = option(
+    "Packages that `adt compile` made; none: the bundle alone.",
+    default=(),
+    kw_only=False,
+    metavar="[PACKAGE]...",
+)
+RUN_AS = option("Copy into this debuggable app's own directory, too.", default=None, metavar="APP")
+DRY_RUN = option("Only show what would be done.", default=False)
+FULL_HASH = option("Read every byte on the device again.", default=False)
+SERIALS = option("The devices.", cli=None)
+ON_EVENT = python("Called with what happens on each.", default=quiet)
+KEEP = option("How many deployments of each name stay: those used last.", default=2, least=0)
+CLEAN_DRY_RUN = option("Only show what would be done.", default=False)
+
+
+class DeployRequest(Request):
+    """Request of :func:`adt.deploy`."""
+
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    key: str = KEY
+    packages: OneOrMorePaths = option(PACKAGES, kw_only=False, default=())
+    rpc: bool | None = RPC
+    run_as: str | None = RUN_AS
+    dry_run: bool = DRY_RUN
+    full_hash: bool = FULL_HASH
+    say: Callable[[str], None] = python("Called with what is being done, in a few words.", default=quiet)
+
+
+class DeployManyRequest(Request):
+    """Request of :func:`adt.deploy_many`."""
+
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    key: str = KEY
+    packages: OneOrMorePaths = option(PACKAGES, kw_only=False, default=())
+    rpc: bool | None = RPC
+    run_as: str | None = RUN_AS
+    dry_run: bool = DRY_RUN
+    full_hash: bool = FULL_HASH
+    serials: Sequence[str] = option(SERIALS)
+    on_event: Callable[[Event], None] = ON_EVENT
+
+
+class CleanRequest(Request):
+    """Request of :func:`adt.clean`."""
+
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    keep: int = KEEP
+    dry_run: bool = CLEAN_DRY_RUN
+
+
+class CleanManyRequest(Request):
+    """Request of :func:`adt.clean_many`."""
+
+    timeout: Real = DeviceSettings.timeout
+    keep: int = KEEP
+    dry_run: bool = CLEAN_DRY_RUN
+    serials: Sequence[str] = option(SERIALS)
+    on_event: Callable[[Event], None] = ON_EVENT
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class DeployResult:
+    """A bundle on a device, with a package or alone."""
+
+    serial: str
+    package: ModelPackage | None
+    bundle: TargetBundle
+    report: DeployReport
+    private: PrivateCopy | None = None
+    """Copy in an app's own directory, when that was asked for."""
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """All that one `deploy` put on one device."""
+
+    serial: str
+    results: tuple[DeployResult, ...]
+    """One for each package, in order; the bundle alone comes first, when it was deployed too."""
+    rpc: RpcServer | None
+    """The server that is ready there; None when none was asked for."""
+
+
+@takes(DeployRequest)
+def deploy(request: DeployRequest) -> Deployed:
+    """Send what is missing of packages and their bundle to a device; a bundle alone serves RPC there.
+
+    A second time sends nothing, and the server that runs stays.
+
+    Raises:
+        MismatchError: package, bundle and device do not fit each other, or no bundle was built.
+        RpcError, TrackerError: the server does not become ready; what was sent is complete.
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
+    """
+    from adt.verbs.device import device_of
+
+    packages = _load_packages(request)
+    return _deploy_on(device_of(request.settings.device), request, packages, request.say)
+
+
+@takes(DeployManyRequest)
+def deploy_many(request: DeployManyRequest) -> Outcomes[Deployed]:
+    """:func:`deploy` on several devices at once; what fails on one is in its outcome and stops no other.
+
+    Raises:
+        PackageError, ConfigError: what is to be deployed is no package; nothing was done.
+    """
+    packages = _load_packages(request)
+    return _on_each(request, lambda device, say: _deploy_on(device, request, packages, say))
+
+
+def _on_each(
+    request: DeployManyRequest | CleanManyRequest, work: Callable[[Device, Say], Result]
+) -> Outcomes[Result]:
+    from adt.device import parallel
+    from adt.verbs.device import open_device
+
+    return parallel.for_each(
+        request.serials,
+        work,
+        opened=lambda serial: open_device(serial, request.settings.device.limit),
+        on_event=request.on_event,
+    )
+
+
+def _load_packages(request: DeployRequest | DeployManyRequest) -> tuple[ModelPackage, ...]:
+    from adt.device.app import check_app
+    from adt.package.package import load_package
+
+    packages = tuple(load_package(path) for path in request.packages)
+    names = [package.manifest.name for package in packages]
+    if len({package.path.resolve() for package in packages}) < len(packages):
+        raise ConfigError(f"a package is named twice: {', '.join(names)}", remedy="Name each one once.")
+    if request.run_as is not None:
+        check_app(request.run_as)
+    return packages
+
+
+def _deploy_on(
+    device: Device, request: DeployRequest | DeployManyRequest, packages: tuple[ModelPackage, ...], say: Say
+) -> Deployed:
+    from adt.verbs.bundles import choose_bundle, package_bundle
+
+    serves = (not packages if request.rpc is None else request.rpc) and not request.dry_run
+    jobs: list[tuple[TargetBundle, ModelPackage | None]] = []
+    if serves or not packages:
+        # The server has a deployment of its own: it then runs on, whichever packages come and go.
+        platforms = device.facts.platforms
+        jobs.append((choose_bundle(platforms, request.bundle, device=device, server=serves), None))
+    jobs += [(package_bundle(package, request.bundle, device=device), package) for package in packages]
+    results = []
+    for bundle, package in jobs:
+        name = package.manifest.name if package else bundle.manifest.preset
+        say(f"deploying {name}")
+        results.append(
+            deploy_to(
+                device,
+                package,
+                bundle,
+                run_as=request.run_as or "",
+                dry_run=request.dry_run,
+                full_hash=request.full_hash,
+                progress=_percent(say),
+            )
+        )
+    server = None
+    if serves:
+        from adt.verbs.rpc import serve_deployed
+
+        say("starting the RPC server")
+        settings = request.settings.rpc
+        server = serve_deployed(device, results[0].report.deployment, settings, key=request.key)
+    return Deployed(device.serial, tuple(results), server)
+
+
+def _percent(say: Say) -> DeployProgress:
+    last = ""
+
+    def report(name: str, done: int, total: int) -> None:
+        nonlocal last
+        text = f"{100 * done // max(1, total):3d} %  {name}"
+        if text != last:
+            last = text
+            say(text)
+
+    return report
+
+
+def deploy_to(
+    device: Device,
+    package: ModelPackage | None,
+    bundle: TargetBundle,
+    *,
+    run_as: str = "",
+    dry_run: bool = False,
+    full_hash: bool = False,
+    progress: DeployProgress | None = None,
+) -> DeployResult:
+    """Send what is missing of *package* and *bundle* to *device*.
+
+    Args:
+        package: None for the bundle alone.
+        run_as: a debuggable app, into whose own directory the deployment is copied; empty: none.
+        dry_run, full_hash: see :func:`deploy`.
+        progress: see :data:`adt.device.deploy.store.DeployProgress`.
+
+    Raises:
+        MismatchError, PackageError: package, bundle and device do not fit each other, or are damaged.
+        ConfigError: *run_as* is no debuggable app of the device.
+        DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
+    """
+    from adt.device.app import copy_into_app
+    from adt.device.deploy import store
+    from adt.device.deploy.payload import payload_of
+    from adt.package.compatibility import check_half
+    from adt.verbs.device import probe_device
+
+    if package is not None and package.manifest.needs_half and not dry_run:
+        opencl = probe_device(device).opencl
+        if opencl is not None and opencl.device is not None:  # else the run says what is the matter
+            name = f"{opencl.device.name} of device {device.serial}"
+            check_half(package.manifest, name, fp16=bool(opencl.device.fp16))
+    report = store.deploy(device, bundle, package, dry_run=dry_run, full_hash=full_hash, progress=progress)
+    copy = None
+    if run_as and not dry_run:
+        copy = copy_into_app(device, report.deployment, payload_of(bundle, package), run_as)
+    return DeployResult(device.serial, package, bundle, report, copy)
+
+
+@takes(CleanRequest)
+def clean(request: CleanRequest) -> CleanReport:
+    """Remove this user's old deployments from a device, and what only they needed; never one in use.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
+    """
+    from adt.device.deploy import removal
+    from adt.verbs.device import device_of
+
+    _check_keep(request)
+    return removal.clean(device_of(request.settings.device), keep=request.keep, dry_run=request.dry_run)
+
+
+@takes(CleanManyRequest)
+def clean_many(request: CleanManyRequest) -> Outcomes[CleanReport]:
+    """:func:`clean` on several devices at once.
+
+    Raises:
+        ConfigError: so many cannot be kept; nothing was done.
+    """
+    from adt.device.deploy import removal
+
+    _check_keep(request)
+
+    def clean_device(device: Device, say: Say) -> CleanReport:
+        say("cleaning")
+        return removal.clean(device, keep=request.keep, dry_run=request.dry_run)
+
+    return _on_each(request, clean_device)
+
+
+def _check_keep(request: CleanRequest | CleanManyRequest) -> None:
+    if request.keep < 0:
+        raise ConfigError(f"cannot keep {request.keep} deployments", remedy="Give 0 or more.")
+
+
+@command("adt deploy model-pkg --serial 127.0.0.1:5555")
+def deploy_command(request: DeployRequest, flags: DeviceFlags, as_json: bool) -> Rendering:
+    """Send packages with their bundle, or a bundle alone and serve RPC; what is there is not sent again."""
+    if not (serials := several(flags)):
+        with status_line("adt deploy") as say:
+            result = deploy(request.but(serial=flags.serial, say=say))
+        return Rendering("deploy", lambda: _deploy_fields(result), _deploy_lines(result))
+    shared = request.keywords_of(DeployManyRequest)
+    with live_table(serials, quiet=as_json) as on_event:
+        outcomes = deploy_many(DeployManyRequest(serials=serials, on_event=on_event, **shared))
+    return rendering("deploy", outcomes, _deploy_fields, _deploy_summary)
+
+
+def _deploy_fields(result: Deployed) -> dict[str, Any]:
+    reports = [each.report for each in result.results]
+    server = result.rpc
+    return {
+        "serial": result.serial,
+        "applied": reports[-1].applied,
+        "sent_files": [name for report in reports for name in report.sent_files],
+        "sent_bytes": sum(report.sent_bytes for report in reports),
+        "reused_files": [name for report in reports for name in report.reused_files],
+        "mended_files": [name for report in reports for name in report.mended_files],
+        "free_bytes": next((report.free for report in reports if report.free is not None), None),
+        "deployment": reports[-1].deployment.directory,
+        "deployments": [
+            {
+                "name": each.report.deployment.name,
+                "package": each.package.path if each.package else None,
+                "bundle": each.bundle.path,
+                "directory": each.report.deployment.directory,
+                "private_directory": each.private.directory if each.private else None,
+                "sent_bytes": each.report.sent_bytes,
+                "sent_files": each.report.sent_files,
+            }
+            for each in result.results
+        ],
+        "rpc": None
+        if server is None
+        else {"key": server.key, "address": server.address, "tracker": server.tracker or None},
+    }
+
+
+def _deploy_lines(result: Deployed) -> Iterator[str]:
+    yield f"device      {result.serial}"
+    for deployed in result.results:
+        report = deployed.report
+        sent, reused = ("sent", "reused") if report.applied else ("would send", "would reuse")
+        yield f"{sent:<11} {len(report.sent_files)} files, {report.sent_bytes:,} bytes"
+        if not report.applied:
+            for name in report.sent_files:
+                yield f"              {name}{' (damaged there)' * (name in report.mended_files)}"
+        yield f"{reused:<11} {len(report.reused_files)} files"
+        if not report.applied and report.free is not None:
+            yield f"free        {report.free:,} bytes"
+        yield f"deployment  {report.deployment.directory}"
+        if copy := deployed.private:
+            yield f"in the app  {copy.directory} ({'copied' if copy.copied else 'was there'})"
+    if result.rpc:
+        yield result.rpc.ready_line
+
+
+def _deploy_summary(result: Deployed) -> str:
+    """One line of a table of devices."""
+    reports = [deployed.report for deployed in result.results]
+    count, size = sum(len(r.sent_files) for r in reports), sum(r.sent_bytes for r in reports)
+    summary = f"{'sent' if reports[-1].applied else 'would send'} {count} files, {size:,} bytes"
+    return f"{summary}; {result.rpc.ready_line}" if result.rpc else summary
+
+
+@command("adt clean --keep 1 --dry-run")
+def clean_command(request: CleanRequest, flags: DeviceFlags, as_json: bool) -> Rendering:
+    """Remove your old deployments from a device, never one in use."""
+    if not (serials := several(flags)):
+        report = clean(request.but(serial=flags.serial))
+        return Rendering("clean", lambda: _clean_fields(report), _clean_lines(report))
+    shared = request.keywords_of(CleanManyRequest)
+    with live_table(serials, quiet=as_json) as on_event:
+        outcomes = clean_many(CleanManyRequest(serials=serials, on_event=on_event, **shared))
+    return rendering("clean", outcomes, _clean_fields, _clean_summary)
+
+
+def _clean_fields(report: CleanReport) -> dict[str, Any]:
+    fields = dict(vars(report))
+    fields["bytes"], fields["deploys_under_way"] = fields.pop("size"), fields.pop("deploying")
+    return fields
+
+
+def _clean_summary(report: CleanReport) -> str:
+    verb = "removed" if report.applied else "would remove"
+    return (
+        f"{verb} {len(report.removed)} deployments, {report.files} files ({report.size:,} bytes); "
+        f"{len(report.kept)} kept"
+    )
+
+
+def _clean_lines(report: CleanReport) -> Iterator[str]:
+    yield f"device   {report.serial}"
+    verb = "removed" if report.applied else "would go"
+    for name in report.removed:
+        yield f"{verb:<8} {name}"
+    for name in report.kept:
+        yield f"kept     {name}{' (in use)' * (name in report.in_use)}"
+    yield f"freed    {report.files} files, {report.size:,} bytes" + " (dry run)" * (not report.applied)
+    if report.leftovers:
+        yield f"left by a restart of the device: {report.leftovers} directories"
+    if report.deploying:
+        yield f"{report.deploying} deploys are under way: no file was removed; run this again later"

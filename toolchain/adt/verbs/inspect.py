@@ -1,0 +1,715 @@
+"""Look without changing: the doctor, the ELF audit, and what is in a package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.checkup.check import Status
+from adt.cli.command import Rendering, command
+from adt.errors import BuildError, ConfigError
+from adt.options.option import (
+    Directory,
+    MaybePath,
+    OneOrMorePaths,
+    OneOrMoreTexts,
+    Options,
+    Real,
+    Text,
+    option,
+    options_of,
+    python,
+    values_of,
+)
+from adt.options.request import Request, takes
+from adt.options.resolve import did_you_mean
+from adt.options.sections import BuildSettings, DeviceSettings
+from adt.verbs.requests import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
+
+if TYPE_CHECKING:
+    from adt.bundle.audit.report import ElfReport, FileAudit
+    from adt.checkup.check import Check
+    from adt.checkup.diagnosis import Diagnosis
+    from adt.checkup.repair import Repair
+    from adt.options.option import AnyPath
+    from adt.package.inspection.diff import PackageDiff
+    from adt.package.inspection.inspection import Inspection, Param
+    from adt.package.reports import Convolution, OffloadReport, TextureReport
+
+
+class ElfRequest(Request):
+    """Request of :func:`adt.elf`."""
+
+    ndk: Directory = BuildSettings.ndk
+    bundle: MaybePath = ELF_BUNDLE
+    paths: OneOrMorePaths = option(
+        "ELF files, directories (bundles, packages, any), .aar .apk .jar .whl .zip.", kw_only=False
+    )
+    platform: str | None = option(
+        "What to judge them for; else what the bundle or package among them was made for, else what each "
+        "file says of itself.",
+        "--for",
+        default=None,
+        help="What to judge them for: android-arm64-v8a, linux-aarch64, host, …; else what they say.",
+        metavar="PLATFORM",
+        offers="platform",
+    )
+    api_level: int | None = option(
+        "Android API level to judge at; else the bundle's, else each file's own.", default=None
+    )
+
+
+class DoctorRequest(Options):
+    """Request of :func:`adt.doctor`, which looks at the settings itself: it says what is wrong with them."""
+
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    ndk: Directory = BuildSettings.ndk
+    bundle: MaybePath = BUNDLE
+    areas: OneOrMoreTexts = option(
+        "What to look at; everything when none is named.",
+        default=(),
+        kw_only=False,
+        choices=["host", "ndk", "device", "rpc", "package"],
+    )
+    package: MaybePath = option("A package that `adt compile` made.", default=None, metavar="DIR")
+    fix: bool = option("Mend what can be mended safely, say it, and look again.", default=False)
+    on_check: Callable[[Check], None] = python("Called with each check as it comes.", default=quiet)
+    on_repair: Callable[[Repair], None] = python("Called after each repair.", default=quiet)
+
+
+@takes(DoctorRequest)
+def doctor(request: DoctorRequest) -> Diagnosis:
+    """Look at this machine, the NDK, the devices and a package: what is wrong, and what mends it.
+
+    Raises:
+        ConfigError: an area that is none. A failed check does not raise: look at ``result.passed``.
+    """
+    from adt.checkup.check import Area, make_scope
+    from adt.checkup.diagnosis import diagnose
+
+    for area in request.areas:
+        if area not in list(Area):
+            raise ConfigError(f"the doctor has no area {area!r}", remedy=f"Choose of: {', '.join(Area)}.")
+    flags = {
+        about.key: getattr(request, name) or None
+        for name, about in options_of(DoctorRequest).items()
+        if about.key
+    }
+    areas = tuple(map(Area, request.areas))
+    scope = make_scope(flags, os.environ, areas=areas, package=request.package, bundle=request.bundle)
+    return diagnose(scope, fix=request.fix, on_check=request.on_check, on_repair=request.on_repair)
+
+
+@takes(ElfRequest)
+def elf(request: ElfRequest) -> ElfReport:
+    """Audit ELF files, and those in directories, bundles, packages (.tar, too) and archives: would they load?
+
+    Raises:
+        PackageError: there is nothing to audit. A file that would not load does not raise:
+            look at ``report.verdict``.
+    """
+    from adt.bundle.audit.auditing import audit_paths
+    from adt.package.files import is_archive
+    from adt.package.package import load_package
+
+    paths = tuple(load_package(p).path if is_archive(p) and p.is_file() else p for p in request.paths)
+    return audit_paths(
+        paths,
+        platform=request.platform,
+        api_level=request.api_level,
+        settings=request.settings.build,
+        bundle=request.bundle,
+    )
+
+
+def inspect(package: AnyPath) -> Inspection:
+    """Open a package to look into it: graph, kernels, memory, code, parameters.
+
+    Raises:
+        PackageError: it is no package, or was changed.
+    """
+    from adt.package.inspection.inspection import open_inspection
+
+    return open_inspection(Path(package))
+
+
+def inspect_diff(before: AnyPath, after: AnyPath) -> PackageDiff:
+    """Compare two packages: fields of mod.json, kernels, parameters, sizes, memory.
+
+    Raises:
+        PackageError: one of them is no package, or was changed.
+    """
+    from adt.package.inspection.diff import compare
+
+    return compare(inspect(before), inspect(after))
+
+
+def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = None) -> None:
+    """Write one self-contained page with the graph, the kernels and the memory plan of a package.
+
+    Args:
+        profile: times of the calls on a device (schema ``adt.profile``).
+
+    Raises:
+        PackageError: it is no package, has no ``inspect/``, or *profile* is no profile.
+        MismatchError: *profile* is of another package.
+    """
+    from adt.host.cache import write_text
+    from adt.package.inspection.page import render
+    from adt.package.inspection.profile import load_profile
+
+    inspection = inspect(package)
+    times = load_profile(Path(profile), inspection.package.manifest) if profile else None
+    write_text(Path(out), render(inspection, times))
+
+
+def named_kernels(inspection: Inspection, device: str, name: str | None) -> dict[str, str]:
+    """The source of the kernel *name*, or of those that the function *name* launches; None: of all.
+
+    Args:
+        device: ``opencl`` or ``cuda``.
+
+    Raises:
+        PackageError: there are no kernels for it.
+        ConfigError: there is none of that name.
+    """
+    texts = inspection.sources(device)
+    if name is None:
+        return texts
+    chosen = (name,) if name in texts else inspection.by_function().get(name, ())
+    if not chosen:
+        raise ConfigError(
+            f"there is no kernel {name!r}.{did_you_mean(name, texts)}",
+            remedy=f"Its kernels are: {', '.join(texts)}.",
+        )
+    return {kernel: texts[kernel] for kernel in chosen}
+
+
+def write_texts(texts: Mapping[str, str], out: Path) -> None:
+    """Write each text to its name in the directory *out*; other files there stay.
+
+    Raises:
+        DiskError: it cannot be written.
+        PackageError: a name, which comes out of a package, is not one of a file; nothing was written.
+    """
+    from adt.host.cache import write_text
+    from adt.host.contained import file_name
+
+    files = [(out / file_name(name), text) for name, text in texts.items()]
+    for path, text in files:
+        write_text(path, text)
+
+
+class InspectFlags(Options):
+    """Choice of the view; the first thirteen flags exclude each other."""
+
+    opencl: bool = option("The source of the OpenCL kernels.", default=False)
+    cuda: bool = option("The CUDA source of the kernels.", default=False)
+    offload: bool = option("What libraries compute, as JSON, what not, and why.", default=False)
+    relax: bool = option("main after the last Relax pass.", default=False)
+    tir: bool = option("The scheduled kernels.", default=False)
+    llvm: bool = option("LLVM IR of the host's code.", default=False)
+    asm: bool = option("Assembly of the host's code.", default=False)
+    cpu: bool = option("How a CPU computes each kernel, and its share of the arithmetic.", default=False)
+    int8: bool = option(
+        "What of a quantized model a CPU computes in integers, and why not all.", default=False
+    )
+    params: bool = option("Name, shape, size and range of each one.", default=False)
+    textures: bool = option("What is in textures, what is not, and why.", default=False)
+    diff: MaybePath = option("What differs between this package and PKG2.", default=None, metavar="PKG2")
+    html: MaybePath = option("Write a page for the browser.", default=None, metavar="FILE")
+    kernel: str | None = option("Only this kernel, with --opencl, --cuda.", default=None, metavar="NAME")
+    profile: MaybePath = option("Times of the calls, for --html.", default=None, metavar="FILE")
+    out: MaybePath = option(
+        "With --opencl, --cuda, --offload: a file for each, here.",
+        "--out",
+        "-o",
+        default=None,
+        metavar="DIR",
+    )
+
+
+@command("adt inspect model-pkg --html model.html")
+def inspect_command(package: Annotated[Path, PACKAGE], flags: InspectFlags) -> Rendering:
+    """Show what is in a package: kernels, textures, memory, code, parameters; or a page with the graph."""
+    shown = [name for name, value in list(values_of(flags).items())[:13] if value]
+    _check_flags(shown, flags)
+    inspection = inspect(package)
+    fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, package, flags)
+    return Rendering("inspect", lambda: {"path": inspection.package.place, **fields}, lines)
+
+
+def _check_flags(shown: list[str], flags: InspectFlags) -> None:
+    if len(shown) > 1:
+        raise ConfigError(
+            f"--{shown[0]} and --{shown[1]} cannot be shown at once", remedy="Choose one; run adt again."
+        )
+    for name, where in (
+        ("kernel", ["opencl", "cuda"]),
+        ("profile", ["html"]),
+        ("out", ["opencl", "cuda", "offload"]),
+    ):
+        if getattr(flags, name) is not None and not set(shown) & set(where):
+            raise ConfigError(
+                f"--{name} goes with {' or '.join(f'--{view}' for view in where)}",
+                remedy="Add it, or leave this out.",
+            )
+
+
+View = tuple[dict[str, Any], Iterable[str]]
+"""Fields of the document, and lines."""
+
+
+def _text(name: str, method: str) -> Callable[[Inspection, Path, InspectFlags], View]:
+    """The view of a text that the inspection gives."""
+
+    def view(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+        text = getattr(inspection, method)()
+        return {name: text}, [text.removesuffix("\n")]
+
+    return view
+
+
+def _kernels(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
+
+    device = "cuda" if flags.cuda else "opencl"
+    facts = {row.name: row for row in inspection.graph.kernels}
+    texts = named_kernels(inspection, device, flags.kernel)
+    rows = [
+        {
+            "name": name,
+            "function": facts[name].function,
+            "textures": facts[name].textures,
+            "buffers": facts[name].buffers,
+            "work_groups": facts[name].grid,
+            "work_items": facts[name].block,
+            "source": text,
+        }
+        for name, text in texts.items()
+    ]
+    if flags.out is None:
+        return {device: rows}, ["\n".join(texts.values()).removesuffix("\n")]
+    write_texts({Path(facts[name].file).name: text for name, text in texts.items()}, flags.out)
+    return {device: rows}, [f"wrote {len(rows)} files to {flags.out}"]
+
+
+def _offload(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
+    import json
+
+    report = inspection.package.manifest.made.offload
+    if report is None:
+        raise ConfigError(
+            f"the package {inspection.package.manifest.name} hands nothing to a library",
+            remedy="Compile the model with --offload LIBRARY (docs/libraries.md).",
+        )
+    libraries = inspection.subgraphs()
+    fields = {"offload": asdict(report), "subgraphs": libraries}
+    if flags.out is None:
+        return fields, [*offload_lines(report, inspection), json.dumps(libraries, indent=2)]
+    texts = {
+        f"{name}.json": json.dumps(graph, indent=2) + "\n"
+        for graphs in libraries.values()
+        for name, graph in graphs.items()
+    }
+    write_texts(texts, flags.out)
+    return fields, [*offload_lines(report, inspection), f"wrote {len(texts)} files to {flags.out}"]
+
+
+def offload_lines(report: OffloadReport, inspection: Inspection) -> Iterator[str]:
+    """Yield what libraries compute, call by call, and what they do not."""
+    yield f"offload  {report.summary}"
+    for name, counts in inspection.library_calls().items():
+        parts = ", ".join(f"{count} × {kernel}" for kernel, count in counts.items())
+        yield f"         {name} calls {parts}"
+    for line in report.left:
+        yield f"         stays in TVM's kernels: {line}"
+
+
+def _params(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    rows = inspection.params()
+    return {"params": [vars(row) for row in rows]}, _param_lines(rows)
+
+
+def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    from adt.host.columns import aligned
+
+    kernels = inspection.cpu()
+    total = sum(kernel.flops or 0 for kernel in kernels) or 1
+    rows = [
+        (
+            kernel.name,
+            f"{kernel.calls} x",
+            "?" if kernel.flops is None else f"{kernel.flops / total:.1%}",
+            kernel.schedule,
+        )
+        for kernel in kernels
+    ]
+    return {"cpu": [vars(kernel) for kernel in kernels]}, aligned(rows)
+
+
+def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    from adt.host.columns import aligned
+
+    facts = inspection.package.manifest
+    operators = facts.made.integers
+    if not operators:
+        raise ConfigError(
+            f"the package {facts.name} computes no integers: its model is not quantized, or "
+            f"{facts.target.name} computes floats",
+            remedy="Quantize the model (adt quantize), and compile it for what sums integers "
+            "(docs/cpu.md): a CPU, or a GPU without textures (--target adreno-buffer, opencl).",
+        )
+    maps = inspection.float_maps()
+    lines = [
+        facts.made.integer_summary,
+        "",
+        OPERATORS,
+        *aligned(_operator_rows(operators, ("integers", "floats"))),
+        *(["", "floats that kernels write for others: elements"] if maps else []),
+        *aligned([(name, f"{elements:,}") for name, elements in maps]),
+    ]
+    fields = {"operators": [asdict(operator) for operator in operators], "float_maps": dict(maps)}
+    return {"int8": fields}, lines
+
+
+def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    from adt.host.columns import aligned
+
+    made = inspection.package.manifest.made
+    report = made.textures
+    if report is None and made.blocked:
+        rows = _operator_rows(made.blocked, ("blocked", "plain"))
+        lines = [made.blocked_summary, "", OPERATORS, *(f"  {line}" for line in aligned(rows))]
+        return {"blocked": [asdict(operator) for operator in made.blocked]}, lines
+    if report is None:
+        target = inspection.package.manifest.target.name
+        raise ConfigError(
+            f"the package has no textures: its target is {target}",
+            remedy="Compile the model with --target adreno.",
+        )
+    return {"textures": {"share": report.share, **asdict(report)}}, _texture_lines(report)
+
+
+def _diff(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
+
+    assert flags.diff is not None
+    difference = inspect_diff(package, flags.diff)
+    return {"diff": asdict(difference)}, _diff_lines(difference)
+
+
+def _html(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
+
+    assert flags.html is not None
+    inspect_html(package, flags.html, profile=flags.profile)
+    return {"html": flags.html}, [f"wrote {flags.html}"]
+
+
+def _summary(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
+    from adt.host.manifest import fields_of
+
+    manifest = fields_of(inspection.package.manifest)
+    return {"package": manifest} | _summary_fields(inspection), _summary_lines(inspection)
+
+
+def _texture_lines(report: TextureReport) -> Iterator[str]:
+    """A row for each convolution, matrix product, kernel and weight, with what decided about it."""
+    from adt.host.columns import aligned
+
+    yield report.summary
+    operators = _operator_rows(report.convolutions, ("textures", "buffers"))
+    kernels = [
+        (kernel.kernel, f"reads {kernel.reads}", f"writes {kernel.writes}", kernel.reason)
+        for kernel in report.kernels
+    ]
+    weights = [
+        (weight.name, "x".join(map(str, weight.shape)), "buffer" if weight.reason else "image", weight.reason)
+        for weight in report.weights
+    ]
+    for title, rows in (
+        (OPERATORS, operators),
+        ("kernels: images, why the output is none", kernels),
+        ("weights: layers x height x width x lanes", weights),
+    ):
+        if rows:
+            yield f"\n{title}"
+            yield from (f"  {line}" for line in aligned(rows))
+
+
+OPERATORS = "operators: weight, multiplications, where, why"
+
+
+def _operator_rows(operators: Sequence[Convolution], homes: tuple[str, str]) -> list[tuple[str, ...]]:
+    """Make a row for each operator; *homes* names the places of blocked ones and of others."""
+    return [
+        (
+            operator.name,
+            operator.kind,
+            "x".join(map(str, operator.weight)) + f", {operator.groups} groups" * (operator.groups > 1),
+            f"{operator.macs:,}",
+            homes[bool(operator.reason)],
+            operator.reason or operator.grounds,
+        )
+        for operator in operators
+    ]
+
+
+def _summary_fields(inspection: Inspection) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "recorded": inspection.recorded,
+        "kernels": inspection.package.manifest.total,
+        "textured": inspection.textured,
+        "tuned": inspection.package.manifest.tuned,
+        "sizes": inspection.sizes(),
+    }
+    if inspection.recorded:
+        graph = inspection.graph
+        fields["calls"] = len(graph.calls)
+        fields["memory"] = {
+            "storages": len(graph.storages),
+            "total": graph.total,
+            "peak": graph.peak,
+            "unplanned": graph.unplanned,
+            "by_scope": graph.by_scope(),
+        }
+        fields["device_kernels"] = [
+            {"name": k.name, "textures": k.textures, "work_groups": k.grid, "work_items": k.block}
+            for k in graph.kernels
+        ]
+    return fields
+
+
+def _summary_lines(inspection: Inspection) -> Iterator[str]:
+    facts = inspection.package.manifest
+    target = facts.target
+    yield f"model       {facts.name}, from {facts.source.file}"
+    yield f"target      {target.name} on {target.platform} ({target.triple})"
+    for entry in facts.entries:
+        for kind, specs in (("input", entry.inputs), ("output", entry.outputs)):
+            for spec in specs:
+                yield f"{kind:<11} {spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
+    yield f"precision   {facts.precision}, tensors aligned to {facts.alignment} bytes"
+    textures = f", {inspection.textured} of them with textures" if target.device == "opencl" else ""
+    yield (f"kernels     {facts.total} on {target.device}{textures}; {facts.tuned} of {facts.total} tuned")
+    if facts.made.textures:
+        buffers = sum(bool(operator.reason) for operator in facts.made.textures.convolutions)
+        yield f"textures    {facts.made.textures.summary}"
+        yield (
+            f"            {len(facts.made.textures.convolutions) - buffers} operators chosen for textures,"
+            f" {buffers} for buffers (--textures says why)"
+        )
+    if facts.made.integers:
+        yield f"int8        {facts.made.integer_summary} (--int8 says why)"
+    if facts.made.blocked:
+        yield f"blocked     {facts.made.blocked_summary} (--textures says why)"
+    if facts.made.offload:
+        yield f"offload     {facts.made.offload.summary} (--offload says why not more)"
+    if facts.made.tuning:
+        yield f"tuning      {facts.made.tuning.origin}"
+    if inspection.recorded:
+        graph = inspection.graph
+        scopes = ", ".join(f"{scope} {size:,}" for scope, size in graph.by_scope().items())
+        yield f"calls       {len(graph.calls)}"
+        yield (
+            f"memory      {graph.total:,} bytes in {len(graph.storages)} storages"
+            f" ({graph.unplanned:,} without sharing); at once at most {graph.peak:,}"
+        )
+        if len(graph.by_scope()) > 1:
+            yield f"            {scopes}"
+    else:
+        yield "memory      not recorded: inspect/ was left out; adt compile records it"
+    sizes = ", ".join(f"{name} {size:,}" for name, size in inspection.sizes().items())
+    yield f"bytes       {sizes}"
+    yield (f"made by     adt {facts.adt_version}, TVM {facts.tvm.version}, tvm-ffi {facts.tvm.ffi_version}")
+
+
+def _param_lines(rows: tuple[Param, ...]) -> Iterator[str]:
+    wide = max((len(row.name) for row in rows), default=4)
+    yield f"{'name':<{wide}}  {'type':<28} {'bytes':>12} {'min':>12} {'max':>12} {'mean':>12}"
+    for row in rows:
+        kind = f"{row.dtype}[{', '.join(map(str, row.shape))}]"
+        numbers = " ".join("-".rjust(12) if v is None else f"{v:12.5g}" for v in (row.min, row.max, row.mean))
+        odd = "  image" if row.image else ""
+        odd += f"  {row.not_finite} not finite" if row.not_finite else ""
+        yield f"{row.name:<{wide}}  {kind:<28} {row.bytes:>12,} {numbers}{odd}"
+    yield f"{len(rows)} parameters, {sum(row.bytes for row in rows):,} bytes"
+
+
+def _diff_lines(difference: PackageDiff) -> Iterator[str]:
+    if difference.empty:
+        yield "the packages are the same"
+        return
+    for row in difference.fields:
+        yield f"{row.name}: {_plain(row.before)} → {_plain(row.after)}"
+    for title, names in (("kernel", difference.kernels), ("parameter", difference.params)):
+        for sign, group in (("+", names.added), ("-", names.removed)):
+            for name in group:
+                yield f"{sign} {title} {name}"
+    for name in difference.kernels.changed:
+        yield f"~ kernel {name}"
+    for change in difference.changed_params:
+        how = f"differs by at most {change.max_abs:g}" if change.max_abs is not None else f"is {change.after}"
+        yield f"~ parameter {change.name}: {change.before} {how}"
+    for row in (*difference.sizes, *difference.memory):
+        yield f"{row.name}: {_count(row.before)} → {_count(row.after)}"
+
+
+def _plain(value: Any) -> str:
+    return "nothing" if value is None else str(value)
+
+
+def _count(value: Any) -> str:
+    return "nothing" if value is None else f"{value:,}"
+
+
+VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
+    "summary": _summary,
+    "opencl": _kernels,
+    "cuda": _kernels,
+    "offload": _offload,
+    "relax": _text("relax", "relax"),
+    "tir": _text("tir", "tir"),
+    "llvm": _text("llvm", "llvm"),
+    "asm": _text("asm", "assembly"),
+    "cpu": _cpu,
+    "int8": _int8,
+    "params": _params,
+    "textures": _textures,
+    "diff": _diff,
+    "html": _html,
+}
+"""Views of a package, by flag."""
+
+
+MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILED: ("✗", "red")}
+
+
+@command("adt doctor ndk --ndk $NDK")
+def doctor_command(request: DoctorRequest, as_json: bool) -> Rendering:
+    """Check this machine, the NDK, the devices and a package: what is wrong, and what mends it."""
+    from adt.errors import DoctorFailed
+
+    lines = _Lines()
+    on_check, on_repair = (quiet, quiet) if as_json else (lines.check, lines.repair)
+    result = doctor(request.but(on_check=on_check, on_repair=on_repair))
+    error = None
+    if not result.passed:
+        mendable = not request.fix and any(check.fix for check in result.failed)
+        names = ", ".join(f"{check.area}: {check.name}" for check in result.failed)
+        error = DoctorFailed(
+            f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",
+            remedy="Do what stands under each ✗" + (", or run it again with --fix." if mendable else "."),
+        )
+    return Rendering("doctor", lambda: _fields(result), ["\n" + _doctor_summary(result.checks)], error)
+
+
+def _fields(result: Diagnosis) -> dict[str, Any]:
+    return {
+        "passed": result.passed,
+        "counts": {status.value: sum(c.status is status for c in result.checks) for status in Status},
+        "checks": [vars(check) | {"fix": check.fix and vars(check.fix)} for check in result.checks],
+        "repairs": [
+            vars(repair.fix) | {"done": repair.done, "said": repair.said} for repair in result.repairs
+        ],
+    }
+
+
+class _Lines:
+    """Prints one line per check under its area's heading, as the checks come."""
+
+    def __init__(self) -> None:
+        self._area = ""
+        self._mending = self._written = False
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")  # a terminal without ✓ is no reason to fail
+
+    def check(self, check: Check) -> None:
+        """Show one check."""
+        if check.area != self._area:
+            self._heading(check.area)
+            self._area, self._mending = check.area, False
+        mark, colour = MARKS[check.status]
+        origin = typer.style(f"  ({check.origin})", dim=True) if check.origin else ""
+        typer.echo(f"  {typer.style(mark, fg=colour, bold=True)} {check.name}: {check.found}{origin}")
+        if check.remedy and check.status is not Status.OK:
+            typer.echo(f"      → {check.remedy}")
+
+    def repair(self, repair: Repair) -> None:
+        """Show one repair; the checks that follow are a new round."""
+        if not self._mending:
+            self._heading("fixing")
+        self._area, self._mending = "", True
+        mark = "✓" if repair.done else "✗"
+        typer.echo(f"  {typer.style(mark, fg='green' if repair.done else 'red', bold=True)} {repair.said}")
+
+    def _heading(self, text: str) -> None:
+        typer.secho(("\n" if self._written else "") + text, bold=True)
+        self._written = True
+
+
+def _doctor_summary(checks: tuple[Check, ...]) -> str:
+    counted = [(MARKS[status][0], sum(check.status is status for check in checks)) for status in Status]
+    return f"{len(checks)} checks: " + ", ".join(f"{count} {mark}" for mark, count in counted)
+
+
+@command("adt elf libfoo.so app.aar --for android-arm64-v8a")
+def elf_command(request: ElfRequest) -> Rendering:
+    """Say which libraries and programs would load on the device, why not, and what to send with them."""
+    from adt.bundle.audit.report import table
+
+    report = elf(request)
+    return Rendering("elf", lambda: report_fields(report), [table(report)], _failure(report))
+
+
+def report_fields(report: ElfReport) -> dict[str, Any]:
+    """An audit as JSON fields."""
+    return {
+        "verdict": report.verdict,
+        "files": [_file_fields(file) for file in report.files],
+        "deploy": [vars(row) for row in report.deploy],
+        "system_symbols": report.system_symbols,
+    }
+
+
+PLAIN_FACTS = (
+    *("machine", "bits", "type", "program", "flags_1", "bind_now", "text_relocations"),
+    *("executable_stack", "symbol_table", "debug_info"),
+)
+TEXTS = ("interpreter", "soname", "runpath", "build_id")
+"""Facts whose empty text is null."""
+
+
+def _file_fields(file: FileAudit) -> dict[str, Any]:
+    facts = file.facts
+    fields: dict[str, Any] = {
+        "name": file.name,
+        "verdict": file.verdict,
+        "system": file.system or None,
+        "judged_api_level": file.api_level,
+        "page_sizes": file.page_sizes,
+        "needed": [vars(need) for need in file.needs],
+        "symbols": vars(file.symbols),
+        "findings": [vars(finding) for finding in file.findings],
+    }
+    if facts is None:
+        return fields
+    fields |= {name: getattr(facts, name) for name in PLAIN_FACTS}
+    fields |= {name: getattr(facts, name) or None for name in TEXTS}
+    return fields | {
+        "android": vars(facts.android) if facts.android else None,
+        "load_alignments": [segment.align for segment in facts.loads],
+    }
+
+
+def _failure(report: ElfReport) -> BuildError | None:
+    if not report.refused:
+        return None
+    first = report.refused[0]
+    count = f"{len(report.refused)} of {len(report.files)} files would not load"
+    return BuildError(f"{count}; {first.name}: {first.reasons[0].what}", remedy=first.reasons[0].remedy)

@@ -1,0 +1,278 @@
+"""Libraries beside adt's own kernels: which is faster, and are both right?"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from adt.cli.command import Rendering, command
+from adt.errors import ConfigError, ModelError
+from adt.options.option import option
+from adt.options.request import takes
+from adt.verbs.requests import AbRequest, CompareOffloadRequest, ProfileRequest
+
+if TYPE_CHECKING:
+    from adt.compiler.compilation import CompileJob
+    from adt.errors import VerifyFailed
+    from adt.measure.statistics import Interval
+    from adt.measure.verify import Verification
+    from adt.package.inspection.inspection import Inspection
+    from adt.package.inspection.profile import Profile
+    from adt.package.package import ModelPackage
+    from adt.verbs.bench import BenchResult
+
+log = logging.getLogger("adt.bench")
+
+CLOSE = 1e-5
+"""In float32: how far outputs may be apart, as a share of the largest."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The model, compiled in one way."""
+
+    package: ModelPackage
+    bench: BenchResult
+    agreement: Verification
+    """Its outputs against the reference's."""
+    profile: Profile | None
+    """Its calls; None where times do not count."""
+    planned_bytes: int
+    """Bytes that TVM plans for values between its calls; …"""
+    grown_kb: int | None
+    """Growth of the process in KiB, with weights and a CPU library's workspace (None: not known)."""
+    workspace_bytes: int | None
+    """Bytes in which a GPU's libraries compute; None: no such library, or no times."""
+
+    @property
+    def inspection(self) -> Inspection:
+        """Return what the package tells of itself."""
+        from adt.package.inspection.inspection import Inspection
+
+        return Inspection(self.package)
+
+
+@dataclass(frozen=True)
+class OffloadComparison:
+    """A model with libraries and without."""
+
+    fused: Variant
+    """All of it by adt's kernels."""
+    library: Variant
+    between: Verification
+    """The library's outputs against the fused ones'."""
+    layers: Profile | None
+    """The library's layers, each in a call of its own, with what it costs to go in and out; None where times
+    do not count."""
+    reference: str
+    """Description of what computed the reference."""
+    ratio: Interval | None
+    """Speed-up by the library, with 95 % confidence; None where times do not count."""
+    round_ms: tuple[tuple[float, float], ...]
+    """Medians of both in each round, milliseconds."""
+
+    @property
+    def passed(self) -> bool:
+        """Return True if both give the reference's outputs, and each other's."""
+        return all(
+            comparison.passed for comparison in (self.between, self.fused.agreement, self.library.agreement)
+        )
+
+
+@takes(CompareOffloadRequest)
+def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
+    """Compile a model with libraries and without, compare their outputs and the reference's, and time both.
+
+    The two take turns as in :func:`bench_ab`, and each is profiled. In float32 outputs may differ by 1e-5
+    of the largest, which numpy's ``allclose`` takes with ``rtol=1e-5, atol=1e-5 * largest``; in half
+    precision by what the same kernels on two devices may. A difference beyond that does not raise: look at
+    ``result.passed``.
+
+    Raises:
+        ConfigError: *offload* names no library.
+        ModelError: nothing of the model goes to them.
+        MismatchError: no bundle has them.
+        RunError, CompileError, …: see :mod:`adt.errors`.
+    """
+    from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries
+    from adt.measure.verify import compare
+    from adt.numerics import TOLERANCES
+    from adt.verbs.bench import bench_ab
+    from adt.verbs.bundles import package_bundle
+    from adt.verbs.compile import job_of, tuned_job
+
+    if not parse_libraries(request.offload):
+        raise ConfigError(
+            "no library is named, with which adt's kernels would be compared",
+            remedy=f"Add --offload with one of: {', '.join(LIBRARIES)}.",
+        )
+    job = tuned_job(job_of(request))
+    fused, library = (_compiled(job, offload) for offload in (NONE, request.offload))
+    if not library.manifest.libraries:
+        report = library.manifest.made.offload
+        raise ModelError(
+            f"nothing of the model goes to {request.offload}",
+            remedy="Choose another library; what each operator lacks is below.",
+            details="\n".join(report.left if report else ()),
+        )
+    if request.named("serial") is None and request.like is not None:
+        request = request.but(serial=request.like)
+    bundle = package_bundle(library, request.bundle).path  # of both, so that nothing else differs
+    request = request.but(bundle=bundle)
+    turns = bench_ab(fused.path, library.path, **request.keywords_of(AbRequest))
+    checked = [
+        side.verification for side in (turns.a, turns.b) if side.verification
+    ]  # always: no --no-verify
+    precision, quanta = fused.manifest.precision, fused.manifest.made.quanta
+    close = CLOSE if precision == "float32" else TOLERANCES[precision].kernel
+    limits = request.settings.verify.but(max_abs=0.0, max_rel=close)
+    variants = [
+        _variant(package, side, compare(result.outputs, result.right, limits, precision, quanta), request)
+        for package, side, result in zip((fused, library), (turns.a, turns.b), checked, strict=True)
+    ]
+    layers = None
+    if variants[1].profile is not None:
+        layers = _profile(_compiled(job, request.offload, apart=True), request)
+    return OffloadComparison(
+        variants[0],
+        variants[1],
+        compare(checked[1].outputs, checked[0].outputs, limits, precision, quanta),
+        layers,
+        checked[0].reference_what,
+        turns.ratio,
+        turns.round_ms,
+    )
+
+
+def _compiled(job: CompileJob, offload: str, *, apart: bool = False) -> ModelPackage:
+    from adt.compiler.compile import cached_package
+
+    settings = replace(job.settings, compile=job.settings.compile.but(offload=offload))
+    return cached_package(replace(job, settings=settings, apart=apart))
+
+
+def _profile(package: ModelPackage, request: CompareOffloadRequest) -> Profile:
+    from adt.bundle.libraries import titles
+    from adt.verbs.profile import profile
+
+    log.info("profiling %s", titles(package.manifest.libraries) or "adt's kernels")
+    return profile(package.path, **request.keywords_of(ProfileRequest, "runs", "warmup_runs"))
+
+
+def _variant(
+    package: ModelPackage, side: BenchResult, agreement: Verification, request: CompareOffloadRequest
+) -> Variant:
+    from adt.package.inspection.inspection import Inspection
+
+    speed = side.record.speed
+    calls = None if speed is None else _profile(package, request)
+    grown = speed.peak_kb - speed.before_load_kb if speed and speed.peak_kb and speed.before_load_kb else None
+    planned = Inspection(package).graph.total
+    workspace = speed.workspace_bytes if speed else None
+    return Variant(package, side, agreement, calls, planned, grown, workspace)
+
+
+FUSED, LIBRARY = "fused", "library"
+
+
+@command("adt compare-offload model.onnx --for host --offload clml", name="compare-offload")
+def compare_offload_command(
+    request: CompareOffloadRequest,
+    everything: Annotated[bool, option("Every kernel, not only the first 20.", "--all", default=False)],
+) -> Rendering:
+    """Compile a model with libraries and without: are both right, and which is faster, layer by layer?"""
+    result = compare_offload(request)
+    lines = _lines(result, everything=everything)
+    return Rendering("compare-offload", lambda: _fields(result), lines, _failure(result))
+
+
+def _comparisons(result: OffloadComparison) -> dict[str, Verification]:
+    """Each comparison of outputs, by what is compared with what."""
+    return {
+        f"{LIBRARY} with {FUSED}": result.between,
+        f"{FUSED} with {result.reference}": result.fused.agreement,
+        f"{LIBRARY} with {result.reference}": result.library.agreement,
+    }
+
+
+def _fields(result: OffloadComparison) -> dict[str, Any]:
+    from adt.host.manifest import fields_of
+    from adt.measure.verify import output_fields
+    from adt.verbs.bench import bench_fields
+
+    def variant(side: Variant) -> dict[str, Any]:
+        facts = side.package.manifest
+        return {
+            "package": side.package.place,
+            "offload": asdict(facts.made.offload) if facts.made.offload else None,
+            "bench": bench_fields(side.bench),
+            "profile": fields_of(side.profile) if side.profile else None,
+            "planned_bytes": side.planned_bytes,
+            "grown_kb": side.grown_kb,
+            "workspace_bytes": side.workspace_bytes,
+        }
+
+    return {
+        "fused": variant(result.fused),
+        "library": variant(result.library),
+        "outputs": [
+            {"compared": name, "passed": comparison.passed, "allowed": comparison.max_rel_allowed}
+            | {"outputs": [output_fields(output) for output in comparison.outputs]}
+            for name, comparison in _comparisons(result).items()
+        ],
+        "layers": fields_of(result.layers) if result.layers else None,
+        "emulated": result.fused.bench.record.machine.emulated,
+        "library_times_as_fast": vars(result.ratio) if result.ratio else None,
+        "round_ms": result.round_ms,
+        "passed": result.passed,
+    }
+
+
+def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
+    from adt.measure.bench import sentence
+    from adt.measure.profile.table import table
+    from adt.verbs.bench import latency
+    from adt.verbs.inspect import offload_lines
+
+    sides = {FUSED: result.fused, LIBRARY: result.library}
+    report = result.library.package.manifest.made.offload
+    assert report is not None
+    yield from offload_lines(report, result.library.inspection)
+    for name, comparison in _comparisons(result).items():
+        worst = max((output.max_rel for output in comparison.outputs), default=float("inf"))
+        verdict = "right" if comparison.passed else "WRONG"
+        yield (
+            f"outputs  {verdict}: {name}, off by {worst:.2g} of the largest "
+            f"({comparison.max_rel_allowed:.2g} allowed)"
+        )
+    for name, side in sides.items():
+        speed = side.bench.record.speed
+        grown = "" if side.grown_kb is None else f", the process grew by {side.grown_kb / 1024:.1f} MiB"
+        room = "" if side.workspace_bytes is None else f", {side.workspace_bytes:,} bytes of workspace"
+        yield f"{name:<8} {side.planned_bytes:,} bytes planned for values{room}{grown}"
+        if speed is None:
+            yield f"{'':<8} no times: {side.bench.record.no_speed}"
+        else:
+            yield f"{'':<8} {latency(speed.times)}, of {speed.times.count} runs"
+    if result.ratio:
+        verdict = sentence(result.ratio, (FUSED, LIBRARY))
+        yield f"{verdict} (95 % confidence, {len(result.round_ms)} rounds in turns)"
+    profiles = {f"{name}, call by call": side.profile for name, side in sides.items()}
+    profiles[f"{LIBRARY}, a call for each layer"] = result.layers
+    for name, calls in profiles.items():
+        if calls:
+            yield from ("", name, *table(calls, everything=everything))
+
+
+def _failure(result: OffloadComparison) -> VerifyFailed | None:
+    from adt.errors import VerifyFailed
+
+    wrong = [name for name, comparison in _comparisons(result).items() if not comparison.passed]
+    if not wrong:
+        return None
+    return VerifyFailed(
+        f"outputs differ: {'; '.join(wrong)}",
+        remedy="adt verify of each package says where; compile without the library that is wrong.",
+    )

@@ -1,0 +1,206 @@
+"""Profile of a package, call by call."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from adt.cli.command import Rendering, command
+from adt.errors import ConfigError, RpcError, RunError
+from adt.limits import parse_json
+from adt.options.option import option
+from adt.options.request import takes
+from adt.verbs.requests import ProfileRequest
+
+if TYPE_CHECKING:
+    from adt.measure.profile.assembly import Limits
+    from adt.options.option import AnyPath
+    from adt.package.inspection.profile import Profile
+    from adt.verbs.remote import Remote
+
+REMOTE_FUNCTION = "adt.profile"
+"""Function that every tvm_rpc of a bundle has: (virtual machine, entry, runs) → the profile object as
+JSON."""
+_POCL = re.compile(r"(?:pthread|basic|cpu|cpu-minimal)(?:-|$)")
+"""Names of PoCL's devices."""
+
+
+@takes(ProfileRequest)
+def profile(request: ProfileRequest) -> Profile:
+    """Run the package where it belongs with clocks around its calls, and say what each of them did.
+
+    Nothing is compared with a peak that is not given.
+
+    Raises:
+        ConfigError: numbers that cannot be.
+        RunError, InputError: the runner refused or failed; its own message is passed on.
+        RpcError, TrackerError: see :func:`adt.rpc_session`.
+        MismatchError, PackageError, NoDevice, …: see :mod:`adt.errors`.
+    """
+    from adt.device.rtvm import RtvmOptions
+    from adt.measure.profile.assembly import Limits, ProfilePlace, assemble
+    from adt.package.package import load_package
+    from adt.verbs.place import open_place
+    from adt.verbs.run import NATIVE, RPC
+
+    _check(request)
+    package = load_package(request.package)
+    limits = Limits(request.peak_gflops, request.peak_gbps)
+    if request.via == RPC:
+        from adt.verbs.remote import connect
+
+        with connect(package, request) as remote:
+            return _remote(remote, request, limits)
+    opened = open_place(package, request)
+    options = RtvmOptions(
+        entry=request.entry,
+        device=package.manifest.target.device,
+        fill_mode=request.fill_mode,
+        seed=request.seed,
+        warmup_runs=request.warmup_runs,
+        run_count=request.runs,
+        profile=request.runs,
+        threads=request.threads,
+        affinity=request.affinity,
+    )
+    ran = opened.place.run(options, request.inputs, timeout=request.settings.device.run_seconds)
+    device = ran.report.get("device", {})
+    where = ProfilePlace(
+        opened.place.label, ran.emulated, NATIVE, str(device.get("name", "")), str(device.get("type", ""))
+    )
+    plain_us = [1e3 * float(time) for time in ran.report.get("run_ms") or ()]
+    return assemble(
+        package, request.entry, ran.report.get("profile"), where, plain_us=plain_us, limits=limits
+    )
+
+
+def profile_trace(profile: Profile, out: AnyPath) -> None:
+    """Write *profile* as a trace for chrome://tracing and Perfetto.
+
+    Raises:
+        ConfigError: its times are an emulator's.
+    """
+    from adt.host.cache import write_text
+    from adt.measure.profile.trace import trace
+
+    write_text(Path(out), json.dumps(trace(profile), ensure_ascii=False, separators=(",", ":")))
+
+
+def profile_html(profile: Profile, out: AnyPath) -> None:
+    """Write *profile* as one self-contained page with plots."""
+    from adt.host.cache import write_text
+    from adt.measure.profile.page import render
+
+    write_text(Path(out), render(profile))
+
+
+def _check(request: ProfileRequest) -> None:
+    from adt.verbs.run import NATIVE, RPC
+
+    if request.runs < 1 or request.warmup_runs < 0:
+        raise ConfigError(
+            f"cannot profile {request.runs} runs after {request.warmup_runs}",
+            remedy="Give at least 1 run, and 0 or more to warm up.",
+        )
+    if request.via not in (NATIVE, RPC):
+        raise ConfigError(
+            f"there is no way {request.via!r} to run a package", remedy=f"Choose of: {NATIVE}, {RPC}."
+        )
+    if request.via == RPC and (request.threads is not None or request.affinity):
+        raise ConfigError(
+            "threads and their CPUs cannot be set over RPC",
+            remedy="Leave --threads and --affinity away, or profile with --via native.",
+        )
+    if request.via == NATIVE and (request.key or request.tracker):
+        raise ConfigError(
+            "a key or a tracker is for profiling over RPC",
+            remedy="Add --via rpc, or leave --key and --tracker away.",
+        )
+    for name, peak in (("--peak-gflops", request.peak_gflops), ("--peak-gbps", request.peak_gbps)):
+        if peak is not None and not 0 < peak < float("inf"):
+            raise ConfigError(
+                f"{name} {peak:g} is no speed", remedy="Give a number above 0, or leave it away."
+            )
+
+
+def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
+    from adt.measure.profile.assembly import ProfilePlace, assemble
+    from adt.package.inputs.random import random_inputs
+    from adt.rpc.remote_model import explain_errors
+    from adt.verbs.run import RPC
+
+    model, entry, runs, inputs = remote.model, request.entry, request.runs, request.inputs
+    if inputs is None:
+        inputs = random_inputs(model.entry(entry).inputs, request.seed, request.fill_mode)
+    measure = _function(remote)
+    model.set_inputs(inputs, entry)
+    for _ in range(request.warmup_runs):
+        model.run(entry)
+    gpu = model.package.manifest.target.device != "cpu"
+    plain_us: list[float] = []
+    with explain_errors(model.package, "be profiled"):
+        if not gpu:  # there TVM's evaluator counts the device's work alone
+            evaluate = model.machine.time_evaluator("invoke_stateful", model.device, number=1, repeat=runs)
+            plain_us = [1e6 * time for time in evaluate(entry).results]
+        text = str(measure(model.machine.module, entry, runs))
+        name = str(model.device.device_name) if gpu else ""
+    try:
+        raw = parse_json(text)
+    except ValueError as error:
+        raise RunError(
+            f"what the RPC server answers as a profile is no JSON: {error}",
+            remedy="Serve from a bundle that this adt built: adt build-target.",
+        ) from error
+    where = ProfilePlace(remote.label, remote.emulated, RPC, name, "cpu" if gpu and _POCL.match(name) else "")
+    return assemble(model.package, entry, raw, where, plain_us=plain_us, limits=limits)
+
+
+def _function(remote: Remote) -> Any:
+    from adt.rpc.session import lost
+
+    try:
+        return remote.model.session.get_function(REMOTE_FUNCTION)
+    except Exception as error:  # TVM raises AttributeError, RPCError, …
+        if lost(error):
+            raise
+        raise RpcError(
+            f"the RPC server on {remote.name} cannot profile: it has no function {REMOTE_FUNCTION}",
+            remedy="Serve from a bundle that this adt built (adt build-target, then adt rpc start), or "
+            "profile without RPC: --via native.",
+            details=str(error),
+        ) from error
+
+
+@command("adt profile model-pkg --html profile.html --trace trace.json")
+def profile_command(
+    request: ProfileRequest,
+    sort: Annotated[
+        str,
+        option(
+            "The first row: the most of this.",
+            default="",
+            choices=["time", "calls", "order", "gflops", "flops"],
+        ),
+    ],
+    everything: Annotated[bool, option("Every kernel, not only the first 20.", "--all", default=False)],
+    trace: Annotated[
+        Path | None,
+        option("Write a trace for chrome://tracing and Perfetto.", default=None, metavar="FILE"),
+    ],
+    html: Annotated[Path | None, option("Write a page with plots.", default=None, metavar="FILE")],
+) -> Rendering:
+    """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
+    from adt.host.manifest import fields_of
+    from adt.measure.profile.table import check_sort, table
+
+    check_sort(sort)
+    result = profile(request)
+    lines = table(result, sort=sort, everything=everything)
+    if trace:
+        profile_trace(result, trace)
+    if html:
+        profile_html(result, html)
+    lines += [f"wrote {name}" for name in (trace, html) if name]
+    return Rendering("profile", lambda: fields_of(result), lines)

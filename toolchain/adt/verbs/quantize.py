@@ -1,0 +1,292 @@
+"""Quantize a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from adt.cli.command import Rendering, command
+from adt.errors import ConfigError, ModelError
+from adt.host.isolated import isolated
+from adt.options.option import Files, PathTo, Texts, option, options_of, python, values_of
+from adt.options.request import Request, takes
+from adt.options.sections import CompileSettings
+from adt.package.inputs.pictures import PictureOptions
+from adt.quantization.accuracy import LayerCost, OutputAccuracy  # isolated reads these types
+from adt.verbs.pictures import PictureFlags, picture_options
+from adt.verbs.requests import INSECURE_NO_DIGEST, MODEL, PARAMS, TRUST, model_file
+
+
+class QuantizeRequest(Request):
+    """Request of :func:`adt.quantize`."""
+
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False, complete=partial(model_file, runs=False))
+    params: Mapping[str, Any] | None = PARAMS
+    shapes: Texts = CompileSettings.shapes
+    out: PathTo = option("The ONNX file to write.", "--out", "-o", metavar="FILE")
+    calibrate: Files = option(
+        "Samples of what the model will see: pictures, .npz or .npy files, directories of them; or "
+        "``random:N``, N made-up ones, for a trial.",
+        default=(),
+        metavar="DIR|FILE|random:N",
+    )
+    picture: PictureOptions | None = python("How pictures are prepared.", default=None)
+    weights_only: str | None = option(
+        "Quantize the constant weights of matrix products, a scale for 32 of them, and nothing else; "
+        "--calibrate is needed then only to measure what that costs.",
+        default=None,
+        choices=["int8", "int4"],
+    )
+    method: str = option(
+        "How ranges are taken from samples.", default="minmax", choices=["minmax", "entropy", "percentile"]
+    )
+    activations: str = option("Type of tensors.", default="int8", choices=["int8", "uint8"])
+    per_channel: bool = option("A scale for each channel of a weight.", default=False)
+    keep: Texts = option(
+        "Operators (Softmax) or nodes that stay float.", default=(), metavar="NAME,…", separator=","
+    )
+    target_snr: float | None = option(
+        "Keep the layers in float that cost most, until each output has this SNR.",
+        default=None,
+        metavar="DB",
+    )
+    target_top1: float | None = option(
+        "… or until this share of held-back samples has the same best class.",
+        default=None,
+        metavar="SHARE",
+        least=0,
+        most=1,
+    )
+
+
+WRITTEN = "quantized.onnx"
+SECONDS = 24 * 3600.0
+"""Hundreds of layers may each be measured on many samples, and ctrl-C ends that."""
+
+
+@dataclass(frozen=True)
+class QuantizeResult:
+    """A quantized model, and what it costs in accuracy."""
+
+    path: Path
+    bytes: int
+    float_bytes: int
+    """Bytes of the weights and the graph before."""
+    weights_only: str | None
+    """Type of the weights, if nothing else is quantized."""
+    source: str
+    """Origin of the samples; empty: there are none, and nothing was measured."""
+    made_up: bool
+    """They are random: neither the ranges nor the figures say anything of real inputs."""
+    calibrated_on: int
+    """Samples that ranges were taken from; …"""
+    held_back: int
+    """Number of samples that figures are of: …"""
+    every: int
+    """Interval of these samples: the last one of this number in a row."""
+    outputs: tuple[OutputAccuracy, ...]
+    """The worst first; empty: nothing was measured."""
+    layers: tuple[LayerCost, ...]
+    """Layers quantized before a target, those first that cost most."""
+    kept: tuple[str, ...]
+    """Nodes that stay float because of *keep* or of a target."""
+
+
+@takes(QuantizeRequest)
+def quantize(request: QuantizeRequest) -> QuantizeResult:
+    """Quantize an ONNX model with onnxruntime's quantizer, and measure what it costs.
+
+    Raises:
+        ModelError: the model is no ONNX model, not in float32, quantized already, or its shapes stay open.
+        InputError: a sample is missing, damaged, of another shape or not finite.
+        ConfigError: there is nothing to calibrate on, or nothing that *keep* names.
+        VerifyFailed: a target cannot be reached; nothing is written then.
+        DiskError: *out* cannot be written.
+    """
+    from adt.host.disk import scratch_directory
+
+    _check(request)
+    with scratch_directory("quantize", beside=request.out) as scratch:
+        values = values_of(request)
+        result = _quantized(values, values.pop("picture"), scratch)
+        (scratch / WRITTEN).replace(request.out)
+    return result
+
+
+@isolated("quantizing {values[model].name}", SECONDS, here=True)
+def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: Path) -> QuantizeResult:
+    """Write the quantized model to the directory *scratch*; see :func:`quantize`.
+
+    Args:
+        values: those of the request but for *picture*.
+    """
+    import onnx
+
+    from adt.compiler.importers.shapes import parse_shapes
+    from adt.host.disk import disk_errors, library_files
+    from adt.quantization import fidelity, quantizer
+    from adt.quantization.accuracy import Target, attempt, unmeasured
+    from adt.quantization.samples import read_samples
+
+    request = QuantizeRequest(**values, picture=picture)
+    model, entry = quantizer.read_float_model(request.model, parse_shapes(request.shapes))
+    samples = read_samples(
+        request.model.name,
+        entry,
+        request.calibrate,
+        request.picture,
+        calibrates=request.weights_only is None,
+    )
+    with library_files(scratch), disk_errors(f"writing {request.out}", request.out, temporary=scratch):
+        prepared = quantizer.prepared(model, scratch)
+        if request.weights_only:
+            prepared = quantizer.with_products(prepared)
+        keep = quantizer.kept_nodes(prepared, request.keep)
+        if request.weights_only:
+            make = partial(quantizer.with_few_bits, prepared, request.weights_only)
+        else:
+            ranges = quantizer.calibrated(prepared, samples.calibrating, request.method, scratch)
+            keep |= quantizer.take_unbounded(ranges, prepared)
+            make = partial(quantizer.quantized, prepared, ranges, request.activations, request.per_channel)
+        inputs = fidelity.check_prepared(model, prepared, samples.arrays)
+        keep = fidelity.faithful(prepared, make, keep, inputs)
+        if samples.held_back:
+            target = Target(request.target_snr, request.target_top1)
+            done, layers = attempt(model, make, keep, samples.held_back, target)
+        else:
+            done, layers = unmeasured(make, keep), ()
+        fidelity.check(prepared, done.model, inputs)
+        onnx.save(done.model, scratch / WRITTEN)
+    return QuantizeResult(
+        request.out,
+        (scratch / WRITTEN).stat().st_size,
+        model.ByteSize(),
+        request.weights_only,
+        samples.what,
+        samples.made_up,
+        len(samples.calibrating),
+        len(samples.held_back),
+        samples.every,
+        done.outputs,
+        layers,
+        tuple(sorted(done.kept)),
+    )
+
+
+def _check(request: QuantizeRequest) -> None:
+    """Check what needs no model.
+
+    Raises:
+        ConfigError: a choice is unknown, or the output is no file.
+        ModelError: the model is of a format that onnxruntime does not quantize.
+    """
+    from adt.compiler.importers import formats
+
+    for name, about in options_of(QuantizeRequest).items():
+        if about.choices and (value := getattr(request, name)) and value not in about.choices:
+            raise ConfigError(f"{about.flag} {value!r} is unknown", remedy=f"Use {', '.join(about.choices)}.")
+    _check_weights(request)
+    format = formats.format_of(request.model)
+    if format != formats.ONNX:
+        raise ModelError(
+            f"{request.model.name} is a model of {format}; onnxruntime quantizes ONNX",
+            remedy="Export it as ONNX, or quantize it with what it was made with: adt compiles that, too.",
+        )
+    if request.out.is_dir() or request.out.resolve() == request.model.resolve():
+        raise ConfigError(
+            f"{request.out} is {'a directory' if request.out.is_dir() else 'the model itself'}",
+            remedy="Name another file: -o NAME.onnx",
+        )
+    if not (parent := request.out.absolute().parent).is_dir():
+        raise ConfigError(f"there is no directory {parent}", remedy=f"mkdir -p {quote(str(parent))}")
+
+
+def _check_weights(request: QuantizeRequest) -> None:
+    """Check what does not go with quantizing weights alone.
+
+    Raises:
+        ConfigError: an option is of no effect then, or there is nothing to measure a target on.
+    """
+    if request.weights_only is None:
+        return
+    options = options_of(QuantizeRequest)
+    for name in ("per_channel", "method", "activations"):
+        if getattr(request, name) != options[name].default:
+            raise ConfigError(
+                f"{options[name].flag} is of no effect with --weights-only: 32 weights each have a scale, "
+                "and no tensor is quantized",
+                remedy=f"Leave {options[name].flag} out, or --weights-only.",
+            )
+    targets = [options[name].flag for name in ("target_snr", "target_top1") if getattr(request, name)]
+    if targets and not request.calibrate:
+        raise ConfigError(
+            f"there is nothing to measure {targets[0]} on",
+            remedy="Give what the model will see: --calibrate DIR of pictures, or .npz files.",
+        )
+
+
+EXAMPLE = (
+    "adt quantize model.onnx --calibrate pictures/ --mean 0.5 --std 0.5 --per-channel -o model-int8.onnx"
+)
+MOST_SHOWN = 5
+"""Layers."""
+
+
+@command(EXAMPLE)
+def quantize_command(request: QuantizeRequest, flags: PictureFlags) -> Rendering:
+    """Quantize an ONNX model to 8 bits on samples, or its weights alone, and say what that costs."""
+    result = quantize(request.but(picture=picture_options(flags)))
+    return Rendering("quantize", lambda: _fields(result), _lines(result))
+
+
+def _fields(result: QuantizeResult) -> dict[str, Any]:
+    from adt.measure.verify import json_number
+
+    outputs = [{"name": row.name, **asdict(row.metrics)} for row in result.outputs]
+    return asdict(result) | {
+        "outputs": json_number(outputs),
+        "worst": result.outputs[0].name if result.outputs else None,
+        "layers": json_number([asdict(row) for row in result.layers]),
+    }
+
+
+def _lines(result: QuantizeResult) -> Iterator[str]:
+    from adt.host.disk import size_text
+
+    if result.outputs:
+        yield from _accuracy(result)
+    else:
+        yield "nothing was measured: what it costs is told of samples, --calibrate"
+    if result.kept:
+        yield f"{len(result.kept)} nodes stay float: {', '.join(result.kept)}"
+    yield f"wrote {result.path}: {size_text(result.bytes)} instead of {size_text(result.float_bytes)}"
+
+
+def _accuracy(result: QuantizeResult) -> Iterator[str]:
+    from adt.host.columns import aligned
+
+    made_up = "MADE-UP samples, which tell nothing of real ones"
+    samples = made_up if result.made_up else f"samples of {result.source}"
+    which = ""
+    if not result.weights_only:
+        yield f"calibrated on {result.calibrated_on} {samples}"
+        which = f": of {result.every} the last, held back"
+    yield f"against float on {result.held_back} {samples}{which}"
+    for row in result.outputs:
+        of = row.metrics
+        top1 = "" if of.top1 is None else f" top-1 {of.top1:.1%}"
+        yield f"  {row.name}: SNR {_db(of.snr_db)}{top1} max abs {of.max_abs:.3g} of {of.magnitude:.3g}"
+    costs = [layer for layer in result.layers if layer.name not in result.kept]
+    yield f"{len(costs)} layers are quantized; those that cost most (share of noise, SNR alone):"
+    rows = [(f"  {cost.share:.1%}", _db(cost.snr_db), cost.operator, cost.name) for cost in costs]
+    yield from aligned(rows[:MOST_SHOWN])
+
+
+def _db(value: float) -> str:
+    return f"{value:.1f} dB"

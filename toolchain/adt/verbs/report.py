@@ -1,0 +1,127 @@
+"""``adt report``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from adt.cli.command import Rendering, command
+from adt.errors import RegressionFound
+from adt.options.option import option
+from adt.verbs.requests import ReportRequest
+
+if TYPE_CHECKING:
+    from adt.measure.trend import Point, Series, TrendReport
+
+MARKS = {
+    "regression": "✗",
+    "wrong": "✗",
+    "improvement": "✓",
+    "same": "=",
+    "within-noise": "~",
+    "first": "·",
+    "no-speed": "·",
+}
+
+
+@command("adt report --since 30d --fail-on-regression")
+def report(
+    request: ReportRequest,
+    html: Annotated[Path | None, option("Write a page with time lines.", default=None, metavar="FILE")],
+    export: Annotated[
+        Path | None,
+        option("Write these records to one file, for --import.", default=None, metavar="FILE"),
+    ],
+    imported: Annotated[
+        Path | None,
+        option(
+            "First take what --export or an app of adt's wrote.", "--import", default=None, metavar="FILE"
+        ),
+    ],
+    fail_on_regression: Annotated[bool, option("Exit code 30 when a newest result is worse.", default=False)],
+) -> Rendering:
+    """Show what was measured over time, and mark what got slower."""
+    from adt.verbs import bench
+
+    taken = bench.report_import(imported) if imported else None
+    trend = bench.report(request)
+    if html:
+        bench.report_html(trend, html)
+    exported = bench.report_export(trend, export) if export else None
+    files = {"html": html, "export": export, "exported": exported, "imported": taken}
+    lines = [f"took {taken} records from {imported}"] if taken is not None else []
+    lines += _lines(trend)
+    lines += [f"wrote {html}"] if html else []
+    lines += [f"wrote {exported} records to {export}"] if export else []
+    error = _failure(trend) if fail_on_regression and trend.regressed else None
+    return Rendering("report", lambda: _fields(trend) | files, lines, error)
+
+
+def _fields(trend: TrendReport) -> dict[str, Any]:
+    from adt.host.manifest import bare_fields
+
+    return {
+        "threshold_percent": trend.threshold_percent,
+        "against": trend.against,
+        "regressions": len(trend.regressed),
+        "series": [
+            {
+                **vars(series.key),
+                "regressed": series.regressed,
+                "points": [vars(point) | {"record": bare_fields(point.record)} for point in series.points],
+            }
+            for series in trend.series
+        ],
+    }
+
+
+def _lines(trend: TrendReport) -> Iterator[str]:
+    if not trend.series:
+        yield "nothing was measured yet, or nothing that fits: adt bench PACKAGE"
+        return
+    for series in trend.series:
+        yield _title(series)
+        yield from (f"  {_row(point)}" for point in series.points)
+    which = "the fastest earlier one" if trend.against == "best" else "the one before"
+    count = len(trend.regressed)
+    newest = f"{count} of {len(trend.series)} newest results {'is' if count == 1 else 'are'} worse"
+    yield f"each compared with {which}, threshold {trend.threshold_percent:g} %: {newest}"
+
+
+def _title(series: Series) -> str:
+    key = series.key
+    title = f"{key.package} · {key.target} on {key.platform} · {key.machine} · {key.method}"
+    return f"{title}\n  ({key.note})" if key.note else title
+
+
+def _row(point: Point) -> str:
+    from adt.verbs.bench import ms
+
+    record = point.record
+    text = f"{MARKS[point.verdict]} {record.when[:16].replace('T', ' ')} "
+    if record.headline_ms is None:
+        text += "outputs wrong" if record.correct is False else "outputs right, no speed"
+    else:
+        assert record.speed is not None
+        text += f"{record.method.headline} {ms(record.headline_ms)} (p99 {ms(record.speed.times.p99_ms)})"
+    if point.change_percent is not None:
+        text += f" {point.change_percent:+.1f} %"
+    if point.verdict not in ("first", "same", "no-speed"):
+        text += f" {point.verdict}"
+    if point.verdict == "within-noise":
+        text += f" ({point.noise_percent:.0f} %)"
+    if point.changed:
+        text += f"; changed: {', '.join(point.changed)}"
+    flags = [flag.name for flag in record.flags if flag.name in ("throttled", "drift", "noisy", "warm")]
+    if flags:
+        text += f"; {', '.join(flags)}"
+    return text + (f"  [{record.label}]" if record.label else "")
+
+
+def _failure(trend: TrendReport) -> RegressionFound:
+    names = ", ".join(f"{series.key.package} ({series.key.target})" for series in trend.regressed)
+    return RegressionFound(
+        f"{len(trend.regressed)} of {len(trend.series)} newest results are worse than before: {names}",
+        remedy="Measure again on a cool device; if it stays so, `changed:` names what is new since then.",
+    )

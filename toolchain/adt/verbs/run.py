@@ -1,0 +1,298 @@
+"""Run a package on a device, or on this machine: natively or over RPC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from adt.cli.command import Rendering, command
+from adt.errors import ConfigError, InputError
+from adt.options.option import option
+from adt.options.request import takes
+from adt.verbs.pictures import PictureFlags, picture_options
+from adt.verbs.requests import AFFINITY, THREADS, RunRequest
+
+if TYPE_CHECKING:
+    from adt.device.rtvm import RtvmOptions
+    from adt.measure.reference import Array
+    from adt.package.classes import Ranking
+    from adt.package.inputs.files import InputArray
+    from adt.package.manifest import Entry
+    from adt.package.package import ModelPackage
+
+NATIVE, RPC = VIA = ("native", "rpc")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run of a package."""
+
+    outputs: Mapping[str, Array]
+    """Every output of the entry, by name."""
+    inputs: tuple[InputArray, ...]
+    """Inputs that were given, and how they were converted; empty: they were made up from the seed."""
+    via: str
+    """``native`` or ``rpc``."""
+    place: str
+    """The device's serial, ``this machine``, or the address of the RPC server."""
+    label: str
+    """Description of the place."""
+    emulated: bool | None
+    """The processor was emulated: results count, times are no device's speed. None: an RPC server that adt
+    did not start."""
+    report: dict[str, Any] | None
+    """Document of rtvm (docs/json.md); None over RPC."""
+
+
+@takes(RunRequest)
+def run(request: RunRequest) -> RunResult:
+    """Run the package where it belongs and return its outputs; over RPC, once.
+
+    Raises:
+        InputError: inputs do not fit the model, or a file cannot be read.
+        ConfigError: options that contradict each other.
+        RunError: the runner refused or failed; its own message is passed on.
+        MismatchError, PackageError, NoDevice, RpcError, …: see :mod:`adt.errors`.
+    """
+    from adt.device.rtvm import RtvmOptions
+    from adt.package.package import load_package
+    from adt.verbs.place import open_place
+
+    if request.via not in VIA:
+        raise ConfigError(f"cannot run via {request.via!r}", remedy=f"Use {' or '.join(VIA)}.")
+    package = load_package(request.package)
+    entry = package.manifest.entry(request.entry)
+    inputs = _inputs(package.manifest.name, entry, request)
+    arrays = {each.name: each.array for each in inputs} if inputs is not None else None
+    options = replace(
+        request.options or RtvmOptions(),
+        entry=entry.name,
+        device=package.manifest.target.device,
+        fill_mode=request.fill_mode,
+        seed=request.seed,
+        warmup_runs=request.warmup_runs,
+        run_count=request.run_count,
+    )
+    if request.via == RPC:
+        _check_rpc_options(options)
+        return _run_remotely(package, request, entry, inputs, arrays)
+    if request.key or request.tracker:
+        raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
+    place = open_place(package, request).place
+    if place.host and options.pre_compiled:  # the runner works in a directory of its own
+        options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
+    ran = place.run(options, arrays, timeout=request.settings.device.run_seconds)
+    return RunResult(ran.outputs, inputs or (), NATIVE, place.name, place.label, ran.emulated, ran.report)
+
+
+def _run_remotely(
+    package: ModelPackage,
+    request: RunRequest,
+    entry: Entry,
+    inputs: tuple[InputArray, ...] | None,
+    arrays: Mapping[str, Array] | None,
+) -> RunResult:
+    from adt.package.inputs.random import random_inputs
+    from adt.verbs.remote import connect
+
+    if arrays is None:
+        arrays = random_inputs(entry.inputs, request.seed, request.fill_mode)
+    with connect(package, request) as remote:
+        remote.model.set_inputs(arrays, entry.name)
+        remote.model.run(entry.name)
+        outputs = remote.model.outputs(entry.name)
+        return RunResult(outputs, inputs or (), RPC, remote.name, remote.label, remote.emulated, None)
+
+
+def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, ...] | None:
+    """The inputs of *entry*, checked; None: they are made up."""
+    from adt.package.inputs.validation import check_inputs, taken_inputs
+
+    if request.picture is not None and not request.images:
+        raise InputError("options for pictures, and no picture", remedy="Add --image FILE.")
+    if request.inputs is None and not request.files and not request.images:
+        return None
+    from adt.package.inputs.files import InputArray, read_inputs
+
+    given = taken_inputs(entry, request.inputs or {})
+    arrays = tuple(InputArray(name, array, "") for name, array in given.items())
+    arrays += read_inputs(entry, request.files, request.images, request.picture)
+    names = [each.name for each in arrays]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"input {', '.join(sorted(twice))} is given twice", remedy="Name each input once.")
+    check_inputs(model, entry, {each.name: each.array for each in arrays})
+    return arrays
+
+
+def _check_rpc_options(options: RtvmOptions) -> None:
+    """Refuse rtvm's options over RPC: there TVM's server runs the model once."""
+    from adt.device.rtvm import RtvmOptions
+
+    plain = RtvmOptions(
+        entry=options.entry, device=options.device, seed=options.seed, fill_mode=options.fill_mode
+    )
+    names = [name for name in vars(plain) if getattr(options, name) != getattr(plain, name)]
+    if names:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+        raise ConfigError(
+            f"{flags}: the runner's, which does not run over RPC",
+            remedy="Leave that away, or run with --via native.",
+        )
+
+
+EXAMPLE = (
+    "adt run model-pkg --image cat.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --labels synset.txt"
+)
+
+
+@command(EXAMPLE)
+def run_command(
+    request: RunRequest,
+    pictures: PictureFlags,
+    threads: Annotated[int | None, THREADS],
+    affinity: Annotated[str, AFFINITY],
+    warmup_ms: Annotated[float, option("… and for at least so many milliseconds.", default=0.0, least=0)],
+    zero_copy: Annotated[bool, option("Use the CPU's inputs where they lie.", default=False)],
+    pre_compiled: Annotated[
+        str, option("Compiled OpenCL programs, a file on the device.", default="", metavar="FILE")
+    ],
+    program_cache: Annotated[bool, option("Keep compiled OpenCL programs on the device.", default=True)],
+    outputs: Annotated[
+        tuple[str, ...] | None,
+        option(
+            "All as .npz; the only one, or that of a name, also as .npy or .raw.",
+            "--output",
+            "-o",
+            default=(),
+            metavar="[NAME=]FILE",
+        ),
+    ],
+    labels: Annotated[
+        Path | None,
+        option("Labels of classes, one on each line, or .json: show the best.", default=None, metavar="FILE"),
+    ],
+    top: Annotated[
+        int | None,
+        option("How many classes; default with --labels: 5.", default=None, metavar="K", least=1),
+    ],
+    softmax: Annotated[
+        bool | None,
+        option(
+            "Make scores probabilities; default: when they do not sum to 1.",
+            "--softmax/--no-softmax",
+            default=None,
+        ),
+    ],
+) -> Rendering:
+    """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
+    from adt.device.rtvm import RtvmOptions
+    from adt.package.classes import TOP, rank, read_labels
+    from adt.verbs.arrays import check_outputs, save_outputs
+
+    names = read_labels(labels) if labels else ()
+    check_outputs(outputs or ())
+    options = RtvmOptions(
+        threads=threads,
+        affinity=affinity,
+        warmup_ms=warmup_ms,
+        zero_copy=zero_copy,
+        pre_compiled=pre_compiled,
+        program_cache=program_cache,
+    )
+    result = run(request.but(picture=picture_options(pictures), options=options))
+    written = save_outputs(outputs or (), result.outputs)
+
+    def ranking() -> Ranking | None:
+        if not (names or top or softmax is not None):
+            return None
+        return rank(result.outputs, labels=names, top=top or TOP, softmax=softmax)
+
+    return Rendering("run", lambda: _fields(result, written, ranking()), _lines(result, written, ranking))
+
+
+def _fields(result: RunResult, written: tuple[Path, ...], ranking: Ranking | None) -> dict[str, Any]:
+    from adt.verbs.arrays import describe, described
+
+    return {
+        "via": result.via,
+        "place": result.place,
+        "label": result.label,
+        "inputs": [describe({each.name: each.array})[0] | {"source": each.source} for each in result.inputs],
+        "outputs": described(result.outputs),
+        "output": written[0] if written else None,
+        "written": written,
+        "classes": _ranking_fields(ranking),
+        "virtual_device": result.emulated,
+        "report": result.report,
+    }
+
+
+def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
+    if ranking is None:
+        return None
+    return {
+        "output": ranking.output,
+        "softmax": ranking.softmax,
+        "why": ranking.reason,
+        "rows": [[vars(rank) for rank in row] for row in ranking.rows],
+    }
+
+
+def _lines(
+    result: RunResult, written: tuple[Path, ...], ranking: Callable[[], Ranking | None]
+) -> Iterator[str]:
+    from adt.package.inputs.validation import array_kind
+    from adt.verbs.arrays import table
+
+    how = " over RPC" if result.via == "rpc" else ""
+    where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"
+    yield f"ran on {where}{how}"
+    if result.emulated:
+        yield "emulated: right or wrong counts here, time does not"
+    for each in result.inputs:
+        source = f"  {each.source}" if each.source else ""
+        yield f"input   {each.name}: {array_kind(each.array)}{source}"
+    if not result.inputs:
+        yield "input   made up from the seed"
+    yield from table(result.outputs)
+    if time := _time(result):
+        yield time
+    yield from (f"wrote {path}" for path in written)
+    if (classes := ranking()) is not None:  # last, for an output may have no classes
+        yield from _class_lines(classes)
+
+
+def _class_lines(ranking: Ranking) -> Iterator[str]:
+    from adt.host.columns import aligned
+
+    applied = "applied" if ranking.softmax else "not applied"
+    yield f"classes of {ranking.output}, softmax {applied}: {ranking.reason}"
+    for number, row in enumerate(ranking.rows):
+        if len(ranking.rows) > 1:
+            yield f"row {number} of the batch"
+        yield from aligned(
+            [
+                (
+                    f"{place:>3}.",
+                    f"{rank.probability:.6f}" if rank.probability is not None else f"{rank.score:g}",
+                    f"{rank.index:>4}",
+                    rank.label,
+                )
+                for place, rank in enumerate(row, start=1)
+            ]
+        )
+
+
+def _time(result: RunResult) -> str:
+    """Return the duration of the runs where it means something; else nothing."""
+    from statistics import median
+
+    report = result.report or {}
+    times = report.get("run_ms") or []
+    device = report.get("device") or {}
+    on_cpu = isinstance(device, dict) and device.get("kind") == "opencl" and device.get("type") == "cpu"
+    if result.emulated is not False or on_cpu or len(times) < 2:
+        return ""
+    return f"time    {median(times):.3f} ms, the median of {len(times)} runs (adt bench measures more)"

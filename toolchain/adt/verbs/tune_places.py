@@ -1,0 +1,212 @@
+"""Places where a tuning measures: this machine, devices by their serials, or a tracker's servers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adt.bundle.bundle import TargetBundle
+from adt.compiler.targets import ModelTarget
+from adt.compiler.targets.parser import parse_target
+from adt.device import selection
+from adt.device.device import Device
+from adt.errors import AdtError, ConfigError, MismatchError
+from adt.host.cpuinfo import own_features
+from adt.limits import natural
+from adt.options.sections import Settings
+from adt.package.compatibility import check_tuned_cpu
+from adt.package.host_run.opencl import opencl_device
+from adt.rpc import server, wire
+from adt.rpc import tracker as tracking
+from adt.tuning.fleet import device_facts
+from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource
+from adt.verbs.bundles import choose_bundle
+from adt.verbs.device import chosen_device
+from adt.verbs.requests import TuneRequest
+from adt.verbs.rpc import served_bundle, tracker_start
+
+if TYPE_CHECKING:
+    from adt.compiler.compilation import CompileJob
+
+log = logging.getLogger("adt.tune")
+
+HOST = "host"
+CORES = 8
+"""Number of cores of a processor that cannot be asked: that of most phones."""
+
+
+@dataclass(frozen=True)
+class Rack:
+    """Devices that measure."""
+
+    source: Source
+    words: str
+    """For people."""
+    cores: int
+    """Number of cores of the processor."""
+    serials: tuple[str, ...]
+    """Devices behind adb among them, as far as they are known."""
+    emulated: bool
+    """They are known to be emulated."""
+    tracked: bool = False
+    """A tracker gives them."""
+
+
+def is_tracked(request: TuneRequest) -> bool:
+    """A tracker gives the devices.
+
+    Raises:
+        ConfigError: devices are named as well.
+    """
+    tracked = bool(request.key or request.tracker)
+    if tracked and request.serials:
+        raise ConfigError(
+            "a tracker gives the devices, and devices are named",
+            remedy="Leave --serial away, or --key and --tracker.",
+        )
+    return tracked
+
+
+def platform_for(request: TuneRequest) -> str | None:
+    """The platform to tune for: what the caller says, or that of the device; None for what the settings say.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device that would tell is not there.
+    """
+    tracked = is_tracked(request)
+    platform: str | None = request.named("platform")
+    if platform is not None or tracked:
+        return platform
+    if not request.serials:
+        named = parse_target(request.target).platform
+        if named or request.resolved.origins["build.platform"] != "default":
+            return None
+    return _first(request.serials).platform
+
+
+def served(request: TuneRequest) -> TargetBundle | None:
+    """The bundle of a server that runs on the devices already; of another one none could be started there.
+
+    Raises:
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: no device is named, and there is not just one.
+    """
+    if is_tracked(request):
+        serials = _tracked(_key(request, request.settings))
+    else:
+        serials = request.serials or (chosen_device(None).serial,)
+    return next(filter(None, map(served_bundle, serials)), None)
+
+
+def _tracked(key: str) -> tuple[str, ...]:
+    """The devices behind adb whose servers have the key."""
+    return tuple(each.serial for each in server.statuses() if each.key == key)
+
+
+def _key(request: TuneRequest, settings: Settings) -> str:
+    return request.key or settings.rpc.key or "android"
+
+
+def _first(serials: Sequence[str]) -> Device:
+    """One of *serials* that is there; with none named, the device that verbs take.
+
+    Raises:
+        NoDevice, …: none is.
+    """
+    problems = []
+    for serial in serials:
+        try:
+            return selection.select(serial)
+        except AdtError as error:
+            problems.append(error)
+    if problems:
+        raise problems[0]
+    return chosen_device(None)
+
+
+@contextlib.contextmanager
+def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Iterator[Rack]:
+    """Open the devices that measure for *job*, as *request* says; a tracker that this starts is stopped when
+    the block ends.
+
+    Args:
+        target: what the kernels are for.
+
+    Raises:
+        MismatchError: no bundle for the devices was built here, or without the GPU's runtime, or a device is
+            of another platform, or its processor does not run the kernels.
+        RpcError: the bundle has no RPC server.
+        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device is not there.
+        TrackerError: the tracker does not answer, or cannot be started.
+    """
+    settings, serials = job.settings, tuple(dict.fromkeys(request.serials))
+
+    def bundle(preferred: TargetBundle | None = None) -> TargetBundle:
+        explicit = job.bundle.path if job.bundle else None
+        return choose_bundle(
+            (job.platform.name,), explicit, server=True, computes=target.device, preferred=preferred
+        )
+
+    if is_tracked(request):
+        with _tracker(request, settings) as (address, key):
+            count = wire.summary(address).queue(key).total
+            if not count:
+                log.warning("no server is registered as %s at %s yet: waiting for one", key, address)
+            words = f"servers with the key {key} of the tracker {address} ({count} now)"
+            yield Rack(TrackerSource(address, key), words, CORES, _tracked(key), emulated=False, tracked=True)
+    elif job.platform.name == HOST and not serials:
+        check_tuned_cpu(target.cpu_features, own_features(), "this machine")
+        words = f"on this machine ({device_facts.this_processor()})"
+        local = LocalSource(bundle(), exclusive=not _own_gpu(target.device))
+        yield Rack(local, words, os.cpu_count() or CORES, (), emulated=False)
+    else:
+        first = _first(serials)
+        serials = serials or (first.serial,)
+        _check_devices(serials, job.platform.name, target)
+        source = SerialSource(serials, bundle(served(request)), settings.rpc.ports)
+        words = f"on {', '.join(serials)}"
+        cores = natural(first.shell(["nproc"], check=False).out.strip()) or CORES
+        yield Rack(source, words, cores, serials, emulated=first.facts.emulated)
+
+
+def _own_gpu(computes: str) -> bool:
+    """Return True if kernels run on a GPU of this machine; OpenCL may also be its processor."""
+    if computes == "cuda":
+        return True
+    device = opencl_device() if computes == "opencl" else None
+    return device is not None and device.gpu
+
+
+@contextlib.contextmanager
+def _tracker(request: TuneRequest, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Address of the tracker, and the key."""
+    key = _key(request, settings)
+    if request.tracker:
+        yield tracking.ensure(request.tracker), key
+        return
+    info = tracker_start()
+    try:
+        yield info.address, key
+    finally:
+        if not info.already:
+            tracking.stop()
+
+
+def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -> None:
+    """Refuse a device of another platform, or whose processor does not run code for *target*; one that is not
+    there is looked at when it comes."""
+    for serial in serials:
+        try:
+            facts = selection.select(serial).facts
+        except AdtError as error:
+            log.warning("%s: %s; it joins when it is there", serial, error.what)
+            continue
+        check_tuned_cpu(target.cpu_features, facts.cpu_features, serial)
+        if platform not in facts.platforms:
+            raise MismatchError(
+                f"{serial} is {' or '.join(facts.platforms)}, and the kernels are for {platform}",
+                remedy="Tune devices of one platform at a time; leave --for out for the device's own.",
+            )

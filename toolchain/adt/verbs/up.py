@@ -1,0 +1,250 @@
+"""All of it in one verb."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adt.cli.command import Rendering, command
+from adt.cli.terminal import status_line
+from adt.errors import MismatchError
+from adt.options.option import Directory, Number, PathTo, Real, Text, Texts, option, python
+from adt.options.request import Request, takes
+from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
+from adt.verbs.requests import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, quiet
+from adt.verbs.verify import failure, verification_fields, verification_lines
+
+if TYPE_CHECKING:
+    from adt.device.device import Device
+    from adt.package.package import ModelPackage
+    from adt.verbs.requests import Arrays
+    from adt.verbs.up_plan import Step, UpPlan
+    from adt.verbs.verify import VerifyResult
+
+
+class UpRequest(Request):
+    """Request of :func:`adt.up`."""
+
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    platform: Text = BuildSettings.platform
+    target: Text = CompileSettings.target
+    shapes: Texts = CompileSettings.shapes
+    ndk: Directory = BuildSettings.ndk
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    db: Directory = CompileSettings.db
+    tuned_on: Text = CompileSettings.tuned_on
+    progress: Callable[[str], None] = PROGRESS
+    on_plan: Callable[[UpPlan], None] = python(
+        "Called once with the resolved plan, before anything is made.", default=quiet
+    )
+    on_step: Callable[[Step], None] = python("Called after each step.", default=quiet)
+
+
+VIRTUAL_PLATFORM = "linux-aarch64"
+"""Platform of the virtual device."""
+
+
+@dataclass(frozen=True)
+class UpResult:
+    """Result of :func:`up`."""
+
+    plan: UpPlan
+    steps: tuple[Step, ...]
+    package: ModelPackage
+    verified: VerifyResult
+
+
+@takes(UpRequest)
+def up(request: UpRequest) -> UpResult:
+    """Do all of it: build, compile, find or start a device, deploy, run there, verify.
+
+    Without *serial* and with no device connected, a virtual device is started
+    and left running. Earlier bundles and packages are reused.
+
+    Raises:
+        Whatever the verbs raise; a difference over the tolerance does not.
+    """
+    from adt.bundle.build import build_bundle
+    from adt.bundle.bundle import MANIFEST
+    from adt.bundle.plan import plan_build
+    from adt.bundle.platforms import platform_named
+    from adt.compiler.importers import model_store
+    from adt.device.place import DevicePlace, Opened
+    from adt.host.versions import require_tvm
+    from adt.verbs.deploy import deploy_to
+    from adt.verbs.device import open_device
+    from adt.verbs.emulator import emulator_start
+    from adt.verbs.up_plan import Step
+    from adt.verbs.verify import verify_at
+
+    require_tvm()
+    from adt.compiler.compilation import CompileJob
+    from adt.compiler.compile import cached_package
+    from adt.compiler.importers.importer import declared_inputs, import_model
+    from adt.compiler.importers.shapes import parse_shapes
+    from adt.verbs.compile import tuned_job
+
+    model, shapes = request.model, parse_shapes(request.shapes)
+    # A faulty model fails here, not after a build.
+    fixed = declared_inputs(model, shapes)
+    device = _connected_device(request)
+    platform = device.platform if device else VIRTUAL_PLATFORM
+    settings = request.but(platform=request.named("platform") or platform).settings
+    if platform_named(settings.build.platform).name != platform:
+        name = device.serial if device else "the virtual device"
+        raise MismatchError(
+            f"{name} is {platform}, not {settings.build.platform}",
+            remedy="Leave --for out, or choose another device with --serial.",
+        )
+    request.on_plan(plan := _up_plan(model, fixed, settings, device))
+    steps: list[Step] = []
+    began = time.monotonic()
+
+    def finish(name: str, note: str) -> None:
+        nonlocal began
+        steps.append(Step(name, note, time.monotonic() - began))
+        request.on_step(steps[-1])
+        began = time.monotonic()
+
+    build_plan = plan_build(settings)
+    tree = build_plan.source
+    finish("source", f"TVM {tree.version} from {tree.provider}: {tree.reason}")
+    if not (build_plan.bundle_dir / MANIFEST).is_file():
+        imported = import_model(model, shapes)
+        inputs, outputs = len(imported.inputs), len(imported.outputs)
+        finish("import", f"{inputs} inputs, {outputs} outputs: TVM can import it")
+
+    built = build_bundle(build_plan, progress=request.progress)
+    note = "reused" if built.reused else f"compiled {built.compiled} translation units"
+    finish("build-target", f"{note}: {built.bundle.path.name}")
+
+    job = CompileJob(
+        model,
+        platform=platform_named(settings.build.platform),
+        settings=settings,
+        ndk=build_plan.ndk,
+        bundle=built.bundle,
+    )
+    package = cached_package(tuned_job(job))
+    note = "reused" if package.cached else f"compiled {package.manifest.total} kernels"
+    finish("compile", f"{note}: {package.path.name}")
+
+    if device is None:
+        started = emulator_start()
+        device = open_device(started.serial, request.settings.device.limit)
+        finish("emulator", f"started {started.serial}: arm64 Linux behind real ADB, not Android, no speed")
+
+    report = deploy_to(device, package, built.bundle).report
+    sent = f"sent {len(report.sent_files)} files, {report.sent_bytes:,} bytes"
+    finish("deploy", f"{sent if report.sent_files else 'reused'}: {device.serial}")
+
+    ready = Opened(DevicePlace(device, report.deployment), package, built.bundle)
+    sets = (request.inputs,) if request.inputs is not None else None
+    find_model = partial(model_store.source_model, package)
+    verified = verify_at(ready, settings, find_model, sets, trust=request.trust)
+    finish("verify", "passed" if verified.verification.passed else "FAILED")
+    return UpResult(plan, tuple(steps), package, verified)
+
+
+def _up_plan(
+    model: Path, fixed: Mapping[str, tuple[int, ...]], settings: Settings, device: Device | None
+) -> UpPlan:
+    from adt.measure.verify import limits_for
+    from adt.verbs.up_plan import UpPlan
+
+    if device:
+        reason = f"{device.serial} is connected and is {device.platform}"
+    else:
+        reason = "no device is connected: a virtual device will be started and left running"
+    limits = limits_for(settings.compile.precision, settings.verify)
+    return UpPlan(
+        model,
+        {name: list(shape) for name, shape in fixed.items()},
+        settings.build.platform,
+        settings.compile.target,
+        device.serial if device else "",
+        reason,
+        settings.tvm.tvm_source or settings.tvm.provider,
+        limits.max_abs,
+        limits.max_rel,
+    )
+
+
+def _connected_device(request: UpRequest) -> Device | None:
+    """The device that was asked for or is connected; None when there is none at all."""
+    from adt.device import selection
+    from adt.verbs.device import device_of
+
+    if not request.serial and not os.environ.get("ANDROID_SERIAL") and not selection.reachable():
+        return None
+    return device_of(request.settings.device)
+
+
+@command("adt up model.onnx --shape input:1,3,224,224")
+def up_command(
+    request: UpRequest,
+    output: Annotated[Path | None, option("Write the outputs here, .npz.", "--output", "-o", default=None)],
+    as_json: bool,
+) -> Rendering:
+    """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
+    from adt.verbs.arrays import save_npz
+
+    on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
+    with status_line("adt up") as progress:
+        result = up(request.but(on_plan=on_plan, on_step=on_step, progress=progress))
+    if output:
+        save_npz(output, result.verified.outputs)
+    return Rendering(
+        "up", lambda: _fields(result), _lines(result), failure(result.verified, result.package.path)
+    )
+
+
+def _fields(result: UpResult) -> dict[str, Any]:
+    from adt.verbs.arrays import describe
+
+    return {
+        "plan": vars(result.plan),
+        "steps": [vars(step) for step in result.steps],
+        "package": result.package.path,
+        "outputs": describe(result.verified.outputs),
+        "verification": verification_fields(result.verified),
+    }
+
+
+def _lines(result: UpResult) -> Iterator[str]:
+    from adt.verbs.arrays import summary
+
+    for name, array in result.verified.outputs.items():
+        yield summary(name, array)
+    yield from verification_lines(result.verified)
+    yield f"package  {result.package.path}"
+    if result.verified.emulated:
+        yield "the virtual device is left running: adt emulator stop"
+
+
+def _show_plan(plan: UpPlan) -> None:
+    typer.echo(f"model       {plan.model}")
+    for name, shape in plan.inputs.items():
+        typer.echo(f"input       {name}: {', '.join(map(str, shape))}")
+    typer.echo(f"target      {plan.target} on {plan.platform}")
+    typer.echo(f"device      {plan.reason}")
+    typer.echo(f"TVM source  {plan.tvm_source}")
+    typer.echo(f"tolerance   {plan.max_abs:g} absolute, or {plan.max_rel:g} relative, to onnxruntime")
+    typer.echo("steps       source → build-target → compile → device → deploy → verify")
+
+
+def _show_step(step: Step) -> None:
+    typer.echo(f"✓ {step.name:<13} {step.seconds:7.2f} s  {step.note}")

@@ -1,0 +1,503 @@
+"""Compare a device's outputs with a reference, whole or kernel by kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+from adt.cli.command import Rendering, command
+from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed
+from adt.options.option import option, options_of
+from adt.options.request import takes
+from adt.options.sections import Settings
+from adt.verbs.requests import LayersRequest, VerifyRequest
+
+if TYPE_CHECKING:
+    from adt.device.place import Opened
+    from adt.measure.layers import CallComparison, LayerScan
+    from adt.measure.reference import Array
+    from adt.measure.verify import OutputComparison, Verification
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """A device's outputs against the reference."""
+
+    serial: str
+    verification: Verification
+    """Worst comparison of each output over several sets of inputs; with a model as the reference, of all
+    together."""
+    outputs: Mapping[str, Array]
+    """Outputs of the device, by name, on the first set of inputs."""
+    emulated: bool
+    """The device was a virtual one: right or wrong counts, time does not."""
+    reference: str = "onnxruntime"
+    """Kind of the reference: ``onnxruntime``, ``tflite``, ``torch``, ``keras``, ``host``, ``file``,
+    ``model``."""
+    reference_what: str = "onnxruntime on this machine"
+    """Description of the reference."""
+    runs: tuple[tuple[str, Verification], ...] = ()
+    """Each set of inputs by name, and what came of it."""
+    right: Mapping[str, Array] = field(default_factory=dict)
+    """Outputs of the reference, by name, on the first set of inputs."""
+
+
+@dataclass(frozen=True)
+class LayersResult:
+    """A device's kernels against the same kernels on this machine's CPU."""
+
+    serial: str
+    emulated: bool
+    layers: LayerScan
+
+
+@takes(VerifyRequest)
+def verify(request: VerifyRequest) -> VerifyResult:
+    """Run the package where it belongs and the reference here, on the same inputs, and compare.
+
+    Raises:
+        RunError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does
+            not raise: look at ``result.verification.passed``.
+    """
+    from adt.compiler.importers import model_store
+    from adt.package.package import load_package
+    from adt.verbs.place import open_place
+
+    opened = open_place(load_package(request.package), request)
+    sets = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
+    return verify_at(
+        opened,
+        request.settings,
+        lambda: model_store.source_model(opened.package, request.model),
+        sets,
+        seeds=request.seeds,
+        trust=request.trust,
+    )
+
+
+def verify_at(
+    opened: Opened,
+    resolved: Settings,
+    find_model: Callable[[], Path],
+    inputs: Sequence[Mapping[str, Array]] | None,
+    *,
+    seeds: int = 1,
+    trust: bool = False,
+) -> VerifyResult:
+    """Run a package where it is ready and its reference on the same inputs, and compare.
+
+    Args:
+        resolved: seed, tolerances, reference and time limit are taken from it.
+        find_model: the source model, for its own runtime; asked for where the reference needs it.
+        inputs: sets of name to array; made up from the seed when None.
+        seeds: how many sets to make up.
+        trust: the reference may be a model that is code.
+
+    Raises:
+        RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
+    """
+    from adt.device.rtvm import RtvmOptions
+    from adt.measure.reference import FILE, MODEL, reference_named, with_unused
+    from adt.measure.roundings import explained
+    from adt.measure.verify import accuracy, compare, worst_of
+    from adt.numerics import joined
+    from adt.package.inputs.random import random_inputs
+    from adt.package.inputs.validation import taken_inputs
+
+    manifest = opened.package.manifest
+    entry = manifest.entry()
+    first, fill = resolved.verify.seed, resolved.verify.fill_mode
+    if seeds < 1 or (seeds > 1 and fill != "random") or (inputs is not None and (seeds > 1 or not inputs)):
+        raise ConfigError(
+            f"{seeds} sets of made-up inputs ({fill}) and {len(inputs or ())} sets of the caller's",
+            remedy="Give --seeds N (at least 1, of random inputs), or --input once or several times.",
+        )
+    sets = (
+        [(f"input {number}", taken_inputs(entry, arrays)) for number, arrays in enumerate(inputs, start=1)]
+        if inputs is not None
+        else [
+            (f"seed {seed}" if fill == "random" else fill, random_inputs(entry.inputs, seed, fill))
+            for seed in range(first, first + seeds)
+        ]
+    )
+    reference = reference_named(resolved.verify.reference, opened.package, find_model, resolved, trust=trust)
+    if reference.name == FILE and len(sets) > 1:
+        raise ConfigError(
+            f"one file of right outputs, and {len(sets)} sets of inputs",
+            remedy="Verify one set of inputs at a time, or against a runtime: --reference auto.",
+        )
+    options = RtvmOptions(entry=entry.name, device=manifest.target.device)
+    near, limits = reference.name == MODEL, resolved.verify
+
+    def judged(
+        arrays: Mapping[str, Array], got: Mapping[str, Array], right: Mapping[str, Array]
+    ) -> Verification:
+        if near:
+            return accuracy(got, right, limits)
+        quanta = manifest.made.quanta
+        comparison = compare(got, right, limits, manifest.precision, quanta)
+        if not comparison.passed and reference.model is not None:
+            whole = with_unused(arrays, opened.package)
+            with contextlib.suppress(AdtError):  # onnxruntime that crashes at that is no evidence
+                return explained(
+                    comparison, got, right, reference.model, whole, limits, manifest.precision, quanta
+                )
+        return comparison
+
+    runs: list[tuple[str, Verification]] = []
+    given, rights = [], []
+    for name, arrays in sets:
+        given.append(opened.place.run(options, arrays, timeout=resolved.device.run_seconds).outputs)
+        rights.append(reference.run(arrays))
+        runs.append((name, judged(arrays, given[-1], rights[-1])))
+    return VerifyResult(
+        opened.place.name,
+        accuracy(joined(given), joined(rights), limits) if near else worst_of(runs),
+        given[0],
+        opened.place.emulated,
+        reference.name,
+        reference.what,
+        tuple(runs),
+        rights[0],
+    )
+
+
+@takes(LayersRequest)
+def verify_layers(request: LayersRequest) -> LayersResult:
+    """Compare each kernel that the device runs with the same kernel on this machine's CPU.
+
+    Without *max_rel* a difference passes as the kernel's types allow (docs/verify.md).
+
+    Raises:
+        PackageError: the package does not have its kernels from before their schedules, or was not compiled
+            here and is not to be trusted.
+        RunError, InputError, …: see :mod:`adt.errors`. A wrong kernel does not raise: look at
+            ``result.layers.passed``.
+    """
+    from adt.measure.layers import Scan, compare_layers
+    from adt.package import origin
+    from adt.package.inputs.random import random_inputs
+    from adt.package.inputs.validation import taken_inputs
+    from adt.package.package import load_package
+    from adt.verbs.place import open_place
+
+    package, inputs = load_package(request.package), request.inputs
+    if not (request.trust or origin.is_known(package.manifest)):
+        raise PackageError(
+            f"the package {request.package} was not compiled here, and --layers runs its kernels on "
+            "this machine",
+            remedy="Compile it again from its source model, or add --trust if you know who made it.",
+        )
+    opened = open_place(package, request)
+    entry = package.manifest.entry()
+    arrays = (
+        taken_inputs(entry, inputs)
+        if inputs is not None
+        else random_inputs(entry.inputs, request.seed, request.fill_mode)
+    )
+    scan = Scan(
+        max_rel=request.max_rel,
+        max_steps=request.max_steps,
+        calls=request.calls,
+        everything=request.everything,
+        timeout=request.settings.device.run_seconds,
+        **({"chunk_bytes": request.chunk_bytes} if request.chunk_bytes else {}),
+    )
+    layers = compare_layers(opened.place, package, arrays, scan)
+    return LayersResult(opened.place.name, opened.place.emulated, layers)
+
+
+@command("adt verify model-pkg --layers")
+def verify_command(
+    parsed: partial[VerifyRequest],
+    calls: Annotated[tuple[int, int] | None, LayersRequest.calls],
+    everything: Annotated[bool, LayersRequest.everything],
+    chunk_bytes: Annotated[int | None, LayersRequest.chunk_bytes],
+    layers: Annotated[bool, option("Compare each kernel with the same one on this machine.", default=False)],
+) -> Rendering:
+    """Compare the device's outputs, or with --layers each kernel's, with a reference on the same inputs."""
+    single = {"calls": calls, "everything": everything, "chunk_bytes": chunk_bytes}
+    if layers:
+        _refuse(as_whole(parsed.keywords))
+        both = options_of(VerifyRequest).keys() & options_of(LayersRequest).keys()
+        shared = {name: parsed.keywords[name] for name in both}
+        request = LayersRequest(**shared | single | {"inputs": next(iter(shared["inputs"] or ()), None)})
+        comparison = verify_layers(request)
+        return Rendering(
+            "verify-layers",
+            lambda: _layers_fields(request.package, comparison),
+            _layers_lines(comparison, everything),
+            _layers_failure(request.package, comparison.layers),
+        )
+    _refuse([options_of(LayersRequest)[name].flag for name, value in single.items() if value], "without")
+    result = verify(whole := parsed())
+    return Rendering(
+        "verify",
+        lambda: verification_fields(result),
+        verification_lines(result),
+        failure(result, whole.package, same_command=True),
+    )
+
+
+def as_whole(keywords: Mapping[str, Any]) -> list[str]:
+    """The options that were given and say nothing about single kernels."""
+    kernels = options_of(LayersRequest)
+    asked = {
+        about.flag: keywords[name] not in (None, about.default)
+        for name, about in options_of(VerifyRequest).items()
+        if name not in kernels
+    }
+    asked["several --input"] = len(keywords["inputs"] or ()) > 1
+    return [name for name, there in asked.items() if there]
+
+
+def _refuse(options: Sequence[str], how: str = "with") -> None:
+    if options:
+        raise ConfigError(
+            f"{' and '.join(options)} {how} --layers",
+            remedy="--layers compares kernels on one set of inputs; the other options are for whole outputs."
+            if how == "with"
+            else "Add --layers, or leave it out.",
+        )
+
+
+def verification_fields(result: VerifyResult) -> dict[str, Any]:
+    """A verification as JSON fields."""
+    from adt.measure.verify import output_fields
+
+    verification = result.verification
+    return {
+        "serial": result.serial,
+        "virtual_device": result.emulated,
+        "reference": result.reference,
+        "inputs": [name for name, _ in result.runs],
+        "passed": verification.passed,
+        "max_abs_allowed": verification.max_abs_allowed,
+        "max_rel_allowed": verification.max_rel_allowed,
+        "outputs": [output_fields(output) for output in verification.outputs],
+        "runs": [
+            {
+                "inputs": name,
+                "passed": run.passed,
+                "outputs": [output_fields(output) for output in run.outputs],
+            }
+            for name, run in (result.runs if len(result.runs) > 1 else ())
+        ],
+    }
+
+
+def verification_lines(result: VerifyResult) -> Iterator[str]:
+    """Each output and its figures."""
+    for output in result.verification.outputs:
+        yield from _output_lines(output)
+    note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
+    how = "; {} sets of inputs together" if result.reference == "model" else "; worst of {} sets of inputs"
+    sets = how.format(len(result.runs)) if len(result.runs) > 1 else ""
+    yield f"ran on {result.serial}{note}; reference: {result.reference_what}{sets}"
+
+
+def _output_lines(output: OutputComparison) -> Iterator[str]:
+    mark = "✓" if output.passed else "✗"
+    shape = ", ".join(map(str, output.shape))
+    note = f"  ({output.reason or output.note})" if output.reason or output.note else ""
+    yield (
+        f"{mark} {output.name}: {output.dtype}[{shape}] max abs {output.max_abs:.2e} "
+        f"max rel {output.max_rel:.2e} cosine {output.metrics.cosine:.8f}{note}"
+    )
+    metrics = output.metrics
+    if not metrics.elements:
+        return
+    words = [f"mean abs {metrics.mean_abs:.2e}", f"RMS {metrics.rmse:.2e}"]
+    if math.isfinite(metrics.snr_db):
+        words += [f"SNR {metrics.snr_db:.1f} dB", f"PSNR {metrics.psnr_db:.1f} dB"]
+    words += [f"top-1 {metrics.top1:.1%}"] if metrics.top1 is not None else []
+    odd = (metrics.nan, metrics.infinite, metrics.reference_nan, metrics.reference_infinite)
+    words += [f"NaN {odd[0]} (reference {odd[2]})", f"Inf {odd[1]} (reference {odd[3]})"] if any(odd) else []
+    yield f"    {' '.join(words)}" + (f"  [{output.inputs}]" if output.inputs else "")
+    if metrics.worst is not None:
+        place = ", ".join(map(str, metrics.worst.index))
+        yield (
+            f"    {metrics.differing} of {metrics.elements} differ, most at [{place}]: "
+            f"{metrics.worst.got:.9g} for {metrics.worst.reference:.9g}"
+        )
+
+
+def failure(result: VerifyResult, package: Path, *, same_command: bool = False) -> VerifyFailed | None:
+    """Return what is wrong with the outputs; None when all of them passed.
+
+    Args:
+        same_command: the command line was ``adt verify``, which takes what lets outputs pass.
+    """
+    outputs = result.verification.outputs
+    failed = [output for output in outputs if not output.passed]
+    if result.verification.passed:
+        return None
+    names = ", ".join(output.name for output in failed)
+    if all(output.metrics.nothing_finite for output in failed):
+        return VerifyFailed(
+            f"nothing finite to compare in {len(failed)} of {len(outputs)} outputs: {names}",
+            remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
+        )
+    command = f"adt verify {quote(str(package))}"
+    options = allowing(outputs)
+    if all(output.options == ("--allow-nonfinite",) for output in failed):
+        what = f"NaN or infinity in {len(failed)} of {len(outputs)} outputs, in the reference, too: {names}"
+        remedy = "Give other inputs: --input FILE.npz; or, if the model is to give them"
+    else:
+        what = f"{len(failed)} of {len(outputs)} outputs differ: {names}"
+        remedy = (
+            f"{command} --layers names the kernel that computes wrongly; {command} --reference host tells a "
+            "fault of the importer from one of the device"
+            if result.reference != "model"
+            else f"{command} tells whether that is the device or what quantizing costs, and of that "
+            "--per-channel and --target-snr save some"
+        )
+    if not options:
+        return VerifyFailed(what, remedy=f"{remedy}.")
+    passing = ":" if same_command else f": {command} {' '.join(options)}"
+    return VerifyFailed(
+        what, remedy=f"{remedy}; to let them pass{passing}", options=options if same_command else ()
+    )
+
+
+def allowing(outputs: Sequence[OutputComparison]) -> tuple[str, ...]:
+    """Return options with which *outputs* pass; none where no option lets one pass."""
+    failed = [output for output in outputs if not output.passed]
+    if not all(output.options and "--input" not in output.options for output in failed):
+        return ()
+    limits: dict[str, float] = {}
+    for output in outputs:
+        metrics = output.metrics
+        if "--min-snr" in output.options and math.isfinite(metrics.snr_db):
+            limits["--min-snr"] = min(limits.get("--min-snr", math.inf), math.floor(metrics.snr_db))
+        if "--min-top1" in output.options and metrics.top1 is not None:
+            limits["--min-top1"] = min(limits.get("--min-top1", 1.0), math.floor(metrics.top1 * 100) / 100)
+        if output.options[:1] in (("--max-abs",), ("--max-steps",)) or output.note:
+            # What passes by a remark passes by limits alone where one is given.
+            is_float = output.dtype.startswith("float")
+            name, value = ("--max-abs", metrics.max_abs) if is_float else ("--max-changed", output.changed)
+            limits[name] = max(limits.get(name, 0.0), value * ROUNDED_UP)
+    words = [word for name, value in limits.items() if value for word in (name, f"{value:.2g}")]
+    nonfinite = any(output.metrics.partly_finite for output in failed)
+    return (*words, *(["--allow-nonfinite"] if nonfinite else []))
+
+
+ROUNDED_UP = 1.06
+"""Factor with which a number is no less after it is written with two digits."""
+MOST_SHOWN = 12
+"""Calls that are shown where something is wrong, without ``--all``."""
+MARKS = {"right": "✓", "passes on": "~", "wrong": "✗", "not compared": "?"}
+
+
+def _layers_failure(package: Path, layers: LayerScan) -> VerifyFailed | None:
+    if layers.passed:
+        return None
+    if not layers.wrong and layers.first_nan is not None:
+        call = layers.first_nan
+        return VerifyFailed(
+            f"the kernel {call.name} (call {call.index}) gives nothing finite, on this machine, too: that is "
+            "not compared, nor is what follows from it",
+            remedy="Give inputs for which the model gives numbers: --input FILE.npz.",
+        )
+    if not layers.wrong:
+        return VerifyFailed(
+            f"none of the {len(layers.calls)} calls could be compared",
+            remedy="Compile without --offload, and with fixed shapes (--shape NAME:1,3,224,224).",
+        )
+    first = layers.wrong[0]
+    names = list(dict.fromkeys(call.name for call in layers.wrong))
+    return VerifyFailed(
+        f"the kernel {first.name} computes wrong numbers (call {first.index})"
+        + (f", and so do {', '.join(names[1:4])}" if len(names) > 1 else ""),
+        remedy=" ".join(next_steps(package, layers, first)),
+    )
+
+
+def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[str]:
+    """Return what to do about a wrong kernel, each step a sentence."""
+    steps = []
+    if any(argument.scope != "global" for argument in call.arguments):
+        steps.append("Keep tensors in buffers: adt compile MODEL --target adreno-buffer.")
+    if call.half:
+        steps.append("Keep its operators in float32: adt compile MODEL --keep-float32 NAME.")
+    source = "--tir" if layers.device == "cpu" else f"--{layers.device} --kernel {call.name}_kernel"
+    steps.append(f"Look at it: adt inspect {quote(str(package))} {source}.")
+    steps.append("Report it with the package; --reference host and --opt-level 0 narrow it down.")
+    return steps
+
+
+def _layers_fields(package: Path, result: LayersResult) -> dict[str, Any]:
+    from adt.measure.verify import json_number
+
+    layers = result.layers
+    first, diverging = (layers.wrong or (None,))[0], layers.first_diverging
+    return {
+        "serial": result.serial,
+        "virtual_device": result.emulated,
+        "passed": layers.passed,
+        "calls_total": layers.total,
+        "calls_compared": layers.compared,
+        "first_wrong": first.index if first else None,
+        "first_diverging": diverging.index if diverging else None,
+        "next_steps": next_steps(package, layers, first) if first else [],
+        "calls": [json_number(asdict(call)) for call in layers.calls],
+    }
+
+
+def _layers_lines(result: LayersResult, everything: bool) -> Iterator[str]:
+    layers = result.layers
+    odd = [call for call in layers.calls if call.verdict != "right"]
+    calls = list(layers.calls) if everything else odd[:MOST_SHOWN]
+    if calls:
+        yield "  call   alone     along the run  kernel"
+    yield from map(_call_line, calls)
+    if len(odd) > MOST_SHOWN and not everything:
+        yield f"  … and {len(odd) - MOST_SHOWN} more (--all shows every call)"
+    if layers.wrong:
+        yield from _explanation(layers.wrong[0])
+    elif layers.compared:
+        left = len(layers.calls) - layers.compared
+        last = next(call for call in reversed(layers.calls) if call.verdict != "not compared")
+        yield (
+            f"no kernel diverges: {layers.compared} of {layers.total} calls computed what they should"
+            + (f", {left} could not be compared" if left else "")
+            + f"; at the last one the run is off by {last.along:.1e} of its magnitude"
+        )
+    note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
+    yield f"ran on {result.serial}{note}; reference: the same kernels, unscheduled, on this machine's CPU"
+
+
+def _call_line(call: CallComparison) -> str:
+    head = f"{MARKS[call.verdict]} {call.index:<5}"
+    if call.reason:
+        return f"{head}  –         –              {call.name}: not compared, {call.reason}"
+    note = " (right on the numbers it got)" if call.verdict == "passes on" else ""
+    return f"{head}  {call.alone:<8.1e}  {call.along:<13.1e}  {call.name}{note}"
+
+
+def _explanation(call: CallComparison) -> Iterator[str]:
+    """The first wrong call in full."""
+    yield f"first wrong kernel: {call.name} (call {call.index})"
+    yield f"    computes  {', '.join(call.operators)}"
+    for number, argument in enumerate(call.arguments):
+        shape = ", ".join(map(str, argument.shape))
+        role = "writes" if argument.written else "reads"
+        where = "texture" if "texture" in argument.scope else "buffer"
+        yield f"    {role:<6} {number:<2} {argument.dtype}[{shape}], {where} ({argument.scope})"
+    metrics = call.metrics
+    if metrics is None:
+        return
+    yield (
+        f"    alone     max abs {metrics.max_abs:.3g}, {call.alone:.3g} of the largest, "
+        f"limit {call.limit:g}, cosine {metrics.cosine:.6f}, "
+        f"{metrics.differing} of {metrics.elements} elements differ"
+    )
+    if metrics.worst is not None:
+        place = ", ".join(map(str, metrics.worst.index))
+        yield f"    worst     [{place}]: {metrics.worst.got:.9g} for {metrics.worst.reference:.9g}"
