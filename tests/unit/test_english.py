@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import adt
+from adt.host.directories import resource
 
 SOURCES = (Path(adt.__file__).parent, Path(__file__).parents[1])
 """The product, wherever it is installed, and the tests."""
@@ -43,3 +44,19 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
         if FORBIDDEN.match(text)
     ]
     assert not faults, "\n".join(faults)
+
+
+def test_comments_of_the_interface_begin_with_a_verb_or_a_noun() -> None:
+    """Read the headers of the C and C++ interface and the Java runtime, whose comments are documentation."""
+    runner = resource("cpp_runner")
+    files = sorted([*runner.glob("include/adt/*.h"), *runner.glob("java/**/*.java")])
+    faults = [
+        f"{path.name}: {text}"
+        for path in files
+        for start, text in re.findall(
+            r"\n( *(?:///|/\*\*)) +(\S[^\n]*)",
+            re.sub(r"(?<=\n)( */// [^\n]*\n)( */// [^\n]*\n)+", r"\1", path.read_text()),
+        )
+        if FORBIDDEN.match(text) and not text[0].islower()
+    ]
+    assert len(files) > 20 and not faults, "\n".join(faults)

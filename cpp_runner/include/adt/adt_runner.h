@@ -137,14 +137,14 @@ uint32_t adt_runner_abi_version(void);
 /* "0.1.0 (TVM 0.25.0, tvm-ffi 0.1.0)", never freed. */
 const char* adt_runner_version(void);
 
-/* What went wrong last on this thread, and what can be done about it; "" when nothing has. Valid
+/* Last error of this thread, and its remedy; "" when there was none. Valid
  * until the thread's next adt_ function fails. */
 const char* adt_last_error(void);
 const char* adt_last_remedy(void);
 /* Its status, for the functions that return a value; ADT_OK when nothing has gone wrong. */
 adt_status_t adt_last_status(void);
 
-/* How many threads work on a kernel, and on which cores: those of the executor that handles share,
+/* Threads that work on a kernel, and their cores: those of the executor that handles share,
  * from its next run on, and of all that are made later; the caller's thread is not among them.
  * count: 0 for one per core of the affinity. affinity: "big" (all but the slowest cores), "little"
  * (the slowest), "all", or cores such as "0,4-7"; NULL for "big". Where all cores are alike, each
@@ -179,10 +179,10 @@ const char* adt_runner_device(const adt_runner_t* runner);        /* "cpu", "ope
 const char* adt_runner_device_name(const adt_runner_t* runner);   /* what it calls itself */
 const char* adt_runner_device_driver(const adt_runner_t* runner); /* its version; "" for a CPU */
 
-/* What became of the compiled OpenCL kernels: "off", "hit", "written", "rebuilt" or "unsupported".
+/* State of the compiled OpenCL kernels: "off", "hit", "written", "rebuilt" or "unsupported".
  * They are written by a thread beside the calls that follow the first run; waits for it. */
 const char* adt_runner_program_cache(const adt_runner_t* runner);
-/* What the caller may want to know of it, until the handle's next run; "" for nothing. */
+/* Remark on the last run, until the handle's next one; "" for none. */
 const char* adt_runner_program_cache_warning(const adt_runner_t* runner);
 
 int32_t adt_runner_entry_count(const adt_runner_t* runner);
@@ -206,11 +206,11 @@ adt_status_t adt_runner_output_info(const adt_runner_t* runner, int32_t entry, i
  * other memory; those of a tensor by adt_runner_start, where they lie in this machine's memory. */
 adt_status_t adt_runner_set_input(adt_runner_t* runner, int32_t entry, int32_t input,
                                   const void* data, int64_t size);
-/* The same for an input with symbolic extents: *shape* has *rank* extents. */
+/* Binds an input with symbolic extents: *shape* has *rank* extents. */
 adt_status_t adt_runner_set_input_shaped(adt_runner_t* runner, int32_t entry, int32_t input,
                                          const void* data, int64_t size, const int64_t* shape,
                                          int32_t rank);
-/* The same with a tensor, which is used where it lies: of any session or package on the device, of
+/* Binds a tensor, which is used where it lies: of any session or package on the device, of
  * the program's memory on a CPU. The program's memory is copied to another device, now. */
 adt_status_t adt_runner_set_input_tensor(adt_runner_t* runner, int32_t entry, int32_t input,
                                          adt_tensor_t* tensor);
@@ -273,7 +273,7 @@ adt_status_t adt_tensor_from_memory(void* data, int64_t size, adt_dtype_t dtype,
                                     const int64_t* shape, int32_t rank,
                                     adt_tensor_release_t release, void* release_data,
                                     adt_tensor_t** out);
-/* The same of a cl_mem that is a buffer of the runner's context. */
+/* Wraps a cl_mem that is a buffer of the runner's context. */
 adt_status_t adt_tensor_from_opencl(adt_runner_t* runner, void* buffer, adt_dtype_t dtype,
                                     const int64_t* shape, int32_t rank,
                                     adt_tensor_release_t release, void* release_data,
@@ -288,7 +288,7 @@ void adt_tensor_free(adt_tensor_t* tensor);
 
 adt_status_t adt_tensor_describe(const adt_tensor_t* tensor, adt_tensor_info_t* info);
 const char* adt_tensor_device(const adt_tensor_t* tensor); /* as adt_runner_device */
-/* Where it lies: the address of the first byte, or on OpenCL the cl_mem; NULL with an error for an
+/* Address of the first byte, or on OpenCL the cl_mem; NULL with an error for an
  * image. On OpenCL runs that were started may still write there: adt_runner_wait. */
 void* adt_tensor_data(adt_tensor_t* tensor);
 /* Copy it to the program's memory, after the runs that were started; *size* must be its size. */

@@ -44,7 +44,7 @@ inline Float16 ToFloat16(float value) {
   return {static_cast<std::uint16_t>(sign | rest)};
 }
 
-/// The same number as a float.
+/// Converts the number to a float.
 inline float ToFloat(Float16 value) {
   const std::uint32_t sign = (value.bits & 0x8000U) << 16;
   const std::uint32_t exponent = (value.bits >> 10) & 0x1fU;
@@ -62,13 +62,13 @@ inline float ToFloat(Float16 value) {
   return result;
 }
 
-/// Where an input has its channels.
+/// Position of an input's channels.
 enum class ImageLayout { kNchw, kNhwc };
-/// Which channels an input has, in order.
+/// Channels of an input, in order.
 enum class ImageColor { kRgb, kBgr, kGray };
 
-/// How a level, 0 to 255, becomes an element of an input: (level * scale - mean) / std, by channel
-/// of the input; std::uint8_t takes the level itself, rounded.
+/// Normalization of a level, 0 to 255, to an element of an input: (level * scale - mean) / std, by
+/// channel of the input; std::uint8_t takes the level itself, rounded.
 struct ImageFormat {
   ImageLayout layout = ImageLayout::kNchw;
   ImageColor color = ImageColor::kRgb;
@@ -92,7 +92,7 @@ struct Picture {
   bool reversed = false;      ///< the first three channels are blue, green, red
 };
 
-/// How colours are made of luma and chroma: ITU-R's matrix; luma from 0 to 255, or from 16 to 235
+/// Conversion of luma and chroma to colours: ITU-R's matrix; luma from 0 to 255, or from 16 to 235
 /// (video).
 enum class YuvColor { kBt601, kBt709, kBt601Video, kBt709Video };
 
@@ -106,7 +106,7 @@ struct YuvImage {
   YuvColor color = YuvColor::kBt601;  ///< as Android's cameras give it
 };
 
-/// What becomes of a picture whose proportions are not the input's.
+/// Treatment of a picture whose proportions are not the input's.
 enum class Fit {
   kStretch,    ///< they change
   kCrop,       ///< its middle is taken
@@ -121,7 +121,7 @@ struct ImagePart {
   std::size_t height = 0;
 };
 
-/// How a picture comes into an input's area.
+/// Placement of a picture in an input's area.
 struct ImagePlacement {
   Fit fit = Fit::kStretch;
   int rotation = 0;           ///< clockwise by so many degrees: 0, 90, 180 or 270
@@ -248,7 +248,7 @@ class ImageFill {
     }
   }
 
-  /// That rows and pixels lie where they may be read; sizes are those of RequireSize.
+  /// Checks that rows and pixels lie where they may be read; sizes are those of RequireSize.
   static void Require(const Plane& plane, std::size_t width, std::size_t height) {
     constexpr std::uint64_t kFar = std::uint64_t{1} << 40;
     const std::uint64_t pixel = plane.pixel_stride;
@@ -325,7 +325,7 @@ class ImageFill {
     }
   };
 
-  /// What is read of plane *c*, which has a sample for so many pixels in each direction.
+  /// Part of plane *c* that is read; a sample covers so many pixels in each direction.
   void Cut(std::size_t c, std::size_t pixels) {
     horizontal_[c] = across_.Axis(pixels);
     vertical_[c] = down_.Axis(pixels);
@@ -359,7 +359,7 @@ class ImageFill {
     return static_cast<std::ptrdiff_t>(planar ? c * format_.height * format_.width : c);
   }
 
-  /// Where a row as it lies in memory goes when it is turned.
+  /// Destination of a row in memory when the picture is turned.
   Steps Turned() const {
     const auto pixel =
         static_cast<std::ptrdiff_t>(format_.layout == ImageLayout::kNchw ? 1 : format_.channels());
@@ -474,7 +474,7 @@ class ImageFiller {
   std::vector<float> scratch_;
 };
 
-/// The same once, stretched where the picture has another size.
+/// Fills one input, stretched where the picture has another size.
 template <typename Array>
 void FillImage(const ImageFormat& format, const Picture& picture, Array&& input) {
   ImageFiller(format).Fill(picture, input);

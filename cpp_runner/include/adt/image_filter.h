@@ -104,7 +104,7 @@ void SumRows(const std::uint8_t* row, std::size_t stride, const float* weights, 
   }
 }
 
-/// The same of any number of rows, at least one.
+/// Filters any number of rows, at least one.
 template <typename Step>
 void SumRows(const std::uint8_t* row, std::size_t stride, const float* weights, std::size_t rows,
              std::size_t width, Step step, float* sum) {

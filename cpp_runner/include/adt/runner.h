@@ -26,7 +26,7 @@
 namespace adt {
 inline namespace abi1 {
 
-/// What went wrong.
+/// Description of the error.
 enum class ErrorKind {
   kUsage = ADT_ERROR_USAGE,                ///< the caller asked for something that does not exist
   kPackage = ADT_ERROR_PACKAGE,            ///< the package is damaged, or a file of it is missing
@@ -46,7 +46,7 @@ class Error : public std::runtime_error {
       : std::runtime_error(what), kind_(kind), remedy_(std::move(remedy)) {}
 
   ErrorKind kind() const noexcept { return kind_; }
-  /// What can be done about it.
+  /// Remedy of the error.
   const std::string& remedy() const noexcept { return remedy_; }
 
  private:
@@ -221,7 +221,7 @@ class SharedTensor {
   std::shared_ptr<adt_tensor_t> handle_;
 };
 
-/// How to load a package; what is empty has its default.
+/// Options of loading a package; an empty one has its default.
 struct Options {
   std::string device;
   std::string program_cache;
@@ -234,7 +234,7 @@ struct Options {
   bool own_executor = false;
 };
 
-/// How many threads do the work of kernels, and on which cores: adt_set_threads.
+/// Threads that work on kernels, and their cores: adt_set_threads.
 inline void SetThreads(std::int32_t count, const std::string& affinity = "big") {
   Check(adt_set_threads(count, affinity.c_str()));
 }

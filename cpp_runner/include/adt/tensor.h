@@ -57,7 +57,7 @@ struct Holds<Container, T, std::void_t<ElementOf<Container>>>
     : std::bool_constant<!HasShape<std::decay_t<Container>>::value &&
                          std::is_convertible_v<ElementOf<Container> (*)[], T (*)[]>> {};
 
-/// How many elements a container always has; 0 when that is known at run time.
+/// Number of elements of a container; 0 when that is known at run time.
 template <typename>
 inline constexpr std::size_t kFixedSize = 0;
 template <typename T, std::size_t N>
@@ -118,7 +118,7 @@ class TensorView {
     static_assert(kFixed == 0 || kFixed == kSize, "the array has another number of elements");
     internal::RequireSize(std::size(elements), kSize);
   }
-  /// The same array, to be read only.
+  /// Views the array, to be read only.
   template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
   constexpr TensorView(const TensorView<U, Extents...>& other)  // NOLINT
       : data_(other.data()) {}
@@ -160,7 +160,7 @@ class DynamicTensorView {
       : data_(std::data(elements)), shape_(shape) {
     internal::RequireSize(std::size(elements), size());
   }
-  /// The same array, to be read only.
+  /// Views the array, to be read only.
   template <typename U, typename = std::enable_if_t<std::is_same_v<const U, T>>>
   constexpr DynamicTensorView(const DynamicTensorView<U, Rank>& other)  // NOLINT
       : data_(other.data()), shape_(other.shape()) {}
@@ -246,7 +246,7 @@ class Tensor {
   internal::Memory<T> memory_;
 };
 
-/// The same with extents that are known at run time.
+/// Tensor with extents that are known at run time.
 template <typename T, std::size_t Rank>
 class DynamicTensor {
  public:

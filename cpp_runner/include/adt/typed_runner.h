@@ -1,4 +1,4 @@
-// What the classes have in common that `adt generate cpp` writes for models: a Runner whose inputs
+// Base of the classes that `adt generate cpp` writes for models: a Runner whose inputs
 // and outputs are arrays with shapes.
 #pragma once
 
@@ -42,7 +42,7 @@ class TypedRunner {
     RequireCount("inputs", adt_runner_input_count(runner_.handle(), entry), inputs);
     RequireCount("outputs", adt_runner_output_count(runner_.handle(), entry), outputs);
   }
-  /// The same for one input or output; an extent is -1 where it is symbolic.
+  /// Compares one input or output; an extent is -1 where it is symbolic.
   void RequireInput(int entry, int input, std::string_view name, std::string_view dtype,
                     const std::vector<std::int64_t>& shape) const {
     RequireTensor("input", adt_runner_input_info, {entry, input}, name, dtype, shape);

@@ -114,7 +114,7 @@ public final class ImageFiller {
             int[] format, float[] normalisation, int[] placement, ByteBuffer scratch,
             ByteBuffer array, int[] pixels, int[] size);
 
-    /** The same from a camera's frame. */
+    /** Fills the input from a camera's frame. */
     static native int fillYuv(
             int[] format, float[] normalisation, int[] placement, ByteBuffer scratch,
             ByteBuffer array, int[] frame, ByteBuffer y, ByteBuffer u, ByteBuffer v);

@@ -89,7 +89,7 @@ final class NativeHandle extends PhantomReference<Object> {
         }
     }
 
-    /** The same, by this thread unless somebody uses it: for what is released in no time. */
+    /** Frees the handle on this thread, unless somebody uses it: for quick releases. */
     void closeNow() {
         if (refuse()) {
             releaseNow();

@@ -130,7 +130,7 @@ public final class RunnerOptions {
             return devices(names);
         }
 
-        /** The same by name: "cpu", "opencl", or "opencl:1", which is the second of several. */
+        /** Sets the device by name: "cpu", "opencl", or "opencl:1", the second of several. */
         @NonNull public Builder devices(@NonNull String... inOrder) {
             devices = Collections.unmodifiableList(new ArrayList<>(Arrays.asList(inOrder)));
             return this;
@@ -153,7 +153,7 @@ public final class RunnerOptions {
             return affinity(affinity.text);
         }
 
-        /** The same by number: "0,4-7"; null: any when threads is 0 as well, else the big ones. */
+        /** Sets the cores by number: "0,4-7"; null: any if threads is 0, else the big ones. */
         @NonNull public Builder affinity(@Nullable String cores) {
             this.affinity = cores;
             return this;
