@@ -15,9 +15,9 @@ from pathlib import Path
 from efficientnet_lite0 import download
 
 import adt
-from adt.cli import tune_report
 from adt.package.classes import rank, read_labels
 from adt.package.inputs.pictures import PictureOptions
+from adt.verbs import tune_report
 
 TRIALS = 8  # for real: 1000 and more
 

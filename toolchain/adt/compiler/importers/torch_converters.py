@@ -156,12 +156,23 @@ def _item(node: Any, importer: Any) -> Any:
     return importer.block_builder.emit(relax.op.reshape(importer.env[node.args[0]], ()))
 
 
+def _bucketize(node: Any, importer: Any) -> Any:
+    """Counts the boundaries below each element; TVM's search halves indices of the boundaries' type."""
+    data, boundaries = importer.retrieve_args(node)[:2]
+    emit, right = importer.block_builder.emit, node.kwargs.get("right", False)
+    dtype = "int32" if node.kwargs.get("out_int32", False) else "int64"
+    compare = relax.op.less if right else relax.op.less_equal
+    above = emit(relax.op.logical_not(emit(compare(emit(relax.op.expand_dims(data, -1)), boundaries))))
+    return emit(relax.op.sum(emit(relax.op.astype(above, dtype)), -1))  # NaN is above all
+
+
 CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
     "_adaptive_avg_pool3d.default": _even_pool,
     "_local_scalar_dense.default": _item,
     "amax.default": _direct(relax.op.max),
     "amin.default": _direct(relax.op.min),
     "atan2.default": _direct(relax.op.atan2),
+    "bucketize.Tensor": _bucketize,
     "grid_sampler_2d.default": _grid_sample,
     "index.Tensor": _index,
     "index_put.default": _index_put,

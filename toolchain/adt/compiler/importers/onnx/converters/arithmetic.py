@@ -301,11 +301,11 @@ def _det(node: Node) -> Any:
 
 def _dynamic_quantize(node: Node) -> Any:
     """Quantize by the range of the values and 0; zeros alone have a step of 1, where TVM's divides by 0."""
-    x, (zero, step_of_zeros, most) = node.inputs[0], (relax.const(value, "float32") for value in (0, 1, 255))
+    x, (zero, one, most) = node.inputs[0], (relax.const(value, "float32") for value in (0, 1, 255))
     least = relax.op.minimum(zero, relax.op.min(x))
     extent = node.builder.emit(relax.op.subtract(relax.op.maximum(zero, relax.op.max(x)), least))
-    alone = relax.op.equal(extent, zero)
-    step = node.builder.emit(relax.op.where(alone, step_of_zeros, relax.op.divide(extent, most)))
+    alone = relax.op.subtract(one, relax.op.sign(extent))  # a number, which GPUs compute where it is read
+    step = node.builder.emit(relax.op.add(relax.op.divide(extent, most), alone))
     point = relax.op.clip(relax.op.subtract(zero, relax.op.divide(least, step)), 0, 255)
     point = node.builder.emit(relax.op.astype(relax.op.round(point), "uint8"))
     return relax.op.quantize(x, step, point, axis=0, out_dtype="uint8"), step, point
