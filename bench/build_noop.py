@@ -1,4 +1,4 @@
-"""How much `adt build-target` adds when there is nothing to build.
+"""Time that `adt build-target` adds when there is nothing to build.
 
     python bench/build_noop.py [--for PLATFORM] [--runs N]
 

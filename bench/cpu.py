@@ -128,7 +128,7 @@ def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> 
 
 
 def agrees(model: Path, package: Path) -> bool:
-    """Whether a package for this machine gives onnxruntime's outputs by rtvm."""
+    """Return True if a package for this machine gives onnxruntime's outputs by rtvm."""
     import adt
 
     session, feeds = onnxruntime_session(model, 1)
@@ -136,7 +136,7 @@ def agrees(model: Path, package: Path) -> bool:
 
 
 def agree(session: Any, feeds: dict[str, Any], outputs: dict[str, Any], precision: str) -> Any:
-    """How *outputs* compare with onnxruntime's."""
+    """Compare *outputs* with onnxruntime's."""
     from adt.measure.verify import compare
     from adt.options.resolve import load_settings
 
@@ -146,7 +146,7 @@ def agree(session: Any, feeds: dict[str, Any], outputs: dict[str, Any], precisio
 
 
 def right_when_emulated(place: Path, name: str, given: argparse.Namespace) -> bool:
-    """Whether a network gives onnxruntime's outputs on an emulated processor."""
+    """Return True if a network gives onnxruntime's outputs on an emulated processor."""
     import adt
     from support.devices.emulated import outputs_of
 
@@ -202,7 +202,7 @@ def model_file(place: Path, name: str) -> Path:
 
 
 def onnxruntime_session(model: Path, threads: int, profile: Path | None = None) -> tuple[Any, dict[str, Any]]:
-    """onnxruntime's session, which writes a *profile* if asked to, and random inputs."""
+    """Make onnxruntime's session, which writes a *profile* if asked to, and random inputs."""
     import numpy as np
     import onnxruntime
 

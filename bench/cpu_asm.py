@@ -1,4 +1,4 @@
-"""What share of an Arm processor's peak the kernels' innermost loops reach, by llvm-mca's model of it.
+"""Share of an Arm processor's peak that the kernels' innermost loops reach, by llvm-mca's model of it.
 
     python bench/cpu_asm.py --llvm-mca FILE [--models resnet18,mobilenet_v2,…] [--layers 3x3,points,…]
                             [--cpus cortex-a55,cortex-a76,…] [--for linux-aarch64] [--least 8]

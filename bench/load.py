@@ -1,4 +1,4 @@
-"""What a model with 200 MB of parameters takes on this machine's processor, beside onnxruntime.
+"""Loading of a model with 200 MB of parameters on this machine's processor, beside onnxruntime.
 
     python bench/load.py [--rounds N]
 
@@ -49,7 +49,7 @@ def write_model(path: Path) -> None:
 
 
 def memory() -> np.ndarray:
-    """Of this process in MB: resident, and of that what is no file's."""
+    """Return the memory of this process in MB: resident, and the part of it that is no file's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     kilobytes = {line.partition(":")[0]: line.split()[1] for line in lines if line.startswith("Rss")}
     files = int(kilobytes["RssFile"])

@@ -41,7 +41,7 @@ def phase(name: str, times: dict[str, float]) -> Iterator[None]:
 
 
 def is_own_reaper(process: psutil.Process) -> bool:
-    """Whether it is the shell that would clean up after this very program, and ends with it."""
+    """Return True if it is the shell that would clean up after this very program, and ends with it."""
     return process.ppid() == os.getpid() and process.cmdline()[-1:] == ["adt-reaper"]
 
 

@@ -44,7 +44,7 @@ BATCH_US = 2000.0
 RUNS, ROUNDS = 40, 10
 LIMIT_RATIO, KERNELS = 5.0, 30
 PAIRS = {"without": ("off", "off"), "one by one, without": ("off", "off"), "with": ("written", "hit")}
-"""What rtvm must report of adt's program cache at the first load and the second."""
+"""Reports of rtvm about adt's program cache at the first load and the second."""
 
 
 def pack(kind: str, place: Path, models: list[str]) -> None:

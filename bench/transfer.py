@@ -1,4 +1,4 @@
-"""How fast files go to a device and back, beside `adb` itself and adbutils.
+"""Speed of transfers to a device and back, beside `adb` itself and adbutils.
 
     python bench/transfer.py [--serial S] [--runs N] [--size MB] [--files N]
 
@@ -67,7 +67,7 @@ def inputs(here: Path, size: int, files: int) -> tuple[Path, Path]:
 def ways(
     found: Device, large: Path, small: Path, here: Path
 ) -> dict[str, dict[str, Callable[[int], object]]]:
-    """What is timed: for each task, each program's way; the argument is the number of the run."""
+    """Return the timed calls: for each task, each program's way; the argument is the number of the run."""
     from adbutils import AdbClient
 
     other = AdbClient(host="127.0.0.1", port=server_port()).device(found.serial)

@@ -1,4 +1,4 @@
-"""How tuning scales with the number of devices: adt's engine and fleet, and TVM's own RPCRunner.
+"""Scaling of a tuning with the number of devices: adt's engine and fleet, and TVM's own RPCRunner.
 
     python bench/tune_fleet.py [--servers 1 2 4 8] [--sleep 0.5] [--window 20]
 
