@@ -227,7 +227,7 @@ def plain():
 def test_random_numbers_of_torch_are_no_constants(
     function: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TVM's converters give the numbers of one moment, or drop nothing."""
+    """TVM's converters draw the numbers once, at import, or drop nothing."""
     (tmp_path / "chance.py").write_text(RANDOM_NETS)
     monkeypatch.chdir(tmp_path)
     if not reason:

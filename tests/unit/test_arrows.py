@@ -6,6 +6,7 @@ import ast
 import graphlib
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -98,16 +99,39 @@ def test_no_file_imports_itself_through_others() -> None:
 ROLE = re.compile(r":(?:mod|func|class|data|attr|meth|exc):`~?(adt\.[\w.]+)`")
 
 
-def test_references_in_docstrings_lead_somewhere() -> None:
-    def exists(name: str) -> bool:
-        """Return True if *name* is a module of ours, or one that holds a definition of that name."""
-        parts = name.split(".")
-        for length in range(len(parts), 0, -1):
-            if (module := ".".join(parts[:length])) in FILES:
-                file = FILES[module] if module != "adt" else ROOT / "__init__.pyi"
-                return all(re.search(rf"\b{part}\b", file.read_text()) for part in parts[length:])
-        return False
+def exists(name: str) -> bool:
+    """Return True if *name* is a module of ours, or one that holds a definition of that name."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        if (module := ".".join(parts[:length])) in FILES:
+            file = FILES[module] if module != "adt" else ROOT / "__init__.pyi"
+            return all(re.search(rf"\b{part}\b", file.read_text()) for part in parts[length:])
+    return False
 
+
+@pytest.mark.parametrize("folder", ["bench", "docs", "examples"])
+def test_scripts_import_what_exists(folder: str) -> None:
+    files = sorted((Path(__file__).parents[2] / folder).glob("*.py"))
+    wrong = [
+        f"{file.name}: {name}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in [f"{node.module}.{alias.name}" for alias in node.names]
+        if (
+            not exists(name) if name.startswith("adt.") else not found(node.module.split(".")[0], file.parent)
+        )
+    ]
+    assert files and not wrong
+
+
+def found(package: str, folder: Path) -> bool:
+    """Return True if *package* lies in *folder*, among the tests' support, or is installed."""
+    beside = (folder / f"{package}.py", Path(__file__).parents[1] / package)
+    return any(path.exists() for path in beside) or find_spec(package) is not None
+
+
+def test_references_in_docstrings_lead_somewhere() -> None:
     dead = [
         f"{file.relative_to(ROOT)}: {name}"
         for file in FILES.values()

@@ -12,8 +12,9 @@ import pytest
 import adt
 from adt.host.directories import resource
 
-SOURCES = (Path(adt.__file__).parent, Path(__file__).parents[1])
-"""The product, wherever it is installed, and the tests."""
+TOP = Path(__file__).parents[2]
+SOURCES = (Path(adt.__file__).parent, *(TOP / name for name in ("tests", "docs", "bench", "examples")))
+"""The product, wherever it is installed, and all other Python of the repository."""
 FORBIDDEN = re.compile(
     r"(What|Of|That|Those|Whether|How|Where|Such|So|Who|Whose|Which|When|Why|Same|The same)\b|…|\.\.\.|[a-z]"
 )

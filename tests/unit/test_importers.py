@@ -332,7 +332,7 @@ RANDOM_NODES = {
 
 @pytest.mark.parametrize("op", RANDOM_NODES)
 def test_random_numbers_are_no_constants(op: str, tmp_path: Path) -> None:
-    """A package would have the numbers of one moment."""
+    """A package would have the same numbers in each run."""
     path = write(
         graph_of([*RANDOM_NODES[op], node("Add", ["x", "r"], ["y"])], {"x": (1, 3)}, ["y"]),
         tmp_path / "r.onnx",

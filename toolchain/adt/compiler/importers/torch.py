@@ -182,7 +182,7 @@ def _op_table(program: Any) -> tuple[OpRow, ...]:
 def _randomness(node: Any) -> str:
     """Return the reason why *node* is refused if it gives other values in every run; else empty.
 
-    TVM converts some such operators to numbers of one moment, and dropouts to nothing.
+    TVM draws the numbers of some such operators once, at import, and converts dropouts to nothing.
     """
     torch = load("torch", "torch", "reading a .pt2 file")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
