@@ -213,9 +213,8 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[_Read]:
         if kind == "Var" and any(value.same_as(parameter) for parameter in graph.function.params):
             yield _Read(value, need)
         elif kind == "TupleGetItem":
-            if (
-                not value.index or operator(graph.value(value.tuple_value)) != "relax.topk"
-            ):  # lies within its axis
+            of_topk = operator(graph.value(value.tuple_value)) == "relax.topk"
+            if value.index == 0 or not of_topk:  # topk's indices lie within its axis
                 ways.append((value.tuple_value, need))
         elif kind == "Tuple":
             ways += [(field, need) for field in value.fields]
