@@ -362,8 +362,12 @@ def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
     first = int(os.environ["ADT_RPC_PORT"])
     with site.one.start(["nc", "-l", "-s", "127.0.0.1", "-p", str(first)], keep_stdin=True) as listener:
         threading.Thread(target=lambda: list(listener.output()), daemon=True).start()
-        wanted = f":{first:04X}"
-        wait_for(lambda: wanted in site.one.shell(["cat", "/proc/net/tcp"]).out, "it listens")
+
+        def listening() -> bool:
+            table = site.one.shell(["cat", "/proc/net/tcp"]).out
+            return any(heard.port == first for heard in sockets.parse_listeners(table))
+
+        wait_for(listening, "it listens")
         port = site.start(site.one).port
         assert first < port < first + SPAN
         assert list(forwards.listed(site.one.serial)) == [port]
