@@ -14,6 +14,8 @@ from support.models import onnx_cases, onnx_sweep
 from support.models.onnx_recipes import RECIPES
 
 LATER = {
+    r"Hardmax-11-T=float64": "ONNX's reference takes the axis of opset 13",
+    r"MeanVarianceNormalization.*1,1,1,1": "onnxruntime leaves out the standard's 1e-9 and gives NaN",
     r"Hardmax.*nan": "no place is the largest where there is NaN",
     r"MaxUnpool.*5, 5": "onnxruntime reads the indices otherwise than ONNX's own case",
     r"GridSample.*T1=u?int": "ONNX's reference rounds its weights",
