@@ -153,7 +153,7 @@ WAYS: dict[str, tuple[list[onnx.NodeProto], ValueRange]] = {
     "TopK": ([node("TopK", ["edges", "one"], ["i", "j"])], ValueRange(INDEX, -50, 49)),
     "TopK's indices": ([node("TopK", ["edges", "one"], ["j", "i"])], None),
     "Where": ([node("Less", ["x", "cut"], "c"), node("Where", ["c", "edges", "zero"], "i")],
-              ValueRange(INDEX, -50, 49)),
+              ValueRange(USUAL, -50, 49)),  # the kernel limits what is selected
     "ScatterElements": ([node("ScatterElements", ["edges", "place", "edges"], "i")],
                         ValueRange(INDEX, -50, 49)),
     "Add": ([node("Add", ["edges", "ten"], "i")], ValueRange(INDEX, -60, 39)),

@@ -13,7 +13,7 @@ from tvm.relax.frontend import detach_params
 from adt.compiler.importers.constants import fold_shape_values
 from adt.compiler.importers.element_types import with_kernels_of_their_types
 from adt.compiler.importers.op_table import OpRow
-from adt.compiler.importers.value_ranges import output_quanta, with_ranges
+from adt.compiler.importers.value_ranges import output_quanta, with_bounded_reads, with_ranges
 from adt.errors import ModelError
 from adt.package.manifest import SourceModel, TensorSpec
 
@@ -86,6 +86,7 @@ def imported_model(
     )
     ranged = with_ranges([inputs[name] for name in names[:first]], module)
     quanta = output_quanta(main, output_names)
+    module = with_bounded_reads(module)
     return ImportedModel(module, params, ranged, outputs, unused, source, file, ops, quanta)
 
 

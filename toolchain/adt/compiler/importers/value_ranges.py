@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from adt.compiler.ir.nodes import is_call, relax_nodes, tir_nodes
+from adt.compiler.ir.nodes import is_call, operator_name, relax_nodes, tir_nodes
+from adt.compiler.passes.workarounds import replaced_calls
 from adt.package.manifest import INDEX, UNKNOWN, USUAL, TensorSpec, ValueRange
 
 FLAGS = re.compile(r"mask|token_type|type_id|segment_id", re.IGNORECASE)
@@ -56,6 +57,8 @@ READS = frozenset(
     )
 )  # fmt: skip
 """Operators that pick elements of their first argument by their second."""
+ONE_INDEX = ("relax.take", "relax.gather_elements", "relax.scatter_elements")
+"""Those whose second argument is a tensor of indices along one axis."""
 _ANY = (-(2**63), 2**63 - 1)
 """Limits of a value that may be any."""
 WRAPS = frozenset({"relax.scatter_elements"})
@@ -81,6 +84,26 @@ def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, .
             )
         ranged.append(replace(spec, values=values))
     return tuple(ranged)
+
+
+def with_bounded_reads(module: Any) -> Any:
+    """Limit indices that a condition of the inputs selects: no range of an input keeps them inside.
+
+    ``where(ids == -100, 0, ids)`` takes -100, and may be given any number.
+    """
+
+    def bounded(builder: Any, call: Any) -> Any:
+        graph = _Emitted(builder)
+        if not _is_selected(call.args[1], graph):
+            return call
+        (indices, rows), *_ = [*_indices(operator_name(call), call, graph), (None, [])]
+        if indices is None:
+            return call
+        least = -rows[0] if operator_name(call) in WRAPS else 0
+        limited = builder.emit(relax.op.clip(call.args[1], least, rows[0] - 1))
+        return relax.Call(call.op, [call.args[0], limited, *call.args[2:]], call.attrs)
+
+    return replaced_calls("adt.BoundedReads", ONE_INDEX, bounded)(module)
 
 
 @dataclass(frozen=True)
@@ -139,6 +162,18 @@ class _Graph:
         for value in self._values.values():
             if type(value).__name__ == "Call":
                 yield operator(value), value
+
+
+class _Emitted(_Graph):
+    """The bindings that a builder has emitted so far."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+
+    def value(self, expr: Any) -> Any:
+        while isinstance(expr, relax.Var) and (bound := self._builder.lookup_binding(expr)) is not None:
+            expr = bound
+        return expr
 
 
 def branches(expr: Any) -> tuple[Any, ...]:
@@ -231,6 +266,8 @@ def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
         return []
     if name == "relax.where" and need.known and (rows := _counts_from_the_end(call, graph)):
         return [(args[2], replace(need, least=max(need.least, 0) - int(rows[0])))]
+    if _selects(call, graph):  # what is not selected may be any
+        need = replace(need, exact=False)
     if name == "relax.call_tir" and graph.module and _only_moves(graph.module[args[0]]):
         return [(args[1], need)]
     if name in PASSES:
@@ -314,6 +351,28 @@ def _counts_from_the_end(where: Any, graph: _Graph) -> tuple[float, float] | Non
         and _scalar(condition.args[1], graph) == 0
     )
     return _bounds(moved.args[1], graph) if counts else None
+
+
+def _is_selected(expr: Any, graph: _Graph) -> bool:
+    """True if a condition that is no constant selects elements of the indices *expr*."""
+    value = graph.value(expr)
+    name = operator(value)
+    if name == "relax.where" and _counts_from_the_end(value, graph):
+        return _is_selected(value.args[2], graph)
+    operands = [value.args[place] for place in PASSES.get(name, ()) if place < len(value.args)]
+    return _selects(value, graph) or any(_is_selected(operand, graph) for operand in operands)
+
+
+def _selects(expr: Any, graph: _Graph) -> bool:
+    """True if *expr* selects integers by a condition that is no constant.
+
+    A cast's check for NaN selects floats.
+    """
+    return (
+        operator(expr) == "relax.where"
+        and str(expr.struct_info.dtype).startswith(("int", "uint"))
+        and _bounds(expr.args[0], graph) is None
+    )
 
 
 def _is_flag(parameter: Any, graph: _Graph) -> bool:
