@@ -15,6 +15,7 @@ from test_importers import run_imported
 from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter
 
 from adt.compiler.importers.importer import import_model
+from adt.compiler.importers.tflite.additions import ADDED
 from adt.compiler.importers.tflite.converters import converter_class
 from adt.compiler.importers.tflite.file import model_of
 from adt.compiler.importers.tflite.operator_options import UNREAD, schema_slots, unread_option
@@ -28,9 +29,6 @@ REFUSED = {
     "CONV_3D_TRANSPOSE": "no converter",
     "FAKE_QUANT": "FAKE_QUANT",
     "SPARSE_TO_DENSE": "no converter",
-    "RELU_0_TO_1": "no converter",
-    "SIGN": "no converter",
-    "RANK": "no converter",
 }
 """Operators without a converter that works → what the refusal names."""
 WITHOUT_EFFECT = {
@@ -87,7 +85,8 @@ def kinds() -> list[str]:
 
 def text_of_readers(kind: str) -> str:
     """Return the source of the converters that read options of *kind*; empty when there is none."""
-    texts = []
+    texts = [inspect.getsource(added) for added in ADDED.values() if inspect.isfunction(added)]
+    texts = [text for text in texts if re.search(rf"\b{kind}\b", text)]
     for name, method in inspect.getmembers(converter_class(), inspect.isfunction):
         text = inspect.getsource(method)
         if f"super().{name}" in text:
@@ -187,6 +186,47 @@ def test_composites_are_converted_by_the_same_rules(tmp_path: Path) -> None:
     (value,) = run_imported(import_model(path, {}), inputs).values()
     powers = np.exp(2 * inputs["t0"])
     assert np.abs(value - powers / powers.sum(1, keepdims=True)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("adding", ["ADD", "STABLEHLO_ADD"])
+def test_sums_over_windows_of_channels(adding: str, tmp_path: Path) -> None:
+    """As PyTorch's local response normalization is exported."""
+    model = Model()
+    x, start, y = (
+        model.tensor((1, 6, 2), "float32"),
+        model.tensor((), "float32", 0.0),
+        model.tensor((1, 3, 2), "float32"),
+    )
+    model.add("SOFTMAX", [x, start], [y], "SoftmaxOptions")
+    path = model.write(tmp_path / "m.tflite", [x], [y])
+    added = Model()
+    a, b, total = (added.tensor((), "float32") for _ in range(3))
+    added.add("SOFTMAX", [a, b], [total], "SoftmaxOptions")
+    whole, body = (
+        unpacked(path),
+        unpacked(added.write(tmp_path / "body.tflite", [a, b], [total])).subgraphs[0],
+    )
+    names = ("STABLEHLO_REDUCE_WINDOW", adding)
+    for number, (name, (operator,)) in enumerate(
+        zip(names, (whole.subgraphs[0].operators, body.operators), strict=True)
+    ):
+        code = schema.OperatorCodeT()
+        code.builtinCode, code.version = getattr(schema.BuiltinOperator, name), 1
+        code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+        whole.operatorCodes.append(code)
+        operator.opcodeIndex, operator.builtinOptionsType, operator.builtinOptions = number + 1, 0, None
+    (operator,) = whole.subgraphs[0].operators
+    operator.builtinOptions2Type = schema.BuiltinOptions2.StablehloReduceWindowOptions
+    options = operator.builtinOptions2 = schema.StablehloReduceWindowOptionsT()
+    options.windowDimensions, options.windowStrides = [1, 3, 1], [1, 2, 1]
+    options.baseDilations = options.windowDilations = [1, 1, 1]
+    options.padding, options.bodySubgraphIndex = [0, 0, 1, 0, 0, 0], 1
+    whole.subgraphs.append(body)
+    path.write_bytes(packed(whole))
+    inputs = {"t0": np.arange(12, dtype=np.float32).reshape(1, 6, 2)}
+    (value,) = run_imported(import_model(path, {}), inputs).values()
+    padded = np.pad(inputs["t0"], ((0, 0), (1, 0), (0, 0)))
+    np.testing.assert_array_equal(value, np.stack([padded[:, at : at + 3].sum(1) for at in (0, 2, 4)], 1))
 
 
 @pytest.mark.parametrize("op", ["RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"])

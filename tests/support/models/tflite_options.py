@@ -303,6 +303,20 @@ def _cases() -> Iterator[Case]:
         yield Case(op.lower(), op, "", [rows], ["int32" if op == "RANK" else "float32"])
     for op in ("ABS", "NEG", "SIGN", "ZEROS_LIKE"):
         yield Case(f"{op.lower()} int32", op, "", [((2, 3), "int32")], ["int32"])
+    for kind in ("int32", "int16", "uint8"):
+        bits = np.array([[1, 3, 0]], kind)
+        yield Case(f"bitwise_xor {kind}", "BITWISE_XOR", "BitwiseXorOptions", [((2, 3), kind), bits], [kind])
+        yield Case(f"right_shift {kind}", "RIGHT_SHIFT", "RightShiftOptions", [((2, 3), kind), bits], [kind])
+    for kind in ("float32", "int32", "int64"):
+        yield Case(f"bucketize {kind}", "BUCKETIZE", "BucketizeOptions", [((2, 30), kind)], ["int32"],
+                   {"boundaries": [-50.0, -0.5, 0.0, 0.5, 3.0, 40.5]})  # fmt: skip
+    for kind in ("float32", "int32"):
+        for op in ("MAX", "SUM"):
+            yield Case(f"unsorted_segment_{op.lower()} {kind}", f"UNSORTED_SEGMENT_{op}", f"UnsortedSegment{op.title()}Options",
+                       [((4, 3), kind), i32(2, 0, 2, 4), np.array(5, "int32")], [kind])  # fmt: skip
+    for start in (i32(0, 1), i32(2, 3), i32(9, -4), ((2,), "int32")):
+        yield Case(f"dynamic_update_slice {start}", "DYNAMIC_UPDATE_SLICE", "DynamicUpdateSliceOptions",
+                   [((4, 5), "float32"), ((2, 2), "float32"), start])  # fmt: skip
     for op, kinds in {
         "ADD": ("int32", "int64"), "SUB": ("int32", "int64"), "MUL": ("int32", "int64"), "DIV": ("int32",),
         "MAXIMUM": ("int32", "int64"), "MINIMUM": ("int32", "int64"), "SQUARED_DIFFERENCE": ("int32",),

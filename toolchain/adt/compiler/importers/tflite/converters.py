@@ -18,6 +18,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import (
 )
 
 from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, named_nodes
+from adt.compiler.importers.tflite.additions import ADDED
 from adt.compiler.importers.tflite.file import tensor_name
 from adt.compiler.importers.tflite.operator_options import unread_option
 from adt.compiler.importers.tflite.scales import BYTES, STATEFUL, WEIGHTED, FloatTensor, Scale, scales_of
@@ -98,6 +99,7 @@ def converter_class() -> Any:
             self.refused = self.conversion_state.setdefault("refused", refused)
             for op in MENDED:
                 self.convert_map[op] = getattr(self, f"convert_{op.lower()}")
+            self.convert_map |= {op: functools.partial(added, self) for op, added in ADDED.items()}
             self.convert_map: dict[str, Callable[..., Any]] = {
                 code: functools.partial(self._convert, code, function)
                 for code, function in self.convert_map.items()

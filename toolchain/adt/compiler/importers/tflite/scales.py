@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 AS_THEY_ARE = frozenset({"QUANTIZE", "DEQUANTIZE"})
 MOVES = frozenset(
     {
-        "BATCH_TO_SPACE_ND", "DEPTH_TO_SPACE", "EXPAND_DIMS", "GATHER", "GATHER_ND", "PACK", "RESHAPE",
-        "REVERSE_V2", "SLICE", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TILE",
-        "TRANSPOSE", "UNPACK",
+        "BATCH_TO_SPACE_ND", "DEPTH_TO_SPACE", "DYNAMIC_UPDATE_SLICE", "EXPAND_DIMS", "GATHER", "GATHER_ND",
+        "PACK", "RESHAPE", "REVERSE_V2", "SLICE", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE",
+        "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK",
     }
 )  # fmt: skip
 """Operators that only move elements: they move the quantized ones where all have the same scale."""
