@@ -33,7 +33,16 @@ def _replaced(builder: Any, call: Any) -> Any:
 
 
 def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """Comparisons of booleans: LLVM takes them for those of floats."""
+    """Comparisons of booleans, which LLVM takes for those of floats, and of floats with themselves.
+
+    By the latter NaN is told, and TVM simplifies them away.
+    """
+    if dtype.startswith("float") and call.args[0].same_as(call.args[1]):
+        is_nan = emit(relax.op.isnan(call.args[0]))
+        name = operator_name(call).removeprefix("relax.")
+        if name == "not_equal":
+            return is_nan
+        return relax.op.logical_not(is_nan) if "equal" in name else None
     if dtype != "bool":
         return _with_tensors(call, dtype, emit)
     return relax.Call(call.op, [emit(relax.op.astype(arg, "int8")) for arg in call.args], call.attrs)
@@ -83,6 +92,9 @@ def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
         value = arg.data.numpy()
         return bool(value >= 2**63 if dtype == "uint64" else scaling and not value)
 
+    if dtype == "bool" and operator_name(call) != "relax.where":
+        numbers = [emit(relax.op.astype(arg, "int8")) for arg in call.args]
+        return relax.op.astype(emit(relax.Call(call.op, numbers, call.attrs)), "bool")
     if not dtype.startswith(("float", "uint64")) or not any(map(is_unfit, call.args)):
         return None
     args = [relax.const(arg.data.numpy().reshape(1), dtype) if is_unfit(arg) else arg for arg in call.args]
@@ -90,10 +102,45 @@ def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
     return result if call.struct_info.ndim else relax.op.reshape(emit(result), ())
 
 
+def _of_integers(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """The largest and least of booleans, which TVM has of numbers."""
+    if dtype != "bool":
+        return None
+    numbers = emit(relax.op.astype(call.args[0], "int8"))
+    return relax.op.astype(emit(relax.Call(call.op, [numbers], call.attrs)), "bool")
+
+
+def _of_floats(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Tests for NaN and infinities, which TVM has of floats."""
+    if dtype.startswith("float"):
+        return None
+    return relax.Call(call.op, [emit(relax.op.astype(call.args[0], "float32"))], call.attrs)
+
+
+def _in_single(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """Functions of half precision for which LLVM has no intrinsic."""
+    if dtype != "float16":
+        return None
+    args = [emit(relax.op.astype(arg, "float32")) for arg in call.args]
+    return relax.op.astype(emit(relax.Call(call.op, args, call.attrs)), dtype)
+
+
+def _first(call: Any, _dtype: str, emit: Callable[[Any], Any]) -> Any:
+    """The index of an extremum, which is 0 where all elements are as far as can be: TVM finds none."""
+    index = emit(call)
+    return relax.op.maximum(index, relax.const(0, index.struct_info.dtype))
+
+
+SINGLE = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "sinh", "tan")
+
 REPLACED: dict[str, Callable[[Any, str, Callable[[Any], Any]], Any]] = {
     **dict.fromkeys(COMPARES, _compared),
     **dict.fromkeys(ARITHMETIC, _with_tensors),
     **dict.fromkeys(("relax.cumprod", "relax.cumsum"), _scanned),
+    **dict.fromkeys(("relax.max", "relax.min"), _of_integers),
+    **dict.fromkeys(("relax.argmax", "relax.argmin"), _first),
+    **dict.fromkeys(("relax.isfinite", "relax.isinf", "relax.isnan"), _of_floats),
+    **dict.fromkeys((f"relax.{name}" for name in SINGLE), _in_single),
     "relax.mean": _mean,
     "relax.sign": _sign,
 }

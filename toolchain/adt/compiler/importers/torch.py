@@ -19,12 +19,18 @@ from adt.compiler.importers.op_table import (
     refusal,
 )
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
-from adt.compiler.importers.torch_converters import CONVERTERS
+from adt.compiler.importers.torch_converters import CONVERTERS, arguments_of, checked_converters
 from adt.compiler.importers.torch_program import load_program, program_inputs, program_outputs, quiet
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host.extras import load
 from adt.package.manifest import SourceModel, TensorSpec
 
+PRODUCTS = (
+    "addmm.default", "baddbmm.default", "bmm.default", "convolution.default", "conv1d.default",
+    "conv2d.default", "conv3d.default", "conv_transpose1d.default", "conv_transpose2d.input",
+    "linear.default", "matmul.default", "mm.default",
+)  # fmt: skip
+"""Operators that TVM computes in float32, whatever their operands are."""
 PROMOTED = ("cat.default", "cumprod.default", "cumsum.default", "prod.default", "prod.dim_int")
 """Operators that promote their operands' types, besides those of elements."""
 
@@ -105,7 +111,7 @@ def _promoted(program: Any) -> Any:
     aten, graph = torch.ops.aten, program.graph
     for node in list(graph.nodes):
         name, tags = getattr(node.target, "__name__", ""), getattr(node.target, "tags", ())
-        if name not in PROMOTED and torch.Tag.pointwise not in tags:
+        if name not in (*PROMOTED, *PRODUCTS) and torch.Tag.pointwise not in tags:
             continue
         of_result = dtype = node.meta["val"].dtype
         operands = [
@@ -115,6 +121,8 @@ def _promoted(program: Any) -> Any:
             dtype = torch.result_type(*(getattr(arg, "meta", {}).get("val", arg) for arg in node.args))
         if name.startswith("pow.") and not dtype.is_floating_point:
             dtype = torch.float64
+        if name in PRODUCTS:
+            dtype = torch.promote_types(dtype, torch.float32 if dtype.is_floating_point else torch.float64)
         with graph.inserting_before(node):
             for operand in operands:
                 value = operand.meta["val"]
@@ -122,7 +130,7 @@ def _promoted(program: Any) -> Any:
                     cast = graph.call_function(aten._to_copy.default, (operand,), {"dtype": dtype})
                     cast.meta["val"] = value.to(dtype)
                     node.replace_input_with(operand, cast)
-            if node.kwargs.get("alpha", 1) != 1:
+            if node.kwargs.get("alpha", 1) != 1 and name not in PRODUCTS:
                 factors, node.kwargs = (node.args[1], node.kwargs["alpha"]), {}
                 is_number = not isinstance(factors[0], torch.fx.Node)
                 node.update_arg(
@@ -131,10 +139,10 @@ def _promoted(program: Any) -> Any:
             if name == "div.Tensor_mode" and not isinstance(node.args[1], torch.fx.Node):
                 number = graph.call_function(aten.full.default, ([], node.args[1]), {"dtype": dtype})
                 node.update_arg(1, number)
-        if dtype == torch.float64 != of_result and name.startswith("pow."):
+        if dtype != of_result and name.startswith(("pow.", *PRODUCTS)):
             with graph.inserting_after(node):
                 back = graph.call_function(aten._to_copy.default, (node,), {"dtype": of_result})
-            back.meta["val"] = node.meta["val"]
+            back.meta["val"], node.meta["val"] = node.meta["val"], node.meta["val"].to(dtype)
             node.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
     return program
 
@@ -187,15 +195,14 @@ def _randomness(node: Any) -> str:
     torch = load("torch", "torch", "reading a .pt2 file")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return ""
-    parameters = node.target._schema.arguments
-    given = {each.name: each.default_value for each in parameters} | dict(node.kwargs)
-    given |= {each.name: value for each, value in zip(parameters, node.args, strict=False)}
+    given = arguments_of(node)
     drops = [given[name] for name in ("dropout", "dropout_p", "p", "train", "training") if name in given]
     return "" if 0 in drops else TRAINING if drops else RANDOM  # False is 0
 
 
 def _to_relax(program: Any, name: str) -> Any:
     from tvm.relax.frontend.torch import from_exported_program  # needs torch
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
     try:
         with quiet():
@@ -204,7 +211,7 @@ def _to_relax(program: Any, name: str) -> Any:
                 keep_params_as_input=True,
                 unwrap_unit_return_tuple=True,
                 run_ep_decomposition=False,
-                custom_convert_map=dict(CONVERTERS),
+                custom_convert_map=checked_converters(ExportedProgramImporter().create_convert_map()),
             )
     except AdtError:
         raise

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import onnx
 from tvm import relax
 
 from adt.compiler.importers.onnx.converters import CONVERTERS as OF_ONNX
-from adt.compiler.importers.onnx.converters.node import Node
-from adt.errors import ModelError
+from adt.compiler.importers.onnx.converters.node import Node, literal
+from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 
 Emit = Callable[[Any], Any]
 """Binds an expression to a variable."""
+Converter = Callable[[Any, Any], Any]
+"""Makes the Relax variable of a node, with TVM's importer."""
 
 
 def put(emit: Emit, data: Any, indices: Sequence[Any], values: Any, *, adds: bool) -> Any:
@@ -120,14 +123,127 @@ def _scatter(node: Any, importer: Any) -> Any:
     return importer.block_builder.emit(relax.op.scatter_elements(data, index, values, axis, reduction))
 
 
+def arguments_of(node: Any) -> dict[str, Any]:
+    """Map the names of a node's parameters to its arguments, or to their defaults."""
+    parameters = node.target._schema.arguments
+    given = {each.name: each.default_value for each in parameters} | dict(node.kwargs)
+    return given | {each.name: value for each, value in zip(parameters, node.args, strict=False)}
+
+
+def _as_onnx(importer: Any, op: str, name: str, inputs: Sequence[Any], by_tvm: Any, **attributes: Any) -> Any:
+    """Convert as adt does ONNX's operator *op*, by *by_tvm* where TVM computes the same."""
+    proto = onnx.helper.make_node(op, (), (), name, **attributes)
+    return OF_ONNX[op](Node(proto, tuple(inputs), 20, importer.block_builder, {}, by_tvm))
+
+
 def _grid_sample(node: Any, importer: Any) -> Any:
-    """Converts as ONNX's operator does: TVM reads the grid's axes in another order."""
+    """Converts as ONNX's operator: TVM reads the grid's axes in another order."""
     data, grid, mode, padding, corners = importer.retrieve_args(node)
     mode, padding = ("linear", "nearest", "cubic")[mode], ("zeros", "border", "reflection")[padding]
     attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(corners)}
-    proto = onnx.helper.make_node("GridSample", (), (), node.name, **attributes)
-    builder = importer.block_builder
-    return builder.emit(OF_ONNX["GridSample"](Node(proto, (data, grid), 20, builder, {}, OF_ONNX.get)))
+    value = _as_onnx(importer, "GridSample", node.name, (data, grid), None, **attributes)
+    return importer.block_builder.emit(value)
+
+
+def _resize(node: Any, importer: Any) -> Any:
+    """Converts as ONNX's Resize: TVM leaves out antialiasing, and takes scales for a flag."""
+    name, given = node.target.__name__, arguments_of(node)
+    data, (_, _, *size) = importer.env[node.args[0]], node.meta["val"].shape
+    scales = given.get("scale_factors") or [given.get(key) for key in ("scales_h", "scales_w")]
+    corners = bool(given.get("align_corners"))
+    mode = "nearest" if "nearest" in name else "cubic" if "bicubic" in name else "linear"
+    coordinates = "asymmetric" if mode == "nearest" else "align_corners" if corners else "half_pixel"
+    inputs = [
+        data,
+        None,
+        None,
+        literal(np.array([*map(int, list(data.struct_info.shape)[:2]), *size], np.int64)),
+    ]
+    if None not in scales and not corners:
+        inputs = [data, None, literal(np.array([1, 1, *scales], np.float32)), None]
+
+    def by_tvm(_inputs: Any) -> Any:
+        method, rounding = ("nearest_neighbor", "floor") if mode == "nearest" else (mode, "")
+        return relax.op.image.resize2d(data, size, None, "NCHW", method, coordinates, rounding, -0.75)
+
+    value = _as_onnx(
+        importer, "Resize", node.name, inputs, by_tvm, mode=mode, nearest_mode="floor", cubic_coeff_a=-0.75,
+        coordinate_transformation_mode=coordinates, antialias=int("_aa" in name),
+    )  # fmt: skip
+    return importer.block_builder.emit(value)
+
+
+def _average_pool(node: Any, importer: Any) -> Any:
+    """Converts as ONNX's operator: TVM counts windows that reach beyond the padding as whole ones."""
+    given, data = arguments_of(node), importer.env[node.args[0]]
+    if given.get("divisor_override"):
+        raise UnsupportedOp(
+            f"{node.target.__name__} at node {node.name} has divisor_override, which nothing reads",
+            remedy="Multiply the usual average by a number instead.",
+        )
+    rank = data.struct_info.ndim - 2
+    kernel, padding = (list(np.broadcast_to(given[key], rank)) for key in ("kernel_size", "padding"))
+    by_tvm = importer.create_convert_map()[node.target.__name__]
+    if rank != int(node.target.__name__[len("avg_pool")]):
+        return by_tvm(node)  # without a batch
+    value = _as_onnx(
+        importer, "AveragePool", node.name, (data,), None, kernel_shape=kernel, pads=padding * 2,
+        strides=list(np.broadcast_to(given["stride"] or kernel, rank)), ceil_mode=int(given["ceil_mode"]),
+        count_include_pad=int(given["count_include_pad"]),
+    )  # fmt: skip
+    return by_tvm(node) if value is None else importer.block_builder.emit(value)
+
+
+def _clamp(node: Any, importer: Any) -> Any:
+    """Limits by comparisons: TVM's limits are floats, and infinite where there is none."""
+    given, value = arguments_of(node), importer.env[node.args[0]]
+    dtype, emit = value.struct_info.dtype, importer.block_builder.emit
+    for name, limit in (("min", relax.op.maximum), ("max", relax.op.minimum)):
+        if (number := given.get(name)) is not None:
+            number = importer.env[number] if number in importer.env else relax.const(number, dtype)
+            value = emit(limit(value, number))
+    return value
+
+
+def _elu(node: Any, importer: Any) -> Any:
+    """Converts with the factors that make it a SELU or a CELU, which TVM does not read."""
+    given, value = arguments_of(node), importer.env[node.args[0]]
+    emit, dtype = importer.block_builder.emit, value.struct_info.dtype
+    inner, factors = value, (given["scale"], given["alpha"] * given["scale"])
+    if given["input_scale"] != 1:
+        inner = emit(relax.op.multiply(value, relax.const(given["input_scale"], dtype)))
+    grown = emit(relax.op.subtract(emit(relax.op.exp(inner)), relax.const(1, dtype)))
+    positive, negative = (
+        emit(relax.op.multiply(part, relax.const(factor, dtype)))
+        for part, factor in zip((value, grown), factors, strict=True)
+    )
+    return emit(relax.op.where(emit(relax.op.greater(value, relax.const(0, dtype))), positive, negative))
+
+
+def _getitem(node: Any, importer: Any) -> Any:
+    """Takes a part of a result, of which TVM may have made the first alone."""
+    source, index = node.args
+    value = importer.env[source]
+    if index and isinstance(value, relax.Expr) and not isinstance(value.struct_info, relax.TupleStructInfo):
+        raise _refusal(source, f"TVM's importer gives its first result alone, not number {index + 1}")
+    return importer.create_convert_map()["getitem"](node)
+
+
+def _filled(node: Any, importer: Any) -> Any:
+    """Fills a tensor of the program's type: TVM takes that of the operand."""
+    declared, name = node.meta["val"], node.target.__name__
+    number = arguments_of(node)["fill_value"] if name.startswith("full") else int(name.startswith("ones"))
+    dtype = str(declared.dtype).removeprefix("torch.")
+    number = importer.env[number] if number in importer.env else relax.const(number, dtype)
+    return importer.block_builder.emit(relax.op.full(tuple(declared.shape), number, dtype))
+
+
+def _any(node: Any, importer: Any) -> Any:
+    """Finds an element that is not zero: TVM takes the largest."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    is_set = emit(relax.op.astype(emit(relax.op.astype(importer.env[node.args[0]], "bool")), "int8"))
+    most = emit(relax.op.max(is_set, given.get("dim"), given.get("keepdim", False)))
+    return emit(relax.op.astype(most, "bool"))
 
 
 def _even_pool(node: Any, importer: Any) -> Any:
@@ -169,17 +285,92 @@ def _bucketize(node: Any, importer: Any) -> Any:
 CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
     "_adaptive_avg_pool3d.default": _even_pool,
     "_local_scalar_dense.default": _item,
+    "_upsample_bilinear2d_aa.default": _resize,
     "amax.default": _direct(relax.op.max),
     "amin.default": _direct(relax.op.min),
+    "any.default": _any,
+    "any.dim": _any,
+    "any.dims": _any,
     "atan2.default": _direct(relax.op.atan2),
+    "avg_pool1d.default": _average_pool,
+    "avg_pool2d.default": _average_pool,
+    "avg_pool3d.default": _average_pool,
     "bucketize.Tensor": _bucketize,
+    "clamp.Tensor": _clamp,
+    "clamp.default": _clamp,
+    "clamp_max.Tensor": _clamp,
+    "clamp_max.default": _clamp,
+    "clamp_min.Tensor": _clamp,
+    "clamp_min.default": _clamp,
+    "elu.default": _elu,
+    "full_like.default": _filled,
+    "getitem": _getitem,
     "grid_sampler_2d.default": _grid_sample,
     "index.Tensor": _index,
     "index_put.default": _index_put,
     "item.default": _item,
+    "ones_like.default": _filled,
     "prod.dim_int": _direct(relax.op.prod),
     "scatter.src": _scatter,
     "scatter_add.default": _scatter,
     "select.int": _select,
+    "upsample_bicubic2d.vec": _resize,
+    "upsample_bilinear2d.vec": _resize,
+    "upsample_nearest2d.vec": _resize,
+    "zeros_like.default": _filled,
 }
-"""Operator to what makes the Relax variable of a node of it, with TVM's importer."""
+
+
+def checked_converters(known: Mapping[str, Any]) -> dict[str, Converter]:
+    """Return the converter of each operator, which compares its results with the program's.
+
+    Args:
+        known: operators that TVM's importer has.
+    """
+    return {name: _checked(CONVERTERS.get(name, _by_tvm)) for name in known.keys() | CONVERTERS.keys()}
+
+
+def _by_tvm(node: Any, importer: Any) -> Any:
+    return importer.create_convert_map()[node.target.__name__](node)
+
+
+def _checked(convert: Converter) -> Converter:
+    def converted(node: Any, importer: Any) -> Any:
+        try:
+            value = convert(node, importer)
+        except AdtError:
+            raise
+        except Exception as error:  # the importer asserts and raises plain Python errors
+            raise _refusal(node, f"TVM's importer refuses it: {last_line(error)}") from error
+        return _as_declared(node, value, importer.block_builder)
+
+    return converted
+
+
+def _as_declared(node: Any, value: Any, builder: Any) -> Any:
+    """Cast *value* to the node's type in the program, where both are floats or both integers.
+
+    Raises:
+        UnsupportedOp: it is of another kind or shape.
+    """
+    declared = node.meta.get("val")
+    if not isinstance(value, relax.Expr) or not hasattr(declared, "dtype"):
+        return value
+    info = (value := builder.normalize(value)).struct_info
+    dtype = str(declared.dtype).removeprefix("torch.")
+    if not isinstance(info, relax.TensorStructInfo):
+        return value
+    extents = list(getattr(info.shape, "values", ()))
+    known = all(hasattr(extent, "value") for extent in extents)
+    if known and [int(extent) for extent in extents] != list(declared.shape):
+        raise _refusal(node, f"it becomes {extents}, and is {list(declared.shape)} in the program")
+    if info.dtype != dtype and ("float" in info.dtype) != ("float" in dtype):
+        raise _refusal(node, f"it becomes {info.dtype}, and is {dtype} in the program")
+    return value if info.dtype == dtype else builder.emit(relax.op.astype(value, dtype))
+
+
+def _refusal(node: Any, reason: str) -> UnsupportedOp:
+    return UnsupportedOp(
+        f"{node.target.__name__} at node {node.name} cannot be imported: {reason}",
+        remedy="Rewrite the model without it, or import its ONNX form (torch.onnx.export).",
+    )

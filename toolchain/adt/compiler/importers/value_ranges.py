@@ -221,7 +221,7 @@ def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, list[in
     None where a shape is open.
     """
     shape, indices = _extents(call.args[0]), _extents(call.args[1])
-    if shape is None:
+    if not shape:
         return
     if name in ("relax.index_put", "relax.index_tensor"):
         for field, extent in zip(getattr(graph.value(call.args[1]), "fields", ()), shape, strict=False):
