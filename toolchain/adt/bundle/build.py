@@ -51,11 +51,7 @@ class BuildResult:
 
 
 def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _: None) -> BuildResult:
-    """Build what is missing and return the bundle; *progress* gets short lines while CMake and Ninja run.
-
-    Raises:
-        BuildError: CMake or Ninja failed, or a result would not load on the device.
-    """
+    """Build what is missing and return the bundle; *progress* gets short lines while CMake and Ninja run."""
     began = time.monotonic()
     log.debug("TVM source: %s (%s: %s)", plan.source.path, plan.source.provider, plan.source.reason)
     if plan.clml:

@@ -62,11 +62,7 @@ class BuildPlan:
 
 
 def plan_build(settings: Settings) -> BuildPlan:
-    """Find the tools and the source, and name the directories; builds nothing.
-
-    Raises:
-        ConfigError: the platform is unknown, or options contradict each other.
-    """
+    """Find the tools and the source, and name the directories; builds nothing."""
     choice = choose_preset(settings.build)
     _check_cuda(settings.build, choice)
     platform = choice.platform

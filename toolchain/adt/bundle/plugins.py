@@ -82,10 +82,6 @@ def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
 
     Args:
         settings: where TVM's source comes from; None: as configured.
-
-    Raises:
-        ToolNotFound: there is no C++ compiler.
-        SourceError: there is no TVM source tree, or it does not fit the wheel.
     """
     wheel = installed_wheel()
     if settings is None:
@@ -100,11 +96,7 @@ def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
 
 
 def installed_wheel() -> Wheel:
-    """The TVM that ``import tvm`` gives, without importing it.
-
-    Raises:
-        SourceError: it is not installed.
-    """
+    """The TVM that ``import tvm`` gives, without importing it; raises SourceError if it is not installed."""
     version = wheel_version()
     directories: dict[str, Path] = {}
     lines = []
@@ -224,11 +216,7 @@ def layout_function(library: Path) -> str:
 
 
 def foreign_types(name: str, differences: list[str]) -> frozenset[str]:
-    """Types that the plugin *name* must not read, from what it found: ``type.field: how`` each.
-
-    Raises:
-        SourceError: one of them is no operator's attributes, so that nothing can be read.
-    """
+    """Types that the plugin *name* must not read, from what it found: ``type.field: how`` each."""
     types = {text.partition(":")[0].rpartition(".")[0] for text in differences}
     if any(not kind.startswith(ATTRIBUTES) for kind in types):
         raise SourceError(

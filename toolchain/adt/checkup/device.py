@@ -41,7 +41,6 @@ def check_states(
 
     Args:
         named: the serial that was named; empty for none.
-        running: virtual devices of this machine.
         needed: somebody asked for the devices: none at all is then a fault.
     """
     ready = any(device.ready for device in devices)

@@ -64,12 +64,7 @@ def diagnose(
     on_check: Callable[[Check], None] = lambda _: None,
     on_repair: Callable[[Repair], None] = lambda _: None,
 ) -> Diagnosis:
-    """Look; with *fix* mend what can be mended and, as long as something new was tried, look again.
-
-    Args:
-        on_check: called with each check as it comes, in every round.
-        on_repair: called after each repair, between rounds.
-    """
+    """Look; with *fix* mend what can be mended and, as long as something new was tried, look again."""
     checks = _round(scope, on_check)
     repairs: list[Repair] = []
     for _ in range(MENDING_ROUNDS if fix else 0):

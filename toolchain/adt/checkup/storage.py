@@ -37,7 +37,6 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
 
     Args:
         writable: why nothing can be written there; empty when it can.
-        free: bytes left.
     """
     origin = "ADT_CACHE_DIR" if os.environ.get("ADT_CACHE_DIR") else "default; ADT_CACHE_DIR chooses another"
     name = f"{NAME} directory"

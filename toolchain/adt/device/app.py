@@ -85,8 +85,6 @@ def run_app(
         activity: its class: ``android.app.NativeActivity``.
         results: directory below the app's media that it writes to; emptied first.
         over: another file of *results*; once it exists, the others need not come.
-        into: directory of this machine for the fetched files.
-        timeout: seconds that the app may take.
 
     Raises:
         RunError: the app ended, or took too long; with the end of its log.

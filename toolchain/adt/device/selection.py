@@ -97,9 +97,6 @@ def reachable() -> tuple[DeviceInfo, ...]:
     """The listing; the virtual devices that run here are connected again when the server knows none of them.
 
     That is so after a restart of the server, which finds phones by itself and these not.
-
-    Raises:
-        ToolNotFound, DeviceError, ConfigError: see :func:`listing`.
     """
     from adt.virtual import state
 
@@ -178,9 +175,6 @@ def select(serial: str | None = None) -> Device:
     A virtual device (HOST:PORT on this machine) that was named but that the
     server does not know, or that is offline, is connected again first: after
     a restart of the server or of the device it is there, only not connected.
-
-    Raises:
-        NoDevice, AmbiguousDevice, DeviceNotReady: see :func:`choose`.
     """
     origin = "--serial" if serial else "ANDROID_SERIAL"
     named = serial or os.environ.get("ANDROID_SERIAL") or ""

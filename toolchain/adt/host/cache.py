@@ -244,7 +244,6 @@ def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:
     """Refuse to write to *final* if something is there that we did not put there.
 
     Args:
-        ours: tells whether a directory with something in it is of our making.
         kind: what it would have to be, with its article: "a bundle".
     """
     if final.is_dir():

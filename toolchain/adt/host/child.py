@@ -134,10 +134,6 @@ class Child:
     def ask(self, request: Any, timeout: float, on_note: Callable[[Any], None] | None = None) -> Any:
         """Return the child's answer to *request*, both of the child's speech.
 
-        Args:
-            timeout: seconds; the start of the process counts, too.
-            on_note: called with each note as it comes.
-
         Raises:
             ChildHung: there was no answer in time.
             ChildDied: the child ended, or was closed.
@@ -273,9 +269,7 @@ def serve(
     SystemExit in *handle*, so that it can remove its files and end programs that it started.
 
     Args:
-        niceness: give way to other processes, as ``nice`` does.
         idle: end after so many seconds without a further request.
-        after: called after each answer.
     """
     os.nice(niceness)
     signal.signal(signal.SIGTERM, _end)

@@ -51,22 +51,14 @@ def contained_name(name: str) -> PurePosixPath:
 
 
 def plain_name(name: str) -> str:
-    """Return *name* if it is one of :func:`contained_name` in its only spelling, on every system.
-
-    Raises:
-        UnsafeFile: see :func:`contained_name`; or it is spelt otherwise, or has a backslash.
-    """
+    """Return *name* if it is one of :func:`contained_name` in its only spelling, on every system."""
     if str(contained_name(name)) != name or "\\" in name:
         raise UnsafeFile(f"the name {name[:80]!r} is not a plain relative path")
     return name
 
 
 def file_name(name: str) -> str:
-    """Return *name* if it is that of a file directly in a directory, for files that adt is to write.
-
-    Raises:
-        UnsafeFile: see :func:`contained_name`; or it has a directory.
-    """
+    """Return *name* if it is that of a file directly in a directory, for files that adt is to write."""
     if len(contained_name(name).parts) > 1 or "/" in name:
         raise UnsafeFile(f"the name {name[:80]!r} is not one of a file")
     return name
@@ -78,7 +70,6 @@ def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterato
 
     Args:
         directory: named by the user; it may be a link itself.
-        most: bytes that the file may have.
 
     Raises:
         OSError: it is missing, or cannot be read.
@@ -98,21 +89,13 @@ def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterato
 
 
 def contained_file(directory: Path, name: str, most: int = MOST_TEXT) -> Path:
-    """Path of the regular file *name* below *directory*, for readers that open files themselves.
-
-    Raises:
-        OSError, UnsafeFile: see :func:`open_contained`.
-    """
+    """Path of the regular file *name* below *directory*, for readers that open files themselves."""
     with open_contained(directory, name, most):
         return directory / name
 
 
 def read_contained(directory: Path, name: str, most: int = MOST_TEXT) -> bytes:
-    """Bytes of the regular file *name* below *directory*.
-
-    Raises:
-        OSError, UnsafeFile: see :func:`open_contained`.
-    """
+    """Bytes of the regular file *name* below *directory*."""
     with open_contained(directory, name, most) as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -12,7 +12,6 @@ def common_features(cpuinfo: str, machine: str) -> frozenset[str]:
     not told.
 
     Args:
-        cpuinfo: lines of /proc/cpuinfo.
         machine: ``uname -m``; an emulated machine may show the lines of the one that emulates it.
     """
     key = "flags" if machine.endswith("86") or machine == "x86_64" else "Features"

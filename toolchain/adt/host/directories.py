@@ -30,11 +30,7 @@ def resource(name: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the directory of everything that adt can make again: ``$ADT_CACHE_DIR``, else ``~/.cache/adt``.
-
-    Raises:
-        DiskError: another user could write there; so for the other two.
-    """
+    """Return the directory of all that adt can make again: ``$ADT_CACHE_DIR``, else ``~/.cache/adt``."""
     return _own(*_CACHE)
 
 

@@ -93,9 +93,7 @@ def disk_errors(
 
     Args:
         doing: for the message: "writing DIR".
-        path: what is written or read.
         variable: the environment variable that chooses its directory, if it is none of adt's own places.
-        written: False: it is only read.
         temporary: the name that it has until it is complete; what is written within belongs to it.
 
     Raises:
@@ -214,12 +212,8 @@ def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[P
     """A directory of one's own until the end of the block, or of this process if that comes first.
 
     Args:
-        purpose: part of its name.
         beside: it is made beside this file, where there is room for what becomes of it; else in
             :func:`temporary_directory`.
-
-    Raises:
-        DiskError: it cannot be made, or what failed within did so because a disk is full.
     """
     name = f"adt-{purpose}-{os.urandom(6).hex()}"
     if beside is None:

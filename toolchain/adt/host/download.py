@@ -73,11 +73,7 @@ def open_index() -> PyPISimple:
 
 
 def _stay_outside(answer: Response, **_options: object) -> None:
-    """Refuse a redirect from the public network to this machine or its neighbours, who trust the inside.
-
-    Raises:
-        DownloadError: it leads there.
-    """
+    """Refuse a redirect from the public network to this machine or its neighbours, who trust the inside."""
     if answer.is_redirect and _public(answer.url):
         url = urljoin(answer.url, answer.headers["location"])
         if not _public(url):
@@ -188,15 +184,7 @@ def is_address(text: str) -> bool:
 
 
 def download(url: str, sha256: str, *, most_bytes: int) -> Path:
-    """The local copy of the file at *url*, downloaded when it is absent or damaged.
-
-    Args:
-        sha256: of its bytes, 64 hex digits; any other file is refused.
-        most_bytes: a larger file is refused.
-
-    Raises:
-        DownloadError: it cannot be had, is too large, or its bytes differ.
-    """
+    """The local copy of the file at *url*, downloaded when it is absent or damaged."""
     return _checked(url, sha256, lambda partial: receive(url, partial, most_bytes))
 
 
@@ -217,11 +205,7 @@ def _checked(url: str, sha256: str, fetch: Callable[[Path], object]) -> Path:
 
 
 def _file_name(url: str) -> str:
-    """Return the name of the file at *url*, which names a server and a port that can be.
-
-    Raises:
-        ConfigError: it is no address.
-    """
+    """Return the name of the file at *url*, which names a server and a port that can be."""
     with contextlib.suppress(ValueError):  # of brackets around no address, or of a port
         parts = urlsplit(url)
         if parts.scheme in SCHEMES and parts.hostname and parts.port != 0:
@@ -237,7 +221,6 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
 
     Raises:
         ConfigError: the digest is missing, or is none.
-        DownloadError, DiskError: see :func:`download`.
     """
     scheme, _, rest = os.fspath(address).partition(":")
     url, _, fragment = f"{scheme}://{rest.lstrip('/')}".partition("#")  # a Path has one slash
@@ -270,10 +253,6 @@ def _not_had(url: str, reason: Exception) -> DownloadError:
 
 
 def check_digest(text: str) -> None:
-    """Refuse what is no sha256.
-
-    Raises:
-        ConfigError: *text* has not 64 hex digits.
-    """
+    """Refuse what is no sha256; raises ConfigError if *text* has not 64 hex digits."""
     if len(text) != 64 or set(text.lower()) - set("0123456789abcdef"):
         raise ConfigError(f"{text!r} is no sha256", remedy="Give all of its 64 hexadecimal digits.")

@@ -60,20 +60,13 @@ def need(extra: str, purpose: str) -> None:
 
     Args:
         purpose: "importing a .tflite file".
-
-    Raises:
-        ToolNotFound: a package is missing, or does not load.
     """
     for module in EXTRAS[extra]:
         load(module, extra, purpose)
 
 
 def load(module: str, extra: str, purpose: str) -> Any:
-    """Import *module*, or name the command that installs *extra*.
-
-    Raises:
-        ToolNotFound: it is missing, or does not load.
-    """
+    """Import *module*, or name the command that installs *extra*."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -61,11 +61,7 @@ def pass_through_tvm() -> None:
 
 
 def interrupt(_number: int, _frame: object) -> NoReturn:
-    """Raise KeyboardInterrupt.
-
-    Raises:
-        KeyboardInterrupt: always.
-    """
+    """Raise KeyboardInterrupt."""
     pass_through_tvm()
     _Handled.raised = True
     raise KeyboardInterrupt

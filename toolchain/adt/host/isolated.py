@@ -104,7 +104,6 @@ def isolated(
 
     Args:
         work: what it does, for errors; a format of its arguments (``reading {path.name}``).
-        seconds: after which it hangs.
         here: it runs in the caller's working directory, to which its paths may be relative; else in NEUTRAL.
     """
 

@@ -133,11 +133,7 @@ class Ndk:
 
 
 def find_ndk(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> Ndk:
-    """Return the NDK to use; a warning names other places that disagree.
-
-    Args:
-        explicit: the ``--ndk`` flag or the ``build.ndk`` setting; it must be right if given.
-    """
+    """Return the NDK to use; a warning names other places that disagree."""
     environ = os.environ if environ is None else environ
     places = list(_places(explicit, environ))
     if not places:

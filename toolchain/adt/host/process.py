@@ -183,7 +183,6 @@ def start(
     """Start a child in a process group of its own, so that the group can be ended as one.
 
     Args:
-        argv, cwd, env: as for :func:`run`.
         reaped: it ends with this process, however that ends, until
             :func:`adt.host.reaper.release_group` or :func:`kill_group`.
 

@@ -29,7 +29,6 @@ def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
     """Find program *name*.
 
     Args:
-        name: as it is called on the command line.
         remedy: how to get it; empty: with the Python package of its name.
         own_first: look beside our Python before PATH (cmake and ninja come with adt's wheel).
 

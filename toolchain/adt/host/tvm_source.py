@@ -76,9 +76,6 @@ def wheel_version() -> str:
 
     It is in the name of the wheel's directory: importing importlib.metadata to read
     it takes a fifth of the time of a build that has nothing to do.
-
-    Raises:
-        SourceError: apache-tvm is not installed.
     """
     for place in sys.path:
         for directory in Path(place).glob("apache_tvm-*.dist-info"):

@@ -77,12 +77,7 @@ def installed_version(distribution: str) -> str | None:
 
 
 def require_tvm() -> str:
-    """The version of the installed TVM, after a look at whether it can work; imports nothing.
-
-    Raises:
-        ToolNotFound: apache-tvm or apache-tvm-ffi is not installed, or they are a pair that is known
-            to break.
-    """
+    """The version of the installed TVM, after a look at whether it can work; imports nothing."""
     return _judged(installed_version(TVM), installed_version(FFI))
 
 

@@ -16,10 +16,6 @@ def web_page(title: str, *, style: Path, script: Path, data: Any) -> str:
     *data* is in one JSON element, ``#data``, where nothing in a string can end it; the page's
     policy lets no other script, style or address in. What the pages share goes before their own:
     web_page.css and web_page.js beside this file.
-
-    Args:
-        style: CSS file; script: JavaScript file.
-        data: what JSON is made of.
     """
     style_text, script_text = (_with_shared(path) for path in (style, script))
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -99,11 +99,7 @@ class XnnpackSource:
 
 
 def find_xnnpack(own: str) -> XnnpackSource:
-    """Find the source trees in the user's directory *own*, or obtain the pinned ones.
-
-    Raises:
-        SourceError: the user's directory lacks a tree.
-    """
+    """Find the source trees in the user's directory *own*, or obtain the pinned ones."""
     if own:
         path = Path(own).expanduser().absolute()
         _check(path)

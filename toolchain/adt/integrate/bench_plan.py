@@ -94,9 +94,6 @@ def planned_models(project: Project, *, extent: int | None = None) -> tuple[Plan
 
     Args:
         extent: of each symbol in the shapes of that entry's inputs; None: no shape may have one.
-
-    Raises:
-        ConfigError: a shape has one.
     """
     planned = []
     for model in project.packaged:

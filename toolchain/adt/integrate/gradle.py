@@ -65,11 +65,7 @@ def android_app_files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
-    """Return the files around the modules; all of them are the user's.
-
-    Args:
-        app: there is a module ``app``, too.
-    """
+    """Return the files around the modules; all of them are the user's."""
     values = {
         "app": app,
         "built_in_kotlin": BUILT_IN_KOTLIN,
@@ -166,11 +162,7 @@ def _abis(project: Project) -> tuple[str, ...]:
 
 
 def _lowest_api_level(project: Project) -> int:
-    """Return the lowest API level on which all of the bundles' libraries start.
-
-    Raises:
-        ConfigError: a bundle is not for Android.
-    """
+    """Return the lowest API level on which all of the bundles' libraries start."""
     levels = []
     for bundle in project.bundles:
         if bundle.manifest.api_level is None:

@@ -54,11 +54,7 @@ TENSOR_CLASSES = {
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:
-    """Return a CMake project for a JVM: the sources, a test of each model, an example, models and bundles.
-
-    Raises:
-        ConfigError: a bundle is for Android, whose applications have other ways to their files.
-    """
+    """Return a CMake project for a JVM: the sources, a test of each model, an example, models and bundles."""
     for bundle in project.bundles:
         if bundle.manifest.api_level is not None:
             raise ConfigError(

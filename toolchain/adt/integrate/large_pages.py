@@ -10,11 +10,7 @@ from adt.errors import BuildError
 
 
 def check_large_pages(libraries: Iterable[Binary | Unreadable]) -> None:
-    """Refuse *libraries* that pages of 16 KB cannot map, as `adt elf` judges them.
-
-    Raises:
-        BuildError: there is one for a machine whose devices may have such pages.
-    """
+    """Refuse *libraries* that pages of 16 KB cannot map, as `adt elf` judges them."""
     small = {
         binary.name: reason
         for binary in libraries

@@ -190,7 +190,6 @@ class NamePool:
         """Make a name for *text* that nothing has yet.
 
         Args:
-            text: any text.
             noun: what it names (``input``); added where the text alone makes no name, or a reserved one.
             number: which of its kind it is, for a text with no letter or digit.
         """
@@ -252,11 +251,7 @@ def class_names(project: str) -> NamePool:
 
 
 def check_class(text: str, names: NamePool) -> Name:
-    """Return the class that a user asked for by name; *names* does not give it again.
-
-    Raises:
-        ConfigError: it is no class's name, or reserved, or given already.
-    """
+    """Return the class that a user asked for by name; *names* does not give it again."""
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]{0,47}", text):
         raise ConfigError(
             f"{text!r} is no name of a class: a capital letter, then letters and digits, at most {LONGEST}",
@@ -273,11 +268,7 @@ def check_class(text: str, names: NamePool) -> Name:
 
 
 def check_package(java_package: str) -> None:
-    """Refuse a name that is no Java package of an application.
-
-    Raises:
-        ConfigError: it is none, or reserved.
-    """
+    """Refuse a name that is no Java package of an application."""
     parts = java_package.split(".")
     if len(java_package) > 120 or not all(re.fullmatch(r"[a-z][a-z0-9_]*", part) for part in parts):
         raise ConfigError(

@@ -142,7 +142,6 @@ def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
 
     Raises:
         PackageError: *out* is a file, or has what another kind generated, or its record is damaged.
-        ValueError: two files have one path, or a path leaves *out* (a bug of a generator).
     """
     files = tuple(files)
     _check_paths(files)
@@ -160,11 +159,6 @@ def write(plan: WritePlan, *, force: bool = False) -> None:
 
     Args:
         force: replace edited and foreign files, too.
-
-    Raises:
-        WouldOverwrite: there are some and *force* is not given; nothing was written.
-        PackageError: a directory is where a file goes.
-        DiskError: there is no room, or no access.
     """
     if not force:
         _refuse_conflicts(plan)

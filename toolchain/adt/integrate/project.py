@@ -51,7 +51,6 @@ def project(
     Args:
         packages: those of one name are one model for several ABIs.
         bundles: one for each ABI, with a package of each model for it.
-        java_package: ``com.example.vision``.
         classes: class of a model by the package's name, or by an empty one when there is one model; else it
             is made of that name.
         images: how pictures are normalised, by the package's name, or by an empty one for all models
@@ -306,9 +305,6 @@ def image_input(spec: TensorSpec, options: PictureOptions) -> ImageInput | None:
 
     It does when it has 1 or 3 channels where one layout has them, a fixed height and width, and a batch of
     one or of any size. An input of uint8 takes the pixels as they are: its model normalises by itself.
-
-    Raises:
-        InputError: *options* are for another number of channels.
     """
     if spec.dtype not in DTYPES or len(spec.shape) != 4:
         return None
@@ -347,11 +343,7 @@ def image_input(spec: TensorSpec, options: PictureOptions) -> ImageInput | None:
 
 
 def check_options(options: PictureOptions) -> None:
-    """Refuse words and numbers that fit no input.
-
-    Raises:
-        InputError: an unknown layout or colour, or a division by zero.
-    """
+    """Refuse words and numbers that fit no input."""
     for option, given, known in (("--layout", options.layout, LAYOUTS), ("--color", options.color, COLORS)):
         if given and given not in known:
             raise InputError(f"{option} {given!r} is unknown", remedy=f"Use {', '.join(known)}.")

@@ -61,9 +61,6 @@ class HostKernels:
 
         Args:
             writes: how many of its last arguments it writes, where its own code does not tell.
-
-        Raises:
-            NotComputable: it is not among the kernels, or not of a form that can be run alone.
         """
         known = self._known(name)
         if known not in self._plain:

@@ -71,8 +71,6 @@ def reference_named(
     """Return the reference that *choice* names, for *package*.
 
     Args:
-        choice: see ``verify.reference`` of the settings.
-        find_model: the source model; only asked for it when it is needed.
         trust: *choice* may be a model that is code.
 
     Raises:

@@ -171,9 +171,6 @@ def ratio_interval(a: Times, b: Times) -> Interval:
     narrow, so they are taken further out, as Student's distribution lies to the
     normal one (T. Hesterberg's expanded percentiles): in simulations of 6 to 12
     rounds, with light and heavy tails, 96 to 98 % of the intervals had the truth.
-
-    Raises:
-        ValueError: the two do not have the same number of rounds, or less than 6.
     """
     import numpy as np
 

@@ -12,11 +12,7 @@ LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class PortRange:
-    """Ports that are tried in their order, both ends included.
-
-    Raises:
-        ConfigError: there are none, or they are not ports.
-    """
+    """Ports that are tried in their order, both ends included."""
 
     first: int
     last: int

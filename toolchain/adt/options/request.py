@@ -19,11 +19,7 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Request(Options):
-    """Options of a verb; one that is not given gets its value as every setting does, or its default.
-
-    Raises:
-        ConfigError: a setting cannot be, see :func:`adt.options.resolve.load_settings`.
-    """
+    """Options of a verb; one that is not given gets its value as every setting does, or its default."""
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         arguments = {
@@ -90,9 +86,6 @@ def resolve_settings(flags: Mapping[str, object]) -> Resolved:
     """Return every setting, those of *flags*, by ``section.key``, as the caller gave them; None: not given.
 
     What a project's file has executed of these is shown.
-
-    Raises:
-        ConfigError: a setting cannot be, see :func:`adt.options.resolve.load_settings`.
     """
     resolved = load_settings(flags)
     if not flags.keys().isdisjoint(executed()):

@@ -77,11 +77,7 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
     both directions, and everybody meets on 127.0.0.1.
 
     Args:
-        board: what ssh takes, ``user@host``.
         tracker: ``host:port``; as this machine reaches it, or, exposed, as the board does. Empty for none.
-
-    Raises:
-        RpcError: the bundle has no tvm_rpc.
     """
     _check(bundle)
     ssh = ["ssh"]
@@ -108,14 +104,8 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
 def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
     """Run tvm_rpc from *bundle* on this machine, in the foreground, until it ends or we are interrupted.
 
-    Args:
-        words: its arguments after ``server`` but for the working directory, which is a temporary one.
-
     Returns:
         Its exit code.
-
-    Raises:
-        MismatchError, RpcError, ToolNotFound: see :func:`run_server`.
     """
     with run_server(bundle, words, output=2) as child:
         return child.wait()
@@ -129,11 +119,9 @@ def run_server(
 
     Args:
         words: its arguments after ``server`` but for the working directory, which is a temporary one.
-        output: file descriptor for all that it says.
 
     Raises:
         MismatchError: the bundle is for another machine.
-        RpcError: the bundle has no tvm_rpc.
     """
     _check(bundle)
     machine = platform.machine()

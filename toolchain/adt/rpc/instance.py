@@ -140,7 +140,6 @@ class Instance:
 
         Raises:
             Stopped: we were asked to end; the server has ended.
-            NoDevice, DeviceNotReady, DeviceError: the device is gone or refuses.
         """
         if self.stopping.is_set():  # asked before there was this object
             raise Stopped

@@ -50,8 +50,6 @@ def launch(
 
     Args:
         seconds: in which it must report.
-        doing: what that is, for those who wait: "starting the tracker".
-        pass_fds: descriptors that it inherits.
 
     Raises:
         AdtError: of the class and with the text that the process reports.
@@ -115,11 +113,7 @@ def _wait(child: subprocess.Popen[bytes]) -> None:
 
 
 def _report(fd: int, deadline: Deadline) -> dict[str, Any]:
-    """Read the report of the process; empty when there was none in time.
-
-    Raises:
-        Cancelled: see :class:`Deadline`.
-    """
+    """Read the report of the process; empty when there was none in time."""
     try:
         while not select.select([fd], [], [], deadline.patience())[0]:
             pass

@@ -127,11 +127,7 @@ class Body:
 
 
 def check_answer(request: int, code: int, body: bytes) -> None:
-    """Check the answer *code* with *body* to the request with the code *request*.
-
-    Raises:
-        Malformed: TVM's client would not stand it.
-    """
+    """Check the answer *code* with *body* to the request with the code *request*."""
     if code == SHUTDOWN and not body:
         return
     if code not in (RETURN, EXCEPTION):
@@ -214,11 +210,7 @@ class Relay:
 
 
 def serve(listening: socket.socket, server: socket.socket, key: str) -> None:
-    """Relay between the client that connects to *listening* and *server*, until either hangs up.
-
-    Raises:
-        Malformed: the server's last answer.
-    """
+    """Relay between the client that connects to *listening* and *server*, until either hangs up."""
     with contextlib.suppress(OSError):
         with listening:
             listening.settimeout(CLIENT_SECONDS)
@@ -288,13 +280,11 @@ def connect(host: str, port: int, key: str, *, limit: int, seconds: float) -> tu
     """A session of TVM's client with a server, and the relay that it goes through.
 
     Args:
-        key: the server's match key.
         limit: seconds after which the server ends the session; 0: never.
         seconds: in which the server must answer.
 
     Raises:
         Refusal: the server takes another client, or it is none.
-        OSError: it is not reached, hung up, or did not answer in time (TimeoutError).
     """
     import tvm.rpc  # noqa: F401 - it takes seconds, which are none of the session's
 

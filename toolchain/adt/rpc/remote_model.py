@@ -58,15 +58,7 @@ class RemoteModel:
         return self.package.manifest.entry(name)
 
     def set_inputs(self, inputs: Mapping[str, Array], entry: str = "main") -> None:
-        """Give the machine the inputs of *entry*, with its parameters after them.
-
-        Args:
-            inputs: every input by name.
-
-        Raises:
-            MismatchError: it takes images, and the server is not one of adt's.
-            RunError: the server refused them (its memory is full, …).
-        """
+        """Give the machine the inputs of *entry*, with its parameters after them."""
         import numpy as np
         import tvm
 
@@ -100,21 +92,13 @@ class RemoteModel:
             ) from error
 
     def run(self, entry: str = "main") -> None:
-        """Run *entry* once on the inputs that were set, and wait until the device is done.
-
-        Raises:
-            RunError: it failed.
-        """
+        """Run *entry* once on the inputs that were set, and wait until the device is done."""
         with explain_errors(self.package, "run"):
             self.machine.invoke_stateful(entry)
             self.device.sync()
 
     def outputs(self, entry: str = "main") -> dict[str, Array]:
-        """Return the outputs of the last run of *entry*, by name.
-
-        Raises:
-            RunError: it has not run, or gave something else than the package says.
-        """
+        """Return the outputs of the last run of *entry*, by name."""
         with explain_errors(self.package, "give its outputs"):
             given = self.machine.get_outputs(entry)
             tensors = [given] if hasattr(given, "numpy") else list(given)
@@ -129,14 +113,8 @@ def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> I
     """Load *package* into a virtual machine on the server of *session*, for as long as the block runs.
 
     Args:
-        session: ``tvm.rpc.RPCSession``, from :func:`adt.rpc_session`.
         library: absolute path of its mod.so on the server, when it is deployed there; empty: it is uploaded,
             and removed at the end.
-
-    Raises:
-        MismatchError: the server cannot load it (other platform, other TVM, a library that is missing), or
-            has no device of its kind.
-        RunError: something else failed on the server; TVM's message is passed on.
     """
     import tvm
 
@@ -215,11 +193,7 @@ def _loading(package: ModelPackage) -> AbstractContextManager[None]:
 
 
 def explain_errors(package: ModelPackage, doing: str) -> AbstractContextManager[None]:
-    """Turn what TVM raises in the block into a RunError; the end of the session passes as it is.
-
-    Args:
-        doing: what the model could not do: "run".
-    """
+    """Turn what TVM raises in the block into a RunError; the end of the session passes as it is."""
     return _tvm_errors(
         lambda error: RunError(
             f"{package.manifest.name} cannot {doing} over RPC: {last_line(error)}",

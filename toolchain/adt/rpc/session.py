@@ -87,7 +87,6 @@ def open_session(
         tracker_address: of the tracker; empty for adt's own.
         address: ``host:port`` of a server without a tracker, to connect to directly.
         timeout: seconds after which the server ends the session, whatever runs in it; None for never.
-        wait: seconds to wait for a free device.
 
     Raises:
         RpcError: the server cannot be reached, or it ended, or *timeout* was over, before the block did.
@@ -192,11 +191,7 @@ def _no_such_key(where: str, key: str, summary: wire.Summary) -> TrackerError:
 
 
 def _connect(target: Target, limit: int) -> tuple[RPCSession, relay.Relay]:
-    """Open TVM's session with the server.
-
-    Raises:
-        RpcError: it is not reached, does not want us, or does not answer.
-    """
+    """Open TVM's session with the server."""
     try:
         return relay.connect(target.host, target.port, target.match_key, limit=limit, seconds=CONNECT_SECONDS)
     except TimeoutError as error:

@@ -59,9 +59,6 @@ def device_server(
         bundle: the directory on the device of the same bundle deployed alone, from which `adt rpc start` and
             `adt deploy` start theirs.
         ports: candidates, each the same on this machine and on the device.
-
-    Raises:
-        RpcError: another server is in the way, or ours does not become ready.
     """
     at = state.server_home(device.serial)
     with cache.lock(state.rpc_directory() / "runs" / at.directory.name, timeout=BUSY_SECONDS):
@@ -83,9 +80,6 @@ def device_server(
 def _existing(record: state.ServerRecord, deployments: set[str]) -> Endpoint:
     """Return how to reach the server that runs, if it is the device's only one under its key, and from our
     bundle.
-
-    Raises:
-        RpcError: it is not.
     """
     serial = record.serial
     if record.deployment not in deployments:

@@ -61,11 +61,7 @@ class TrackerInfo:
 
 
 def listen(ports: PortRange, host: str) -> socket.socket:
-    """Return a socket that listens on the first free port of *ports*.
-
-    Raises:
-        TrackerError: none is free.
-    """
+    """Return a socket that listens on the first free port of *ports*; raises TrackerError if none is free."""
     for port in ports:
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -184,11 +180,7 @@ def status(address: str = "") -> TrackerInfo:
 
 
 def ensure(address: str = "", *, ports: PortRange = PORTS) -> str:
-    """The address of a tracker that answers: *address*, or adt's own, started when it does not run.
-
-    Raises:
-        TrackerError: it does not answer, or cannot be started.
-    """
+    """The address of a tracker that answers: *address*, or adt's own, started when it does not run."""
     tracker = address or start(ports).address
     try:
         wire.summary(tracker)

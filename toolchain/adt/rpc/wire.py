@@ -96,11 +96,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_summary(raw: Any) -> Summary:
-    """Read a tracker's summary.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Read a tracker's summary; raises ValueError if it is none."""
     if not isinstance(raw, dict) or not isinstance(raw.get("queue_info"), dict):
         raise ValueError("no queue_info")
     servers = []
@@ -225,11 +221,7 @@ def not_a_tracker(address: str, reason: str) -> TrackerError:
 
 
 def summary(address: str, *, seconds: float = SECONDS) -> Summary:
-    """Return the summary of the tracker at *address*.
-
-    Raises:
-        TrackerError, ConfigError: see :func:`conversation`.
-    """
+    """Return the summary of the tracker at *address*."""
     with conversation(address, seconds=seconds) as talk:
         answer = talk.ask([SUMMARY])
     try:
@@ -246,9 +238,6 @@ def request(address: str, key: str, *, priority: int = 1, seconds: float) -> Gra
 
     A request that was given up stays in the tracker's count of pending ones
     until a server is free; the tracker then passes it over.
-
-    Raises:
-        TrackerError, ConfigError: see :func:`conversation`.
     """
     with conversation(address, seconds=seconds) as talk:
         try:
@@ -259,11 +248,7 @@ def request(address: str, key: str, *, priority: int = 1, seconds: float) -> Gra
 
 
 def parse_grant(answer: object, address: str) -> Grant:
-    """Read the answer to a request.
-
-    Raises:
-        TrackerError: it is none.
-    """
+    """Read the answer to a request; raises TrackerError if it is none."""
     if isinstance(answer, list) and len(answer) == 2 and answer[0] == SUCCESS:
         given = answer[1]
         if isinstance(given, list) and len(given) == 3 and (port := natural(str(given[1]), MOST_PORT)):

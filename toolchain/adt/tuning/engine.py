@@ -74,7 +74,6 @@ def tune(
     The builders and the fleet are closed when this returns or raises.
 
     Args:
-        fleet: starts to measure, :meth:`adt.tuning.fleet.fleet.Fleet.start`.
         stop: when set, nothing new begins; what is being measured may finish for a while; all is kept.
     """
     return _Engine(options, tasks, searches, builders, database, observer or Observer(), stop).run(fleet)

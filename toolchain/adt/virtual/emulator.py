@@ -94,7 +94,6 @@ def start(
 
     Raises:
         ConfigError: *name*, *port* or *data_size* is not one.
-        EmulatorError: this machine cannot run it, or it did not come up.
     """
     home = state.home(name)
     if data_size is not None and not SIZE.fullmatch(data_size):

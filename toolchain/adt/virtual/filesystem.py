@@ -55,8 +55,6 @@ def build(layout: Layout, name: str, interpreter: Path | None) -> None:
     """Mount everything and make it ``/``. Called by PID 1 of the new namespaces.
 
     Args:
-        layout: where things come from.
-        name: the device's name, its host name and part of its properties.
         interpreter: the static qemu for this user namespace's own binfmt_misc; None
             when arm64 programs already run (a host-wide rule, or an arm64 host).
     """
@@ -156,11 +154,7 @@ def show_boot_id(root: Path) -> None:
 
 
 def make_data(root: Path, layout: Layout) -> None:
-    """Mount ``/data`` and make the directories that tools expect in it.
-
-    Raises:
-        OSError: a mount is not allowed, or the size is not one.
-    """
+    """Mount ``/data`` and make the directories that tools expect in it."""
     data = root / "data"
     if layout.data_size:
         namespaces.mount("data", data, "tmpfs", namespaces.MS_NOSUID, f"mode=0771,size={layout.data_size}")

@@ -28,11 +28,7 @@ def length_prefixed(text: str) -> bytes:
 
 
 async def connect(address: str) -> Connection:
-    """Connect to *address* on the device.
-
-    Raises:
-        OSError: nobody listens there, or the address cannot be read.
-    """
+    """Connect to *address* on the device."""
     kind, _, rest = address.partition(":")
     if kind == "tcp":
         text, _, host = rest.partition(":")

@@ -159,11 +159,7 @@ def keep_capabilities(kept: Iterable[int]) -> None:
 
 
 def mount(source: str | Path, target: Path, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Call mount(2).
-
-    Raises:
-        OSError: with the source and target in its text.
-    """
+    """Call mount(2)."""
     result = _libc.mount(
         os.fsencode(source),
         os.fsencode(target),
@@ -229,11 +225,7 @@ def become_root_directory() -> None:
 
 
 def register_interpreter(binfmt: Path, interpreter: Path) -> None:
-    """Mount this user namespace's own binfmt_misc on *binfmt* and run arm64 programs by *interpreter*.
-
-    Raises:
-        OSError: the kernel is older than 6.7, or does not allow it.
-    """
+    """Mount this user namespace's own binfmt_misc on *binfmt* and run arm64 programs by *interpreter*."""
     mount("binfmt_misc", binfmt, "binfmt_misc")
     try:
         (binfmt / "register").write_text(AARCH64_RULE.format(interpreter=interpreter))

@@ -145,7 +145,6 @@ def for_device(
 
     Args:
         files: name and text of the host's sources lists; ``.sources`` are deb822.
-        os_release: the host's /etc/os-release.
         native: the device's processor is the host's: then the host's own archive has them, on Ubuntu too.
 
     Returns:
@@ -196,11 +195,7 @@ class Package:
 
 
 def host_sources(abi: Abi) -> tuple[Source, ...]:
-    """The sources of packages for *abi*: the environment's, else derived from the host's own.
-
-    Raises:
-        DownloadError: there are none.
-    """
+    """The sources of packages for *abi*: the environment's, else derived from the host's own."""
     if line := os.environ.get(VARIABLE):
         sources = tuple(parse_one_line(line))
         if not sources:
@@ -233,11 +228,7 @@ def release() -> str:
 
 
 class PrivateApt:
-    """An apt of its own in an empty directory.
-
-    Raises:
-        ToolNotFound: this machine has no apt.
-    """
+    """An apt of its own in an empty directory; raises ToolNotFound if this machine has no apt."""
 
     def __init__(self, directory: Path, sources: Sequence[Source], architecture: str) -> None:
         if not shutil.which("apt-get"):
@@ -292,11 +283,7 @@ class PrivateApt:
         )
 
     def update(self) -> None:
-        """Read the archives' indices.
-
-        Raises:
-            DownloadError: one cannot be read or its signature does not fit.
-        """
+        """Read the archives' indices."""
         done = self._run(
             "apt-get", "update", "-q", what=f"the index of {self.architecture} packages cannot be read"
         )
@@ -320,11 +307,7 @@ class PrivateApt:
         return versions
 
     def download(self, names: Sequence[str], known: Mapping[str, str]) -> list[Path]:
-        """Fetch *names* and what they depend on, at the version in *known* where the archives have it.
-
-        Raises:
-            DownloadError: a package does not exist or cannot be fetched.
-        """
+        """Fetch *names* and what they depend on, at the version in *known* where the archives have it."""
         versions = self.offered(sorted({*names, *known}))
         if missing := [name for name in names if name not in versions]:
             raise DownloadError(

@@ -107,9 +107,6 @@ def run_trial(mode: str, qemu: Path | None, machine: str) -> dict[str, str | Non
 
     Returns:
         Each step that was reached: None for "works", else the reason.
-
-    Raises:
-        EmulatorError: the trial itself failed.
     """
     done = process.run(
         [sys.executable, "-P", "-m", "adt.virtual.trial", mode, qemu or "-", machine],

@@ -55,7 +55,6 @@ def locate(entries: dict[str, Path], path: str) -> Path | None:
 
     Args:
         entries: the top-level entries, see :func:`parts`.
-        path: as a program on the device would say it.
     """
     rest, place = [part for part in path.split("/") if part], PurePosixPath("/")
     for _ in range(LINKS):
@@ -94,7 +93,6 @@ def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
     """The user's tree, once its shell is seen to be a program that can start, and what it runs on.
 
     Args:
-        tree: as the user gave it.
         expected: the ABI it must have; None to take what it has.
 
     Raises:
@@ -137,9 +135,6 @@ def check_readable(tree: Path) -> None:
     """Check that others than its owner can start programs of *tree*, as root of a device that root starts.
 
     Files that are no library may be kept from them, as some programs are on Android; the log names one.
-
-    Raises:
-        EmulatorError: the shell or a library is kept from them.
     """
     entries = parts(tree)
     shell = _follow(entries, SHELL, tree)
@@ -172,11 +167,7 @@ def _all_in(entry: Path) -> list[Path]:
 
 
 def _follow(entries: dict[str, Path], path: str, tree: Path) -> Path:
-    """Follow the links of the device's *path*.
-
-    Raises:
-        EmulatorError: it is not there, or leads out of the tree.
-    """
+    """Follow the links of the device's *path*."""
     place = locate(entries, path)
     if place is not None and place.is_file():
         return place

@@ -54,11 +54,7 @@ async def read(fd: int) -> bytes:
 
 
 async def write(fd: int, data: bytes) -> None:
-    """Write all of *data* to a non-blocking *fd*.
-
-    Raises:
-        OSError: nobody reads the other end any more.
-    """
+    """Write all of *data* to a non-blocking *fd*."""
     loop = asyncio.get_running_loop()
     view = memoryview(data)
     while view:

@@ -78,11 +78,7 @@ def emulators_directory() -> Path:
 
 
 def home(name: str) -> Home:
-    """The directory of the device *name* (it need not exist).
-
-    Raises:
-        ConfigError: not a name.
-    """
+    """The directory of the device *name* (it need not exist); raises ConfigError if no device can have it."""
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} cannot be the name of a virtual device",

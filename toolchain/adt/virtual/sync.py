@@ -112,11 +112,7 @@ def received_mode(mode: int) -> int:
 
 
 def create(path: str) -> int:
-    """Open *path* for a push: regular files are replaced, others (devices, pipes) written to.
-
-    Raises:
-        Refused: it cannot be created.
-    """
+    """Open *path* for a push: regular files are replaced, others (devices, pipes) written to."""
     try:
         previous = os.lstat(path)
     except OSError:
@@ -133,11 +129,7 @@ def create(path: str) -> int:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write every byte.
-
-    Raises:
-        Refused: with the reason, for example a full disk.
-    """
+    """Write every byte."""
     view = memoryview(data)
     try:
         while view:
@@ -153,11 +145,7 @@ class Session:
         self.stream = stream
 
     async def run(self) -> None:
-        """Serve the stream.
-
-        Raises:
-            Closed: the host ended it without QUIT.
-        """
+        """Serve the stream."""
         self.stream.accept()
         while True:
             identifier, length = WORD.unpack(await self.stream.exactly(WORD.size))
@@ -202,11 +190,7 @@ class Session:
     # push --------------------------------------------------------------------------------------
 
     async def _data(self) -> tuple[bytes | None, int]:
-        """The next DATA's bytes (there may be none in it), or ``(None, seconds)`` for DONE.
-
-        Raises:
-            Closed: the host went away, or sent something else.
-        """
+        """The next DATA's bytes (there may be none in it), or ``(None, seconds)`` for DONE."""
         identifier, length = WORD.unpack(await self.stream.exactly(WORD.size))
         if identifier == b"DONE":
             return None, length

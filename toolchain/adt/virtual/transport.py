@@ -95,11 +95,7 @@ class Stream:
         return self._take(self._waiting())
 
     async def exactly(self, count: int) -> bytes:
-        """The next *count* bytes.
-
-        Raises:
-            Closed: the stream ended before.
-        """
+        """The next *count* bytes; raises Closed if the stream ended before."""
         while self._waiting() < count:
             if self.ended:
                 raise Closed
@@ -109,11 +105,7 @@ class Stream:
         return self._take(count)
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send *data* in WRTEs of at most `maxdata` bytes, each once the one before is acknowledged.
-
-        Raises:
-            Closed: the host closed the stream.
-        """
+        """Send *data* in WRTEs of at most `maxdata` bytes, each once the one before is acknowledged."""
         view = memoryview(data)
         for start in range(0, len(view), self.maxdata):
             while not self._writable.is_set() and not self.ended:
@@ -177,7 +169,6 @@ class Transport:
     """The state of one connection.
 
     Args:
-        link: the connection.
         banner: gives the payload of our CNXN.
         find: gives the service for an OPEN's destination, or None to refuse it.
     """

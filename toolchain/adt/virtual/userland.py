@@ -123,8 +123,6 @@ def ensure_userland(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool 
 
     Args:
         interpreter: static qemu-aarch64; None when this machine runs the programs itself.
-        abi: its processor.
-        opencl: whether it has OpenCL.
     """
     entry, cached = cache.entry(
         userland_name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)
@@ -180,11 +178,7 @@ def merge_usr(tree: Path) -> None:
 
 
 def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, opencl: bool) -> None:
-    """Build the device's tree from unpacked packages.
-
-    Raises:
-        EmulatorError: no shell, no toybox, no C library or (with *opencl*) no OpenCL is among them.
-    """
+    """Build the device's tree from unpacked packages."""
     merge_usr(unpacked)
     programs, libraries = tree / "system/bin", tree / "usr/lib"
     for directory in ("system/bin", "system/lib64", "system/etc", "vendor/bin", "vendor/lib64", "etc", "usr"):
@@ -234,11 +228,7 @@ def _unused(directory: str, names: list[str]) -> set[str]:
 
 
 def add_opencl(unpacked: Path, tree: Path, abi: Abi) -> None:
-    """Add PoCL, the compiler and linker that it runs, and the name that programs load it by.
-
-    Raises:
-        EmulatorError: the packages hold no OpenCL.
-    """
+    """Add PoCL, the compiler and linker that it runs, and the name that programs load it by."""
     icd = unpacked / "etc/OpenCL/vendors/pocl.icd"
     library = tree / "usr/lib" / abi.multiarch / "libOpenCL.so"
     if not icd.is_file() or not library.with_name("libOpenCL.so.1").exists():
@@ -270,11 +260,7 @@ def add_opencl(unpacked: Path, tree: Path, abi: Abi) -> None:
 
 
 def link_applets(tree: Path, programs: Path, abi: Abi, interpreter: Path | None) -> None:
-    """Link every program that toybox says it is, and what busybox adds, unless the name is taken.
-
-    Raises:
-        EmulatorError: toybox does not run.
-    """
+    """Link every program that toybox says it is, and what busybox adds, unless the name is taken."""
     loader = tree / "usr" / abi.loader
     libraries = tree / "usr/lib" / abi.multiarch
     argv: list[str | Path] = [loader, "--library-path", libraries, programs / "toybox"]

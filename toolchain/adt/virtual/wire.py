@@ -60,7 +60,6 @@ async def read_packet(reader: asyncio.StreamReader, *, summed: bool) -> Packet:
     """Read the next packet; *summed* says whether its checksum counts.
 
     Raises:
-        asyncio.IncompleteReadError: the peer closed the connection.
         ProtocolError: bad magic, bad checksum or a payload above MAX_PAYLOAD.
     """
     command, arg0, arg1, length, total, magic = HEADER.unpack(await reader.readexactly(HEADER.size))
@@ -95,15 +94,7 @@ class Link:
         tcp_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def receive(self, *, verified: bool) -> Packet:
-        """The next packet for the device.
-
-        Args:
-            verified: whether its checksum counts.
-
-        Raises:
-            asyncio.IncompleteReadError, ConnectionError: the connection is gone.
-            ProtocolError: what arrived is no packet.
-        """
+        """The next packet for the device."""
         return await read_packet(self._reader, summed=verified)
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:

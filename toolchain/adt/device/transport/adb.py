@@ -396,11 +396,7 @@ def open_wire(*, deadline: Deadline, serial: str = "") -> Wire:
 
 
 def connection_number() -> str:
-    """Return the transport id of the first device without a serial.
-
-    Raises:
-        NoDevice: there is none.
-    """
+    """Return the transport id of the first device without a serial; raises NoDevice if there is none."""
     listing = query("host:devices-l", doing="listing devices")
     match = re.search(rf"^{re.escape(NO_SERIAL)}\s.*\btransport_id:(\d+)", listing, re.MULTILINE)
     if match is None:

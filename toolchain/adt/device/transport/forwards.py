@@ -59,9 +59,6 @@ def make(serial: str, link: Forward, *, seconds: float = SHORT) -> Forward:
     A device is never asked to choose a port itself (``tcp:0``): adb's server remembers reverses by the name
     that they were asked for with, so that the second ``tcp:0`` replaces the first, and a connection to the
     first then ends the server, for every device and user of it (seen with adb 29 and 36).
-
-    Raises:
-        DeviceError: the port is :func:`taken`, or the connection broke.
     """
     if not link.reverse or link.remote != 0:
         return _made(serial, link, seconds)

@@ -111,7 +111,6 @@ class RemoteCommand:
         """Start *argv*; *v2* if the device speaks shell protocol v2.
 
         Args:
-            deadline: for everything until the command has ended.
             keep_stdin: leave its stdin open until :meth:`close_stdin`; else it reads EOF at once.
             inline: *argv* is ``sh -c TEXT sh ARGUMENTS``; run TEXT in the shell that the daemon starts
                 anyway, and not in one more.

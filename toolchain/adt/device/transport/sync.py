@@ -150,11 +150,7 @@ class SyncSession:
         return self.push_many([PushItem(source, remote, mode, mtime)], progress=progress)
 
     def push_many(self, items: Iterable[PushItem], *, progress: Progress | None = None) -> int:
-        """Write all *items*, without waiting for an answer between them; return the payload bytes sent.
-
-        Raises:
-            Refused: the device did not take one of them; those before it are complete.
-        """
+        """Write all *items*, without waiting for an answer between them; return the payload bytes sent."""
         progress = progress or observer.get()
         batch, total = _Batch(self._flow), 0
         for item in items:

@@ -33,11 +33,7 @@ READABLE = 0o100644 << 16
 
 
 def write_archive(entries: Iterable[ApkEntry], path: Path) -> None:
-    """Write *entries* to *path*, in order, each stored as it is and aligned as it says.
-
-    Raises:
-        OSError: *path* cannot be written.
-    """
+    """Write *entries* to *path*, in order, each stored as it is and aligned as it says."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for entry in entries:
             member = zipfile.ZipInfo(entry.name, EARLIEST)
@@ -184,14 +180,6 @@ def build_apk(
     """Write the APK with *manifest* and *entries* to *out*, which appears complete and checked or not at all.
 
     The same contents, tools and key give the same bytes.
-
-    Args:
-        min_sdk: the manifest's.
-
-    Raises:
-        BuildError: a tool fails, or what it made cannot be installed.
-        ConfigError: the keystore is not right.
-        DiskError: *out* cannot be written.
     """
     with (
         fresh_file(out) as fresh,

@@ -35,14 +35,7 @@ class ApkEntry:
 
 
 def apk_entries(project: Project, bench_plan: str) -> tuple[ApkEntry, ...]:
-    """Return every file of the app of *project*, sorted by name.
-
-    Args:
-        bench_plan: JSON for :data:`BENCH_PLAN`.
-
-    Raises:
-        MismatchError: a bundle is not for Android, or was built without the activity.
-    """
+    """Return every file of the app of *project*, sorted by name."""
     files = apk_files(project) | benchmark_files(project)
     entries = [ApkEntry(name, path, _alignment(name)) for name, path in files.items()]
     made = [ApkEntry(BENCH_PLAN, bench_plan.encode()), ApkEntry(CLASSES_DEX, stub_dex())]

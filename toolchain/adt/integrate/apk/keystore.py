@@ -43,11 +43,7 @@ class Keystore:
 
 
 def users_keystore(path: Path, alias: str, *, password: str, key_password: str) -> Keystore:
-    """Return the user's own keystore.
-
-    Raises:
-        ConfigError: there is no file, or no password for it.
-    """
+    """Return the user's own keystore; raises ConfigError if there is no file, or no password for it."""
     if not path.is_file():
         raise ConfigError(
             f"there is no keystore {path}",
@@ -65,11 +61,6 @@ def users_keystore(path: Path, alias: str, *, password: str, key_password: str) 
 def debug_keystore() -> Keystore:
     """Return adt's own key, made on first use and kept, so that a newer APK can replace an older one on a
     device.
-
-    Raises:
-        ToolNotFound: there is no keytool.
-        ProcessFailed: it fails.
-        DiskError: the key cannot be kept.
     """
     path = data_dir() / DEBUG_FILE
     keystore = Keystore(path, DEBUG_ALIAS, DEBUG_PASSWORD, debug=True)

@@ -56,14 +56,7 @@ def manifest_text(project: Project, *, debuggable: bool = False) -> str:
 
 
 def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry, ...]:
-    """Link the manifest *text* to Android's binary form, and the table of its resources.
-
-    Args:
-        directory: an empty one, for what aapt2 writes.
-
-    Raises:
-        BuildError: aapt2 refuses the manifest.
-    """
+    """Link the manifest *text* to Android's binary form, and the table of its resources."""
     source, linked = directory / NAME, directory / "linked.apk"
     source.write_text(text, encoding="utf-8")
     remedy = "Check --sdk: its aapt2 and its platform must be of about the same age."
@@ -112,11 +105,7 @@ class ApkContents:
 
 
 def read_apk(path: Path) -> ApkContents:
-    """Look into the APK *path*.
-
-    Raises:
-        InputError: there is no file, or it is no APK.
-    """
+    """Look into the APK *path*; raises InputError if there is no file, or it is no APK."""
     remedy = "Name an APK, such as `adt apk` writes."
     if not path.is_file():
         raise InputError(f"there is no APK {path}", remedy=remedy)

@@ -51,11 +51,7 @@ def check_sort(sort: str) -> None:
 
 
 def table(profile: Profile, *, sort: str = "", everything: bool = False) -> list[str]:
-    """Format the profile as lines for people, sorted as by :func:`sorted_totals`.
-
-    Args:
-        everything: not only the first :data:`TOP` rows, and each of the VM's own functions.
-    """
+    """Format the profile as lines for people, sorted as by :func:`sorted_totals`."""
     rows = sorted_totals(profile if everything else folded(profile), sort)
     shown = rows if everything else rows[:TOP]
     lines = [*_head(profile), ""]

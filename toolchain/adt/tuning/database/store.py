@@ -44,12 +44,7 @@ BACKUP = "backup"
 
 @contextmanager
 def open_database(directory: Path, *, write: bool = False) -> Iterator[Database]:
-    """Open the tuning database in *directory*; with *write* as its only writer, who makes it if missing.
-
-    Raises:
-        PackageError: there is none to read, *directory* holds something else, or a later adt wrote it; or it
-            is to be written, and so damaged that it must be repaired first.
-    """
+    """Open the tuning database in *directory*; with *write* as its only writer, who makes it if missing."""
     if not write:
         contents = load(directory)
         _warn(contents)
@@ -267,9 +262,6 @@ class Database:
         """Keep *records*, and the *workloads* that they name and that are not here yet.
 
         When this returns they are on the disk; when it raises none of the records is kept.
-
-        Raises:
-            ValueError: the database is only read, a record names no workload, or its times are no numbers.
         """
         with self._lock:
             new = {w.id: w for w in workloads if w.id not in self._workloads}

@@ -41,13 +41,7 @@ class DaskBuilders:
     """Candidates go to the workers of one scheduler; as many at once as those have threads, now."""
 
     def __init__(self, address: str, toolchain: Toolchain, *, timeout: float) -> None:
-        """Connect to the scheduler *address*; a candidate may take *timeout* seconds.
-
-        Raises:
-            ToolNotFound: Dask is not installed here, or a worker lacks the compiler.
-            ConfigError: no scheduler answers there, or it has no workers.
-            MismatchError: a worker has another adt, TVM or Python.
-        """
+        """Connect to the scheduler *address*; a candidate may take *timeout* seconds."""
         self._timeout = timeout
         self._lock = threading.Lock()
         self._closed = False

@@ -162,7 +162,6 @@ class Fleet:
 
         Args:
             take: called from many threads; may wait up to half a second for a job.
-            done: called from many threads.
         """
         self._take, self._done = take, done
         self._watcher = threading.Thread(target=self._watch, name="fleet")

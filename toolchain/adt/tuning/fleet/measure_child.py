@@ -56,11 +56,7 @@ class Session:
         self._tensors: OrderedDict[Slot, Any] = OrderedDict()
 
     def describe(self) -> tuple[str, str]:
-        """Name and driver of the device.
-
-        Raises:
-            LookupError: there is no such device.
-        """
+        """Name and driver of the device."""
         if not self._device.exist:
             raise LookupError("the server has no such device")
         return self._attribute("device_name"), self._attribute("driver_version")

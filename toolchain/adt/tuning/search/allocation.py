@@ -76,7 +76,6 @@ def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] 
     gets it.
 
     Args:
-        batch: candidates of a full batch.
         left: candidates that may still be proposed, for all tasks together.
     """
     able = [index for index, task in enumerate(tasks) if task.room > 0 and task.batches < MAX_BATCHES]
