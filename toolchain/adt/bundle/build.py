@@ -119,9 +119,8 @@ def _stage(destination: Path) -> str:
 def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
     """The bundle, if it is whole and of the same *sources*, where another build was the last one.
 
-    Ninja would compile everything again after the environment or the cache was
-    copied or moved, and the bytes would be the same. Bundles with XNNPACK and
-    without share a build directory.
+    Ninja would compile everything again after the environment or the cache was copied or moved, and the bytes
+    would be the same. Bundles with XNNPACK and without share a build directory.
     """
     try:
         recorded = json.loads((plan.build_dir / CONFIGURED).read_text()).get("command")

@@ -39,9 +39,8 @@ class Choice:
 def choose_preset(options: BuildSettings) -> Choice:
     """Choose the preset for *options*.
 
-    A variant in the platform's name (``linux-aarch64-cpu``) decides; without
-    one, ``clml`` and ``opencl`` do. With OpenCL and without CLML the preset is
-    the one with the platform's own name.
+    A variant in the platform's name (``linux-aarch64-cpu``) decides; without one, ``clml`` and ``opencl`` do.
+    With OpenCL and without CLML the preset is the one with the platform's own name.
     """
     platform, variant = preset_named(options.platform)
     if variant in ("cpu", "opencl") and options.clml:

@@ -1,14 +1,12 @@
 """Apps on an Android device: install one, start it, fetch what it writes, give it a deployment of its own.
 
-The device's own programs do the work: ``pm`` installs, ``am`` starts. What an
-app writes to its directory of media, ``/sdcard/Android/media/<app>``, the shell user
-can read without root and without the app being debuggable; ``Android/data`` it cannot
-on Android 11 and later.
+The device's own programs do the work: ``pm`` installs, ``am`` starts. What an app writes to its directory of
+media, ``/sdcard/Android/media/<app>``, the shell user can read without root and without the app being
+debuggable; ``Android/data`` it cannot on Android 11 and later.
 
-Into an app's private directory only the app may write: a deployment goes to
-/data/local/tmp first, as ever; then a shell that runs as the app (``run-as``, so the
-app must be debuggable) copies it to ``files/adt/<digest>``, hashes every copy, and only
-then gives it its name.
+Into an app's private directory only the app may write: a deployment goes to /data/local/tmp first, as ever;
+then a shell that runs as the app (``run-as``, so the app must be debuggable) copies it to
+``files/adt/<digest>``, hashes every copy, and only then gives it its name.
 """
 
 from __future__ import annotations

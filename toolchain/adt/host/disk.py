@@ -1,9 +1,8 @@
 """Temporary files and directories, and what a full or read-only disk means to whoever writes them.
 
-What fails seldom names the disk: a compiler says that it cannot write, and which of three
-directories is full shows only while they still hold what was written. So each place that is
-written to is named by a block, and when something fails within, the places are looked at
-before anything is removed.
+What fails seldom names the disk: a compiler says that it cannot write, and which of three directories is full
+shows only while they still hold what was written. So each place that is written to is named by a block, and
+when something fails within, the places are looked at before anything is removed.
 """
 
 from __future__ import annotations

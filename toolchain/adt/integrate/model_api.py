@@ -1,9 +1,8 @@
 """API of a model's generated code: classes, methods and fields, by their names in each language.
 
-Everything that a template writes as code comes from here, as an identifier that
-:mod:`adt.integrate.names` has made; what a user wrote (names in mod.json, file names)
-reaches a template only as text, and a template writes it through a filter of
-:mod:`adt.integrate.templates`.
+Everything that a template writes as code comes from here, as an identifier that :mod:`adt.integrate.names`
+has made; what a user wrote (names in mod.json, file names) reaches a template only as text, and a template
+writes it through a filter of :mod:`adt.integrate.templates`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Write what was generated, and again: what the user wrote or edited is never lost.
 
-``.adt-generated.json`` in the output directory has the sha256 of each file that adt wrote there. A
-file that still has it may be replaced or removed; one that has not was edited. While files are
-being written the record has both, the old one's and the new one's: wherever it was interrupted, the
-next time finishes it.
+``.adt-generated.json`` in the output directory has the sha256 of each file that adt wrote there. A file that
+still has it may be replaced or removed; one that has not was edited. While files are being written the record
+has both, the old one's and the new one's: wherever it was interrupted, the next time finishes it.
 """
 
 from __future__ import annotations

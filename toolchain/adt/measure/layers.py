@@ -9,10 +9,9 @@ the tensors of each call after it was made. With them each kernel is judged twic
 *along the run*: the plain kernel computes on what this machine's kernels before it gave. This
     shows where the device's numbers leave the right ones, and how far they go.
 
-The contents of a tensor tell which call wrote it: a tensor that a call read is the one of the
-same bytes that a call before it wrote. Inputs, parameters and what was not seen are the device's
-own. A tensor is as it was after its call, so that a kernel that changes a tensor in place cannot
-be compared; the result says so.
+The contents of a tensor tell which call wrote it: a tensor that a call read is the one of the same bytes that
+a call before it wrote. Inputs, parameters and what was not seen are the device's own. A tensor is as it was
+after its call, so that a kernel that changes a tensor in place cannot be compared; the result says so.
 """
 
 from __future__ import annotations

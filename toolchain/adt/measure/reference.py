@@ -1,9 +1,8 @@
 """The right answer: the source model run on this machine by the runtime that its format comes from.
 
-ONNX runs in onnxruntime, TFLite in its interpreter, an exported PyTorch program in
-torch, a Keras model in Keras. ``host`` is another kind of answer: what TVM makes of the
-model for this machine's CPU, in float32, by plain loops. A fault of the importer is in it,
-too; one of the device or of what blocks tensors is not.
+ONNX runs in onnxruntime, TFLite in its interpreter, an exported PyTorch program in torch, a Keras model in
+Keras. ``host`` is another kind of answer: what TVM makes of the model for this machine's CPU, in float32, by
+plain loops. A fault of the importer is in it, too; one of the device or of what blocks tensors is not.
 """
 
 from __future__ import annotations

@@ -120,9 +120,8 @@ def robust_sigma(values: Times) -> float:
 def drift(times: Times, starts: Times) -> Drift | None:
     """Return the trend of the runs' times; None with too few (less than 40) to tell.
 
-    Runs are put into 20 blocks of equal number. The slope is the median of those
-    between a block of the first half and the one as far on in the second, so that
-    a disturbed stretch does not count.
+    Runs are put into 20 blocks of equal number. The slope is the median of those between a block of the first
+    half and the one as far on in the second, so that a disturbed stretch does not count.
 
     Args:
         starts: when each run began, milliseconds from any moment; no two at once.
@@ -165,12 +164,11 @@ def student(freedom: int) -> float:
 def ratio_interval(a: Times, b: Times) -> Interval:
     """Return how many times larger *a* is than *b*, with its 95 % bootstrap interval.
 
-    Each has one number per round, in order: what disturbed a round disturbed both.
-    The estimate is the median of the rounds' ratios. Rounds are drawn with
-    replacement; the seed is fixed. The plain percentiles of so few rounds are too
-    narrow, so they are taken further out, as Student's distribution lies to the
-    normal one (T. Hesterberg's expanded percentiles): in simulations of 6 to 12
-    rounds, with light and heavy tails, 96 to 98 % of the intervals had the truth.
+    Each has one number per round, in order: what disturbed a round disturbed both. The estimate is the median
+    of the rounds' ratios. Rounds are drawn with replacement; the seed is fixed. The plain percentiles of so
+    few rounds are too narrow, so they are taken further out, as Student's distribution lies to the normal one
+    (T. Hesterberg's expanded percentiles): in simulations of 6 to 12 rounds, with light and heavy tails, 96
+    to 98 % of the intervals had the truth.
     """
     import numpy as np
 

@@ -1,8 +1,7 @@
 """Remove what a server left: its forward, its reverse, its processes and its directory on the device.
 
-Also a program, ``python -m adt.rpc.cleanup DIRECTORY``, so that a server whose
-watchdog was killed is cleaned up through the adb server that it used, whatever
-the environment of the one who cleans says.
+Also a program, ``python -m adt.rpc.cleanup DIRECTORY``, so that a server whose watchdog was killed is cleaned
+up through the adb server that it used, whatever the environment of the one who cleans says.
 """
 
 from __future__ import annotations

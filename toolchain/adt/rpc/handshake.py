@@ -1,9 +1,8 @@
 """The first words of TVM's RPC: does a server answer, and does it open a session?
 
-Client and server exchange a magic word and their keys. A server takes only the
-client whose key it expects and says "mismatch" to any other, which shows that it
-lives without taking it away from anybody. Then packets follow: length (8
-bytes), code (4 bytes), body, all little endian.
+Client and server exchange a magic word and their keys. A server takes only the client whose key it expects
+and says "mismatch" to any other, which shows that it lives without taking it away from anybody. Then packets
+follow: length (8 bytes), code (4 bytes), body, all little endian.
 """
 
 from __future__ import annotations

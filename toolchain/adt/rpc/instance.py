@@ -2,12 +2,11 @@
 
 Or an app that serves: then the wrapper starts that, and ends when it does.
 
-A server never runs alone: a shell on the device, its wrapper, starts it in a
-fresh directory and waits for two things: the server's end, and the end of its
-own standard input, which comes when the watchdog, the adb server or the cable
-is gone. Either way it ends all processes that the server left, removes the
-directory, and exits with the server's exit code. Should the wrapper itself be
-killed, whoever comes next finds its directory and does the same.
+A server never runs alone: a shell on the device, its wrapper, starts it in a fresh directory and waits for
+two things: the server's end, and the end of its own standard input, which comes when the watchdog, the adb
+server or the cable is gone. Either way it ends all processes that the server left, removes the directory, and
+exits with the server's exit code. Should the wrapper itself be killed, whoever comes next finds its directory
+and does the same.
 """
 
 from __future__ import annotations

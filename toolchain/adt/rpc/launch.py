@@ -1,10 +1,9 @@
 """Start a process of ours that stays when we go, and know that it came up.
 
-The starter sends one message (:mod:`adt.host.messages`) to the new process's
-standard input and takes one from its standard output: ``{"ready": …}`` or
-``{"error": …}``. Then it sends ``commit``. Until it has, the end of standard input
-(the starter was interrupted or killed) ends the process, which cleans up behind
-itself: nothing runs that nobody asked for to the end.
+The starter sends one message (:mod:`adt.host.messages`) to the new process's standard input and takes one
+from its standard output: ``{"ready": …}`` or ``{"error": …}``. Then it sends ``commit``. Until it has, the
+end of standard input (the starter was interrupted or killed) ends the process, which cleans up behind itself:
+nothing runs that nobody asked for to the end.
 """
 
 from __future__ import annotations

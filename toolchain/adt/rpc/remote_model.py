@@ -1,10 +1,9 @@
 """A package's model in a virtual machine at the other end of an RPC session.
 
-Of the package only ``mod.so`` becomes a file over there, when it is not deployed
-already; it goes when the block ends. The parameters go straight into the memory of
-the device. The machine keeps a copy of all arguments from :meth:`RemoteModel.set_inputs`
-on, so a model needs its parameters' size twice; weights that its kernels read as images
-become such there.
+Of the package only ``mod.so`` becomes a file over there, when it is not deployed already; it goes when the
+block ends. The parameters go straight into the memory of the device. The machine keeps a copy of all
+arguments from :meth:`RemoteModel.set_inputs` on, so a model needs its parameters' size twice; weights that
+its kernels read as images become such there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Servers on devices: start, stop, status.
 
-Each is kept by a watchdog in the background (:mod:`adt.rpc.watchdog`). A server
-listens on the loopback of its device; a forward with the same number leads to it
-from the loopback of this machine, because the tracker tells clients the port by
-which the server knows itself.
+Each is kept by a watchdog in the background (:mod:`adt.rpc.watchdog`). A server listens on the loopback of
+its device; a forward with the same number leads to it from the loopback of this machine, because the tracker
+tells clients the port by which the server knows itself.
 """
 
 from __future__ import annotations
@@ -119,9 +118,8 @@ def start(
 ) -> RpcServer:
     """Start a server on *device* with what is deployed there, and return when a client could use it.
 
-    Ready means: it answered TVM's handshake through the forward, and the tracker
-    has it under its key. A server that runs already is returned; one that runs
-    with something else is replaced.
+    Ready means: it answered TVM's handshake through the forward, and the tracker has it under its key. A
+    server that runs already is returned; one that runs with something else is replaced.
 
     Args:
         deployment: has ``bin/tvm_rpc`` and ``lib/``; or the activity of an app that serves, ``APP/CLASS``.
@@ -195,8 +193,7 @@ def _running(record: state.ServerRecord, at: state.Home, *, already: bool = Fals
 def stop(serial: str) -> bool:
     """End the server on *serial* and remove every trace of it, here and there; False when there is none.
 
-    Also when its watchdog was killed. A device that is out of reach has ended the
-    server by itself.
+    Also when its watchdog was killed. A device that is out of reach has ended the server by itself.
     """
     return bool(_stop(state.server_home(serial)))
 

@@ -1,9 +1,8 @@
 """Sessions with servers: TVM's own, opened in bounded time, with errors that say what to do.
 
-TVM's client waits without end for a tracker that has no device and for a server
-that does not answer, and shows the end of a server as "kShutdown" or a check
-that failed. Here the tracker is asked by :mod:`adt.rpc.wire`, the connection is
-made and checked by :mod:`adt.rpc.relay`, and what breaks a session is
+TVM's client waits without end for a tracker that has no device and for a server that does not answer, and
+shows the end of a server as "kShutdown" or a check that failed. Here the tracker is asked by
+:mod:`adt.rpc.wire`, the connection is made and checked by :mod:`adt.rpc.relay`, and what breaks a session is
 explained with what the watchdog knows.
 """
 

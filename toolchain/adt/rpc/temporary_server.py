@@ -1,9 +1,8 @@
 """A server for one block: on one certain device, or on this machine.
 
-A key may stand for several devices, and a tracker gives whichever is free. Who means
-one device gets a server of its own, which no tracker knows and nobody else can use, for
-it takes clients with a secret key only. It is stopped at the end; unless a server from
-the same bundle runs on the device already, which is then used.
+A key may stand for several devices, and a tracker gives whichever is free. Who means one device gets a server
+of its own, which no tracker knows and nobody else can use, for it takes clients with a secret key only. It is
+stopped at the end; unless a server from the same bundle runs on the device already, which is then used.
 """
 
 from __future__ import annotations

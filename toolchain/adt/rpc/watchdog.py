@@ -1,11 +1,9 @@
 """The process that keeps one server running: ``python -m adt.rpc.watchdog DIRECTORY``.
 
-It holds the connection in which the server runs, and with it the server's life:
-when the watchdog goes, however that comes, the wrapper on the device ends the
-server. It starts a server that died again after a pause that doubles, gives up
-after several quick deaths, waits for a device that is gone, and makes forwards
-and reverses again that somebody removed. What it does, and why the last server
-ended, is in its record.
+It holds the connection in which the server runs, and with it the server's life: when the watchdog goes,
+however that comes, the wrapper on the device ends the server. It starts a server that died again after a
+pause that doubles, gives up after several quick deaths, waits for a device that is gone, and makes forwards
+and reverses again that somebody removed. What it does, and why the last server ended, is in its record.
 """
 
 from __future__ import annotations

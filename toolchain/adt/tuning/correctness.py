@@ -1,8 +1,7 @@
 """Comparison of a candidate's results with those of the untuned schedule: same inputs, same device.
 
-Compilers err, and drivers do: TVM 0.25 takes some index calculations for smaller than
-they are and leaves out the checks that keep them inside a tensor. Such a kernel is
-fast, and wrong.
+Compilers err, and drivers do: TVM 0.25 takes some index calculations for smaller than they are and leaves out
+the checks that keep them inside a tensor. Such a kernel is fast, and wrong.
 """
 
 from __future__ import annotations

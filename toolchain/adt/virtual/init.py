@@ -7,9 +7,8 @@ input and reads JSON lines from its standard output:
     {"ready": true}        connections are taken
     {"error": "..."}       it did not come up
 
-Then the starter records the device and writes ``commit``. Until it has, the end
-of its standard input (the starter was interrupted or killed) ends the device:
-no device runs that nobody has on record.
+Then the starter records the device and writes ``commit``. Until it has, the end of its standard input (the
+starter was interrupted or killed) ends the device: no device runs that nobody has on record.
 
 PID 1 collects orphans, and ends everything on SIGTERM. When PID 1 ends, however
 that comes, the kernel kills what is left in its pid namespace.

@@ -1,8 +1,7 @@
 """Linux namespaces, mounts, capabilities and binfmt_misc, straight from the C library.
 
-Nothing here needs privileges of its own: with a user namespace an ordinary user
-may do all of it, without one only root may. What the kernel does not allow is an
-OSError whose text says what was tried.
+Nothing here needs privileges of its own: with a user namespace an ordinary user may do all of it, without one
+only root may. What the kernel does not allow is an OSError whose text says what was tried.
 """
 
 from __future__ import annotations

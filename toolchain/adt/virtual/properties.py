@@ -42,11 +42,10 @@ def notice(userland: Path, abi: Abi) -> str:
 def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
     """Properties of the virtual device *name*: the userland's own, with what it is on top.
 
-    ``ro.adt.virtual`` and ``ro.adt.platform`` are what adt itself relies on.
-    ``ro.product.cpu.abi`` and the SDK level exist because many tools stop without
-    them; without Android's userland neither means that there is a bionic here.
-    An Android userland says its own model, maker and SDK level; of its ABIs only
-    the one that runs here is left.
+    ``ro.adt.virtual`` and ``ro.adt.platform`` are what adt itself relies on. ``ro.product.cpu.abi`` and the
+    SDK level exist because many tools stop without them; without Android's userland neither means that there
+    is a bionic here. An Android userland says its own model, maker and SDK level; of its ABIs only the one
+    that runs here is left.
     """
     bionic = rootfs.is_bionic(userland)
     assumed = {

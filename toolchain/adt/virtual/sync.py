@@ -1,8 +1,7 @@
 """The sync service: what `adb push`, `adb pull` and `adb ls` speak.
 
-Every request is four bytes of identifier and a little-endian uint32, mostly the
-length of a path that follows. Version 2 requests (STA2, LST2, LIS2, SND2, RCV2)
-carry 64-bit sizes and error numbers.
+Every request is four bytes of identifier and a little-endian uint32, mostly the length of a path that
+follows. Version 2 requests (STA2, LST2, LIS2, SND2, RCV2) carry 64-bit sizes and error numbers.
 """
 
 # Paths stay strings: a slash at the end means "what the link points to", and pathlib drops it.

@@ -1,11 +1,10 @@
 """Try, in a throw-away process, whether this machine can run a device's programs in namespaces.
 
-Run as ``python -m adt.virtual.trial MODE QEMU MACHINE``; MODE is ``userns`` or
-``root``, QEMU a static interpreter or ``-``, MACHINE the programs' processor.
-(Without a user namespace a binfmt rule would be the whole machine's, so ``root``
-never registers one.) Prints one JSON object; a value is null for "works" or the
-reason. Trying tells more than any list of versions and settings: kernels, security
-modules and containers all have a say.
+Run as ``python -m adt.virtual.trial MODE QEMU MACHINE``; MODE is ``userns`` or ``root``, QEMU a static
+interpreter or ``-``, MACHINE the programs' processor. (Without a user namespace a binfmt rule would be the
+whole machine's, so ``root`` never registers one.) Prints one JSON object; a value is null for "works" or the
+reason. Trying tells more than any list of versions and settings: kernels, security modules and containers all
+have a say.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The default userland: Debian's C and C++ libraries, mksh as Android's shell, toybox as its tools.
 
-The tree has Android's shape where scripts look (``/system/bin/sh``, ``/vendor``,
-``/sdcard``) and Debian's where programs link (``/lib/ld-linux-aarch64.so.1``). There is
-one for each processor, with OpenCL or without; each is made once, kept in the cache
-and mounted read-only.
+The tree has Android's shape where scripts look (``/system/bin/sh``, ``/vendor``, ``/sdcard``) and Debian's
+where programs link (``/lib/ld-linux-aarch64.so.1``). There is one for each processor, with OpenCL or without;
+each is made once, kept in the cache and mounted read-only.
 """
 
 from __future__ import annotations

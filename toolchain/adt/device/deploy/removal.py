@@ -1,10 +1,9 @@
 """Remove from a device what is no longer needed: decide (pure), then do it.
 
-What is in use is never removed. A run or a server names its deployment in the
-name of its workspace or in a file there, and a process may name it on its
-command line. While anything is being deployed the store stays as it is: that
-deploy may count on any of its entries. And while this goes on, whoever comes
-anew waits (see :mod:`adt.device.deploy.workspace`).
+What is in use is never removed. A run or a server names its deployment in the name of its workspace or in a
+file there, and a process may name it on its command line. While anything is being deployed the store stays as
+it is: that deploy may count on any of its entries. And while this goes on, whoever comes anew waits (see
+:mod:`adt.device.deploy.workspace`).
 """
 
 from __future__ import annotations

@@ -9,16 +9,13 @@ Below ``/data/local/tmp/adt/<user>`` on the device::
     tmp/                              what is on its way; gone when the connection that sends it is
     runs/                             working directories of runs
 
-The links are symbolic: Android forbids its shell user hard links. One shell on
-the device does all that is done there, asked over one connection; files and
-links go over a second one.
+The links are symbolic: Android forbids its shell user hard links. One shell on the device does all that is
+done there, asked over one connection; files and links go over a second one.
 
-An entry of the store is hashed when it arrives. Later its inode, size and
-change time are compared with those at that time, and it is hashed again only
-if they differ: nothing can write to a file, or put another one in its place,
-and leave all three as they were. After a restart of the device everything is
-hashed once more, because a device that loses its power may lose data that it
-has listed already.
+An entry of the store is hashed when it arrives. Later its inode, size and change time are compared with those
+at that time, and it is hashed again only if they differ: nothing can write to a file, or put another one in
+its place, and leave all three as they were. After a restart of the device everything is hashed once more,
+because a device that loses its power may lose data that it has listed already.
 """
 
 from __future__ import annotations

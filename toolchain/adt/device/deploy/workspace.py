@@ -1,15 +1,13 @@
 """A directory on the device that lives exactly as long as the connection that made it.
 
-Each one has a holder: a shell on the device that waits on its standard input and
-removes the directory when that ends, be it because we are done or because adt
-was killed. Directories whose holder is gone too (the device restarted) are
-removed by whoever makes the next one. Two users of one device never share one.
+Each one has a holder: a shell on the device that waits on its standard input and removes the directory when
+that ends, be it because we are done or because adt was killed. Directories whose holder is gone too (the
+device restarted) are removed by whoever makes the next one. Two users of one device never share one.
 
-While it lives the directory is also a mark that others see. One below
-``clean/`` says that things are being removed: every other holder waits, once
-its own mark is set, until that is over. One whose name ends in a deployment's
-digest says that this deployment is in use. As each side sets its own mark
-before it looks for the other's, at least one of two sees the other.
+While it lives the directory is also a mark that others see. One below ``clean/`` says that things are being
+removed: every other holder waits, once its own mark is set, until that is over. One whose name ends in a
+deployment's digest says that this deployment is in use. As each side sets its own mark before it looks for
+the other's, at least one of two sees the other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The adb program and its server: found, started when needed, and asked over its own socket.
 
-We speak the server's protocol ourselves: it is small, and one code path then
-has total deadlines, the server's own failure text and ports that it chose.
-The ``adb`` program is only needed to start a server.
+We speak the server's protocol ourselves: it is small, and one code path then has total deadlines, the
+server's own failure text and ports that it chose. The ``adb`` program is only needed to start a server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Commands on the device: stdout and stderr apart, live, with exit code, total deadline and a real end.
 
-When a connection ends, the device's daemon only sends SIGHUP to the shell. So
-every command first reports its process id; on ctrl-C, an error or a timeout we
-end its whole process group from a second connection.
+When a connection ends, the device's daemon only sends SIGHUP to the shell. So every command first reports its
+process id; on ctrl-C, an error or a timeout we end its whole process group from a second connection.
 """
 
 from __future__ import annotations

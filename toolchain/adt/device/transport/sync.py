@@ -1,9 +1,8 @@
 """Files to and from the device over ADB's sync protocol, many on one connection.
 
-A request is four letters and a length, little endian; a file travels as DATA
-pieces of at most 64 KiB and ends with DONE and its modification time. Requests
-are sent ahead of the daemon's answers, which come in the same order: many
-small files cost one round trip, not one each.
+A request is four letters and a length, little endian; a file travels as DATA pieces of at most 64 KiB and
+ends with DONE and its modification time. Requests are sent ahead of the daemon's answers, which come in the
+same order: many small files cost one round trip, not one each.
 
 Names are what the device has, bytes; as text they are decoded as Python decodes
 file names (``os.fsdecode``), so that every name survives the way there and back.
@@ -100,9 +99,8 @@ class PushItem:
 class SyncSession:
     """One sync connection to a device; use it as a context manager.
 
-    Methods raise :class:`Refused` with the daemon's own text, and DeviceError
-    when the connection breaks or the deadline is over. After either the
-    session is of no more use.
+    Methods raise :class:`Refused` with the daemon's own text, and DeviceError when the connection breaks or
+    the deadline is over. After either the session is of no more use.
     """
 
     def __init__(self, serial: str, *, deadline: Deadline) -> None:

@@ -1,9 +1,8 @@
 """Lines of JSON with a checksum: what databases exchange, and what each row of one holds.
 
-The first line names format and version. Each other line is one JSON object,
-``{"kind":K,"crc":"8 hex digits","data":D}``, where D is written canonically (sorted keys,
-no spaces, ASCII) and the crc is CRC-32 of K's bytes, then D's. Before databases were SQLite files, one
-was such a file that was only ever appended to.
+The first line names format and version. Each other line is one JSON object, ``{"kind":K,"crc":"8 hex
+digits","data":D}``, where D is written canonically (sorted keys, no spaces, ASCII) and the crc is CRC-32 of
+K's bytes, then D's. Before databases were SQLite files, one was such a file that was only ever appended to.
 """
 
 from __future__ import annotations

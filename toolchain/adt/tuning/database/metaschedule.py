@@ -1,9 +1,8 @@
 """Records as MetaSchedule's own database of two JSON files has them, for and from other programs.
 
 ``database_workload.json`` has a line for each workload, ``[hash, base64 of the module]``, and
-``database_tuning_record.json`` one for each record,
-``[workload's line, [trace, seconds, target, arguments]]``. They say nothing of the device, and
-nothing of TVM but inside a module's text.
+``database_tuning_record.json`` one for each record, ``[workload's line, [trace, seconds, target,
+arguments]]``. They say nothing of the device, and nothing of TVM but inside a module's text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Prediction of a schedule's time before it is measured: gradient boosted trees, trained meanwhile.
 
-One model serves all kernels of a tuning: what it learned of one convolution helps with
-the next one. The trees are TVM's, with three things mended around them: what is said
-before they have learned enough depends on the seed only; kernels of which nothing ran
-yet teach nothing (TVM would rate their failures as the best there is); and where TVM
-cannot tell the features of a schedule, chance rates it and the search goes on.
+One model serves all kernels of a tuning: what it learned of one convolution helps with the next one. The
+trees are TVM's, with three things mended around them: what is said before they have learned enough depends on
+the seed only; kernels of which nothing ran yet teach nothing (TVM would rate their failures as the best there
+is); and where TVM cannot tell the features of a schedule, chance rates it and the search goes on.
 """
 
 from __future__ import annotations

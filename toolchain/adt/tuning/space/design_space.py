@@ -4,11 +4,10 @@ CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot product
 schedules get that rule's schedules: with other decisions, and finished as without tuning. The first one is
 what compiling takes without records.
 
-GPUs get rules of their own. TVM takes its CUDA rules for all of them, which assume
-what no phone offers: work-groups of up to 1024, 16-byte loads of three elements, and
-memory shared by a work-group that is faster than the cache. Here work-groups stay
-within the device's limits, and tiles are kept in local memory only where that is a
-memory of its own: on Mali GPUs it is not, and copying into it costs time.
+GPUs get rules of their own. TVM takes its CUDA rules for all of them, which assume what no phone offers:
+work-groups of up to 1024, 16-byte loads of three elements, and memory shared by a work-group that is faster
+than the cache. Here work-groups stay within the device's limits, and tiles are kept in local memory only
+where that is a memory of its own: on Mali GPUs it is not, and copying into it costs time.
 """
 
 from __future__ import annotations

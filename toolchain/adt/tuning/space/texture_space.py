@@ -1,13 +1,12 @@
 """The schedules among which a kernel on blocked tensors is tuned, in images or in buffers.
 
-Upstream's rules know no images: they store lanes one by one and stage tiles in shared
-memory. Here each work-item computes whole texels. A convolution's schedules are those
-of :mod:`adt.compiler.passes.gpu.schedules`, which compiling takes, too: what its cost model
-decides there is sampled here, with that decision as the first one, so that the search
-explores around it. Of other kernels the shape of the work-group and the texels of a
-work-item are sampled. All of it is by TVM's instructions, so that its evolutionary
-search can change one decision of a trace and replay the rest. The last part distributes the texels of
-a kernel's output over work-groups, work-items and registers.
+Upstream's rules know no images: they store lanes one by one and stage tiles in shared memory. Here each
+work-item computes whole texels. A convolution's schedules are those of
+:mod:`adt.compiler.passes.gpu.schedules`, which compiling takes, too: what its cost model decides there is
+sampled here, with that decision as the first one, so that the search explores around it. Of other kernels the
+shape of the work-group and the texels of a work-item are sampled. All of it is by TVM's instructions, so that
+its evolutionary search can change one decision of a trace and replay the rest. The last part distributes the
+texels of a kernel's output over work-groups, work-items and registers.
 """
 
 from __future__ import annotations
