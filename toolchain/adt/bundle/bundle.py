@@ -73,7 +73,7 @@ class BundleOptions:
         return tuple(library for library in LIBRARIES.values() if getattr(self, library.name))
 
     def missing_runtime(self, device: str) -> str:
-        """Return the runtime that *device* (``cpu``, ``opencl``, ``cuda``) needs and is not inside; empty:
+        """Return the runtime that *device* (``cpu``, ``opencl``, ``cuda``) needs and is missing; empty:
         none."""
         title = GPU_RUNTIMES.get(device, "")
         return title if title and not getattr(self, device) else ""
@@ -192,11 +192,7 @@ class TargetBundle:
 
 
 def load_bundle(path: Path, *, check_hashes: bool = True) -> TargetBundle:
-    """Open the bundle in the directory *path*.
-
-    Raises:
-        PackageError: it is no bundle, of another schema, or a file was changed or is a link.
-    """
+    """Open the bundle in *path*; PackageError if it is none, of another schema, or changed."""
     remedy = "`adt bundles` lists those that are there; adt build-target --for PLATFORM builds one."
     found = manifest.load(
         BundleManifest, path / MANIFEST, schema=SCHEMA, version=SCHEMA_VERSION, remedy=remedy

@@ -96,11 +96,7 @@ def _log_choice(text: str) -> None:
 
 
 def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:
-    """Remove the bundles in the cache's directories *names*, and the directories they were built in.
-
-    Raises:
-        PackageError: one is not there; nothing was removed.
-    """
+    """Remove the bundles of the cache's directories *names*, and what built them; all of them, or none."""
     bundles = {bundle.path.name: bundle for bundle in cached_bundles()}
     for name in names:
         if name not in bundles:

@@ -42,10 +42,7 @@ LICENSES = "licenses"
 
 
 def pack_bundle(plan: BuildPlan, sources: str) -> TargetBundle:
-    """Install, strip and describe the build's results as a bundle, which replaces an older one whole.
-
-    *sources* is the digest of adt's own sources that were built.
-    """
+    """Install, strip and describe what *sources* (digest) became as a bundle, which replaces an older one."""
     with cache.fresh_dir(plan.bundle_dir) as directory:
         run(
             [

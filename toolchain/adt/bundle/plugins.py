@@ -77,11 +77,8 @@ def opencl_runtime(settings: TvmSettings | None = None) -> Path:
 
 
 def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
-    """The library of *plugin*, built now (10 to 30 s) if it was not before; others wait for the first caller.
-
-    Args:
-        settings: where TVM's source comes from; None: as configured.
-    """
+    """The library of *plugin*, built now (10 to 30 s) if it was not before; others wait for the first
+    caller."""
     wheel = installed_wheel()
     if settings is None:
         show_programs(resolved := load_settings())
@@ -185,11 +182,8 @@ _LOCK = threading.Lock()
 
 
 def load_plugin(library: Path) -> LoadedPlugin:
-    """Load *library*, whose functions TVM then has, into this process; a second time nothing happens.
-
-    Raises:
-        SourceError: it does not fit the TVM that this process has loaded.
-    """
+    """Load *library*, whose functions TVM then has; SourceError if it was built for another TVM. Once is
+    enough."""
     import tvm
 
     path = library.resolve()

@@ -64,11 +64,7 @@ def clients(program: Adb) -> dict[Path, int | None]:
 
 
 def ask(port: int, service: str, doing: str) -> str:
-    """Ask a server that runs; unlike :func:`adt.device.transport.adb.query` this starts none.
-
-    Raises:
-        ConnectionRefusedError: nothing listens.
-    """
+    """Ask a server that runs; unlike :func:`adt.device.transport.adb.query` this starts none."""
     deadline = Deadline(SERVER_SECONDS, doing)
     try:
         sock = socket.create_connection(("127.0.0.1", port), timeout=SERVER_SECONDS)
@@ -121,11 +117,7 @@ def check_program(program: Adb) -> Check:
 
 
 def check_server(server: Server, clients: Mapping[Path, int | None], origin: str) -> Iterator[Check]:
-    """Judge the adb server, whose address *origin* named.
-
-    Args:
-        clients: programs that may be run, and the protocol of each; None when it does not say.
-    """
+    """Judge the adb server, whose address *origin* named; *clients* has the protocol of each program."""
     where = f"127.0.0.1:{server.port}, {origin}" + (f"; {server.holder}" if server.holder else "")
     if not server.running:
         yield warning(

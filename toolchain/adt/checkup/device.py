@@ -37,12 +37,7 @@ TRIED = 7
 def check_states(
     devices: Sequence[DeviceInfo], named: str, running: Sequence[EmulatorRecord], *, needed: bool
 ) -> Iterator[Check]:
-    """One check per device that adb lists.
-
-    Args:
-        named: the serial that was named; empty for none.
-        needed: somebody asked for the devices: none at all is then a fault.
-    """
+    """One check per device that adb lists; none at all is a fault if they are *needed*, or one is *named*."""
     ready = any(device.ready for device in devices)
     if named and named not in [device.serial for device in devices]:
         connect = is_address(named)
@@ -129,11 +124,8 @@ def check_survey(
     report: OpenclReport | None = None,
     reason: str = "",
 ) -> Iterator[Check]:
-    """Judge the answers of the survey.
-
-    Args:
-        report, reason: what OpenCL libraries answered, or why none was asked.
-    """
+    """Judge the answers of the survey, and what OpenCL libraries answered or the *reason* why none was
+    asked."""
     name, free = f"{serial}: free space", survey.free_space
     if free is None:
         yield warning(name, f"unknown: {survey['space'][-200:] or 'df says nothing'}", "df")
@@ -184,11 +176,8 @@ def check_opencl(
 ) -> Iterator[Check]:
     """Say which OpenCL libraries the device has, and which of them works with TVM's runtime.
 
-    Args:
-        listed: what :func:`libraries` reads.
-        public: the device's lists of libraries that apps may open.
-        report: what each library answered; None when none was tried.
-        reason: why none was tried.
+    *listed* is what :func:`libraries` reads, *public* the device's lists of libraries that apps may open;
+    without a *report* none was tried, for the *reason*.
     """
     paths_of = libraries(listed)
     answered = report is not None and any(candidate.platforms for candidate in report.candidates)
@@ -287,8 +276,7 @@ def ready(look: Callable[[], Server], serial: str) -> list[str]:
 
 
 def questions(scope: Scope) -> Iterator[Question]:
-    """Yield the questions about adb, its server, the devices, then each ready device (or the one that was
-    named)."""
+    """Yield the questions about adb, its server, the devices, then each ready device (or the named one)."""
     look = cache(adb.look)
 
     def server() -> Iterator[Check]:

@@ -182,12 +182,8 @@ def check_required(required: Required, tool: Tool, line: str) -> Check:
 
 
 def check_compiler(platform: Platform, path: Path | None, version: str, *, needed: bool) -> Check:
-    """Judge the compiler of one platform by the first line of its ``--version``.
-
-    Args:
-        path: None when it is not on PATH.
-        needed: *platform* is what the settings build for.
-    """
+    """Judge the compiler of *platform*, which is *needed* if settings build for it, by its ``--version``'s
+    first line."""
     name = f"compiler for {platform.name}"
     offered = needed or platform.name == DEMO_PLATFORM
     if path is None:

@@ -33,11 +33,7 @@ LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.(tmp|old)|.+\.part")
 
 
 def check_place(directory: Path, writable: str, free: int) -> Check:
-    """Judge where the cache lies.
-
-    Args:
-        writable: why nothing can be written there; empty when it can.
-    """
+    """Judge where the cache lies; *writable* says why nothing can be written there, *free* is in bytes."""
     origin = "ADT_CACHE_DIR" if os.environ.get("ADT_CACHE_DIR") else "default; ADT_CACHE_DIR chooses another"
     name = f"{NAME} directory"
     elsewhere = "Set ADT_CACHE_DIR to a directory that is writable and has room."

@@ -40,8 +40,7 @@ def no_room(serial: str, what: str, *, free: int | None) -> DeviceFull:
 class Device:
     """The device *serial*, reached through the adb server.
 
-    Every method raises NoDevice, DeviceNotReady or DeviceError when the device
-    is gone, not usable, or the connection breaks.
+    Every method raises NoDevice, DeviceNotReady or DeviceError when the connection breaks.
     """
 
     serial: str
@@ -68,10 +67,8 @@ class Device:
         return self.survey().facts
 
     def survey(self, *parts: str, libraries: Sequence[str] = (), **options: Unpack[ShellOptions]) -> Survey:
-        """Ask for *parts* of ``survey.sh``, and with them for the facts where they are not known.
-
-        *libraries* are the files that the part ``libraries`` looks for.
-        """
+        """Ask for *parts* of ``survey.sh`` (with files *libraries* to look for), and for the facts if they
+        are not known."""
         known = "facts" in vars(self)
         questions = parts if known else (*survey.FACTS, *parts)
         done = self.script(script("survey"), *survey.arguments(questions, libraries=libraries), **options)
@@ -107,10 +104,7 @@ class Device:
         keep_stdin: bool = False,
         inline: bool = False,
     ) -> RemoteCommand:
-        """Start *argv* and return it running; use the result as a context manager.
-
-        *inline* is as for :class:`~adt.device.transport.shell.RemoteCommand`.
-        """
+        """Start *argv*, *inline* as for :class:`RemoteCommand`, and return it running: a context manager."""
         return RemoteCommand(
             self.serial,
             argv,

@@ -40,10 +40,7 @@ class DeviceOverview(DeviceInfo):
 
 
 def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
-    """Return every device that the adb server knows, the usable ones asked what they are.
-
-    All are asked at the same time, each for at most *seconds*.
-    """
+    """Return every device of the adb server; usable ones are asked what they are, all within *seconds*."""
     devices: Sequence[DeviceInfo] = selection.reachable()
     if not devices:
         return ()

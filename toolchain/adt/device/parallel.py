@@ -115,14 +115,8 @@ def for_each(
 ) -> Outcomes[T]:
     """Do *work* on every device of *serials*, at most *workers* at a time.
 
-    *work* gets the device and a function to report its progress.
-
-    Args:
-        on_event: called in the caller's thread.
-
-    Raises:
-        KeyboardInterrupt: as it came; by then every thread has cleaned up and ended.
-        Exception: a bug in *work*, once all have ended.
+    *work* gets the device and a function to report its progress; *on_event* is called in the caller's thread.
+    KeyboardInterrupt, and a bug in *work*, are raised once all threads have ended.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     cancel = threading.Event()

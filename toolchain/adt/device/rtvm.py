@@ -74,12 +74,8 @@ class RtvmOptions:
     """A file for them instead, on the machine that runs the model."""
 
     def words(self, *, given: bool, programs: str) -> list[str]:
-        """Return the arguments of rtvm after ``--model DIR``.
-
-        Args:
-            given: there are inputs, in the file :data:`INPUTS`.
-            programs: directory for compiled OpenCL programs.
-        """
+        """Return rtvm's arguments after ``--model DIR``; *given*: with inputs; *programs*: for compiled
+        OpenCL ones."""
         self._check()
         words = ["--device", self.device, "--entry", self.entry, "--json", "--output", OUTPUTS]
         words += ["--input", INPUTS] if given else ["--seed", str(self.seed)]

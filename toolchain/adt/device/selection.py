@@ -172,9 +172,8 @@ def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> Device
 def select(serial: str | None = None) -> Device:
     """The device to work with: *serial* > ANDROID_SERIAL > the only usable one.
 
-    A virtual device (HOST:PORT on this machine) that was named but that the
-    server does not know, or that is offline, is connected again first: after
-    a restart of the server or of the device it is there, only not connected.
+    A virtual device (HOST:PORT on this machine) that was named but is offline, or that the server does not
+    know since it or the device started anew, is connected again first.
     """
     origin = "--serial" if serial else "ANDROID_SERIAL"
     named = serial or os.environ.get("ANDROID_SERIAL") or ""

@@ -273,10 +273,8 @@ class Survey:
 
 
 def arguments(parts: Sequence[str], directory: str = TEMP, libraries: Sequence[str] = ()) -> list[str]:
-    """Build the arguments of ``survey.sh``, whose part ``libraries`` looks for *libraries*.
-
-    *directory* is for the parts of :data:`STORAGE`.
-    """
+    """Build the arguments of ``survey.sh``: *directory* for the parts of :data:`STORAGE`, *libraries* for
+    its own."""
     # a property may hold any text, lines that look like a heading, too: so it comes last
     ordered = sorted(dict.fromkeys(parts), key=lambda part: part == "properties")
     return [" ".join(ordered), directory, *libraries]
@@ -357,9 +355,7 @@ class _Row:
 def _cpu(cpuinfo: str, rows: str) -> Cpu | None:
     """Group the CPUs to clusters.
 
-    Args:
-        cpuinfo: /proc/cpuinfo, which lists the CPUs that are online.
-        rows: number, lowest, highest and present clock (kHz), governor and ID register of each CPU.
+    *rows* have number, lowest, highest and present clock (kHz), governor and ID register of each CPU.
     """
     online = _cpuinfo(cpuinfo)
     table = [words for row in rows.splitlines() if (words := row.split())]

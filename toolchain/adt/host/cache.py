@@ -33,11 +33,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 @contextlib.contextmanager
 def lock(path: Path, *, timeout: float = 3600.0) -> Iterator[None]:
-    """Hold the file lock ``<path>.lock``; say so when another process has it.
-
-    Raises:
-        Busy: it is still held after *timeout* seconds.
-    """
+    """Hold the file lock ``<path>.lock``, and say so if another process has it; Busy after *timeout*."""
     with disk_errors(f"locking {path}", path):
         handle = _acquired(path)
         if handle is None:
@@ -127,10 +123,8 @@ def damaged(archive: Path, error: Exception) -> SourceError:
 
 
 def tree_digest(root: Path, only: tuple[str, ...] = ("",)) -> str:
-    """Hash names, kinds, executable bits and bytes of every file below *root* to one sha256.
-
-    Files count whose path below *root* begins with one of *only*.
-    """
+    """Hash names, kinds, executable bits and bytes of the files below *root* whose path begins with one of
+    *only*."""
     total = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
@@ -164,10 +158,7 @@ def stat_digest(root: Path) -> str:
 
 @contextlib.contextmanager
 def fresh_dir(final: Path) -> Iterator[Path]:
-    """Yield a temporary directory beside *final* that takes its place when the block succeeds.
-
-    An older *final* is replaced; on an exception it stays and the temporary one goes.
-    """
+    """Yield a temporary directory that takes the place of *final* when the block succeeds, and else goes."""
     temporary = temporary_name(final)
     with reaped_path(temporary):
         try:
@@ -205,10 +196,8 @@ def _exchange(one: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside *final* that takes its place when the block succeeds.
-
-    With *durable*, file and name are on the disk by then.
-    """
+    """Yield a temporary path that replaces *final* when the block succeeds; *durable*: on the disk by
+    then."""
     temporary = temporary_name(final)
     with reaped_path(temporary):
         try:
@@ -241,11 +230,7 @@ def sync(path: Path) -> None:
 
 
 def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:
-    """Refuse to write to *final* if something is there that we did not put there.
-
-    Args:
-        kind: what it would have to be, with its article: "a bundle".
-    """
+    """Refuse to write to *final* if something is there that is not *ours*, a *kind* ("a bundle")."""
     if final.is_dir():
         if any(final.iterdir()) and not ours(final):
             raise PackageError(
@@ -259,8 +244,7 @@ def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:
 def lookup(name: str) -> Path | None:
     """The cache entry *name* if it is there and whole; a damaged one is said and counts as absent.
 
-    Contents are compared by names, sizes and change times first; every byte is
-    read again only when those differ from what they were when the entry was made.
+    Names, sizes and change times decide; every byte is read again only when those differ.
     """
     final = cache_dir() / name
     stamp = final / STAMP

@@ -263,13 +263,11 @@ def serve(
     idle: float | None = None,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer requests until the parent closes its end of the pipe or dies.
+    """Answer requests until the parent closes its end of the pipe or dies, or for *idle* seconds there is
+    none.
 
-    An exception of *handle* ends the process: the parent is told its last line. To be ended is
-    SystemExit in *handle*, so that it can remove its files and end programs that it started.
-
-    Args:
-        idle: end after so many seconds without a further request.
+    An exception of *handle* ends the process: the parent is told its last line. To be ended is SystemExit in
+    *handle*, so that it can remove its files and end programs that it started.
     """
     os.nice(niceness)
     signal.signal(signal.SIGTERM, _end)

@@ -37,11 +37,7 @@ class UnsafeFile(PackageError, ValueError):
 
 
 def contained_name(name: str) -> PurePosixPath:
-    """Parse *name*, a relative POSIX path that stays below the directory that it is relative to.
-
-    Raises:
-        UnsafeFile: it is empty, absolute, too long, or has ``..`` or a control character.
-    """
+    """Parse the relative POSIX path *name*; UnsafeFile if it leads out, is too long or not printable."""
     path = PurePosixPath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts:
         raise UnsafeFile(f"the name {name[:80]!r} leads out of its directory")
@@ -66,14 +62,10 @@ def file_name(name: str) -> str:
 
 @contextlib.contextmanager
 def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterator[io.BufferedReader]:
-    """Open the regular file *name* below *directory* for reading.
+    """Open the regular file *name* below *directory*, which the user named and may be a link itself, for
+    reading.
 
-    Args:
-        directory: named by the user; it may be a link itself.
-
-    Raises:
-        OSError: it is missing, or cannot be read.
-        UnsafeFile: it or a directory on the way is a link, it is no regular file, or it is larger.
+    UnsafeFile if a link is on the way, or if it is no regular file or has more than *most* bytes.
     """
     *parents, last = contained_name(name).parts
     with contextlib.ExitStack() as stack:
@@ -106,12 +98,8 @@ def read_contained(directory: Path, name: str, most: int = MOST_TEXT) -> bytes:
 def regular_files(directory: Path) -> list[str]:
     """Return the name of each file below *directory*, sorted; none where it is missing.
 
-    Args:
-        directory: it may be a link itself.
-
-    Raises:
-        OSError: a directory cannot be read.
-        UnsafeFile: something there is neither a regular file nor a directory, or there are too many.
+    UnsafeFile if something is neither a regular file nor a directory (*directory* may be a link), or there
+    are too many.
     """
     names: list[str] = []
     pending = [directory] if directory.is_dir() else []
@@ -133,12 +121,7 @@ def regular_files(directory: Path) -> list[str]:
 def open_lock(path: Path, *, written: bool = False) -> int:
     """Open the file *path*, made when it is missing, for a lock; returns a descriptor for both directions.
 
-    Args:
-        written: its contents are replaced, so that it may have no other name.
-
-    Raises:
-        OSError: it cannot be written.
-        UnsafeFile: it is a link or no regular file.
+    UnsafeFile if it is a link, no regular file or, where it is to be *written*, has another name.
     """
     try:
         handle = os.open(path, _LOCK, 0o644)
@@ -209,10 +192,8 @@ class Bounded(io.BufferedReader):
 def write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path, name: str) -> None:
     """Write *member* as *name* below *directory*: its contents, its time and whether it can be run.
 
-    As nothing but plain files and their directories is ever written, no name can lead out through a link.
-
-    Raises:
-        tarfile.TarError: *member* is no plain file, or damaged; *name* leads out of *directory*, or is there.
+    As nothing but plain files and their directories is ever written, no name can lead out through a link: all
+    else is a tarfile.TarError.
     """
     try:
         path = directory / contained_name(name)

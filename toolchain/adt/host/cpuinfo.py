@@ -8,11 +8,9 @@ from pathlib import Path
 
 
 def common_features(cpuinfo: str, machine: str) -> frozenset[str]:
-    """Return the features of every CPU, in the kernel's names (``asimddp``, ``avx2``); empty where they are
-    not told.
+    """Return the features that all CPUs of /proc/cpuinfo have, in the kernel's names (``asimddp``, ``avx2``).
 
-    Args:
-        machine: ``uname -m``; an emulated machine may show the lines of the one that emulates it.
+    An emulated *machine* (``uname -m``) may show the lines of the one that emulates it.
     """
     key = "flags" if machine.endswith("86") or machine == "x86_64" else "Features"
     rows = re.findall(rf"^{key}\s*:(.*)$", cpuinfo, re.MULTILINE)

@@ -16,12 +16,8 @@ _STATE = "", "XDG_STATE_HOME", "~/.local/state"
 
 
 def resource(name: str) -> Path:
-    """Return the directory *name* (cmake_presets, cpp_runner, templates): of an installed wheel
-    (``adt/share``), or of a checkout.
-
-    Raises:
-        FileNotFoundError: the installation is incomplete.
-    """
+    """Return the directory *name* (cmake_presets, cpp_runner, templates) of a wheel (``adt/share``) or a
+    checkout."""
     package = Path(adt.__file__).resolve().parent
     for candidate in (package / "share" / name, package.parents[1] / name):
         if candidate.is_dir():
@@ -35,8 +31,7 @@ def cache_dir() -> Path:
 
 
 def data_dir() -> Path:
-    """Return the directory of measurements, which cannot be made again: ``$ADT_DATA_DIR``, else
-    ``~/.local/share/adt``."""
+    """Return the directory of measurements, kept for good: ``$ADT_DATA_DIR``, else ``~/.local/share/adt``."""
     return _own(*_DATA)
 
 

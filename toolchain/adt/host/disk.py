@@ -65,8 +65,7 @@ class _Place:
         return next(p for p in (path, *path.parents) if p.is_dir())
 
     def error(self, number: int, named: str = "", details: str = "") -> DiskError:
-        """Return the error for a write that ends in the error *number*, of the file *named* where that is
-        known."""
+        """Return the error for a write, of the file *named* if it is known, that ends in error *number*."""
         at = named or str(self.directory)
         if variable := self.variable or variable_of(self.path):
             choice = f"set {variable} to a directory on another disk"
@@ -88,16 +87,10 @@ _places: ContextVar[tuple[_Place, ...]] = ContextVar("places", default=())
 def disk_errors(
     doing: str, path: Path, *, variable: str = "", written: bool = True, temporary: Path | None = None
 ) -> Iterator[None]:
-    """Explain what fails within the block by the disk, where the disk is the cause.
+    """Raise DiskError where what fails within the block, while *doing* ("writing DIR"), does so by the disk.
 
-    Args:
-        doing: for the message: "writing DIR".
-        variable: the environment variable that chooses its directory, if it is none of adt's own places.
-        temporary: the name that it has until it is complete; what is written within belongs to it.
-
-    Raises:
-        DiskError: a disk is full, read-only or refuses access; it names the directory, and the remedy what
-            chooses that.
+    *variable* is the environment variable that chooses its directory, if it is none of adt's own places;
+    *temporary* the name of *path* until it is complete: what is written within belongs to it.
     """
     around = (p for p in _places.get() if p.temporary and path.absolute().is_relative_to(p.temporary))
     place = next(around, None) or _Place(doing, path, variable, written, temporary)
@@ -184,13 +177,9 @@ def _room(directory: Path) -> int:
 
 
 def temporary_directory() -> Path:
-    """Return the directory for files that nobody needs later: TMPDIR if that is a directory, else the
-    system's.
+    """Return the directory for files that nobody needs later: TMPDIR if that is one, else the system's.
 
-    Unlike Python's, it stays the one that was named when that is full: programs that adt runs would use it.
-
-    Raises:
-        DiskError: none can be written to.
+    It stays the named one when that is full, unlike Python's: programs that adt runs would use it.
     """
     named = os.environ.get("TMPDIR", "")
     if named and Path(named).is_dir():
@@ -210,9 +199,7 @@ def temporary_directory() -> Path:
 def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[Path]:
     """A directory of one's own until the end of the block, or of this process if that comes first.
 
-    Args:
-        beside: it is made beside this file, where there is room for what becomes of it; else in
-            :func:`temporary_directory`.
+    It is made *beside* a file, where there is room for what becomes of it, or in :func:`temporary_directory`.
     """
     name = f"adt-{purpose}-{os.urandom(6).hex()}"
     if beside is None:
@@ -240,8 +227,8 @@ def memory_file(name: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def library_files(directory: Path) -> Iterator[None]:
-    """Let what libraries write to temporary files by Python's :mod:`tempfile` be in *directory*, a scratch
-    directory: theirs would stay when this process is killed."""
+    """Let Python's :mod:`tempfile` write to *directory*, a scratch one: its files would stay when we are
+    killed."""
     import tempfile
 
     before, tempfile.tempdir = tempfile.tempdir, str(directory)

@@ -93,13 +93,10 @@ def _public(url: str) -> bool:
 
 
 def receive(url: str, partial: Path, most_bytes: int, index: PyPISimple | None = None) -> None:
-    """Write the file at *url* to *partial*, by the client *index*, or one of its own.
+    """Write the file at *url* to *partial*, by the client *index*, or one of its own; DownloadError if too
+    large or slow.
 
     A thread receives it: a server that sends a byte now and then, of its headers, too, would hold us.
-
-    Raises:
-        DownloadError: it is larger than *most_bytes*, or comes too slowly.
-        Exception: of requests and of the disk.
     """
     failures: list[Exception] = []
     total = 0
@@ -137,11 +134,7 @@ def receive(url: str, partial: Path, most_bytes: int, index: PyPISimple | None =
 
 
 def fetch(file: RegistryFile) -> Path:
-    """Return the local copy of *file*, downloading it when it is absent or damaged.
-
-    Raises:
-        DownloadError: the index cannot be reached, does not list the file, or its bytes differ.
-    """
+    """Return the local copy of *file*, downloaded when absent or damaged; DownloadError if that fails."""
 
     def download(partial: Path) -> None:
         with open_index() as index:
@@ -216,11 +209,7 @@ def _file_name(url: str) -> str:
 def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes: int) -> Path:
     """The local copy of the file at *address*, ``https://…/model.onnx#sha256=…``; a path of it will do.
 
-    Args:
-        any_digest: an address may be without; what was had is then told.
-
-    Raises:
-        ConfigError: the digest is missing, or is none.
+    With *any_digest* an address may be without; the one of what was had is then told.
     """
     scheme, _, rest = os.fspath(address).partition(":")
     url, _, fragment = f"{scheme}://{rest.lstrip('/')}".partition("#")  # a Path has one slash

@@ -387,10 +387,8 @@ class _Image:
         raise Damaged(f"its dynamic section points to {vaddr:#x}, which no LOAD segment holds")
 
     def string(self, table: int, size: int, offset: int) -> str:
-        """Return the text at *offset* of the string table of *size* bytes at file offset *table*.
-
-        Characters that would do something to a terminal are replaced.
-        """
+        """Return the printable text at *offset* of the string table of *size* bytes at file offset
+        *table*."""
         if offset >= size or table + size > self.size:
             raise Damaged("a name lies outside of its string table")
         start = table + offset
@@ -420,10 +418,7 @@ class _Image:
         return "" if offset is None else self.dynamic_string(offset)
 
     def symbols(self) -> Iterator[tuple[str, int, int, int]]:
-        """Read name, info, other and section of each dynamic symbol, the empty first one included.
-
-        By :mod:`struct`: pyelftools takes 14 times as long on a large library.
-        """
+        """Read name, info, other and section of each dynamic symbol; pyelftools takes 14 times as long."""
         if (offset := self.file_offset("DT_SYMTAB")) is None:
             return
         wide = self.elf.elfclass == 64

@@ -28,10 +28,8 @@ _EXTRA = re.compile(r"""extra\s*==\s*['"](.*)['"]""")
 
 
 def install_command(*names: str, extra: str = "") -> str:
-    """Command that installs the distributions *names* and the requirements of *extra*.
-
-    Requirements of adt have the versions that adt asks for; other names stand as they are.
-    """
+    """Command that installs *names*, in the versions that adt asks for if it does, and the requirements of
+    *extra*."""
     pinned, of_extra = {}, []
     for requirement in _requirements():
         text, _, marker = (part.strip() for part in requirement.partition(";"))
@@ -56,11 +54,7 @@ def _requirements() -> list[str]:
 
 
 def need(extra: str, purpose: str) -> None:
-    """Check that the packages of *extra* can be imported.
-
-    Args:
-        purpose: "importing a .tflite file".
-    """
+    """Check that the packages of *extra* can be imported, for a *purpose* ("importing a .tflite file")."""
     for module in EXTRAS[extra]:
         load(module, extra, purpose)
 

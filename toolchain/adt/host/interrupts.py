@@ -82,10 +82,8 @@ def _swallowed() -> bool:
 
 
 def watch(end: Callable[[], NoReturn]) -> None:
-    """Have *end* called, in a thread, PATIENCE seconds after an interrupt that no handler heard of.
-
-    One that was raised, but is lost by then, is sent again.
-    """
+    """Call *end*, in a thread, PATIENCE seconds after an interrupt no handler heard of; send a lost one
+    again."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -98,13 +98,11 @@ def most_memory() -> int:
 def isolated(
     work: str, seconds: float, *, process: str = MODELS, here: bool = False
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function of a module so that it runs in *process*.
+    """Decorate a function of a module so that it runs in *process*, which *work* names (``reading
+    {path.name}``).
 
-    Its annotations say what crosses: what JSON has, bytes, arrays, paths and dataclasses of such.
-
-    Args:
-        work: what it does, for errors; a format of its arguments (``reading {path.name}``).
-        here: it runs in the caller's working directory, to which its paths may be relative; else in NEUTRAL.
+    Its annotations say what crosses: what JSON has, bytes, arrays, paths and dataclasses of such. With *here*
+    it runs in the caller's working directory, to which its paths may be relative; else in NEUTRAL.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -132,12 +130,7 @@ def isolated(
 
 
 def _value(answer: _Answer, kind: Any) -> Any:
-    """Return what was answered, of the annotation *kind*.
-
-    Raises:
-        AdtError, RuntimeError: the function raised an AdtError, or something else.
-        ChildFailed: it is of another kind.
-    """
+    """Return what was answered, of the annotation *kind*, or raise what the function raised."""
     if answer.error == BUG:
         bug = RuntimeError(printable(answer.what))
         bug.add_note(printable(answer.details))

@@ -105,9 +105,8 @@ def structure(
 
 
 def strict_converter(*, pass_over: bool = False) -> Any:
-    """Make a converter of cattrs that takes no value for another: no text for a number, and unknown fields
-    only with *pass_over*.
-    """
+    """Make a converter of cattrs that takes no text for a number, and unknown fields only with
+    *pass_over*."""
     import cattrs
 
     converter = cattrs.Converter(forbid_extra_keys=not pass_over)

@@ -75,12 +75,8 @@ def _npy(array: Any) -> bytes:
 
 
 def send(to: int, message: bytes, deadline: float | None = None) -> None:
-    """Write *message*, of :func:`encode`, to the descriptor *to*.
-
-    Raises:
-        TimeoutError: the other side did not take it before *deadline* (of the monotonic clock).
-        OSError: the other side is gone.
-    """
+    """Write *message*, of :func:`encode`, to *to*; TimeoutError after *deadline* (monotonic), OSError if
+    that is gone."""
     view = memoryview(message)
     while view:
         _wait(to, select.POLLOUT, deadline)
@@ -88,13 +84,10 @@ def send(to: int, message: bytes, deadline: float | None = None) -> None:
 
 
 def receive(source: int, deadline: float | None = None, *, most: int = MOST_ARRAY_BYTES) -> Any:
-    """Receive the next message, of *most* bytes, on the descriptor *source*.
+    """Receive the next message, of *most* bytes, on *source*: BadMessage, EOFError at its end, OSError if it
+    was closed.
 
-    Raises:
-        TimeoutError: it was not there before *deadline* (of the monotonic clock).
-        EOFError: there is no further one.
-        BadMessage: it is none.
-        OSError: *source* was closed on this side.
+    TimeoutError if it was not there before *deadline* (of the monotonic clock).
     """
     size, text_size = HEAD.unpack(_read(source, HEAD.size, deadline))
     if size > most or text_size > size:

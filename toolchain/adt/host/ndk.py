@@ -101,10 +101,7 @@ class Ndk:
         return next(row for row in KNOWN if row.first <= self.major <= row.last)
 
     def api_levels(self, triple: str = "aarch64-linux-android") -> tuple[int, int] | None:
-        """Lowest and highest API level that adt builds for: ``meta/platforms.json``, else its compilers.
-
-        None when it has no compiler for *triple* at all.
-        """
+        """Lowest and highest API level that adt builds *triple* for; None without a compiler for it."""
         levels = sorted(
             int(found[1])
             for file in self.bin.glob(f"{triple}*-clang++")

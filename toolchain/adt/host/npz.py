@@ -42,10 +42,7 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
-    """Read the array of numbers in *file*, an .npy of *size* bytes; no more memory is taken than it has.
-
-    DamagedNpz if it holds something else.
-    """
+    """Read the array of numbers in *file*, an .npy of *size* bytes, with no more memory; else DamagedNpz."""
     import numpy as np
 
     try:
@@ -85,10 +82,8 @@ def not_plain(path: Path, error: Exception) -> InputError:
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """Return *arrays* of numbers as an uncompressed npz file, each name kept as it is.
-
-    (numpy.savez cannot take an array called ``file``.)
-    """
+    """Return *arrays* as an uncompressed npz file, whatever their names: numpy.savez takes none called
+    ``file``."""
     import numpy as np
 
     buffer = io.BytesIO()

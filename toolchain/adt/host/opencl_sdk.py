@@ -36,14 +36,7 @@ class OpenClSdk:
 
 
 def find_opencl_sdk(explicit: str, machine: str) -> OpenClSdk | None:
-    """The SDK in the directory *explicit*; None when that is empty.
-
-    Args:
-        machine: ELF machine that its library must be for, e.g. ``AARCH64``.
-
-    Raises:
-        SdkError: it is incomplete; every missing part is named.
-    """
+    """The SDK in *explicit*, complete for the ELF *machine* (``AARCH64``); None when that is empty."""
     if not explicit:
         return None
     path = Path(explicit).expanduser().absolute()
@@ -115,15 +108,7 @@ class ClmlSdk:
 
 
 def find_clml(explicit: str, machine: str, *, environ: Mapping[str, str] | None = None) -> ClmlSdk:
-    """The SDK at *explicit*, else where the environment says.
-
-    Args:
-        explicit: the ``--clml`` flag or the ``build.clml`` setting; empty: look at the environment.
-        machine: ELF machine that its library must be for, e.g. ``AARCH64``.
-
-    Raises:
-        SdkError: there is none, or it is incomplete; every missing part is named.
-    """
+    """The SDK in *explicit*, else where the environment says, for the ELF *machine* (``AARCH64``)."""
     environ = os.environ if environ is None else environ
     named = [("--clml", explicit), *((variable, environ.get(variable, "")) for variable in VARIABLES)]
     given = [(origin, Path(text).expanduser().absolute()) for origin, text in named if text]

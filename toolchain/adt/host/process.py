@@ -270,8 +270,7 @@ def start_time(pid: int) -> int | None:
 def end(pid: int, started: int | None, grace: float, *, insist: bool = True) -> bool:
     """End process *pid*: SIGTERM, after *grace* seconds SIGKILL if we *insist*; True once it is gone.
 
-    The process is held by a pidfd before its identity is looked at, so that no
-    other process can get the signal.
+    A pidfd holds it before its identity is looked at: no other process can get the signal.
     """
     try:
         fd = os.pidfd_open(pid)

@@ -26,14 +26,10 @@ class Tool:
 
 
 def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
-    """Find program *name*.
+    """Find program *name*; *own_first*: beside our Python before PATH (cmake and ninja come with adt's
+    wheel).
 
-    Args:
-        remedy: how to get it; empty: with the Python package of its name.
-        own_first: look beside our Python before PATH (cmake and ninja come with adt's wheel).
-
-    Raises:
-        ToolNotFound: it is in neither place.
+    *remedy* says how to get it; empty: with the Python package of its name.
     """
     own = Path(sys.executable).parent / name
     if own_first and own.is_file():
@@ -46,12 +42,7 @@ def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
 
 
 def compiler_identity(compiler: Path) -> str:
-    """Return what tells the GCC or clang *compiler* from another: its version, and a digest of what ``-v``
-    prints.
-
-    Where it lies and when it was installed decide nothing that it writes, so words
-    with a path in them do not count.
-    """
+    """Identify the GCC or clang *compiler* by version, and a digest of what ``-v`` prints but paths."""
     done = run([compiler, "-v"], env={"LC_ALL": "C"}, check=False)
     lines = [
         " ".join(word for word in line.split() if "/" not in word)
@@ -73,11 +64,7 @@ def ninja() -> Tool:
 
 
 def parse_version(text: str, *, after: str = "") -> Version:
-    """Return the first dotted number in *text*; empty when there is none.
-
-    Args:
-        after: only at the start of a line, behind this word.
-    """
+    """Return the first dotted number in *text*, or of a line that begins with *after*; empty: none."""
     start = rf"^{re.escape(after)} " if after else ""
     match = re.search(rf"{start}(\d+(?:\.\d+)+)", text, re.MULTILINE)
     return tuple(map(int, match[1].split("."))) if match else ()

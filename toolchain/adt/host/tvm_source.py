@@ -86,11 +86,8 @@ def wheel_version() -> str:
 
 
 def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None) -> TvmSource:
-    """Walk the provider chain and return the first tree.
-
-    Raises:
-        SourceError: a tree was named that is none, or no provider has one.
-    """
+    """Walk the provider chain and return the first tree; SourceError if a named one is none, or there is
+    none."""
     environ = dict(os.environ) if environ is None else environ
     if settings.tvm_source:
         return _own_tree(Path(settings.tvm_source), "given with --tvm-source or the tvm.source setting")

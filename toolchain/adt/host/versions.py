@@ -99,8 +99,7 @@ def _judged(tvm: str | None, ffi: str | None) -> str:
 
 
 def texture_codegen_trusted(tvm: str) -> str | None:
-    """Return why Adreno textures that TVM *tvm* compiles must not be trusted unchecked; None: they were seen
-    right.
+    """Return why Adreno textures of TVM *tvm* must not be trusted unchecked; None: they were seen right.
 
     A texture store of 0.26 and 0.27 writes other texels than it should: errors of 100 %, and no message.
     """

@@ -73,8 +73,7 @@ class AndroidVersions:
 
     @property
     def built_in_kotlin(self) -> bool:
-        """Return True if the Android plugin compiles Kotlin itself; beside it ``kotlin-android`` is an
-        error."""
+        """Return True if the Android plugin compiles Kotlin itself, and refuses ``kotlin-android``."""
         return int(self.agp.split(".")[0]) >= 9
 
     @property

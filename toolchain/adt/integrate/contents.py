@@ -29,7 +29,7 @@ public libraries has it, too."""
 
 
 def opencl_libraries(project: Project) -> tuple[str, ...]:
-    """Return the OpenCL libraries that the manifest of an app of *project* names; none when no bundle has
+    """Return the OpenCL libraries that an app's manifest names; none when no bundle of *project* has
     OpenCL."""
     opencl = any(bundle.manifest.options.opencl for bundle in project.bundles)
     return OPENCL_LIBRARIES if opencl else ()
@@ -53,10 +53,7 @@ def runtime_files(project: Project) -> dict[str, Path]:
 
 
 def model_files(project: Project) -> dict[str, Path]:
-    """Return the models' libraries, descriptions and parameters, by their path in the APK.
-
-    Parameters that are the same for several ABIs are there once.
-    """
+    """Return libraries, descriptions and parameters by path in the APK; equal parameters once."""
     files: dict[str, Path] = {}
     for model in project.packaged:
         for variant in model.variants:
@@ -81,12 +78,7 @@ def app_libraries(files: Mapping[str, Path]) -> tuple[Binary | Unreadable, ...]:
 
 
 def benchmark_files(project: Project) -> dict[str, Path]:
-    """Return the further files of an app that measures: libadt_activity.so for each ABI, by its path in the
-    APK.
-
-    Raises:
-        MismatchError: a bundle is not for Android, or was built without it.
-    """
+    """Return libadt_activity.so for each ABI, which an app that measures has, too, by its path in the APK."""
     files: dict[str, Path] = {}
     for bundle in project.bundles:
         manifest = bundle.manifest
@@ -113,11 +105,7 @@ def _library_path(abi: str, name: str) -> str:
 
 
 def cmake_files(project: Project) -> tuple[CopiedFile, ...]:
-    """Return ``bundles/<platform>/…`` to compile against and ship, ``models/<platform>/<model>/mod.*``.
-
-    Raises:
-        PackageError: a bundle is of an adt that had no CMake package in it.
-    """
+    """Return ``bundles/<platform>/…`` to compile against and ship, ``models/<platform>/<model>/mod.*``."""
     files = []
     for bundle in project.bundles:
         manifest = bundle.manifest

@@ -52,10 +52,8 @@ def aar_files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def android_app_files(project: Project) -> tuple[OutputFile, ...]:
-    """Return the files of a Gradle project of the libraries and an application that uses them.
-
-    The application is the user's from the start, but for its benchmark.
-    """
+    """Return a Gradle project of the libraries and an application, the user's from the start but for its
+    benchmark."""
     return (
         *_gradle_project(project, app=True),
         *_runtime_module(project),

@@ -91,22 +91,15 @@ def files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def runtime_files(directory: str, *parts: str) -> tuple[CopiedFile, ...]:
-    """Copy the sources of the runtime below *directory*: the same for all models.
-
-    Args:
-        parts: directories of ``cpp_runner/java/`` that are copied over each other.
-    """
+    """Copy the directories *parts* of ``cpp_runner/java/``, over each other, below *directory*."""
     root = resource("cpp_runner") / "java"
     sources = {path.relative_to(root / part): path for part in parts for path in (root / part).rglob("*.*")}
     return tuple(CopiedFile(f"{directory}/{name.as_posix()}", path) for name, path in sorted(sources.items()))
 
 
 def sources(project: Project, *, android: bool) -> tuple[TextFile, ...]:
-    """Write a class of each model in ``java/``, and the additions for Kotlin in ``kotlin/``.
-
-    Args:
-        android: with the methods that load a model out of an application, which need Android's classes.
-    """
+    """Write a class of each model in ``java/``, with methods for an application if *android*; Kotlin in
+    ``kotlin/``."""
     values: dict[str, Any] = {"project": project, "android": android, **_functions()}
     models = [model.api for model in project.models]
     kotlin = {"models": models, "imports": _kotlin_imports(models)}

@@ -64,10 +64,7 @@ def _by_channel(numbers: tuple[float, ...]) -> str:
 
 @dataclass(frozen=True)
 class TensorApi:
-    """One input or output.
-
-    Its identifiers differ, in every form, from those of all other inputs and outputs of the entry.
-    """
+    """One input or output, whose identifiers differ, in every form, from those of all others of the entry."""
 
     name: str
     """As mod.json has it: any text."""
@@ -258,14 +255,7 @@ ELEMENTS = {
 
 
 def element_type(dtype: str, of: str) -> ElementType:
-    """Return the element type called *dtype* in mod.json.
-
-    Args:
-        of: whose it is, for the message.
-
-    Raises:
-        PackageError: no runner takes it.
-    """
+    """Return the element type called *dtype* in the mod.json of *of*; PackageError if no runner takes it."""
     if dtype not in ELEMENTS:
         raise PackageError(
             f"{of} has elements of {dtype}, which adt_runner does not take",

@@ -178,21 +178,13 @@ class NamePool:
     """Gives names that differ from each other and from what is reserved."""
 
     def __init__(self, taken: Iterable[str] = (), endings: Iterable[str] = ()) -> None:
-        """
-        Args:
-            taken: names in snake case that are never given.
-            endings: last words that no name ends with.
-        """
+        """Refuse the names *taken* (snake case), and names whose last word is one of *endings*."""
         self._taken = {name.replace("_", "").lower() for name in taken}
         self._endings = frozenset(endings)
 
     def give(self, text: str, noun: str, *, number: int | None = None) -> Name:
-        """Make a name for *text* that nothing has yet.
-
-        Args:
-            noun: what it names (``input``); added where the text alone makes no name, or a reserved one.
-            number: which of its kind it is, for a text with no letter or digit.
-        """
+        """Make a new name for *text*, with *noun* (``input``) where that makes none, or a reserved one,
+        and then *number*."""
         parts = words(text)
         if not parts:
             parts = [noun] if number is None else [noun, str(number)]
@@ -297,11 +289,7 @@ def kotlin_package(java_package: str) -> str:
 
 
 def project_name(java_package: str) -> str:
-    """Return ``vision`` for ``com.example.vision``; ``example_app`` for ``com.example.app``, not ``app``.
-
-    Args:
-        java_package: one that :func:`check_package` took.
-    """
+    """Return ``vision`` for ``com.example.vision``; ``example_app`` for ``com.example.app``, not ``app``."""
     parts = java_package.split(".")
     name = parts[-1]
     if _reserved_project(name):

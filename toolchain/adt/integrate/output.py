@@ -154,11 +154,8 @@ def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
 
 
 def write(plan: WritePlan, *, force: bool = False) -> None:
-    """Do what *plan* says; each file appears complete or not at all, and a new directory with all of them.
-
-    Args:
-        force: replace edited and foreign files, too.
-    """
+    """Do what *plan* says, with *force* to edited files, too; each file, and a new directory, appears
+    whole or not at all."""
     if not force:
         _refuse_conflicts(plan)
     for action in plan.actions:

@@ -234,11 +234,7 @@ def _entry_api(
     prefixes: NamePool,
     options: PictureOptions,
 ) -> EntryApi:
-    """Describe one entry.
-
-    Args:
-        prefixes: names of its tensors behind the entry's own, which no two of the model share.
-    """
+    """Describe one entry; *prefixes* name its tensors among all of the model's."""
     main = entry.name == "main"
     name = Name(("run",)) if main else methods.give(entry.name, "entry", number=index)
     prefix = () if main else name.words

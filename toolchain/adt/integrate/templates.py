@@ -88,12 +88,7 @@ def toml_string(text: str) -> str:
 
 
 def _literal(text: str, escape: Callable[[str], str], special: Mapping[str, str] | None = None) -> str:
-    """Write *text* between double quotes.
-
-    Args:
-        escape: spells a character that cannot be printed.
-        special: spellings of further characters.
-    """
+    """Write *text* between double quotes; *escape* spells what is not printable, *special* more."""
     short = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\", **(special or {})}
     chars = (short.get(char) or (char if char.isprintable() else escape(char)) for char in _whole(text))
     return f'"{"".join(chars)}"'
@@ -132,8 +127,7 @@ def android_string(text: str) -> str:
 def comment(text: str) -> str:
     """Put the text on one line, for any comment of C++, Java, Kotlin, CMake, TOML or YAML.
 
-    Nothing in it ends a comment, begins a nested one (Kotlin's nest), continues a line, is an
-    escape of Java's, or turns the direction of writing.
+    It ends no comment, begins none (Kotlin's nest), continues no line, escapes nothing and turns no writing.
     """
     plain = "".join(
         " " if unicodedata.category(char)[0] == "C" or unicodedata.category(char) in ("Zl", "Zp") else char
@@ -147,11 +141,8 @@ def comment(text: str) -> str:
 
 
 def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
-    """Break the text into lines of at most *width* characters, each but the first behind *prefix*.
-
-    Args:
-        width: characters of a line, *prefix* with it; the first line is taken to stand behind as much.
-    """
+    """Break the text into lines of at most *width* characters, all but the first behind *prefix*, which
+    counts for all."""
     lines = textwrap.wrap(
         text, max(20, width - len(prefix)), break_long_words=False, break_on_hyphens=False
     ) or [""]
@@ -159,11 +150,8 @@ def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
 
 
 def filled(items: Sequence[str], end: str, prefix: str) -> str:
-    """Join *items* with commas, then *end*, in lines of :data:`WIDTH` characters, as clang-format fills them.
-
-    Args:
-        prefix: what each line but the first stands behind; the first is taken to stand behind as much.
-    """
+    """Join *items* with commas, then *end*, in lines of :data:`WIDTH` characters, all but the first behind
+    *prefix*."""
     words = [f"{item}," for item in items[:-1]] + [(items[-1] if items else "") + end]
     lines = [words[0]]
     for word in words[1:]:

@@ -149,10 +149,7 @@ def is_from_app(raw: Mapping[str, Any]) -> bool:
 
 
 def record_of(raw: Mapping[str, Any], path: Path) -> BenchRecord:
-    """Make the record of the document *raw* of the file *path*.
-
-    The same document gives the same record, with the same id.
-    """
+    """Make the record of the document *raw* of the file *path*: the same one, with the same id, each time."""
     if raw["schema"] == ERROR_SCHEMA:
         whose = f"{raw.get('app')}: {raw['model']}" if raw.get("model") else f"{raw.get('app') or 'the app'}"
         raise RunError(

@@ -176,11 +176,7 @@ def speed_of(
 
 
 def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions | None) -> Machine:
-    """Describe the machine behind *place*.
-
-    Args:
-        report: of a run there; None leaves open what computed.
-    """
+    """Describe the machine behind *place*; without the *report* of a run there it is open what computed."""
     ran: Mapping[str, Any] = report["device"] if report else {}
     gpu = ran.get("kind", "cpu") != "cpu"
     computes = {
@@ -248,12 +244,8 @@ def record_of(
     no_speed: str = "",
     interleaved: bool = False,
 ) -> BenchRecord:
-    """Make the record of a benchmark; *no_speed* says why there is no measurement.
-
-    Args:
-        now: just before the runs of *measurement*.
-        flags: besides those that the measurement itself gives.
-    """
+    """Make the record of a benchmark, without a measurement if *no_speed* says why; *now* was just before
+    its runs."""
     machine = machine_of(opened.place, measurement.report if measurement else None, now)
     if measurement and now:
         samples = measurement.report["samples"]

@@ -132,10 +132,8 @@ def export_text(records: Iterable[BenchRecord]) -> str:
 
 
 def imported(path: Path, store: Path | None = None) -> int:
-    """Take the records of an exported file, or what an application measured, into the store.
-
-    Records that are there already stay as they are. Returns the number of new ones; an error takes none.
-    """
+    """Take the new records of an exported file, or of an application, into the store, all or none; return
+    their number."""
     records = _in_file(path)
     known = {record.id for record in load(store)}
     new = [record for record in records if record.id not in known]

@@ -57,25 +57,15 @@ class HostKernels:
         self._compiled: dict[str, Any] = {}
 
     def plain(self, name: str, writes: int = 0) -> PlainKernel:
-        """Describe the kernel *name*.
-
-        Args:
-            writes: how many of its last arguments it writes, where its own code does not tell.
-        """
+        """Describe the kernel *name*; it *writes* so many of its last arguments, where its own code does
+        not tell."""
         known = self._known(name)
         if known not in self._plain:
             self._plain[known] = _read(self._functions[known], writes)
         return self._plain[known]
 
     def run(self, name: str, arguments: Sequence[Array], writes: int = 0) -> tuple[Array, ...]:
-        """Compute the kernel *name* and return what it writes; *writes* is as for :meth:`plain`.
-
-        Args:
-            arguments: all of them, outputs too: of those, what the kernel does not write stays as it is.
-
-        Raises:
-            NotComputable: TVM cannot compile it for this machine, or the arguments do not fit it.
-        """
+        """Compute the kernel *name* on all its *arguments*, outputs too, and return what it writes."""
         import tvm
 
         plain = self.plain(name, writes)

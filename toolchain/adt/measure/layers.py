@@ -375,8 +375,8 @@ class CallComparer:
             yield allowed
 
     def _along(self, array: Array) -> Array:
-        """Return this machine's value along the run of a tensor that the device read; itself where that is
-        not known."""
+        """Return this machine's value along the run of a tensor that the device read; itself if it is not
+        known."""
         here = self._here.get(_digest(array))
         return array if here is None else here.reshape(array.shape)
 

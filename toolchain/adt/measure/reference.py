@@ -67,14 +67,7 @@ def reference_named(
     *,
     trust: bool = False,
 ) -> Reference:
-    """Return the reference that *choice* names, for *package*.
-
-    Args:
-        trust: *choice* may be a model that is code.
-
-    Raises:
-        ConfigError: there is no such reference, or the model is of another runtime's format.
-    """
+    """Return the reference that *choice* names, for *package*; *trust*: it may be a model that is code."""
     if choice.endswith(".npz"):
         return _from_file(Path(choice))
     if (other := named(Path(choice)) or Path(choice)).is_file():
@@ -137,8 +130,7 @@ def _from_file(path: Path) -> Reference:
 def _on_host(
     model: Path, package: ModelPackage, settings: Settings
 ) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
-    """Compile *model* as *package* was, but for any CPU of this machine's kind, by plain loops and in
-    float32; then run it."""
+    """Compile *model* as *package* was, but by plain loops in float32 for our kind of CPU; run it."""
 
     def computed(inputs: Mapping[str, Array]) -> dict[str, Array]:
         require_tvm()

@@ -81,10 +81,9 @@ def _courses(samples: Samples, kind: str) -> dict[str, Course]:
 
 
 def fallen_clock(samples: Samples, percent: float) -> tuple[str, float, float] | None:
-    """Return the clock that fell most from the first third of the samples to the last, by at least *percent*.
+    """Return the clock that fell most from the first third of the samples to the last, by *percent* or more.
 
-    Returns:
-        Its name and the median MHz of either third; None when none fell so far, or there are too few samples.
+    With the median MHz of either third; None when none fell so far, or there are too few samples.
     """
     third = len(samples) // 3
     if third < 1:
@@ -107,13 +106,11 @@ def _values(samples: Iterable[Mapping[str, Any]], kind: str, name: str) -> list[
 
 
 def energy(samples: Samples, starts: Times, times: Times, external_power: bool | None) -> Energy:
-    """Compute the energy per run from the counters that the samples have.
+    """Compute the energy per run from the counters that the samples have; *starts* and *times* are
+    milliseconds.
 
-    Processors' own counters come first, then current times voltage of the
-    battery, then its charge counter. Those of the battery count only if *external_power* is False.
-
-    Args:
-        starts, times: start of each timed run, and how long it took, milliseconds.
+    Processors' own counters come first, then current times voltage of the battery, then its charge counter.
+    Those of the battery count only if *external_power* is False.
     """
     inside = _timed(samples, starts, times)
     has = {key for sample in inside for key in sample["power"]}
@@ -167,8 +164,7 @@ def _over(
 
 
 def _counted(samples: Samples) -> float | None:
-    """Return the energy by a counter of microjoules; None when it wrapped around, whose range is not
-    known."""
+    """Return the energy by a counter of microjoules; None when it wrapped around, at a limit nobody knows."""
     values = [int(sample["power"]["energy_uj"]) for sample in samples]
     wrapped = any(after < before for before, after in pairwise(values))
     return None if wrapped else (values[-1] - values[0]) * 1e-6

@@ -94,11 +94,8 @@ def limits_for(precision: str, asked: VerifySettings) -> VerifySettings:
 
 
 def limits_of_output(dtype: str, precision: str, asked: VerifySettings) -> tuple[float, float]:
-    """Return what passes for an output of *dtype* of a package: absolute (of integers in steps) and relative.
-
-    Args:
-        asked: what the user asked for; negative: by type and precision.
-    """
+    """Return what passes for an output of *dtype*: absolute (of integers in steps) and relative; *asked*,
+    if positive."""
     import numpy as np
 
     if not np.issubdtype(np.dtype(dtype), np.inexact):
@@ -162,10 +159,8 @@ def _by_accuracy(row: OutputComparison, limits: VerifySettings) -> OutputCompari
 
 
 def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
-    """Return each output's worst comparison: one that did not pass, then the largest relative difference.
-
-    *runs* has the name of a set of inputs and its result, at least one.
-    """
+    """Return each output's worst comparison of *runs* (name of inputs and result): a failed one, then by
+    difference."""
     first = runs[0][1]
     if len(runs) == 1:
         return first
@@ -185,8 +180,8 @@ def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
 
 
 def output_fields(output: OutputComparison) -> dict[str, Any]:
-    """One output for JSON: every figure beside the others. What is not finite is null, but for ``max_abs``
-    and ``max_rel``."""
+    """One output for JSON, every figure beside the others; infinite ones are null, but for the largest
+    differences."""
     shown = {field.name: getattr(output, field.name) for field in fields(output) if field.name != "metrics"}
     shown |= {name: getattr(output, name) for name in ("passed", "max_abs", "max_rel")}
     return shown | {

@@ -61,11 +61,7 @@ class Request(Options):
         return self.resolved.given(options_of(type(self))[name].key)
 
     def keywords_of(self, other: type[Options], *without: str) -> dict[str, Any]:
-        """The keywords with which *other* asks for the same, as far as both have them.
-
-        Args:
-            without: fields of that name mean something else there.
-        """
+        """The keywords, but *without* some, with which *other* asks for the same."""
         return {
             name: self.named(name) if about.key else getattr(self, name)
             for name, about in options_of(other).items()
@@ -83,10 +79,8 @@ class Request(Options):
 
 
 def resolve_settings(flags: Mapping[str, object]) -> Resolved:
-    """Return every setting, those of *flags*, by ``section.key``, as the caller gave them; None: not given.
-
-    What a project's file has executed of these is shown.
-    """
+    """Return every setting, *flags* by ``section.key`` (None: not given), and show what a project's file
+    has executed."""
     resolved = load_settings(flags)
     if not flags.keys().isdisjoint(executed()):
         show_programs(resolved)

@@ -55,13 +55,8 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     start: Path | None = None,
 ) -> Resolved:
-    """Resolve every setting.
-
-    Args:
-        flags: ``section.key`` to value, as given on the command line; None values are "not given".
-        environ: the environment; ``os.environ`` by default.
-        start: directory from which adt.toml and pyproject.toml are looked up, upwards; cwd by default.
-    """
+    """Resolve every setting: *flags* by ``section.key`` (None: not given), *environ*, files from *start*
+    upwards."""
     environ = os.environ if environ is None else environ
     return _overlaid({}, {}, _layers(flags or {}, environ, start or Path.cwd()))
 

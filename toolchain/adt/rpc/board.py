@@ -58,8 +58,7 @@ def arguments(
     """Return the arguments of tvm_rpc: the loopback, unless it is to be exposed; one port; the tracker, if
     any.
 
-    Args:
-        custom_address: where the tracker sends clients; empty: where the server's connection comes from.
+    The tracker sends clients to *custom_address*; empty: to where the server's connection comes from.
     """
     host = "0.0.0.0" if expose else "127.0.0.1"
     words = [f"--host={host}", f"--port={port}", f"--port-end={port + 1}", f"--key={key}"]
@@ -71,13 +70,11 @@ def arguments(
 
 
 def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str, expose: bool) -> ServePlan:
-    """The commands that bring *bundle* to *board* and serve there.
+    """The commands that bring *bundle* to *board* and serve there, with the *tracker* at ``host:port``, if
+    any.
 
-    Without *expose* nothing listens on the network: ssh carries the ports, in
-    both directions, and everybody meets on 127.0.0.1.
-
-    Args:
-        tracker: ``host:port``; as this machine reaches it, or, exposed, as the board does. Empty for none.
+    Without *expose* nothing listens on the network: ssh carries the ports, in both directions, and everybody
+    meets on 127.0.0.1.
     """
     _check(bundle)
     ssh = ["ssh"]
@@ -102,11 +99,8 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
 
 
 def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
-    """Run tvm_rpc from *bundle* on this machine, in the foreground, until it ends or we are interrupted.
-
-    Returns:
-        Its exit code.
-    """
+    """Run tvm_rpc of *bundle* here, in the foreground, until it ends or we are interrupted; return its
+    exit code."""
     with run_server(bundle, words, output=2) as child:
         return child.wait()
 
@@ -115,14 +109,8 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
 def run_server(
     bundle: TargetBundle, words: Sequence[str], *, output: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run tvm_rpc from *bundle* on this machine while the block runs; it ends with us however we end.
-
-    Args:
-        words: its arguments after ``server`` but for the working directory, which is a temporary one.
-
-    Raises:
-        MismatchError: the bundle is for another machine.
-    """
+    """Run tvm_rpc of *bundle* here while the block runs; *words* follow ``server`` and its temporary
+    directory."""
     _check(bundle)
     machine = platform.machine()
     if bundle.manifest.machine != MACHINES.get(machine) or bundle.manifest.platform.startswith("android"):
@@ -162,8 +150,7 @@ def run_server(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Wait until nothing of the group runs: a process that serves a session outlives the server that was
-    ended."""
+    """Wait until nothing of the group runs: a process that serves a session outlives its server."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     end = time.monotonic() + END_SECONDS
@@ -172,8 +159,7 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _runs(group: int) -> bool:
-    """Return True if a process of *group* runs; one that ended, and that nobody has waited for yet, does
-    not."""
+    """Return True if a process of *group* runs; one that ended, but was not waited for, does not."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended while we looked
             state, _parent, its_group = status.read_text().rpartition(")")[2].split()[:3]

@@ -41,8 +41,7 @@ def usable(serial: str) -> Device | None:
 def clean(record: state.ServerRecord) -> bool:
     """Remove what *record* speaks of; False when the device is out of reach.
 
-    Then nothing is left on this machine either, for adb's ports go with the
-    device; and on the device the wrapper has seen the end of its connection.
+    Then nothing is left: adb's ports go with the device, whose wrapper has seen its connection end.
     """
     if not adb.server_listens():
         return False

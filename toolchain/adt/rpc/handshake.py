@@ -40,11 +40,8 @@ class Answer(enum.Enum):
 
 
 def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer:
-    """Find out what listens at *host*:*port*, within *seconds*.
-
-    Args:
-        key: the server's match key, to open a session; empty to say hello only.
-    """
+    """Find out what listens at *host*:*port*, within *seconds*; with its *key*, by a session, else by a
+    hello only."""
     try:
         with socket.create_connection((host, port), timeout=seconds) as sock:
             answer = open_session(sock, key or "adt-hello-" + secrets.token_hex(16), seconds)
@@ -59,12 +56,8 @@ def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer
 
 
 def open_session(sock: socket.socket, key: str, seconds: float) -> Answer:
-    """Greet the server at the other end as the client *key*, and open a session.
-
-    Raises:
-        TimeoutError: it does not answer within *seconds*.
-        OSError: it hung up.
-    """
+    """Greet the server as the client *key* and open a session; TimeoutError after *seconds*, OSError if it
+    hangs up."""
     end = time.monotonic() + seconds
     name = f"client:{key}".encode()
     sock.settimeout(seconds)

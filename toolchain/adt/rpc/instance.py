@@ -132,14 +132,8 @@ class Instance:
         self._bound: int | None = None
 
     def live(self, device: Device, port: int, starter: launch.Starter | None) -> Death:
-        """Start the server on *port*, stay with it to its end, and say how it ended.
-
-        Args:
-            starter: is told once the server answers and is registered.
-
-        Raises:
-            Stopped: we were asked to end; the server has ended.
-        """
+        """Start the server on *port*, tell *starter* once it answers, stay to its end, and say how it
+        ended; or Stopped."""
         if self.stopping.is_set():  # asked before there was this object
             raise Stopped
         # one that leads the same way may be that of a server which somebody else has on this device
@@ -381,11 +375,7 @@ class Instance:
 
 
 def server_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
-    """Return the arguments of tvm_rpc on a device: its own loopback only, one port, and the tracker there.
-
-    Args:
-        tracker_port: the device's port that leads to the tracker; 0 for none.
-    """
+    """Return tvm_rpc's arguments on a device: its loopback, a port, and the tracker's there or 0."""
     words = ["--host=127.0.0.1", f"--port={port}", f"--port-end={port + 1}", f"--key={key}"]
     if tracker_port:
         words += [f"--tracker=127.0.0.1:{tracker_port}", "--custom-addr=127.0.0.1"]

@@ -45,14 +45,10 @@ def launch(
     doing: str,
     pass_fds: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Run *module* in the background with *plan*, and return what it reports when it is ready.
+    """Run *module* in the background with *plan*, and return what it reports, within *seconds*, when it is
+    ready.
 
-    Args:
-        seconds: in which it must report.
-
-    Raises:
-        AdtError: of the class and with the text that the process reports.
-        RpcError: it ended without a word, or took too long.
+    AdtError of the class and text that it reports; RpcError if it ended without a word, or took too long.
     """
     with disk_errors(f"writing {at.log}", at.log):
         at.directory.mkdir(parents=True, exist_ok=True)

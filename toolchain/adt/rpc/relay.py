@@ -196,11 +196,8 @@ class Relay:
         return ""
 
     def close(self, *, at_once: bool = False) -> None:
-        """End the session, after the client's last request has reached the server.
-
-        Args:
-            at_once: what waits for the server in TVM, which has no time limits, fails now.
-        """
+        """End the session, after the client's last request; *at_once*: what waits in TVM, which has no
+        limits, fails now."""
         if not at_once:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
@@ -277,14 +274,10 @@ def _pass_answer(server: socket.socket, client: socket.socket, request: int, ask
 
 
 def connect(host: str, port: int, key: str, *, limit: int, seconds: float) -> tuple[RPCSession, Relay]:
-    """A session of TVM's client with a server, and the relay that it goes through.
+    """A session of TVM's client with a server, and the relay that it goes through; the server ends it after
+    *limit* seconds.
 
-    Args:
-        limit: seconds after which the server ends the session; 0: never.
-        seconds: in which the server must answer.
-
-    Raises:
-        Refusal: the server takes another client, or it is none.
+    Refusal if it takes another client, or is no server; *limit* 0 is never; it must answer within *seconds*.
     """
     import tvm.rpc  # noqa: F401 - it takes seconds, which are none of the session's
 

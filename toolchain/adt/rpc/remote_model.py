@@ -111,9 +111,8 @@ class RemoteModel:
 def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> Iterator[RemoteModel]:
     """Load *package* into a virtual machine on the server of *session*, for as long as the block runs.
 
-    Args:
-        library: absolute path of its mod.so on the server, when it is deployed there; empty: it is uploaded,
-            and removed at the end.
+    *library* is the path of its mod.so there, when it is deployed; empty: it is uploaded, and removed at the
+    end.
     """
     import tvm
 

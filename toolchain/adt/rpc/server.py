@@ -93,11 +93,7 @@ def default_key(device: Device) -> str:
 
 
 def check_key(key: str) -> str:
-    """*key* if it can be one; TVM pastes it into JSON and splits it at spaces and colons.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """*key* if it can be one, else ConfigError; TVM pastes it into JSON and splits it at `` `` and ``:``."""
     if not KEY.fullmatch(key):
         raise ConfigError(
             f"{key!r} cannot be the key of a server",
@@ -199,11 +195,8 @@ def stop(serial: str) -> bool:
 
 
 def stop_all() -> tuple[str, ...]:
-    """End every server, as :func:`stop` does, and remove what failed starts left.
-
-    Returns:
-        The serials of those that ran.
-    """
+    """End every server, as :func:`stop` does, and remove what failed starts left; return the serials of
+    those that ran."""
     return tuple(filter(None, map(_stop, state.server_homes())))
 
 

@@ -77,9 +77,7 @@ def device_server(
 
 
 def _existing(record: state.ServerRecord, deployments: set[str]) -> Endpoint:
-    """Return how to reach the server that runs, if it is the device's only one under its key, and from our
-    bundle.
-    """
+    """Return how to reach the server that runs, if it is the only one under its key, and from our bundle."""
     serial = record.serial
     if record.deployment not in deployments:
         raise RpcError(
@@ -101,11 +99,7 @@ def _existing(record: state.ServerRecord, deployments: set[str]) -> Endpoint:
 
 @contextlib.contextmanager
 def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
-    """Run the server of *bundle* on the loopback of this machine for as long as the block runs.
-
-    Raises:
-        RpcError: it has no tvm_rpc, or that does not start; with its last words.
-    """
+    """Run the server of *bundle* on the loopback of this machine for as long as the block runs."""
     key = f"adt-{secrets.token_hex(16)}"
     with contextlib.ExitStack() as stack, tempfile.TemporaryFile(dir=temporary_directory()) as output:
         for _ in range(ATTEMPTS):

@@ -84,14 +84,9 @@ def listen(ports: PortRange, host: str) -> socket.socket:
 
 
 def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
-    """Start the tracker, or return the one that runs.
+    """Start the tracker, or return the one that runs; *expose*: on every address, not only on 127.0.0.1.
 
-    Args:
-        ports: candidates for its port; that a tracker runs on another than an insisted one is said.
-        expose: listen on every address, not only on 127.0.0.1.
-
-    Raises:
-        TrackerError: no port is free, or it does not come up.
+    *ports* are candidates; that one runs on another than an insisted port is said.
     """
     at = state.tracker_home()
     with cache.lock(at.directory, timeout=LOCK_SECONDS):
@@ -133,11 +128,7 @@ def running() -> str:
 
 
 def stop() -> TrackerInfo:
-    """Stop the tracker and remove every trace of it; ``running`` of the result tells whether it had run.
-
-    Raises:
-        TrackerError: it does not end.
-    """
+    """Stop the tracker and remove every trace of it; ``running`` of the result tells whether it had run."""
     at = state.tracker_home()
     if not at.directory.is_dir():
         return TrackerInfo(False, "")
@@ -157,11 +148,8 @@ def stop() -> TrackerInfo:
 
 
 def status(address: str = "") -> TrackerInfo:
-    """Return the state of the tracker; it never raises for one that does not run or answer.
-
-    Args:
-        address: of another tracker than the one that adt started.
-    """
+    """Return the state of the tracker, adt's or that at *address*; raises nothing for one that does not
+    run."""
     at = state.tracker_home()
     record = state.read_tracker(at)
     if address and (record is None or record.address != address):
@@ -214,10 +202,7 @@ def _info(
 
 
 def main() -> int:
-    """TVM's own tracker as a process of its own; serves until SIGTERM.
-
-    The starter hands over the listening socket, so that it alone decides about addresses and ports.
-    """
+    """Serve TVM's own tracker until SIGTERM, on the socket of the starter, who alone decides about ports."""
     at = state.Home(Path(sys.argv[1]), "tracker")
     starter = launch.Starter()
     plan = starter.plan()

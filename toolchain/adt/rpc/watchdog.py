@@ -79,11 +79,8 @@ class Watchdog:
             self._instance.events.put(("stop", None))
 
     def run(self, starter: launch.Starter) -> None:
-        """Keep the server running until we are asked to end, or nothing helps.
-
-        Raises:
-            AdtError: it never became ready, for a reason that is not to be waited for.
-        """
+        """Keep the server running until we are asked to end, or nothing helps; AdtError if it was never
+        ready."""
         first, deaths, ports_tried = True, 0, 0
         ports = list(self.config.ports)
         while not self.stopping.is_set():
@@ -156,10 +153,8 @@ class Watchdog:
             self._wake.get(timeout=seconds)
 
     def _device(self, *, first: bool) -> Device:
-        """The device, once it is usable; a virtual or network one is connected again.
-
-        No adb server is started: who ended it may have meant to.
-        """
+        """The device, once usable, a virtual or network one connected again; who ended adb's server may
+        have meant to."""
         while not self.stopping.is_set():
             reason = "the adb server does not run"
             if adb.server_listens():

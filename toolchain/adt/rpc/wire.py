@@ -84,11 +84,7 @@ class Grant:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Split ``HOST:PORT``; an IPv6 host is in brackets, and comes without them, as sockets take it.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Split ``HOST:PORT``; the brackets of an IPv6 host go, as sockets take it; ConfigError if it is none."""
     parts = re.fullmatch(r"(?:\[([^][\s]+)\]|([^][\s:]+)):([0-9]{1,5})", text)
     if not parts or not (port := natural(parts[3], MOST_PORT)):
         raise ConfigError(f"{text[:80]!r} is not HOST:PORT", remedy="Give an address such as 127.0.0.1:9190.")
@@ -175,12 +171,7 @@ class Conversation:
 
 @contextmanager
 def conversation(address: str, *, seconds: float = SECONDS) -> Iterator[Conversation]:
-    """Talk to the tracker at ``HOST:PORT``, for *seconds* in total.
-
-    Raises:
-        TrackerError: nothing listens there, it is no tracker, or the time is over.
-        ConfigError: not an address.
-    """
+    """Talk to the tracker at ``HOST:PORT``, for *seconds* in total; TrackerError if it is none, or late."""
     host, port = parse_address(address)
     end = time.monotonic() + seconds
     try:
@@ -236,8 +227,7 @@ def summary(address: str, *, seconds: float = SECONDS) -> Summary:
 def request(address: str, key: str, *, priority: int = 1, seconds: float) -> Grant | None:
     """Wait up to *seconds* for a free server with *key*; None when none became free.
 
-    A request that was given up stays in the tracker's count of pending ones
-    until a server is free; the tracker then passes it over.
+    The tracker counts a request that was given up as pending until a server is free, and then passes it over.
     """
     with conversation(address, seconds=seconds) as talk:
         try:

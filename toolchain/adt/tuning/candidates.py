@@ -72,8 +72,7 @@ class Timing:
     """Seconds for loading and timing one candidate; after that it counts as hung."""
 
     def repeats_of(self, seconds: float) -> int:
-        """Repeats of a kernel that takes *seconds*: of a slow one as many as take as long as those of a fast
-        one, but :data:`LEAST_REPEATS`."""
+        """Repeats of a kernel of *seconds*, fewer of a slow one, but :data:`LEAST_REPEATS`."""
         shortest = max(self.min_repeat_ms / 1000, 1e-9)
         fitting = math.ceil(self.repeat * shortest / max(self.number * seconds, shortest))
         return min(self.repeat, max(fitting, LEAST_REPEATS))

@@ -38,10 +38,7 @@ def count_outputs(module: Any) -> int:
 def difference(arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: Sequence[bytes]) -> str | None:
     """Describe what is wrong with a candidate's numbers; None if nothing is.
 
-    Args:
-        arguments: of the kernel; its outputs are the last ones.
-        untuned: the outputs of the untuned schedule, as they lie in memory …
-        tuned: … and those of the candidate, from the same inputs.
+    Its outputs are the last of *arguments*; *untuned* and *tuned* have them as they lie in memory.
     """
     outputs = arguments[len(arguments) - len(untuned) :]
     for number, (argument, reference, data) in enumerate(zip(outputs, untuned, tuned, strict=True), 1):

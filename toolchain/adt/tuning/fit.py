@@ -147,8 +147,7 @@ def sums_of(module: Any) -> Sums | None:
 
 
 def tile_of(trace: str) -> Tile | None:
-    """The tile of a schedule by :func:`adt.compiler.passes.gpu.convolution.schedule_convolution`, of its
-    *trace*; None: it is of another one."""
+    """The tile in *trace* of :mod:`adt.compiler.passes.gpu.convolution`; None: of another schedule."""
     steps, decisions = json.loads(trace)
     chosen = dict(decisions)
     cuts = [chosen[place] for place, step in enumerate(steps) if step[0] == "SamplePerfectTile"]

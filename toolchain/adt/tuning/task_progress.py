@@ -261,7 +261,7 @@ LONGEST = 80
 
 
 class TaskLogs:
-    """The logs of one tuning, ``<database>/logs/<run>/<number>-<task>.log``; a later session appends.
+    """The logs of one tuning, ``<database>/logs/<run>/<number>-<task>.log``, to which later sessions append.
 
     They are for people: when they cannot be written that is said once, and the tuning goes on.
     """

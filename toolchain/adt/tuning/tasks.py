@@ -84,11 +84,10 @@ def tuning_target(target: ModelTarget, cores: int) -> dict[str, Any]:
 
 
 def extraction_of(lowered: Any, recording: Recording, library: str) -> Extraction:
-    """The tasks of *lowered*, the module after its last Relax pass.
+    """The tasks of *lowered*, the module after its last Relax pass, as *recording* met its kernels
+    unscheduled.
 
-    Args:
-        recording: took its kernels' places before they were scheduled.
-        library: what computes that which is no kernel of TVM's.
+    *library* computes that which is no kernel of TVM's.
     """
     calls = _count_calls(lowered)
     tunable: list[Task] = []
@@ -159,11 +158,7 @@ def _count_calls(lowered: Any) -> Counter[str]:
 
 
 def _unmarked(lowered: Any, calls: Counter[str], library: str) -> Iterator[tuple[str, str]]:
-    """Yield what *calls* names without a mark, and why: TVM scheduled it, or it is no kernel of TVM's.
-
-    Args:
-        library: what computes the latter.
-    """
+    """Yield what *calls* names without a mark, and why: TVM scheduled it, or *library* computes it."""
     functions = {str(variable.name_hint): function for variable, function in lowered.functions_items()}
     known = {name for name, _, _ in marks(lowered)}
     for name in calls:

@@ -154,11 +154,7 @@ def start(
 
 
 def stop(name: str = "default") -> EmulatorInfo:
-    """Stop the virtual device *name* and every process in it; its log and /data stay.
-
-    Raises:
-        EmulatorError: it does not run, or cannot be ended.
-    """
+    """Stop the virtual device *name* and every process in it; its log and /data stay."""
     home = state.home(name)
     with cache.lock(home.directory):
         record = state.read(home)
@@ -232,8 +228,7 @@ def boot_up(
 ) -> state.EmulatorRecord:
     """Launch PID 1, wait until the device takes connections, and record it.
 
-    Whatever goes wrong, ctrl-C included, nothing stays behind: PID 1 ends when our
-    end of its standard input closes before it was told ``commit``.
+    Nothing stays behind without that: PID 1 ends when its standard input does before it was told ``commit``.
     """
     with home.log.open("a") as file:
         offset = file.tell()

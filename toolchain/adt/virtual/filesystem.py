@@ -54,9 +54,8 @@ class Layout:
 def build(layout: Layout, name: str, interpreter: Path | None) -> None:
     """Mount everything and make it ``/``. Called by PID 1 of the new namespaces.
 
-    Args:
-        interpreter: the static qemu for this user namespace's own binfmt_misc; None
-            when arm64 programs already run (a host-wide rule, or an arm64 host).
+    *interpreter* is the static qemu for this user namespace's own binfmt_misc; None when arm64 programs
+    already run (a host-wide rule, or an arm64 host).
     """
     scripts = properties.scripts()
     if interpreter is not None:

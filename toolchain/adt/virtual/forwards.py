@@ -113,11 +113,8 @@ class Reverse:
         self._transport.listeners.pop(local).server.close()
 
     async def _listen(self, argument: str) -> bytes:
-        """Start a listener for ``[norebind:]LOCAL;REMOTE``; for tcp:0 give the port.
-
-        Raises:
-            ValueError: it cannot be done; the text goes to the host.
-        """
+        """Start a listener for ``[norebind:]LOCAL;REMOTE``, of tcp:0 return the port; the host gets a
+        ValueError's text."""
         keep = argument.startswith("norebind:")
         local, _, remote = argument.removeprefix("norebind:").partition(";")
         kind, _, address = local.partition(":")

@@ -103,11 +103,7 @@ def report(fd: int, **message: object) -> None:
 
 
 def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
-    """Enter the namespaces and leave PID 1 behind.
-
-    Args:
-        device: makes the daemon of the device of a name, in the finished device.
-    """
+    """Enter the namespaces and leave PID 1 behind, with the daemon that *device* makes of its name."""
     boot = Boot.from_json(read_line(0))
     started = os.dup(1)
     output = os.open(boot.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

@@ -141,14 +141,10 @@ def ports_twin(source: Source) -> Source:
 def for_device(
     files: Mapping[str, str], os_release: Mapping[str, str], *, native: bool
 ) -> tuple[Source, ...]:
-    """The sources to ask for a device's packages of this release.
+    """The sources to ask for a device's packages of this release, each once, only ``main``; perhaps none.
 
-    Args:
-        files: name and text of the host's sources lists; ``.sources`` are deb822.
-        native: the device's processor is the host's: then the host's own archive has them, on Ubuntu too.
-
-    Returns:
-        Each source once, only ``main`` of it; nothing when the host names none.
+    *files* has name and text of the host's lists (``.sources`` are deb822). A *native* device has the host's
+    processor: the host's own archive has its packages, on Ubuntu too.
     """
     codename = os_release.get("VERSION_CODENAME", "")
     all_sources: Iterable[Source] = (

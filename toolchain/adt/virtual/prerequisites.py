@@ -103,11 +103,8 @@ def namespace_remedy() -> str:
 
 
 def run_trial(mode: str, qemu: Path | None, machine: str) -> dict[str, str | None]:
-    """Try namespaces, mounts and a program for *machine* for real, in a process of its own.
-
-    Returns:
-        Each step that was reached: None for "works", else the reason.
-    """
+    """Try namespaces, mounts and a program of *machine* in a process; return each step reached, with why
+    it failed."""
     done = process.run(
         [sys.executable, "-P", "-m", "adt.virtual.trial", mode, qemu or "-", machine],
         env=process.python_path(),
@@ -214,11 +211,7 @@ def probe() -> list[Prerequisite]:
 
 
 def require(abi: Abi = ARM64) -> HostSupport:
-    """This machine, able to run a virtual device of *abi*. (apt and dpkg are needed only to make a userland.)
-
-    Raises:
-        EmulatorError: it is not able; the remedy says what to run.
-    """
+    """This machine, able to run a virtual device of *abi*; only making a userland needs apt and dpkg."""
     support = survey(abi)
     blocking = [
         check for check in support.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")

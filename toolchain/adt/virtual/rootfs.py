@@ -28,10 +28,8 @@ MOUNT_POINTS = ("apex", "product", "vendor")
 
 
 def parts(tree: Path) -> dict[str, Path]:
-    """The top-level entries of the device's root that come from *tree*, each with where it lies.
-
-    A tree without a ``system`` directory is the system tree itself.
-    """
+    """The top-level entries of the device's root in *tree*, a root or the system tree itself, and where
+    each lies."""
     rooted = (tree / "system").is_dir()
     entries = {entry.name: entry for entry in sorted(tree.iterdir())} if rooted else {"system": tree}
     for name in OWN:
@@ -51,11 +49,8 @@ def _is_empty(directory: Path) -> bool:
 
 
 def locate(entries: dict[str, Path], path: str) -> Path | None:
-    """Return where the device's absolute *path* lies on this machine, its links followed inside the device.
-
-    Args:
-        entries: the top-level entries, see :func:`parts`.
-    """
+    """Return where the device's absolute *path* lies among *entries* (see :func:`parts`), its links
+    followed."""
     rest, place = [part for part in path.split("/") if part], PurePosixPath("/")
     for _ in range(LINKS):
         current: Path | None = None
@@ -90,14 +85,7 @@ def is_bionic(tree: Path) -> bool:
 
 
 def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
-    """The user's tree, once its shell is seen to be a program that can start, and what it runs on.
-
-    Args:
-        expected: the ABI it must have; None to take what it has.
-
-    Raises:
-        EmulatorError: it does not look like a userland; the text says what was looked for.
-    """
+    """The user's tree, if it looks like a userland whose shell can start, for *expected* or any ABI."""
     tree = tree.expanduser().resolve()
     remedy = (
         "Give the directory that holds Android's /system (and /apex where there is one), or the /system tree "
@@ -132,10 +120,8 @@ def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
 
 
 def check_readable(tree: Path) -> None:
-    """Check that others than its owner can start programs of *tree*, as root of a device that root starts.
-
-    Files that are no library may be kept from them, as some programs are on Android; the log names one.
-    """
+    """Check that any user can start programs of *tree*, which root's device does; other files may be
+    private."""
     entries = parts(tree)
     shell = _follow(entries, SHELL, tree)
     loader = read_elf(shell).interpreter

@@ -39,10 +39,7 @@ async def _ready(add: Callable[..., None], remove: Callable[[int], bool], fd: in
 
 
 async def read(fd: int) -> bytes:
-    """Up to CHUNK bytes of a non-blocking *fd*; ``b""`` at its end.
-
-    A terminal whose other side is closed answers EIO, which is its end too.
-    """
+    """Up to CHUNK bytes of a non-blocking *fd*; ``b""`` at its end, which is EIO of a terminal."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -100,10 +97,8 @@ class Request:
 
 
 def parse(destination: str) -> Request:
-    """Read ``shell[,v2][,pty|,raw][,TERM=name]:command`` or ``exec:command``.
-
-    As in adbd, a command without options gets pipes and an empty one a terminal.
-    """
+    """Read ``shell[,v2][,pty|,raw][,TERM=name]:command`` or ``exec:command``; without either option as
+    adbd does."""
     options, _, command = destination.partition(":")
     service, *words = options.split(",")
     terminal = not command and service == "shell"

@@ -107,10 +107,7 @@ def load(home: Home) -> EmulatorRecord:
 
 
 def read(home: Home) -> EmulatorRecord | None:
-    """The record of a device that runs; one of a device that does not is removed.
-
-    Removing happens under the caller's lock, or harmlessly twice.
-    """
+    """The record of a device that runs; one that does not is removed, under a lock or harmlessly twice."""
     if not home.record.is_file():
         return None
     try:

@@ -166,12 +166,7 @@ class Listener:
 
 
 class Transport:
-    """The state of one connection.
-
-    Args:
-        banner: gives the payload of our CNXN.
-        find: gives the service for an OPEN's destination, or None to refuse it.
-    """
+    """One connection; *find* gives the service of an OPEN's destination, or None to refuse it."""
 
     def __init__(
         self,

@@ -118,11 +118,8 @@ def userland_name(abi: Abi, *, opencl: bool) -> str:
 
 
 def ensure_userland(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool = False) -> Path:
-    """The default userland's tree, made when the cache has none or a damaged one.
-
-    Args:
-        interpreter: static qemu-aarch64; None when this machine runs the programs itself.
-    """
+    """The default userland's tree, made when the cache has no whole one, with *interpreter* (static qemu)
+    if needed."""
     entry, cached = cache.entry(
         userland_name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)
     )

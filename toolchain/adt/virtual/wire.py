@@ -57,11 +57,7 @@ def header(
 
 
 async def read_packet(reader: asyncio.StreamReader, *, summed: bool) -> Packet:
-    """Read the next packet; *summed* says whether its checksum counts.
-
-    Raises:
-        ProtocolError: bad magic, bad checksum or a payload above MAX_PAYLOAD.
-    """
+    """Read the next packet; its checksum counts if *summed*. ProtocolError if it is wrong or too large."""
     command, arg0, arg1, length, total, magic = HEADER.unpack(await reader.readexactly(HEADER.size))
     if magic != command ^ 0xFFFFFFFF:
         raise ProtocolError(f"bad magic {magic:#010x} for command {command:#010x}")
@@ -74,11 +70,7 @@ async def read_packet(reader: asyncio.StreamReader, *, summed: bool) -> Packet:
 
 
 def banner(properties: dict[str, str], features: tuple[str, ...]) -> bytes:
-    """The payload of our CNXN: ``device::key=value;...features=a,b``.
-
-    Of the properties only the three that `adb devices -l` shows are sent, without
-    the characters that separate fields.
-    """
+    """The payload of our CNXN: ``device::key=value;...features=a,b``, with what `adb devices -l` shows."""
     keys = ("ro.product.name", "ro.product.model", "ro.product.device")
     fields = "".join(f"{key}={properties.get(key, '').replace(';', ' ')};" for key in keys)
     return f"device::{fields}features={','.join(features)}".encode()

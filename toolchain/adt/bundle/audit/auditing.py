@@ -39,11 +39,8 @@ def audit(
     *,
     with_bundle: Iterable[Binary | Unreadable] = (),
 ) -> ElfReport:
-    """Judge *files* for *destination*, and the libraries that the NDK lends them.
-
-    Args:
-        with_bundle: files that will be on the device beside them; asked for symbols, not judged.
-    """
+    """Judge *files* for *destination*, and the libraries that the NDK lends them; *with_bundle* only
+    supply symbols."""
     given = tuple(files)
     providers = Providers((*given, *with_bundle), destination)
     likely = _likely_system(given, destination)

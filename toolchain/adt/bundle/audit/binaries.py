@@ -32,11 +32,8 @@ class Member:
 
 
 def archive_members(path: Path) -> Iterator[Member]:
-    """Yield each file of the archive *path* that begins as ELF files do, in the archive's order.
-
-    Raises:
-        PackageError: it is no zip archive, is damaged, encrypted, or larger than any real one.
-    """
+    """Yield each file of the archive *path* that begins as ELF files do; PackageError if that is none, or
+    damaged."""
     total = 0
     try:
         with zipfile.ZipFile(path) as archive:

@@ -150,9 +150,8 @@ def may_be_in_system(
 ) -> bool:
     """Return True if a library whose symbols are not known here can have the symbol.
 
-    The symbols of glibc's libraries and of bionic's libc have versions. So they do not
-    have one that is asked for without a version, if the file asks for any with one, or
-    if another file is known to have it (*elsewhere*).
+    Symbols of glibc's libraries and of bionic's libc have versions. So they do not have one that is asked for
+    without, if the file asks for any with one, or if another file is known to have it (*elsewhere*).
     """
     if closure.absent:
         return True

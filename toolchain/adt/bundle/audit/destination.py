@@ -100,9 +100,8 @@ def page_sizes(facts: ElfFacts, *, bionic: bool) -> tuple[int, ...]:
 def obstacle(facts: ElfFacts, page: int, *, bionic: bool) -> str:
     """Return why the segments cannot be mapped with pages of *page* bytes; empty if they can.
 
-    Args:
-        bionic: the dynamic linker rounds the end of RELRO up, and so makes data read-only
-            that shares its last page; glibc's rounds it down.
+    The linker of *bionic* rounds the end of RELRO up, and so makes data read-only that shares its last page;
+    glibc's rounds it down.
     """
     last_page = -1
     for load in facts.loads:
@@ -210,9 +209,8 @@ def version_level(version: str) -> int:
 def may_supply(library: str, symbol: str, *, versions_in_use: bool, machine: str) -> bool:
     """True if Android's public *library* can have *symbol*, asked for without a version, by its name alone.
 
-    Args:
-        versions_in_use: the file was linked with stubs whose symbols have versions, as each
-            NDK that adt takes has them; else libc may have any name.
+    With *versions_in_use* the file was linked with stubs whose symbols have versions, as each NDK that adt
+    takes has them; else libc may have any name.
     """
     pattern = PUBLIC[library].symbols
     if pattern != VERSIONED:

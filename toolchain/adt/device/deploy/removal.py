@@ -172,12 +172,10 @@ def choose(contents: Contents, keep: int) -> Removal:
 
 
 def clean(device: Device, *, keep: int, user: str | None = None, dry_run: bool = False) -> CleanReport:
-    """Remove old deployments of one user from *device*, and what only they needed.
+    """Remove old deployments of one user, all but the last used *keep* of each name, and what only they
+    needed.
 
     Ended at any moment it leaves every deployment that still has its manifest whole.
-
-    Args:
-        keep: how many of each name stay, those used last.
     """
     base = user_directory(user)
     with open_agent(device, f"{base}/{CLEANING}", script("removal")) as agent:

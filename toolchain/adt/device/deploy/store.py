@@ -194,11 +194,8 @@ def open_store(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
 def inspect(
     agent: Agent, payload: Payload, base: str, *, full_hash: bool = False, timeout: float | None = None
 ) -> Inventory:
-    """Ask the device what of *payload* it has; with *full_hash* it reads every byte, whatever ``stat`` says.
-
-    Raises:
-        DeviceError: it has no program that computes sha256.
-    """
+    """Ask the device what it has of *payload*; with *full_hash* it reads every byte, whatever ``stat``
+    says."""
     serial = agent.device.serial
     rows = [f"{file.sha256} {file.name}" for file in payload.files]
     doing = f"looking what is on {serial}"
@@ -256,11 +253,8 @@ def apply(
 ) -> DeployReport:
     """Send what *plan* says, have it hashed on the device, and only then let it count.
 
-    A failure or a kill at any moment leaves every earlier deployment as it was. With *dry_run* only the
-    free room is asked for.
-
-    Raises:
-        DeviceFull: it does not fit; nothing that was there is lost.
+    A failure or a kill at any moment leaves every earlier deployment as it was; DeviceFull comes before
+    anything is lost. With *dry_run* only the free room is asked for.
     """
     payload, serial = plan.payload, agent.device.serial
     free: int | None = None
@@ -382,12 +376,8 @@ def deploy(
     full_hash: bool = False,
     timeout: float | None = None,
 ) -> DeployReport:
-    """Bring *bundle* and *package* onto *device*, sending only what is not there.
-
-    Args:
-        progress: None: the observer of :mod:`adt.host.transfers`.
-        timeout: seconds for each step; None: the device's, or what its size needs.
-    """
+    """Bring *bundle* and *package* onto *device*, sending only what is not there; *timeout* is in seconds
+    a step."""
     progress = progress or observer.get()
     check_fit(
         bundle.manifest, package.manifest if package is not None else None, device.facts, serial=device.serial

@@ -99,12 +99,7 @@ class Agent:
 def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
     """Make a directory below *parent* on the device for as long as the block runs; yield its absolute path.
 
-    Args:
-        uses: digest of a deployment that must not be removed meanwhile; it is protected from the moment
-            on at which this returns, if it is there then.
-
-    Yields:
-        Its absolute path there.
+    The deployment with the digest *uses* is not removed meanwhile, if it is there when this returns.
     """
     with _held(device, parent, script("hold"), uses) as agent:
         yield agent.path
@@ -114,10 +109,8 @@ def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
 def open_agent(device: Device, parent: str, program: str, *, uses: str = "") -> Iterator[Agent]:
     """Make a workspace whose holder answers requests: one connection for all that a task needs.
 
-    Args:
-        program: one that includes ``workspace.sh`` and ``serve.sh``, and between them defines the shell
-            function ``serve``, which finds the workspace in ``$dir`` and must not change the working
-            directory other than in a subshell.
+    *program* includes ``workspace.sh`` and ``serve.sh``, and between them defines the shell function
+    ``serve``, which finds the workspace in ``$dir`` and changes the working directory in a subshell only.
     """
     with _held(device, parent, program, uses) as agent:
         yield agent

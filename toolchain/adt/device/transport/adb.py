@@ -141,10 +141,7 @@ def find_adb() -> Adb:
 
 
 def server_port() -> int:
-    """Return the adb server's port: ADB_SERVER_SOCKET > ANDROID_ADB_SERVER_PORT > 5037, always on 127.0.0.1.
-
-    Other addresses than the loopback's are refused.
-    """
+    """Return the adb server's port: ADB_SERVER_SOCKET > ANDROID_ADB_SERVER_PORT > 5037, of 127.0.0.1."""
     host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS") or "127.0.0.1"
     text, setting = os.environ.get("ANDROID_ADB_SERVER_PORT") or str(DEFAULT_PORT), "ANDROID_ADB_SERVER_PORT"
     if spec := os.environ.get("ADB_SERVER_SOCKET"):
@@ -177,10 +174,7 @@ def server_environment() -> dict[str, str]:
 
 
 class Wire:
-    """One connection to the adb server.
-
-    Every method raises DeviceError when the connection breaks or its deadline is over.
-    """
+    """One connection to the adb server; methods raise DeviceError when it breaks or its deadline is over."""
 
     def __init__(self, sock: socket.socket, deadline: Deadline, serial: str = "") -> None:
         self.sock = sock

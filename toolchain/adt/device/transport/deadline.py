@@ -92,12 +92,9 @@ def allowed(seconds: float) -> float:
 
 
 class Deadline:
-    """Seconds that an operation may take.
+    """Seconds that an operation may take in total, and with a *stall* without a byte; None: no limit.
 
-    Args:
-        seconds: in total; None for "as long as it takes".
-        doing: what is being done, and on which device, for the error ("pushing mod.so to 0123456789AB").
-        stall: without a byte; None for "however long".
+    *doing* is for errors, with the device: "pushing mod.so to 0123456789AB".
     """
 
     def __init__(

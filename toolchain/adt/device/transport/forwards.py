@@ -95,11 +95,8 @@ def end(serial: str, link: Forward, *, seconds: float = SHORT) -> None:
 
 
 def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dict[int, str]:
-    """The TCP ports that adb listens on for *serial* now, and where each leads (``tcp:9090``).
-
-    Args:
-        reverse: those of the device that lead here, instead of those of this machine that lead there.
-    """
+    """Ports that adb listens on for *serial*, and where each leads (``tcp:9090``); *reverse*: on the
+    device."""
     deadline = Deadline(seconds, f"listing the {'reverses' if reverse else 'forwards'} of {serial}")
     with _service(serial, reverse, "list-forward", deadline) as wire:
         rows = [line.rsplit(maxsplit=2) for line in wire.read_text().splitlines()]

@@ -91,11 +91,7 @@ def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError
 
 
 class RemoteCommand:
-    """A command running on the device *serial*.
-
-    Use it as a context manager: whatever ends the block early also ends the
-    command and everything it started.
-    """
+    """A command that runs on the device *serial* until the block of this context manager ends."""
 
     def __init__(
         self,
@@ -109,10 +105,8 @@ class RemoteCommand:
     ) -> None:
         """Start *argv*; *v2* if the device speaks shell protocol v2.
 
-        Args:
-            keep_stdin: leave its stdin open until :meth:`close_stdin`; else it reads EOF at once.
-            inline: *argv* is ``sh -c TEXT sh ARGUMENTS``; run TEXT in the shell that the daemon starts
-                anyway, and not in one more.
+        With *keep_stdin*, stdin stays open until :meth:`close_stdin`. With *inline*, *argv* is ``sh -c TEXT
+        sh ARGUMENTS``, and TEXT runs in the shell that the daemon starts anyway, not in one more.
         """
         self.serial = serial
         self.argv = tuple(argv)
@@ -207,11 +201,8 @@ class RemoteCommand:
         self.exit_code = int(code)
 
     def _take_pid(self, data: bytes) -> bytes:
-        """Cut the line with the process id out of the start of the stream.
-
-        It is the first thing that the shell prints, but not always the first that is printed: Android's
-        dynamic linker may warn before the shell runs.
-        """
+        """Cut the line with the process id out of the stream, which may begin with warnings of the dynamic
+        linker."""
         if not self._pid_pending:
             return data
         self._held += data

@@ -62,12 +62,7 @@ JAR_SIGNATURES_UNTIL = 23
 
 
 def sign(unsigned: Path, signed: Path, keystore: Keystore, tools: ApkTools, *, min_sdk: int) -> None:
-    """Write *unsigned* to *signed*, with every signature that Android from API level *min_sdk* on looks for.
-
-    Raises:
-        ConfigError: the keystore, its password or its key is not right.
-        BuildError: apksigner fails otherwise.
-    """
+    """Write *unsigned* to *signed*, with every signature that Android from *min_sdk* on looks for."""
     words = ["--ks-pass", f"env:{STORE_PASSWORD}", "--key-pass", f"env:{KEY_PASSWORD}"]
     words += ["--ks-key-alias", keystore.alias] if keystore.alias else []
     words += ["--v1-signing-enabled", str(min_sdk <= JAR_SIGNATURES_UNTIL).lower()]
@@ -115,14 +110,7 @@ def _explain(done: process.Finished, keystore: Keystore) -> AdtError:
 
 
 def check(apk: Path, tools: ApkTools, *, min_sdk: int) -> tuple[str, ...]:
-    """Have apksigner verify *apk*, and look where each file lies.
-
-    Returns:
-        The signature schemes: ``v2``, ``v3``.
-
-    Raises:
-        BuildError: a signature is not valid, or Android could not map a file.
-    """
+    """Have apksigner verify *apk* and look where files lie; return the signature schemes (``v2``, ``v3``)."""
     done = process.run(
         # from a level on that looks for v2, which newer ones pass over: it must be right, too
         [tools.apksigner, "verify", "--verbose", "--min-sdk-version", str(min(min_sdk, 24)), apk],
@@ -177,10 +165,8 @@ def build_apk(
     tools: ApkTools,
     keystore: Keystore,
 ) -> BuiltApk:
-    """Write the APK with *manifest* and *entries* to *out*, which appears complete and checked or not at all.
-
-    The same contents, tools and key give the same bytes.
-    """
+    """Write the APK of *manifest* and *entries* to *out*, complete and checked or not at all; equal parts,
+    equal bytes."""
     with (
         fresh_file(out) as fresh,
         scratch_directory("apk", beside=out) as scratch,

@@ -50,14 +50,9 @@ def _alignment(name: str) -> int:
 def audit_libraries(
     libraries: Sequence[Binary | Unreadable], bundle: TargetBundle, *, api_level: int, ndk: Ndk | None
 ) -> ElfReport:
-    """Judge those of *libraries*, named as in the APK, that are for the ABI of *bundle*.
+    """Judge those of *libraries*, named as in the APK, that are for the ABI of *bundle*, from *api_level* on.
 
-    Args:
-        api_level: the lowest that the app runs on.
-        ndk: has the system's symbols; None: they stay unchecked.
-
-    Raises:
-        BuildError: one of them would not load.
+    Without an *ndk*, symbols of the system stay unchecked.
     """
     platform = platform_named(bundle.manifest.platform)
     judged = [library for library in libraries if library.name.startswith(f"{LIBRARIES}{platform.abi}/")]

@@ -59,9 +59,7 @@ def users_keystore(path: Path, alias: str, *, password: str, key_password: str) 
 
 
 def debug_keystore() -> Keystore:
-    """Return adt's own key, made on first use and kept, so that a newer APK can replace an older one on a
-    device.
-    """
+    """Return adt's own key, made on first use and kept: a newer APK can replace an older one on a device."""
     path = data_dir() / DEBUG_FILE
     keystore = Keystore(path, DEBUG_ALIAS, DEBUG_PASSWORD, debug=True)
     with cache.lock(path):

@@ -171,11 +171,9 @@ class JoinedCalls:
 
 
 def join(report: RunnerProfile, graph: Graph | None, device: str) -> JoinedCalls:
-    """Join every call that was measured, in order, with the entry of *graph* for it.
+    """Join every call that was measured, in order, with the entry of *graph* (if there is one) for it.
 
-    Args:
-        graph: None: the package has none (its ``inspect/`` was dropped), or it is of another entry.
-        device: where kernels run that the graph does not know: ``cpu`` or ``opencl``.
+    *device* (``cpu`` or ``opencl``) runs the kernels that the graph does not know.
     """
     if graph is None:
         calls = tuple(_call(call, report, at, None, -1, device) for at, call in enumerate(report.calls))
@@ -317,12 +315,7 @@ def assemble(
     plain_us: Sequence[float] = (),
     limits: Limits | None = None,
 ) -> Profile:
-    """Assemble the profile of *package*.
-
-    Args:
-        raw: the ``profile`` object of the runner.
-        plain_us: whole runs without a look at the calls, microseconds; empty: there were none.
-    """
+    """Assemble the profile of *package* from the runner's *raw* one and times of plain runs (µs)."""
     report, target = read_report(raw), package.manifest.target
     inspection = Inspection(package)
     graph = inspection.graph if inspection.recorded and entry == MAIN else None

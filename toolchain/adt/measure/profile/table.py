@@ -23,11 +23,8 @@ Cell = Callable[[KernelTotal], str]
 
 
 def sorted_totals(profile: Profile, sort: str = "") -> list[KernelTotal]:
-    """Return one row for each kernel, the most important first.
-
-    Args:
-        sort: of :data:`SORTS`; empty: time, or arithmetic where times mean nothing.
-    """
+    """Return a row for each kernel, the most important first by *sort*; empty: time, or arithmetic without
+    times."""
     check_sort(sort)
     if profile.emulated and sort and sort not in UNTIMED:
         raise ConfigError(
@@ -80,8 +77,7 @@ def _head(profile: Profile) -> list[str]:
 
 
 def sums(profile: Profile) -> list[str]:
-    """Return in phrases what the calls take together, by which clock, and how far that is from a whole
-    run."""
+    """Return in phrases what the calls take together, by which clock, and what a whole run takes."""
     clock = EVENTS if profile.event_timed else HOST_CLOCK
     counted = sum(call.clock == clock for call in profile.calls)
     others = len(profile.calls) - counted

@@ -161,11 +161,7 @@ def workload_of(data: Mapping[str, Any]) -> Workload:
 
 
 def record_of(data: Mapping[str, Any], contexts: dict[Context, Context]) -> Record:
-    """Read the record that :func:`record_row` wrote; ValueError for a wrong field.
-
-    Args:
-        contexts: those that were met before: equal ones become one object, as there are few of them.
-    """
+    """Read the record that :func:`record_row` wrote; equal contexts become one object of *contexts*."""
     values = _field(data, "context", dict)
     context = Context(*(_field(values, name, str) for name in ("target", "tvm", "device", "driver")))
     seconds = _field(data, "seconds", list)

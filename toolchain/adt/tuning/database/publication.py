@@ -104,8 +104,7 @@ def _public_records(contents: Contents, contexts: Iterable[Context], keep: int |
 
 
 def _is_public(record: Record, fastest: Container[CandidateKey]) -> bool:
-    """Return True if others get *record* when they get only the fastest; they are told what must not run,
-    too."""
+    """Return True if others get *record* when they get only the fastest: that, and what must not run."""
     if record.failure:
         return record.failure.quarantined
     return record.trace == BASELINE or (record.workload, record.trace) in fastest

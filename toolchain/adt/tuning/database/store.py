@@ -174,10 +174,7 @@ def _warn(contents: Contents) -> None:
 
 
 class Database:
-    """An open tuning database; :func:`open_database` makes it.
-
-    Its methods may be called from several threads.
-    """
+    """An open tuning database, for several threads; :func:`open_database` makes it."""
 
     def __init__(self, directory: Path, contents: Contents, writer: Writer | None) -> None:
         self.directory = directory
@@ -232,8 +229,8 @@ class Database:
             return None
 
     def workload_id(self, module: Any) -> str:
-        """Return the id of the workload with *module*, an IRModule; a new one is added, durably, or is a
-        ValueError where the database is only read."""
+        """Return the id of the IRModule *module*; a new one is added, durably, or a ValueError if we only
+        read."""
         from adt.compiler.passes.records.workload import structural_hash
 
         with self._lock:

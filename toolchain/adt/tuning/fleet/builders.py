@@ -35,10 +35,8 @@ class Builders(Protocol):
 
 
 class LocalBuilders:
-    """Processes of this machine, each of which compiles one candidate after another.
-
-    What crashes or hangs a compiler costs that candidate, and its process is replaced.
-    """
+    """Processes of this machine that compile candidates; one that crashes or hangs is replaced, its
+    candidate failed."""
 
     def __init__(self, workers: int, *, timeout: float = TIMEOUT) -> None:
         self._queue: queue.SimpleQueue[tuple[BuildJob, Callable[[BuildOutcome], None]] | None]
@@ -81,11 +79,10 @@ class LocalBuilders:
 
 
 def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEOUT) -> Builders:
-    """Make the builders that *builders* names; a candidate may take *timeout* seconds.
+    """Make builders, *timeout* seconds a candidate: a number of processes (empty: of CPUs), or a Dask
+    cluster's.
 
-    Args:
-        builders: a number of processes on this machine; ``dask://HOST:PORT`` (also ``tcp://``, ``tls://``),
-            the scheduler of a Dask cluster; empty: as many processes as this machine has CPUs.
+    Its scheduler is ``dask://HOST:PORT`` (also ``tcp://``, ``tls://``).
     """
     if "://" in builders:
         from adt.tuning.fleet.dask_builders import DaskBuilders

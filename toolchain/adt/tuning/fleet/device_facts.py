@@ -17,8 +17,7 @@ SURVEY_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Identity:
-    """Identity of a processor: records are kept by it, and devices that differ in it are not measured
-    together."""
+    """Identity of a processor, by which records are kept; devices measured together share it."""
 
     device: str
     """As in :attr:`adt.tuning.records.Context.device`; empty where it is not known."""
@@ -36,11 +35,10 @@ class Identity:
 
 
 def of_device(device: Device, computes: str, bundle: TargetBundle | None = None) -> Identity:
-    """Describe *device* as ``adt compile --like`` sees it.
+    """Describe *device*, on which ``cpu``, ``opencl`` or ``cuda`` *computes*, as ``adt compile --like`` sees
+    it.
 
-    Args:
-        computes: ``cpu``, ``opencl`` or ``cuda``, whose name its runtime tells.
-        bundle: brings the program that asks for OpenCL; without one, what was asked before counts.
+    *bundle* brings the program that asks for OpenCL; without one, what was asked before counts.
     """
     probed = probe(device, bundle if computes == "opencl" else None)
     facts = package_like(probed, "")

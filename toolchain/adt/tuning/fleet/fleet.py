@@ -160,8 +160,7 @@ class Fleet:
     def start(self, take: Take, done: Done) -> Self:
         """Measure the jobs of *take* from now on; every one comes back through *done*, once. Call it once.
 
-        Args:
-            take: called from many threads; may wait up to half a second for a job.
+        Many threads call both; *take* may wait up to half a second for a job.
         """
         self._take, self._done = take, done
         self._watcher = threading.Thread(target=self._watch, name="fleet")
@@ -184,8 +183,7 @@ class Fleet:
     def close(self, grace: float = 0.0, *, leaving: bool = False) -> None:
         """Take no more; running measurements may end within *grace* seconds. Then nothing of them is left.
 
-        Args:
-            leaving: what is on a device that does not answer is left to the watchdog of its server.
+        With *leaving*, the watchdog of its server cleans up a device that does not answer.
         """
         self.ending.set()
         with self._lock:
@@ -217,7 +215,7 @@ class Fleet:
         self.close()
 
     def accept(self, name: str, identity: Identity) -> str:
-        """Return why the device *name* may not measure; empty: it may. The first that answers decides the
+        """Return why the device *name* may not measure, or nothing; the first that answers decides the
         kind."""
         with self._lock:
             if self._identity is None or (

@@ -242,10 +242,8 @@ class SerialSource:
     exclusive, dedicated = False, True
 
     def __init__(self, serials: Sequence[str], bundle: TargetBundle, ports: PortRange) -> None:
-        """Measure on *serials*, all fit for *bundle*, which has tvm_rpc.
-
-        *ports* are candidates for the servers, each the same on this machine and on the device.
-        """
+        """Measure on *serials*, fit for *bundle* with tvm_rpc; *ports* are the same on this machine and
+        the device."""
         self.serials, self.bundle, self.ports = tuple(dict.fromkeys(serials)), bundle, ports
         self._tried: dict[str, float] = {}
         self._ready: dict[str, _Ready] = {}

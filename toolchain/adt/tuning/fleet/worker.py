@@ -301,10 +301,8 @@ def _sending_seconds(job: MeasureJob) -> float:
 
 
 def _seconds_for(job: MeasureJob, *, once: bool = False) -> float:
-    """Return the seconds that *job* may take in all, in steps, so that few sessions are too short.
-
-    With *once*, the call that brings back its results is left out.
-    """
+    """Return the seconds that *job* may take, without its last call if *once*, in steps: few sessions are
+    too short."""
     seconds = (_sending_seconds(job) + job.timing.timeout + SLACK_SECONDS) * (
         2 if job.outputs and not once else 1
     )

@@ -39,9 +39,7 @@ class CostModel(Protocol):
 
 
 def cost_model(name: str, *, seed: int, threads: int) -> CostModel:
-    """Make the model *name*, of :data:`MODELS`; ``auto`` is ``xgb`` where XGBoost is installed, else
-    ``none``.
-    """
+    """Make the model *name*, of :data:`MODELS`; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
     if name not in MODELS:
         raise ConfigError(f"there is no cost model {name!r}", remedy=f"Choose one of {', '.join(MODELS)}.")
     if name == "none" or (name == "auto" and not _is_installed()):

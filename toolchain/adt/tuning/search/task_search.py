@@ -68,10 +68,7 @@ class SearchOptions:
 
 
 class Searches:
-    """The searches of one tuning; what was learned of one kernel helps with the others.
-
-    For one thread at a time.
-    """
+    """The searches of one tuning, for one thread; what was learned of one kernel helps with the others."""
 
     def __init__(self, target: dict[str, Any], options: SearchOptions) -> None:
         """Prepare searches for *target*, TVM's dictionary, for a CPU with its ``num-cores``."""
@@ -145,10 +142,7 @@ class TaskSearch:
         self._learn(known)
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
-        """At most *count* candidates that were not proposed yet; None: there are no more.
-
-        It may be called again before the results of the last batch are reported.
-        """
+        """At most *count* new candidates; None: no more. Results of the last may still be out."""
         if count < 1:
             raise ValueError("a batch has at least one candidate")
         fruitless = 0

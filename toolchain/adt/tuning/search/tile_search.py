@@ -54,8 +54,8 @@ class Effects:
         self._sums[change] = total + effect, count + 1
 
     def expect(self, change: Change, place: int) -> float:
-        """Return the expected effect of *change*, to the alternative *place*, where one more kernel would
-        find what the rules say."""
+        """Return the expected effect of *change*, to *place*, where one more kernel would find what the
+        rules say."""
         total, count = self._sums.get(change, (0.0, 0))
         return (total + LATER * place) / (count + 1)
 
@@ -102,10 +102,7 @@ class TileSearch:
         self._random = random.Random(int.from_bytes(digest[:8], "big"))
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
-        """At most *count* candidates that were not proposed yet; None: there are no more.
-
-        It may be called again before the results of the last batch are reported.
-        """
+        """At most *count* new candidates; None: no more. Results of the last may still be out."""
         if count < 1:
             raise ValueError("a batch has at least one candidate")
         batch: list[tuple[Candidate, Trial]] = []

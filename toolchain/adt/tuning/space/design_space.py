@@ -54,8 +54,7 @@ class CpuSpace:
         self._vectors = vectors
 
     def point(self, places: Mapping[str, int]) -> Point | None:
-        """The schedule that does things in the ways of these *places*, in others by the first; None: none
-        does."""
+        """The schedule with these *places*, and others' first decisions; None: there is none."""
         chosen = Chosen(places)
         schedule = schedule_of(self._function, self._vectors, chosen, rules=TILED)
         if schedule is None or any(place >= len(chosen.ways.get(what, ())) for what, place in places.items()):
@@ -66,8 +65,8 @@ class CpuSpace:
 
 
 def cpu_space(function: Any, target: Any) -> CpuSpace | None:
-    """The space of the unscheduled PrimFunc *function* for TVM's *target*; None: no rule leaves anything
-    open, and the kernel is tuned as TVM does."""
+    """The space of the PrimFunc *function* for TVM's *target*; None: no rule leaves anything open: TVM
+    tunes it."""
     if str(target.kind.name) != "llvm":
         return None
     half = any(str(buffer.dtype) == HALF for buffer in function.buffer_map.values())
@@ -111,12 +110,10 @@ class DesignSpace:
 
 
 def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignSpace:
-    """Make the space of the workload *module* (``{"main": PrimFunc}``) for TVM's *target*.
+    """Make the space of ``{"main": PrimFunc}`` for TVM's *target*; its *seed* (1 … 2³¹ - 1) decides how it
+    starts.
 
     NoSpace where there is nothing to choose, or no schedule that uses its images rightly.
-
-    Args:
-        seed: TVM's, 1 … 2³¹ - 1: of the decisions that a schedule starts with.
     """
     load_intrinsics(str(target.attrs.get("mtriple", "")))
     generators = _generators(module, target)

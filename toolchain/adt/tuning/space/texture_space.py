@@ -112,8 +112,7 @@ def limits_of(target: Any) -> dict[str, int]:
 
 
 def _is_usable(function: Any, target: Any, space: Callable[[Any], None], errors: list[NoSchedule]) -> bool:
-    """Return True if the first member of *space* uses images rightly; if not, the reason is added to
-    *errors*."""
+    """Return True if the first member of *space* uses images rightly; if not, *errors* get the reason."""
     schedule = s_tir.Schedule(function)
     try:
         with refusals():
@@ -211,8 +210,8 @@ MAX_STATEMENTS = 2 * STATEMENTS
 
 @cache
 def kernel_limits() -> Any:
-    """The class of a TVM postprocessor that refuses schedules of over :data:`MAX_STATEMENTS` statements, and
-    work-groups that are too deep."""
+    """The class of TVM's postprocessor that refuses over :data:`MAX_STATEMENTS` statements, and too deep
+    work-groups."""
 
     @derived_object
     class KernelLimits(PyPostproc):  # type: ignore[misc]
