@@ -118,11 +118,7 @@ def _opencl(device: Device, hardware: Survey) -> tuple[OpenclReport | None, str]
 
 
 def check_survey(
-    serial: str,
-    facts: DeviceFacts,
-    survey: Survey,
-    report: OpenclReport | None = None,
-    reason: str = "",
+    serial: str, facts: DeviceFacts, survey: Survey, report: OpenclReport | None = None, reason: str = ""
 ) -> Iterator[Check]:
     """Judge the answers of the survey, and what OpenCL libraries answered or the *reason* why none was
     asked."""

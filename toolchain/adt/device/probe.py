@@ -39,12 +39,7 @@ LIBRARY_SECONDS = 20
 """Seconds that one OpenCL library may take to load and answer."""
 PROGRAM_SECONDS = 180.0
 VIRTUAL_CPU = "a virtual device has no CPU of its own: it runs on this machine's"
-_FEATURES = {
-    "asimddp": "+dotprod",
-    "asimdhp": "+fullfp16",
-    "i8mm": "+i8mm",
-    "bf16": "+bf16",
-}
+_FEATURES = {"asimddp": "+dotprod", "asimdhp": "+fullfp16", "i8mm": "+i8mm", "bf16": "+bf16"}
 """64-bit Arm: what the kernel calls a feature, and what LLVM does."""
 
 

@@ -117,8 +117,7 @@ def downloaded(
 def damaged(archive: Path, error: Exception) -> SourceError:
     """Describe why a downloaded *archive* cannot be unpacked."""
     return SourceError(
-        f"{archive} cannot be unpacked: {error}",
-        remedy=f"Delete {archive} and run the same command again.",
+        f"{archive} cannot be unpacked: {error}", remedy=f"Delete {archive} and run the same command again."
     )
 
 

@@ -144,8 +144,7 @@ def output_error(error: OSError) -> DiskError | None:
     os.dup2(nowhere, 1)  # else Python fails with what it still holds when it ends
     os.close(nowhere)
     return DiskError(
-        "no space left where standard output goes",
-        remedy="Free some space there, or send it elsewhere.",
+        "no space left where standard output goes", remedy="Free some space there, or send it elsewhere."
     )
 
 

@@ -40,8 +40,7 @@ class Pairing:
 PAIRINGS = {
     "0.25.0": Pairing(("0.1.12",), {"0.1.15.post2": IMPORT_FAILS}),
     "0.25.0.post1": Pairing(
-        ("0.1.12",),
-        dict.fromkeys(("0.1.11", "0.1.13.post3", "0.1.14.post1", "0.1.15.post2"), IMPORT_FAILS),
+        ("0.1.12",), dict.fromkeys(("0.1.11", "0.1.13.post3", "0.1.14.post1", "0.1.15.post2"), IMPORT_FAILS)
     ),
     "0.26.0": Pairing(("0.1.13.post2",), limits=TEXTURES),
     "0.27.0.post1": Pairing(

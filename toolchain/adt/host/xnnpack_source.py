@@ -169,10 +169,7 @@ def _fetch(tree: Tree) -> Path:
 
     def fetch(partial: Path) -> None:
         if not os.access(APT_HELPER, os.X_OK):
-            raise DownloadError(
-                f"there is no apt here to fetch Debian's {tree.tarball}",
-                remedy=REMEDY,
-            )
+            raise DownloadError(f"there is no apt here to fetch Debian's {tree.tarball}", remedy=REMEDY)
         run(
             [APT_HELPER, "download-file", url, partial, f"SHA256:{tree.sha256}"],
             timeout=600,

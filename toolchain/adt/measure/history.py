@@ -85,12 +85,7 @@ def load(store: Path | None = None) -> tuple[BenchRecord, ...]:
 
 
 def select(
-    records: Iterable[BenchRecord],
-    *,
-    device: str = "",
-    package: str = "",
-    since: str = "",
-    label: str = "",
+    records: Iterable[BenchRecord], *, device: str = "", package: str = "", since: str = "", label: str = ""
 ) -> tuple[BenchRecord, ...]:
     """Return the records that fit all that is given.
 

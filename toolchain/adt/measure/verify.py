@@ -7,16 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from adt.numerics import (
-    MAX_CHANGED,
-    NO_METRICS,
-    TOLERANCES,
-    Metrics,
-    gaps,
-    metrics,
-    steps_allowed,
-    within,
-)
+from adt.numerics import MAX_CHANGED, NO_METRICS, TOLERANCES, Metrics, gaps, metrics, steps_allowed, within
 from adt.options.sections import VerifySettings
 
 if TYPE_CHECKING:
@@ -224,15 +215,7 @@ def _compare_one(
     else:
         changed = gaps(got, reference).changed(allowed[0])
         verdict = _judge_whole(figures, int(allowed[0]), changed, limits_for(precision, limits).max_changed)
-    return OutputComparison(
-        *facts,
-        verdict.reason,
-        figures,
-        *allowed,
-        changed,
-        verdict.note,
-        verdict.options,
-    )
+    return OutputComparison(*facts, verdict.reason, figures, *allowed, changed, verdict.note, verdict.options)
 
 
 @dataclass(frozen=True)

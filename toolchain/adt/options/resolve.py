@@ -67,9 +67,7 @@ def override(resolved: Resolved, flags: Mapping[str, object]) -> Resolved:
 
 
 def _overlaid(
-    values: Mapping[str, Any],
-    origins: Mapping[str, str],
-    layers: Iterable[tuple[str, Mapping[str, object]]],
+    values: Mapping[str, Any], origins: Mapping[str, str], layers: Iterable[tuple[str, Mapping[str, object]]]
 ) -> Resolved:
     """The settings *values* with each of the *layers* on top, the weakest first."""
     values, origins = {**values}, {**origins}

@@ -153,10 +153,7 @@ class Instance:
             self.config.digest,
         )
         argv = ("sh", "-c", script("server_start"), "sh", *words, *arguments)
-        with (
-            awake(device),
-            device.start(argv, timeout=ANSWER_SECONDS, keep_stdin=True) as command,
-        ):
+        with awake(device), device.start(argv, timeout=ANSWER_SECONDS, keep_stdin=True) as command:
             threading.Thread(target=_follow, args=(command, self.events), daemon=True).start()
             try:
                 death = self._await_ready(port)
@@ -276,11 +273,7 @@ class Instance:
             self._read(stream, b"\n" if self._partial[stream] else b"")
         if kind == "lost":
             return Death(f"the connection to the device was lost: {data}", device_lost=True)
-        return Death(
-            self._reason(data),
-            port_taken=data == PORT_TAKEN,
-            hopeless=data == NOT_THERE,
-        )
+        return Death(self._reason(data), port_taken=data == PORT_TAKEN, hopeless=data == NOT_THERE)
 
     def _reason(self, code: int) -> str:
         lines = [line for line in self.last_lines if not CHATTER.search(line)]

@@ -38,7 +38,7 @@ NOTICE_SECONDS = 3.0
 
 _LOST = re.compile(
     r"kShutdown|Channel closes before|previously closed|Connection reset|Broken pipe|Bad file descriptor"
-    r"|SockChannel::|== RPCCode::k\w+|Connection refused",
+    r"|SockChannel::|== RPCCode::k\w+|Connection refused"
 )
 """Messages of TVM when the other side of a session is gone."""
 

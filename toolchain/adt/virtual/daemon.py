@@ -19,14 +19,7 @@ log = logging.getLogger("adt.virtual.daemon")
 
 READER_LIMIT = 4 << 20
 """Bytes that wait between the socket and the packet reader."""
-FEATURES = (
-    "shell_v2",
-    "stat_v2",
-    "ls_v2",
-    "fixed_push_mkdir",
-    "fixed_push_symlink_timestamp",
-    "sendrecv_v2",
-)
+FEATURES = ("shell_v2", "stat_v2", "ls_v2", "fixed_push_mkdir", "fixed_push_symlink_timestamp", "sendrecv_v2")
 """Features of this daemon. Not listed and therefore not asked for: delayed_ack (other flow control),
 sendrecv_v2_brotli/lz4/zstd (compression), cmd and abb (Android's package manager)."""
 NOT_OFFERED = ("remount", "reboot", "tcpip", "usb", "disable-verity", "enable-verity")

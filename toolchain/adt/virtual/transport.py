@@ -169,10 +169,7 @@ class Transport:
     """One connection; *find* gives the service of an OPEN's destination, or None to refuse it."""
 
     def __init__(
-        self,
-        link: Link,
-        banner: Callable[[], bytes],
-        find: Callable[[Transport, str], Service | None],
+        self, link: Link, banner: Callable[[], bytes], find: Callable[[Transport, str], Service | None]
     ) -> None:
         self.link, self._banner, self._find = link, banner, find
         self._host_version, self._maxdata = wire.VERSION_CHECKSUM, 4096

@@ -72,7 +72,7 @@ KNOWN_OPENCL: dict[str, dict[str, str]] = {
         "libpocl2-common": "3.1-3+deb12u1",
         "ocl-icd-libopencl1": "2.3.1-1",
         "pocl-opencl-icd": "3.1-3+deb12u1",
-    },
+    }
 }
 """Further files that OpenCL needs."""
 
@@ -180,10 +180,7 @@ def arrange(unpacked: Path, tree: Path, abi: Abi, interpreter: Path | None, *, o
     for directory in ("system/bin", "system/lib64", "system/etc", "vendor/bin", "vendor/lib64", "etc", "usr"):
         (tree / directory).mkdir(parents=True)
     shutil.copytree(
-        unpacked / "usr/lib" / abi.multiarch,
-        libraries / abi.multiarch,
-        symlinks=True,
-        ignore=_unused,
+        unpacked / "usr/lib" / abi.multiarch, libraries / abi.multiarch, symlinks=True, ignore=_unused
     )
     directory, _, loader = abi.loader.partition("/")
     (tree / "usr" / directory).mkdir(exist_ok=True)

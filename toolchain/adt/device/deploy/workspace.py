@@ -49,12 +49,7 @@ class Agent:
     """A workspace whose holder also answers requests; see :func:`open_agent`."""
 
     def __init__(
-        self,
-        device: Device,
-        path: str,
-        tag: str,
-        holder: RemoteCommand,
-        events: Iterator[tuple[int, bytes]],
+        self, device: Device, path: str, tag: str, holder: RemoteCommand, events: Iterator[tuple[int, bytes]]
     ) -> None:
         self.device = device
         self.path = path

@@ -97,13 +97,7 @@ class Deadline:
     *doing* is for errors, with the device: "pushing mod.so to 0123456789AB".
     """
 
-    def __init__(
-        self,
-        seconds: float | None,
-        doing: str,
-        *,
-        stall: float | None = None,
-    ) -> None:
+    def __init__(self, seconds: float | None, doing: str, *, stall: float | None = None) -> None:
         total = allowed(math.inf if seconds is None else seconds)
         self.seconds = total if total < math.inf else None
         self.doing = doing

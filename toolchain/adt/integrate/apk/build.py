@@ -167,10 +167,7 @@ def build_apk(
 ) -> BuiltApk:
     """Write the APK of *manifest* and *entries* to *out*, complete and checked or not at all; equal parts,
     equal bytes."""
-    with (
-        fresh_file(out) as fresh,
-        scratch_directory("apk", beside=out) as scratch,
-    ):
+    with fresh_file(out) as fresh, scratch_directory("apk", beside=out) as scratch:
         linked = link_manifest(manifest, tools, scratch)
         unsigned = scratch / "unsigned.apk"  # beside *out*: models may be larger than /tmp
         write_archive((*linked, *entries), unsigned)

@@ -38,10 +38,7 @@ def merge(sources: Sequence[Path], into: Path) -> MergeResult:
             raise ConfigError(f"{into} cannot be merged into itself", remedy="Name others before --into.")
         contents.append(load(source))
         if refused := contents[-1].refused():
-            raise PackageError(
-                f"{source} is not merged: {refused[0][1]}",
-                remedy=repair_remedy(source),
-            )
+            raise PackageError(f"{source} is not merged: {refused[0][1]}", remedy=repair_remedy(source))
     return merge_contents(contents, into)
 
 

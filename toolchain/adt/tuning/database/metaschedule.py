@@ -228,11 +228,7 @@ def _module_text(row: Any) -> str:
 
 
 def _record(
-    row: Any,
-    number: int,
-    names: Sequence[tuple[str, str] | None],
-    origin: Origin,
-    refused: list[str],
+    row: Any, number: int, names: Sequence[tuple[str, str] | None], origin: Origin, refused: list[str]
 ) -> Record | None:
     """The record of a line; None, with a reason in *refused*, for a bad line."""
     if row is None:

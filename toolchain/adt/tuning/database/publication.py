@@ -65,8 +65,7 @@ def publish(
     contents = load(directory)
     if contents.damaged or contents.orphans or contents.refused():
         raise PackageError(
-            f"{directory} is damaged, and is not published so",
-            remedy=repair_remedy(directory),
+            f"{directory} is damaged, and is not published so", remedy=repair_remedy(directory)
         )
     contexts = select(contents.contexts, selection or Selection())
     records = sorted(_public_records(contents, contexts, keep), key=_order)

@@ -326,10 +326,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if len(schema) > 1:
         raise _foreign(path, "it has other tables, views or triggers")
     if (version, schema, page, mode) != (VERSION, [(b"table", TABLE.encode())], PAGE, b"wal"):
-        raise DamagedFile(
-            f"the first page of {path} is damaged",
-            remedy=repair_remedy(path.parent),
-        )
+        raise DamagedFile(f"the first page of {path} is damaged", remedy=repair_remedy(path.parent))
 
 
 def _refuse_rollback_journal(path: Path) -> None:

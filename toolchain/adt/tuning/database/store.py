@@ -22,14 +22,7 @@ from adt.host.contained import regular_files
 from adt.host.disk import disk_errors
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load, load_lines
-from adt.tuning.database.interchange import (
-    LINES,
-    Entry,
-    Row,
-    record_row,
-    scan,
-    workload_row,
-)
+from adt.tuning.database.interchange import LINES, Entry, Row, record_row, scan, workload_row
 from adt.tuning.database.lock import LOCK, write_lock
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.records import Context, Record, Workload, baseline_records, best_records

@@ -136,8 +136,7 @@ def _connect(address: str) -> Any:
         import distributed
     except ImportError as error:
         raise ToolNotFound(
-            f"--builders {address} takes Dask, which is not installed",
-            remedy=install_command(extra="dask"),
+            f"--builders {address} takes Dask, which is not installed", remedy=install_command(extra="dask")
         ) from error
     scheme, _, place = address.partition("://")
     try:

@@ -46,11 +46,7 @@ class Session:
 
     def __init__(self, request: Connect) -> None:
         self._remote, self._relay = relay.connect(
-            request.host,
-            request.port,
-            request.match_key,
-            limit=request.seconds,
-            seconds=CONNECT_SECONDS,
+            request.host, request.port, request.match_key, limit=request.seconds, seconds=CONNECT_SECONDS
         )
         self._device = self._remote.device(request.device, 0)
         self._tensors: OrderedDict[Slot, Any] = OrderedDict()
