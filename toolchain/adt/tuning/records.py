@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,33 +148,33 @@ def typical_record(records: Sequence[Record]) -> Record | None:
     return next(record for record in reversed(records) if record.time == middle)
 
 
+def _typical_records(records: Iterable[Record], *, untuned: bool = False) -> Iterator[Record]:
+    """Yield the typical record of each candidate that ran, or of each workload's untuned schedule."""
+    for (_, trace), measured in by_candidate(records).items():
+        if (trace == BASELINE) == untuned and (record := typical_record(measured)):
+            yield record
+
+
 def best_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Return the fastest candidate of each workload of one context, leaving out the untuned schedule."""
+    """By workload the record of its fastest candidate."""
     fastest: dict[str, Record] = {}
-    for (workload, trace), measured in by_candidate(records).items():
-        record = typical_record(measured) if trace != BASELINE else None
-        if record and (workload not in fastest or record.time < fastest[workload].time):
-            fastest[workload] = record
+    for record in _typical_records(records):
+        if record.workload not in fastest or record.time < fastest[record.workload].time:
+            fastest[record.workload] = record
     return fastest
 
 
 def baseline_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Return the untuned schedule of each workload of one context."""
-    untuned = by_candidate(record for record in records if record.trace == BASELINE)
-    return {
-        workload: record
-        for (workload, _), measured in untuned.items()
-        if (record := typical_record(measured))
-    }
+    """By workload the record of its untuned schedule."""
+    return {record.workload: record for record in _typical_records(records, untuned=True)}
 
 
 def fastest_candidates(records: Iterable[Record], keep: int) -> set[CandidateKey]:
     """Return the *keep* fastest candidates of each workload of one context."""
     ran: dict[str, list[tuple[float, CandidateKey]]] = {}
-    for key, measured in by_candidate(records).items():
-        record = typical_record(measured) if key[1] != BASELINE else None
-        if record:
-            ran.setdefault(key[0], []).append((record.time, key))
+    for record in _typical_records(records):
+        key = record.workload, record.trace
+        ran.setdefault(record.workload, []).append((record.time, key))
     return {key for times in ran.values() for _, key in sorted(times)[:keep]}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -78,9 +78,7 @@ def toolchain_of(compilation: Compilation) -> Toolchain:
 
 def tuning_target(target: ModelTarget, cores: int) -> dict[str, Any]:
     """TVM's dictionary of *target* for the search, which wants to know how many *cores* take part."""
-    if target.device == "cpu":
-        return {**target.spec, "num-cores": max(1, cores)}
-    return dict(target.spec)
+    return dict(target.spec) | ({"num-cores": max(1, cores)} if target.device == "cpu" else {})
 
 
 def extraction_of(lowered: Any, recording: Recording, library: str) -> Extraction:
@@ -106,35 +104,14 @@ def extraction_of(lowered: Any, recording: Recording, library: str) -> Extractio
         digest = structural_hash(module)
         twin = next((at for at in of_hash.get(digest, ()) if same(tunable[at].module, module)), None)
         if twin is not None:
-            tunable[twin] = _join(tunable[twin], name, calls[name])
+            task = tunable[twin]
+            weight = task.weight + calls[name]
+            tunable[twin] = replace(task, weight=weight, kernels=(*task.kernels, name))
             continue
         of_hash.setdefault(digest, []).append(len(tunable))
-        baseline = tvm.IRModule({"main": named_main(scheduled)})
-        tunable.append(
-            Task(
-                name,
-                module,
-                calls[name],
-                flops_of(plain),
-                str(tvm.ir.save_json(baseline)),
-                arguments(plain),
-                (name,),
-            )
-        )
+        baseline = str(tvm.ir.save_json(tvm.IRModule({"main": named_main(scheduled)})))
+        tunable.append(Task(name, module, calls[name], flops_of(plain), baseline, arguments(plain), (name,)))
     return Extraction(tuple(tunable), tuple(sorted(untunable, key=lambda kernel: kernel.name)))
-
-
-def _join(task: Task, name: str, weight: int) -> Task:
-    """*task* of one more kernel."""
-    return Task(
-        task.name,
-        task.module,
-        task.weight + weight,
-        task.flops,
-        task.baseline,
-        task.arguments,
-        (*task.kernels, name),
-    )
 
 
 def _count_calls(lowered: Any) -> Counter[str]:

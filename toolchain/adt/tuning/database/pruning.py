@@ -81,7 +81,8 @@ def _choose(
     for records in by_context.values():
         slow = set() if keep is None else _slow_candidates([record for _, record in records], keep)
         for number, record in records:
-            if drop or (record.workload, record.trace) in slow or (failures and _is_plain_failure(record)):
+            failed = failures and record.failure is not None and not record.failure.quarantined
+            if drop or failed or (record.workload, record.trace) in slow:
                 removed.add(number)
     left = zip(contents.record_numbers, contents.records, strict=True)
     used = {record.workload for number, record in left if number not in removed}
@@ -94,7 +95,3 @@ def _slow_candidates(records: Sequence[Record], keep: int) -> set[CandidateKey]:
     """Return the candidates of one context that may run, and are none of their workload's *keep* fastest."""
     spared = fastest_candidates(records, keep) | quarantined_candidates(records)
     return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - spared
-
-
-def _is_plain_failure(record: Record) -> bool:
-    return record.failure is not None and not record.failure.quarantined

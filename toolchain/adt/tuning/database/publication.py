@@ -12,7 +12,7 @@ import shlex
 import tarfile
 import zlib
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from adt.errors import ConfigError, DownloadError, PackageError
@@ -110,9 +110,7 @@ def _is_public(record: Record, fastest: Container[CandidateKey]) -> bool:
 
 
 def _order(record: Record) -> tuple[object, ...]:
-    context = record.context
-    key = context.target, context.tvm, context.device, context.driver
-    return (*key, record.workload, record.trace, record.at, record.seconds)
+    return (*astuple(record.context), record.workload, record.trace, record.at, record.seconds)
 
 
 def _pack(plain: Path, out: Path) -> None:

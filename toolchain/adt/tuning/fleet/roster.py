@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from adt.tuning.fleet.sources import Lease, Sighting
 from adt.tuning.results import DeviceStatus
@@ -29,7 +29,7 @@ class _Device:
     celsius: float | None = None
     celsius_at: float = float("-inf")
     """Time at which *celsius* was read."""
-    busy: float = 0.0
+    busy_seconds: float = 0.0
     note: str = ""
     failures_in_a_row: int = 0
     """Failures since it last succeeded."""
@@ -110,7 +110,7 @@ class Roster:
         with self._lock:
             device = self._of(name)
             device.measured += 1
-            device.busy += took
+            device.busy_seconds += took
             device.failures_in_a_row, device.pause = 0, self._pause
             self._success = self._clock()
 
@@ -123,7 +123,7 @@ class Roster:
             device, now = self._of(name), self._clock()
             device.failed += candidate
             device.restarts += 1
-            device.busy += took
+            device.busy_seconds += took
             device.note, device.state = reason, "restarting"
             device.since = device.since if device.failures_in_a_row else now
             device.failures_in_a_row += 1
@@ -181,17 +181,6 @@ class Roster:
         """Every device, by name."""
         with self._lock:
             return tuple(
-                DeviceStatus(
-                    name=device.name,
-                    label=device.label,
-                    state=device.state,
-                    measured=device.measured,
-                    failed=device.failed,
-                    restarts=device.restarts,
-                    celsius=device.celsius,
-                    busy_seconds=device.busy,
-                    note=device.note,
-                    emulated=device.emulated,
-                )
+                DeviceStatus(**{each.name: getattr(device, each.name) for each in fields(DeviceStatus)})
                 for device in sorted(self._devices.values(), key=lambda device: device.name)
             )

@@ -222,11 +222,13 @@ class Worker(threading.Thread):
         outputs: tuple[bytes, ...] = ()
         failure, lost = None, True
         try:
-            self._update_temperature(lease)
+            if self._roster.is_temperature_due(lease.name, CELSIUS_SECONDS):
+                self._roster.set_celsius(lease.name, lease.celsius())
             self._roster.set_working(lease.name, measuring=True)
             answer = self._time(job)
             if job.outputs and isinstance(answer, Timed):
-                computed = self._compute(job)
+                compute = Compute(_file_name(job), job.library, job.arguments, job.outputs)
+                computed = self._ask(compute, job.timing.timeout + _sending_seconds(job))
                 outputs = computed.outputs if isinstance(computed, Computed) else ()
                 answer = answer if outputs else computed
             seconds = answer.seconds if isinstance(answer, Timed) else ()
@@ -235,10 +237,8 @@ class Worker(threading.Thread):
             took = time.monotonic() - began
             self._update_roster(lease.name, failure, lost, took)
             on = MeasuredOn(lease.name, lease.label, self._roster.celsius(lease.name), lease.emulated)
-            device, driver = identity.device, identity.driver
-            self._fleet.finish(
-                job, MeasureOutcome(job.id, seconds, failure, lost, on, device, driver, took, outputs)
-            )
+            kind = identity.device, identity.driver
+            self._fleet.finish(job, MeasureOutcome(job.id, seconds, failure, lost, on, *kind, took, outputs))
             self.measuring = False
         return session_end
 
@@ -262,11 +262,6 @@ class Worker(threading.Thread):
         request = Measure(_file_name(job), job.library, job.arguments, job.timing)
         return self._ask(request, job.timing.timeout + SLACK_SECONDS)
 
-    def _compute(self, job: MeasureJob) -> Answer | str:
-        """Return the outputs of one call; a text where the process gave no answer."""
-        request = Compute(_file_name(job), job.library, job.arguments, job.outputs)
-        return self._ask(request, job.timing.timeout + _sending_seconds(job))
-
     def _judge(self, lease: Lease, answer: Answer | str) -> tuple[Failure | None, bool, _SessionEnd]:
         """The failure, whether the device was lost, and what becomes of the session."""
         if isinstance(answer, Timed):
@@ -289,10 +284,6 @@ class Worker(threading.Thread):
             return str(error)
         except ChildDied as error:
             return Broken(f"the measuring process {error}")
-
-    def _update_temperature(self, lease: Lease) -> None:
-        if self._roster.is_temperature_due(lease.name, CELSIUS_SECONDS):
-            self._roster.set_celsius(lease.name, lease.celsius())
 
 
 def _sending_seconds(job: MeasureJob) -> float:

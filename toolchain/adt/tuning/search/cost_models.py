@@ -45,7 +45,9 @@ def cost_model(name: str, *, seed: int, threads: int) -> CostModel:
     if name == "none" or (name == "auto" and not _is_installed()):
         return RandomModel(seed)
     load("xgboost", "tune", "the cost model xgb")
-    return TreeModel(_xgb_model(seed, threads), RandomModel(seed))
+    config = XGBConfig(seed=seed % (1 << 31), nthread=threads)
+    trees = ms.cost_model.XGBModel(config=config, num_warmup_samples=0)
+    return TreeModel(trees, RandomModel(seed))
 
 
 def _is_installed() -> bool:
@@ -59,11 +61,6 @@ def _is_installed() -> bool:
         )
         return False
     return True
-
-
-def _xgb_model(seed: int, threads: int) -> Any:
-    config = XGBConfig(seed=seed % (1 << 31), nthread=threads)
-    return ms.cost_model.XGBModel(config=config, num_warmup_samples=0)
 
 
 class RandomModel:

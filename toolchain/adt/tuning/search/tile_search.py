@@ -157,7 +157,9 @@ class TileSearch:
         if () not in self._tried:
             return Trial(())
         if self._strategy != EVOLUTIONARY:
-            return self._random_trial()
+            ways = self._trials[0].ways if self._trials else {}
+            places = [(what, self._random.randrange(len(several))) for what, several in sorted(ways.items())]
+            return Trial(tuple((what, place) for what, place in places if place)) if ways else None
         ran = [trial for trial in self._trials if trial.seconds is not None and trial.seconds < math.inf]
         starts = sorted(ran, key=lambda trial: trial.seconds or 0.0)[:STARTS] or self._trials[:1]
         best: Trial | None = None
@@ -180,11 +182,6 @@ class TileSearch:
                 if key not in self._tried:
                     change = (what, str(way))
                     yield Trial(key, {}, start, change), self._effects.expect(change, place) - now
-
-    def _random_trial(self) -> Trial | None:
-        ways = self._trials[0].ways if self._trials else {}
-        places = ((what, self._random.randrange(len(several))) for what, several in sorted(ways.items()))
-        return Trial(tuple((what, place) for what, place in places if place)) if ways else None
 
     def _borrow(self, room: int) -> Iterator[Candidate]:
         """Yield candidates that were fast on other devices, at most *room* of them."""

@@ -148,7 +148,8 @@ def _generators(module: Any, target: Any) -> list[Any]:
     if str(target.kind.name) == "llvm":
         rules = "llvm" if _arm32(target) else "from-target"
         return [PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules)]
-    return [_gpu(target, local) for local in ((False,) if _mali(target) else (False, True))]
+    mali = "mali" in {str(key) for key in target.keys}
+    return [_gpu(target, local) for local in ((False,) if mali else (False, True))]
 
 
 def _gpu(target: Any, local: bool) -> Any:
@@ -227,10 +228,6 @@ def _register_schedule_rules(module: Any, target: Any) -> None:
                 tvm_ffi.register_global_func(rules[0], ordinary)
 
     tirx.stmt_functor.post_order_visit(module["main"].body, visit)
-
-
-def _mali(target: Any) -> bool:
-    return "mali" in {str(key) for key in target.keys}
 
 
 def _arm32(target: Any) -> bool:
