@@ -76,7 +76,12 @@ class RtvmOptions:
     def words(self, *, given: bool, programs: str) -> list[str]:
         """Return rtvm's arguments after ``--model DIR``; *given*: with inputs; *programs*: for compiled
         OpenCL ones."""
-        self._check()
+        check_fill_mode(self.fill_mode)
+        if self.device not in ("cpu", "opencl", "cuda") or self.run_count < 1 or self.warmup_runs < 0:
+            raise InputError(
+                f"cannot run {self.run_count} times after {self.warmup_runs} on {self.device!r}",
+                remedy="Give a run count of at least 1, at least 0 warm-up runs, and cpu, opencl or cuda.",
+            )
         words = ["--device", self.device, "--entry", self.entry, "--json", "--output", OUTPUTS]
         words += ["--input", INPUTS] if given else ["--seed", str(self.seed)]
         words += ["--fill-mode", self.fill_mode] if self.fill_mode != "random" and not given else []
@@ -94,14 +99,6 @@ class RtvmOptions:
         if self.pre_compiled:
             return [*words, "--pre-compiled", self.pre_compiled]
         return [*words, "--program-cache", programs if self.program_cache else "off"]
-
-    def _check(self) -> None:
-        check_fill_mode(self.fill_mode)
-        if self.device not in ("cpu", "opencl", "cuda") or self.run_count < 1 or self.warmup_runs < 0:
-            raise InputError(
-                f"cannot run {self.run_count} times after {self.warmup_runs} on {self.device!r}",
-                remedy="Give a run count of at least 1, at least 0 warm-up runs, and cpu, opencl or cuda.",
-            )
 
     @property
     def files(self) -> tuple[str, ...]:

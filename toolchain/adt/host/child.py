@@ -157,7 +157,9 @@ class Child:
                 on_note(answer[NOTE])
                 answer = receive(process.stdout.fileno(), deadline)
             value = typed(answer, self._speech.answer)
-            self._empty_output()
+            if self._stderr is not None:  # what it printed explains no later failure
+                os.ftruncate(self._stderr.fileno(), 0)
+                os.lseek(self._stderr.fileno(), 0, os.SEEK_SET)  # of the child, too
             return value
         except TimeoutError:
             output = self._output()
@@ -220,12 +222,6 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _empty_output(self) -> None:
-        """Forget what was printed for a request that was answered: it explains no later failure."""
-        if self._stderr is not None:
-            os.ftruncate(self._stderr.fileno(), 0)
-            os.lseek(self._stderr.fileno(), 0, os.SEEK_SET)  # of the child, too
 
     def _output(self) -> str:
         if self._stderr is None:

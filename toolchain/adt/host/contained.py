@@ -76,7 +76,11 @@ def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterato
             stack.callback(os.close, at)
         handle = _open(last, _FILE, at, directory / name)
         stack.callback(os.close, handle)
-        _check(os.fstat(handle), directory / name, most)
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise _irregular(directory / name)
+        if status.st_size > most:
+            raise UnsafeFile(f"{directory / name} has more than {most:,} bytes")
         yield stack.enter_context(open(handle, "rb", closefd=False))
 
 
@@ -143,13 +147,6 @@ def _open(name: str, flags: int, at: int, whole: Path) -> int:
     if stat.S_ISLNK(os.lstat(name, dir_fd=at).st_mode):
         raise _link(whole)
     return os.open(name, flags, dir_fd=at)
-
-
-def _check(status: os.stat_result, path: Path, most: int) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _irregular(path)
-    if status.st_size > most:
-        raise UnsafeFile(f"{path} has more than {most:,} bytes")
 
 
 def copy_command(directory: Path) -> str:

@@ -46,7 +46,10 @@ def save(record: BenchRecord, into: Path | None = None) -> Path:
     when = datetime.fromisoformat(record.when).astimezone(UTC)
     final = into / f"{when:%Y%m%dT%H%M%SZ}-{record.id}.json"
     with fresh_file(final, durable=True) as temporary:
-        _sweep(into)
+        for leftover in into.glob(".*.tmp"):
+            with contextlib.suppress(OSError):
+                if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:
+                    leftover.unlink()
         temporary.write_text(manifest.dumps(record), encoding="utf-8")
     return final
 
@@ -58,14 +61,6 @@ def save_if_possible(record: BenchRecord) -> Path | None:
     except DiskError as error:
         log.warning("the result is not kept: %s", error.what)
         return None
-
-
-def _sweep(store: Path) -> None:
-    """Remove what a power cut left half-written."""
-    for leftover in store.glob(".*.tmp"):
-        with contextlib.suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:
-                leftover.unlink()
 
 
 def load(store: Path | None = None) -> tuple[BenchRecord, ...]:

@@ -158,7 +158,11 @@ def explained(
 
     Limits that the caller gave are kept: then nothing passes by more.
     """
-    failed = {row.name for row in verification.outputs if _is_over(row)}
+    failed = {
+        row.name
+        for row in verification.outputs
+        if (not row.passed and row.metrics.comparable and row.options != ("--allow-nonfinite",))
+    }
     given = (limits.max_abs, limits.max_rel, limits.max_steps, limits.max_changed)
     if not failed or any(value >= 0 for value in given):
         return verification
@@ -184,11 +188,6 @@ def explained(
 
 BY_NODE = "equal to onnxruntime node by node, where the file has its roundings; fused kernels of it are off"
 """Note on an output."""
-
-
-def _is_over(row: OutputComparison) -> bool:
-    """True if numbers differ, and not by NaN, infinity, type or shape."""
-    return not row.passed and row.metrics.comparable and row.options != ("--allow-nonfinite",)
 
 
 def _equal_scores(

@@ -121,17 +121,13 @@ def takes(
 
         kind, returned = typing.cast(type, request), inspect.get_annotations(function).get("return")
         verb.__signature__ = signature_of(kind).replace(return_annotation=returned)  # type: ignore[attr-defined]
-        verb.__doc__ = _documentation(function.__doc__ or "", kind)
+        # What each keyword means goes before the errors.
+        written, raises, errors = inspect.cleandoc(function.__doc__ or "").partition("\nRaises:")
+        lines = "".join(f"    {name}: {_meaning(about)}\n" for name, about in options_of(kind).items())
+        verb.__doc__ = f"{written.rstrip()}\n\nArgs:\n{lines}{raises}{errors}"
         return typing.cast(Verb[Keywords, Asked, Result], verb)
 
     return decorate
-
-
-def _documentation(text: str, request: type) -> str:
-    """*text* with what each keyword means, before the errors."""
-    written, raises, errors = inspect.cleandoc(text).partition("\nRaises:")
-    lines = "".join(f"    {name}: {_meaning(about)}\n" for name, about in options_of(request).items())
-    return f"{written.rstrip()}\n\nArgs:\n{lines}{raises}{errors}"
 
 
 def _meaning(about: Option) -> str:

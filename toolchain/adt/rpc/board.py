@@ -144,18 +144,13 @@ def run_server(
             yield child
         finally:
             process.kill_group(child)
-            _end_group(child)
+            with contextlib.suppress(ProcessLookupError):  # what serves a session outlives its server
+                os.killpg(child.pid, signal.SIGKILL)
+            end = time.monotonic() + END_SECONDS
+            while _runs(child.pid) and time.monotonic() < end:
+                time.sleep(0.01)
             assert child.stdin is not None
             child.stdin.close()
-
-
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Wait until nothing of the group runs: a process that serves a session outlives its server."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    end = time.monotonic() + END_SECONDS
-    while _runs(child.pid) and time.monotonic() < end:
-        time.sleep(0.01)
 
 
 def _runs(group: int) -> bool:

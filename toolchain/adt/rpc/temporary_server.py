@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
-from typing import IO
 
 from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.store import Deployment
@@ -110,10 +109,11 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
                 yield Endpoint(key, address=f"127.0.0.1:{port}")
                 return
             stack.close()
+        output.seek(0)
         raise RpcError(
             f"the RPC server of {bundle.path} does not start on this machine",
             remedy="Its last words are below; build the bundle again: adt build-target --for host.",
-            details=_tail(output),
+            details="\n".join(output.read().decode(errors="replace").splitlines()[-30:]),
         )
 
 
@@ -131,8 +131,3 @@ def _answers(child: subprocess.Popen[bytes], port: int) -> bool:
             return child.poll() is None
         time.sleep(0.05)
     return False
-
-
-def _tail(output: IO[bytes]) -> str:
-    output.seek(0)
-    return "\n".join(output.read().decode(errors="replace").splitlines()[-30:])

@@ -261,7 +261,10 @@ def apply(
     for file in plan.damaged:
         log.warning("%s on %s is damaged; sending it again", file.name, serial)
     if not plan.complete:
-        free = _ready(agent)
+        answer = agent.ask("ready")
+        if answer.code == NO_HASHER:
+            raise _no_hasher(agent.device.serial)
+        free = parse_free(answer.text)
         if free is not None and free < plan.send_bytes and not dry_run:
             raise _full(serial, plan, free)
         if not dry_run:
@@ -278,14 +281,6 @@ def apply(
         free=free,
         applied=not dry_run,
     )
-
-
-def _ready(agent: Agent) -> int | None:
-    """Bytes left on the device, once it is known that it can check what it gets."""
-    answer = agent.ask("ready")
-    if answer.code == NO_HASHER:
-        raise _no_hasher(agent.device.serial)
-    return parse_free(answer.text)
 
 
 def _full(serial: str, plan: DeployPlan, free: int | None) -> DeviceFull:

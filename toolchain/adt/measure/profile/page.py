@@ -7,7 +7,7 @@ from typing import Any
 
 from adt.host.web_page import web_page
 from adt.measure.profile.table import sums
-from adt.package.inspection.profile import CallTime, KernelTotal, Profile
+from adt.package.inspection.profile import KernelTotal, Profile
 
 
 def render(profile: Profile) -> str:
@@ -26,7 +26,10 @@ def page_data(profile: Profile) -> dict[str, Any]:
     timed = not profile.emulated
     calls: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for order, call in enumerate(profile.calls):
-        calls.setdefault((call.name, call.device), []).append(_call(order, call, timed=timed))
+        facts = {"order": order, "graph": call.index, "shapes": call.shapes, "flops": call.flops}
+        calls.setdefault((call.name, call.device), []).append(
+            facts | ({"us": [call.mean_us, call.min_us, call.max_us]} if timed else {})
+        )
     return {
         "package": profile.package,
         "entry": profile.entry,
@@ -68,8 +71,3 @@ def _kernel(row: KernelTotal, calls: list[dict[str, Any]], *, timed: bool) -> di
             "roof": row.roof_gflops,
         }
     return facts
-
-
-def _call(order: int, call: CallTime, *, timed: bool) -> dict[str, Any]:
-    facts = {"order": order, "graph": call.index, "shapes": call.shapes, "flops": call.flops}
-    return facts | ({"us": [call.mean_us, call.min_us, call.max_us]} if timed else {})

@@ -58,7 +58,7 @@ def table(profile: Profile, *, sort: str = "", everything: bool = False) -> list
     if left := rows[len(shown) :]:
         share = "" if profile.emulated else f", {sum(row.share or 0 for row in left):.1%} of the time"
         lines.append(f"… {len(left)} more{share}: --all shows them")
-    return [_plain(line) for line in lines]
+    return ["".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) for line in lines]
 
 
 def _head(profile: Profile) -> list[str]:
@@ -182,8 +182,3 @@ def _brief(shapes: str) -> str:
 
 def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _plain(line: str) -> str:
-    """*line* without what a terminal would obey; a name may hold it."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)

@@ -151,7 +151,10 @@ def entries(path: Path) -> Iterator[Entry | Damage]:
     last = 0
     try:
         with reading(path) as connection:
-            faults = _faults(connection)
+            text = "\n".join(
+                row.decode(errors="replace") for (row,) in connection.execute("PRAGMA quick_check")
+            )
+            faults = [line for line in text.splitlines() if line != "ok" and not line.startswith("***")]
             if not faults:  # else rows may go round in a circle
                 for number, *parts in connection.execute(f"{SELECT} ORDER BY number"):
                     yield entry(number, *parts)
@@ -161,12 +164,6 @@ def entries(path: Path) -> Iterator[Entry | Damage]:
         faults = [str(error.__cause__ or "its first page is damaged")]
     yield from (Damage(0, fault) for fault in faults)
     yield from _salvage(path, last)
-
-
-def _faults(connection: sqlite3.Connection) -> list[str]:
-    """Return the faults in the structure of the pages."""
-    text = "\n".join(row.decode(errors="replace") for (row,) in connection.execute("PRAGMA quick_check"))
-    return [line for line in text.splitlines() if line != "ok" and not line.startswith("***")]
 
 
 def _salvage(path: Path, after: int) -> Iterator[Entry | Damage]:

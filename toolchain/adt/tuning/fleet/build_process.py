@@ -81,7 +81,12 @@ class BuildProcess:
         """:func:`build`, where a compiler that crashes or hangs is the candidate's failure, too."""
         began = time.perf_counter()
         try:
-            self._prepare()
+            if self._builds >= MAX_BUILDS:
+                self._child.kill()
+            if self._child.pid is None:
+                self._builds = 0
+                self._child.ask(None, START_SECONDS)
+            self._builds += 1
             outcome: BuildOutcome = self._child.ask(job, self._timeout)
         except ChildHung:
             failure = Failure("build-timeout", f"it was not built within {self._timeout:g} s")
@@ -90,15 +95,6 @@ class BuildProcess:
         else:
             return outcome
         return BuildOutcome(job.id, b"", failure, time.perf_counter() - began)
-
-    def _prepare(self) -> None:
-        """Start the process, or replace it in time."""
-        if self._builds >= MAX_BUILDS:
-            self._child.kill()
-        if self._child.pid is None:
-            self._builds = 0
-            self._child.ask(None, START_SECONDS)
-        self._builds += 1
 
     def close(self) -> None:
         """End the process, whatever it does. For any thread."""

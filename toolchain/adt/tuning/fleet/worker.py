@@ -178,7 +178,12 @@ class Worker(threading.Thread):
         request = Connect(lease.host, lease.port, lease.match_key, limit, self._fleet.computes)
         answer = self._ask(request, CONNECT_SECONDS)
         if not isinstance(answer, Connected):
-            return self._unreachable(lease, answer)
+            if not self._over:
+                reason = (
+                    answer if isinstance(answer, str) else getattr(answer, "message", "it did not answer")
+                )
+                self._roster.fail(lease.name, f"no session: {reason}")
+            return _SessionEnd.RESTART
         end = time.monotonic() + held
         identity = self._identity(lease, answer)
         if self._fleet.accept(lease.name, identity):
@@ -201,12 +206,6 @@ class Worker(threading.Thread):
         if session_end is not _SessionEnd.RESTART:
             self._ask(Disconnect(), SLACK_SECONDS)
         return session_end
-
-    def _unreachable(self, lease: Lease, answer: Answer | str) -> _SessionEnd:
-        if not self._over:
-            reason = answer if isinstance(answer, str) else getattr(answer, "message", "it did not answer")
-            self._roster.fail(lease.name, f"no session: {reason}")
-        return _SessionEnd.RESTART
 
     def _identity(self, lease: Lease, connected: Connected) -> Identity:
         known = lease.identity or Identity("", "")
