@@ -208,7 +208,7 @@ def test_a_lost_dask_worker_costs_at_most_a_candidate(cluster: Any, candidate: s
 
 
 def test_no_dask_scheduler(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    monkeypatch.setattr("adt.tuning.fleet.dask_builders.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("adt.tuning.fleet.builders.ANSWER_SECONDS", 0.5)
     with pytest.raises(ConfigError, match="no Dask scheduler answers"):
         make_builders(f"dask://127.0.0.1:{free}", TOOLCHAIN)
 

@@ -27,7 +27,7 @@ from adt.measure.history import moment
 from adt.options.resolve import known_options, load_settings
 from adt.package.inputs.pictures import parse_numbers, parse_size
 from adt.rpc import wire
-from adt.tuning.fleet.dask_builders import _connect
+from adt.tuning.fleet.builders import _connect
 from adt.verbs.requests import call_span
 from adt.virtual.packages import is_distribution, parse_one_line, ports_twin
 

@@ -28,12 +28,11 @@ from adt.package.package import merge_params, split_params, write_package
 from adt.quantization.samples import read_samples
 from adt.tuning.database.gpus import FILE as GPUS
 from adt.tuning.database.interchange import LINES, workload_row
-from adt.tuning.database.lock import LOCK, is_written
 from adt.tuning.database.merge import merge
 from adt.tuning.database.metaschedule import WORKLOADS, import_records
 from adt.tuning.database.pruning import prune
 from adt.tuning.database.sqlite_file import FILE
-from adt.tuning.database.store import open_database, writing
+from adt.tuning.database.store import LOCK, is_written, open_database, writing
 from adt.tuning.database.verification import verify
 from support.standins.artefacts import entry, make_bundle, make_inspected_package, tensor
 from support.standins.tuning_records import applicable, baseline, workload
@@ -280,7 +279,7 @@ def test_looking_makes_no_lock(tmp_path: Path) -> None:
     assert verify(directory).passed and not (directory / LOCK).exists()
     with open_database(directory, write=True):
         assert verify(directory).written_now
-        code = "import sys; from pathlib import Path; from adt.tuning.database.lock import is_written"
+        code = "import sys; from pathlib import Path; from adt.tuning.database.store import is_written"
         words = [sys.executable, "-c", f"{code}; sys.exit(is_written(Path(sys.argv[1])))", directory]
         assert subprocess.run(words, check=False).returncode == 1
     assert not verify(directory).written_now and not is_written(tmp_path)

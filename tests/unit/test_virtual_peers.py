@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from adt.virtual.peers import Peers
+from adt.virtual.daemon import Peers
 
 STRANGER = os.getuid() + 1
 

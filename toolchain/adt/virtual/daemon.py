@@ -1,19 +1,25 @@
-"""The daemon of the virtual device: takes connections of adb servers, finds the service for each request."""
+"""The daemon of the virtual device: takes connections of adb servers, finds the service for each request.
+
+Of these, this module has the sockets: ``tcp:``, ``localabstract:`` and ``localfilesystem:``, forward and
+reverse. They are in the device's own network namespace: two virtual devices may both listen on 9090.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from adt.virtual import forwards, namespaces, properties, rootfs, shell, sync, wire
-from adt.virtual.peers import Peers
-from adt.virtual.transport import Service, Stream, Transport
+from adt.limits import MOST_PORT, natural
+from adt.virtual import namespaces, properties, rootfs, shell, sync, wire
+from adt.virtual.transport import Closed, Listener, Service, Stream, Transport
 
 log = logging.getLogger("adt.virtual.daemon")
 
@@ -84,10 +90,10 @@ class Daemon:
             return lambda stream: shell.serve(stream, request, rootfs.SHELL, self._environment)
         if name == "sync":
             return lambda stream: sync.Session(stream).run()
-        if name in forwards.KINDS and rest:
-            return lambda stream: forwards.forward(stream, destination)
+        if name in KINDS and rest:
+            return lambda stream: forward(stream, destination)
         if name == "reverse":
-            return lambda stream: forwards.Reverse(transport).serve(stream, rest)
+            return lambda stream: Reverse(transport).serve(stream, rest)
         if name == "root":
             return say("adbd is already running as root\n")
         if name == "unroot":
@@ -126,3 +132,203 @@ async def _serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], N
     await stop.wait()
     server.close()
     log.info("stopped")
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+KINDS = ("tcp", "localabstract", "localfilesystem", "local")
+
+
+def length_prefixed(text: str) -> bytes:
+    """Four hex digits of length and the text."""
+    raw = text.encode()
+    return b"%04x" % len(raw) + raw
+
+
+async def connect(address: str) -> Connection:
+    """Connect to *address* on the device."""
+    kind, _, rest = address.partition(":")
+    if kind == "tcp":
+        text, _, host = rest.partition(":")
+        host = "127.0.0.1" if host in ("", "localhost") else host
+        if (port := natural(text, MOST_PORT)) is None:
+            raise OSError(f"bad port in {address}")
+        return await asyncio.open_connection(host, port)
+    return await asyncio.open_unix_connection("\0" + rest if kind == "localabstract" else rest)
+
+
+async def pump(stream: Stream, connection: Connection) -> None:
+    """Copy both ways until one side ends; ADB has no half-closed streams."""
+    reader, writer = connection
+
+    async def inward() -> None:
+        while data := await stream.read():
+            writer.write(data)
+            await writer.drain()
+
+    async def outward() -> None:
+        while data := await reader.read(1 << 18):
+            await stream.write(data)
+
+    tasks = [asyncio.ensure_future(inward()), asyncio.ensure_future(outward())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def forward(stream: Stream, address: str) -> None:
+    """Serve a host's connection to *address*; without a listener the stream is refused."""
+    try:
+        connection = await connect(address)
+    except OSError as error:
+        log.debug("%s: %s", address, error)
+        return
+    stream.accept()
+    await pump(stream, connection)
+
+
+class Reverse:
+    """The `reverse:` requests of one transport; its listeners live as long as the transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def serve(self, stream: Stream, request: str) -> None:
+        """Answer *request* (what follows ``reverse:``) inside the stream: OKAY, FAIL or a list."""
+        stream.accept()
+        verb, _, argument = request.partition(":")
+        try:
+            if verb == "list-forward":
+                rows = (
+                    f"host-{os.getpid()} {local} {listener.remote}\n"
+                    for local, listener in self._transport.listeners.items()
+                )
+                answer = length_prefixed("".join(rows))
+            elif verb == "forward":
+                answer = b"OKAY" + await self._listen(argument)
+            elif verb == "killforward-all":
+                for local in list(self._transport.listeners):
+                    self._drop(local)
+                answer = b"OKAY"
+            elif verb == "killforward":
+                if argument not in self._transport.listeners:
+                    raise ValueError(f"listener '{argument}' not found")
+                self._drop(argument)
+                answer = b"OKAY"
+            else:
+                raise ValueError(f"unknown reverse request '{verb}'")
+        except ValueError as error:
+            answer = b"FAIL" + length_prefixed(str(error))
+        await stream.write(answer)
+
+    def _drop(self, local: str) -> None:
+        self._transport.listeners.pop(local).server.close()
+
+    async def _listen(self, argument: str) -> bytes:
+        """Start a listener for ``[norebind:]LOCAL;REMOTE``, of tcp:0 return the port; the host gets a
+        ValueError's text."""
+        keep = argument.startswith("norebind:")
+        local, _, remote = argument.removeprefix("norebind:").partition(";")
+        kind, _, address = local.partition(":")
+        if kind not in ("tcp", "localabstract") or not remote:
+            raise ValueError(f"cannot listen on '{local}'")
+        if kind == "tcp" and (port := natural(address, MOST_PORT)) is None:
+            raise ValueError(f"bad port in '{local}'")
+        if local in self._transport.listeners:
+            if keep:
+                raise ValueError("cannot rebind existing socket")
+            self._drop(local)
+
+        async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            stream = await self._transport.open_on_host(remote)
+            if stream is None:
+                writer.close()
+                return
+            try:
+                with contextlib.suppress(Closed, ConnectionError):
+                    await pump(stream, (reader, writer))
+            finally:
+                stream.close()
+
+        try:
+            if kind == "tcp":
+                server = await asyncio.start_server(on_connection, "127.0.0.1", port)
+            else:
+                server = await asyncio.start_unix_server(on_connection, "\0" + address)
+        except OSError as error:
+            raise ValueError(f"cannot bind listener: {os.strerror(error.errno or 0)}") from error
+        port = server.sockets[0].getsockname()[1] if local == "tcp:0" else None
+        self._transport.listeners[local if port is None else f"tcp:{port}"] = Listener(server, remote)
+        return b"" if port is None else length_prefixed(str(port))
+
+
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+MAPPED = "0000000000000000FFFF0000"
+"""Prefix of an IPv4 address in the table of IPv6 connections."""
+ESTABLISHED = 1
+TRIES, PAUSE = 5, 0.05
+"""The table is no snapshot: a row can be missed while others come and go."""
+
+Address = tuple[str, int]
+
+
+class Peers:
+    """Users of this machine whose adb servers the device serves: the one who started it, and root.
+
+    The kernel's table of TCP connections has the user of each end. It is opened before the device gets a
+    network of its own, so it stays the host's. A row counts only while it is sure whose it is: once a program
+    has closed its end, the kernel shows root as the owner, and the port may become another's; so the peer's
+    end must be connected and owned by a process, and afterwards ours still be connected to it.
+    """
+
+    def __init__(self) -> None:
+        self.admitted = {0, os.getuid()}
+        """User ids of this machine."""
+        self._tables = [Path(path).open() for path in TABLES if Path(path).exists()]  # noqa: SIM115
+
+    def close(self) -> None:
+        """Close the tables."""
+        for table in self._tables:
+            table.close()
+
+    async def admit(self, connection: socket.socket) -> bool:
+        """True if the peer is a user whom the device serves; else that is logged."""
+        uid = None
+        with contextlib.suppress(OSError):  # it is gone
+            ours, peer = connection.getsockname(), connection.getpeername()
+            for _ in range(TRIES):
+                if (uid := self.owner(peer, ours)) is not None:
+                    break
+                await asyncio.sleep(PAUSE)
+            if uid in self.admitted and _state(connection) == ESTABLISHED:
+                return True
+        whose = "an unknown user" if uid is None else f"user {uid}"
+        log.warning("a connection of %s is refused: only its starter and root may use the device", whose)
+        return False
+
+    def owner(self, local: Address, remote: Address) -> int | None:
+        """The user of the connected end *local*, whose other end is *remote*; None if no process has it."""
+        ends = [_row_address(local), _row_address(remote)]
+        for table in self._tables:
+            table.seek(0)
+            for row in table:
+                fields = row.split()
+                if [field.removeprefix(MAPPED) for field in fields[1:3]] == ends:
+                    connected, inode = int(fields[3], 16) == ESTABLISHED, int(fields[9])
+                    return int(fields[7]) if connected and inode else None
+        return None
+
+
+def _row_address(address: Address) -> str:
+    host, port = address
+    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+
+
+def _state(connection: socket.socket) -> int:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]

@@ -32,8 +32,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from adt.virtual import abis, filesystem, namespaces, properties
-from adt.virtual.daemon import Daemon, serve
-from adt.virtual.peers import Peers
+from adt.virtual.daemon import Daemon, Peers, serve
 
 # Once the device's root is in place there is no Python library to import from:
 # everything that is ever needed must have been imported above.

@@ -8,8 +8,7 @@ from pathlib import Path
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load
 from adt.tuning.database.interchange import Entry
-from adt.tuning.database.lock import is_written
-from adt.tuning.database.store import backup_path, locked
+from adt.tuning.database.store import backup_path, is_written, locked
 from adt.tuning.records import Workload
 
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
+import logging
 import os
+import platform
 import queue
 import re
+import shutil
 import threading
-from collections.abc import Callable
-from typing import Protocol
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-from adt.errors import ConfigError
+import adt
+from adt.compiler.cuda_code import find_compiler
+from adt.errors import ConfigError, MismatchError, ToolNotFound
+from adt.host.extras import install_command
+from adt.rpc.wire import parse_address
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
 from adt.tuning.fleet.build_process import BuildProcess
+from adt.tuning.records import Failure
+
+log = logging.getLogger("adt.tune")
 
 TIMEOUT = 60.0
 """Seconds for one candidate."""
@@ -85,8 +98,6 @@ def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEO
     Its scheduler is ``dask://HOST:PORT`` (also ``tcp://``, ``tls://``).
     """
     if "://" in builders:
-        from adt.tuning.fleet.dask_builders import DaskBuilders
-
         return DaskBuilders(builders, toolchain, timeout=timeout)
     if builders and not re.fullmatch("[1-9][0-9]{0,5}", builders):
         raise ConfigError(
@@ -94,3 +105,172 @@ def make_builders(builders: str, toolchain: Toolchain, *, timeout: float = TIMEO
             remedy="Say --builders 4, or --builders dask://127.0.0.1:8786 for a Dask cluster.",
         )
     return LocalBuilders(int(builders) if builders else len(os.sched_getaffinity(0)), timeout=timeout)
+
+
+ANSWER_SECONDS = 10.0
+"""Seconds in which a scheduler must answer."""
+COUNT_SECONDS = 2.0
+"""Seconds after which the workers are counted anew."""
+THREAD = threading.local()
+"""On a worker: the process that this thread compiles in."""
+
+
+class DaskBuilders:
+    """Builders on the workers of the user's Dask cluster: as many at once as those have threads, now.
+
+    Each thread compiles in a :class:`BuildProcess` of its own, so that a candidate that crashes or hangs the
+    compiler takes no worker along.
+    """
+
+    def __init__(self, address: str, toolchain: Toolchain, *, timeout: float) -> None:
+        """Connect to the scheduler *address*; a candidate may take *timeout* seconds."""
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._closed = False
+        self._futures: dict[int, Any] = {}
+        self._counted_at = 0.0
+        self._workers = 0
+        self._client = _connect(address)
+        try:
+            _check(self._client.run(_facts, toolchain), address)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def workers(self) -> int:
+        """Threads of all workers."""
+        now = time.monotonic()
+        if now - self._counted_at > COUNT_SECONDS:
+            with contextlib.suppress(Exception):  # the scheduler is being restarted: as many as before
+                self._workers = sum(self._client.nthreads().values())
+            self._counted_at = now
+        return self._workers
+
+    def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
+        """Have a worker compile *job*."""
+        # pure: Dask would take equal jobs for one. Retries are for lost workers: a compiler's crash is none.
+        future = self._client.submit(_build, job, self._timeout, pure=False)
+        with self._lock:
+            self._futures[job.id] = future
+
+        def ended(future: Any) -> None:
+            with self._lock:
+                if self._closed or self._futures.pop(job.id, None) is None:
+                    return
+            done(_outcome(job, future))
+
+        future.add_done_callback(ended)
+
+    def close(self) -> None:
+        """Take back what was not compiled, and disconnect; the cluster stays."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            futures = list(self._futures.values())
+        with contextlib.suppress(Exception):  # nobody may be there any more
+            self._client.cancel(futures, force=True)
+        self._client.close(timeout=2)
+
+
+def _build(job: BuildJob, timeout: float) -> BuildOutcome:
+    """On a worker: compile *job* in this thread's process."""
+    if not hasattr(THREAD, "process"):
+        THREAD.process = BuildProcess(timeout)
+    process: BuildProcess = THREAD.process
+    return process.build(job)
+
+
+def _outcome(job: BuildJob, future: Any) -> BuildOutcome:
+    """The outcome in *future*; an error of Dask's is the candidate's failure: the tuning goes on."""
+    try:
+        if future.cancelled():
+            raise RuntimeError("the scheduler dropped it")
+        outcome: BuildOutcome = future.result(timeout=ANSWER_SECONDS)
+    except Exception as error:  # KilledWorker, CommClosedError, what unpickling raises, …
+        message = f"Dask: {type(error).__name__}: {error}"[:300]
+        return BuildOutcome(job.id, b"", Failure("build-crash", message), 0.0)
+    return outcome
+
+
+def _facts(toolchain: Toolchain) -> dict[str, Any]:
+    """On a worker: what must be as it is here."""
+    paths = [toolchain.compiler, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
+    missing = [path for path in paths if not (shutil.which(path) or os.path.exists(path))]  # noqa: PTH110
+    if toolchain.cuda is not None:
+        try:
+            find_compiler(toolchain.cuda.arch)
+        except ToolNotFound:
+            missing.append("a compiler of CUDA (NVRTC or nvcc)")
+    return {"versions": _versions(), "missing": missing}
+
+
+def _versions() -> dict[str, str]:
+    from adt.host.versions import require_tvm
+
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}
+
+
+def _connect(address: str) -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ToolNotFound(
+            f"--builders {address} takes Dask, which is not installed", remedy=install_command(extra="dask")
+        ) from error
+    scheme, _, place = address.partition("://")
+    try:
+        host, _ = parse_address(place if scheme in ("dask", "tcp", "tls") else "")
+    except ConfigError as error:
+        raise ConfigError(
+            f"--builders {address} is no address of a Dask scheduler",
+            remedy="Say --builders dask://HOST:PORT; `dask scheduler` prints its address when it starts.",
+        ) from error
+    if scheme != "tls" and not _is_loopback(host):
+        log.warning(
+            "%s is not on this machine: whoever answers there can run anything here, and whoever reaches it "
+            "anything on its workers; use tls:// or a tunnel",
+            place,
+        )
+    url = address if scheme == "tls" else f"tcp://{place}"
+    logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs each lost connection with a traceback
+    try:
+        client = distributed.Client(url, timeout=ANSWER_SECONDS, set_as_default=False, name="adt-tune")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ConfigError(
+            f"no Dask scheduler answers at {url}: {error}",
+            remedy="Start one: `dask scheduler --host 127.0.0.1`, and `dask worker ADDRESS --nworkers 4 "
+            "--nthreads 1` on each machine, in an environment with this adt.",
+        ) from error
+    return client
+
+
+def _check(workers: Mapping[str, Mapping[str, Any]], address: str) -> None:
+    """Check that every worker can build what this machine would."""
+    if not workers:
+        raise ConfigError(
+            f"the Dask scheduler at {address} has no workers",
+            remedy=f"dask worker {address.replace('dask://', 'tcp://')} --nworkers 4 --nthreads 1",
+        )
+    ours = _versions()
+    for worker, facts in sorted(workers.items()):
+        for name, version in ours.items():
+            if facts["versions"][name] != version:
+                raise MismatchError(
+                    f"the Dask worker {worker} has {name} {facts['versions'][name]}, this machine {version}",
+                    remedy="Start the workers in an environment with the same adt, TVM and Python.",
+                )
+        if facts["missing"]:
+            raise ToolNotFound(
+                f"the Dask worker {worker} lacks {', '.join(facts['missing'])}",
+                remedy="Candidates are linked there as here: the compiler and the bundle must be at the same "
+                "paths, for example on a shared file system.",
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
