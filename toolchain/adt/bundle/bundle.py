@@ -31,7 +31,6 @@ class BundleTvm:
     version: str
     """Version of the source tree, e.g. ``0.25.0.post1``."""
     ffi_version: str
-    """Version of the tvm-ffi in that tree."""
     source_digest: str
     """Digest (sha256) that names the source tree's contents."""
     source_provider: str
@@ -51,7 +50,6 @@ class BundleOptions:
     alignment: int
     """Bytes: every tensor the runtime allocates is aligned to this (TVM_KALLOC_ALIGNMENT)."""
     build_type: str
-    """CMake's build type."""
     clml_sdk: str | None = None
     """Major version of the CLML SDK's operators; None without CLML."""
     opencl_linked: bool = False
@@ -102,7 +100,6 @@ class BundleManifest:
     abi: str
     """Android's ABI name, or the Linux one (``arm64-v8a``, ``aarch64``, ``x86_64``)."""
     triple: str
-    """The compiler's target triple."""
     machine: str
     """ELF machine, as readelf names it without its prefix: ``AARCH64``, ``X86_64``, …"""
     api_level: int | None

@@ -59,7 +59,6 @@ _ROWS = (
     Library("cublas", "cuBLAS", "cuda", "cuda:ARCH", "ADT_CUDA", "--cuda", "cuda"),
 )
 LIBRARIES = {row.name: row for row in _ROWS}
-"""Every library, by name."""
 NONE = "none"
 """``--offload`` without a library."""
 AUTO = "auto"

@@ -40,7 +40,6 @@ class BuildPlan:
 
     platform: Platform
     preset: str
-    """Name of the CMake preset."""
     source: TvmSource
     ndk: Ndk | None
     clml: ClmlSdk | None

@@ -25,13 +25,13 @@ class Platform:
     """Target triple of the code generator; ``{api}`` stands for Android's API level."""
     machine: str
     """ELF machine, as readelf names it without ``EM_``."""
-    compiler: str
+    compiler: str = ""
     """C++ compiler on PATH; empty: it comes from the NDK."""
-    packages: str
+    packages: str = ""
     """Debian packages that bring the compiler."""
-    alignment: int
+    alignment: int = 32
     """Bytes; TVM_KALLOC_ALIGNMENT of the runtime unless configured otherwise."""
-    page_alignment: int
+    page_alignment: int = BIG_PAGE
     """Bytes; the smallest p_align that a LOAD segment may have."""
     variants: tuple[str, ...] = ("cpu", "opencl")
     """Variants that can follow the name in a preset's name."""
@@ -70,10 +70,6 @@ PLATFORMS = {
             abi="arm64-v8a",
             triple="aarch64-linux-android{api}",
             machine="AARCH64",
-            compiler="",
-            packages="",
-            alignment=32,
-            page_alignment=BIG_PAGE,
             variants=("cpu", "opencl", "clml"),
         ),
         Platform(
@@ -81,9 +77,6 @@ PLATFORMS = {
             abi="armeabi-v7a",
             triple="armv7a-linux-androideabi{api}",
             machine="ARM",
-            compiler="",
-            packages="",
-            alignment=32,
             page_alignment=PAGE,
             cpu_features=("+neon",),
         ),
@@ -92,10 +85,6 @@ PLATFORMS = {
             abi="x86_64",
             triple="x86_64-linux-android{api}",
             machine="X86_64",
-            compiler="",
-            packages="",
-            alignment=32,
-            page_alignment=BIG_PAGE,
             cpu_features=("+sse4.2", "+popcnt"),
         ),
         Platform(
@@ -105,8 +94,6 @@ PLATFORMS = {
             machine="AARCH64",
             compiler="aarch64-linux-gnu-g++",
             packages="g++-aarch64-linux-gnu",
-            alignment=32,
-            page_alignment=BIG_PAGE,
             variants=("cpu", "opencl", "clml"),
         ),
         Platform(
@@ -116,7 +103,6 @@ PLATFORMS = {
             machine="ARM",
             compiler="arm-linux-gnueabihf-g++",
             packages="g++-arm-linux-gnueabihf",
-            alignment=32,
             page_alignment=PAGE,
             cpu_features=("+neon", "+vfp4"),
             float_abi="hard",

@@ -36,7 +36,6 @@ class DeviceOverview(DeviceInfo):
     problem: str = ""
     """Reason why it is not usable, or could not be asked; empty when all is well."""
     remedy: str = ""
-    """Remedy of the problem."""
 
 
 def overview(*, seconds: float = ASK_SECONDS) -> tuple[DeviceOverview, ...]:
@@ -59,7 +58,7 @@ def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
     except AdtError as error:
         return replace(entry, problem=error.what, remedy=error.remedy)
     facts = survey.facts
-    probe = last_probe(info.serial, survey.boot)
+    probe = last_probe(info.serial, survey["boot"])
     properties = facts.properties
     gpu = (probe.gpu.name if probe and probe.gpu else "") or next(
         (properties[key] for key in ("ro.hardware.egl", "ro.hardware.vulkan") if properties.get(key)), ""

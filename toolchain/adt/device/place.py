@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.store import Deployment
@@ -27,6 +27,9 @@ from adt.package.package import ModelPackage
 if TYPE_CHECKING:
     import numpy as np
 
+Inputs: TypeAlias = "Mapping[str, np.ndarray] | None"
+"""Every input of an entry by name; None: rtvm makes them up."""
+Seconds = float | None
 THIS_MACHINE = "this machine"
 
 
@@ -52,13 +55,7 @@ class Place(Protocol):
     def awake(self) -> AbstractContextManager[None]:
         """Keep it from sleeping for as long as the block runs: see :mod:`adt.device.deploy.workspace`."""
 
-    def run(
-        self,
-        options: RtvmOptions,
-        inputs: Mapping[str, np.ndarray] | None = None,
-        *,
-        timeout: float | None = RUN_SECONDS,
-    ) -> RtvmRun:
+    def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
         """Run the package in a working directory of its own, which is gone afterwards.
 
         *inputs* has every input by name; None lets rtvm make them up from the options' seed.
@@ -97,13 +94,7 @@ class DevicePlace:
         """See :meth:`Place.awake`."""
         return awake(self.device)
 
-    def run(
-        self,
-        options: RtvmOptions,
-        inputs: Mapping[str, np.ndarray] | None = None,
-        *,
-        timeout: float | None = RUN_SECONDS,
-    ) -> RtvmRun:
+    def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
         """See :meth:`Place.run`."""
         device, deployment = self.device, self.deployment
         data = npz_bytes(inputs) if inputs is not None else None
@@ -152,13 +143,7 @@ class HostPlace:
         """Nothing: that is its owner's affair."""
         return nullcontext()
 
-    def run(
-        self,
-        options: RtvmOptions,
-        inputs: Mapping[str, np.ndarray] | None = None,
-        *,
-        timeout: float | None = RUN_SECONDS,
-    ) -> RtvmRun:
+    def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
         """See :meth:`Place.run`."""
         program = self.bundle.path.absolute() / "bin" / "rtvm"
         with scratch_directory("run") as directory:
@@ -187,9 +172,7 @@ class Opened:
     package: ModelPackage
     bundle: TargetBundle
 
-    def run(
-        self, options: RtvmOptions, inputs: Mapping[str, np.ndarray] | None, *, timeout: float | None
-    ) -> RtvmRun:
+    def run(self, options: RtvmOptions, inputs: Inputs, *, timeout: Seconds) -> RtvmRun:
         """Run the package as :meth:`Place.run` does, on what it takes of the model's *inputs*."""
         if inputs is not None:
             inputs = taken_inputs(self.package.manifest.entry(options.entry), inputs)

@@ -121,7 +121,7 @@ def probe(
     hardware = hardware or survey_hardware(device)
     facts = device.facts
     missing = hardware.missing
-    report, program, reason = _opencl(device, bundle, hardware.boot, fresh=fresh)
+    report, program, reason = _opencl(device, bundle, hardware["boot"], fresh=fresh)
     if report is None:
         missing["opencl"] = reason
     gpu = hardware.gpu or _gpu(report, facts.properties)
@@ -139,11 +139,11 @@ def probe(
         label=facts.label,
         virtual=facts.virtual,
         platforms=facts.platforms,
-        boot=hardware.boot,
+        boot=hardware["boot"],
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         model=facts.properties.get("ro.product.model", "") or hardware.board,
         soc=soc(facts.properties) or hardware.board_soc,
-        kernel=hardware.kernel,
+        kernel=hardware["kernel"],
         machine=facts.machine,
         page_size=facts.page_size,
         selinux=hardware.selinux,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host.npz import DamagedNpz, read_npz
+from adt.host.process import last_lines
 from adt.package.inputs.random import check_fill_mode
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ class ProgramExit:
 
     def tail(self, lines: int = 30) -> str:
         """The last lines of both streams, stdout first."""
-        both = f"{self.out.rstrip()}\n{self.err.rstrip()}".strip()
-        return "\n".join(both.splitlines()[-lines:])
+        return last_lines(self.out, self.err, lines)
 
 
 def read_report(ended: ProgramExit) -> dict[str, Any]:

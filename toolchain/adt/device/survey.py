@@ -180,16 +180,6 @@ class Survey:
         )
 
     @property
-    def boot(self) -> str:
-        """Names the device's present boot; empty when it does not say."""
-        return self["boot"]
-
-    @property
-    def kernel(self) -> str:
-        """``uname -r``."""
-        return self["kernel"]
-
-    @property
     def selinux(self) -> str | None:
         """``Enforcing``, ``Permissive`` or ``Disabled``."""
         return self["selinux"] if self["selinux"] in ("Enforcing", "Permissive", "Disabled") else None
@@ -201,13 +191,23 @@ class Survey:
 
     @cached_property
     def memory(self) -> Memory | None:
-        """Main memory."""
-        return _memory(self["memory"])
+        """Main memory, of /proc/meminfo, which counts in KiB and calls them kB."""
+        rows = re.findall(r"^(MemTotal|MemAvailable):\s+(\d{1,18}) kB", self["memory"], re.MULTILINE)
+        sizes = {name: int(size) * 1024 for name, size in rows}
+        return Memory(sizes["MemTotal"], sizes.get("MemAvailable")) if "MemTotal" in sizes else None
 
     @cached_property
     def thermal(self) -> Thermal | None:
-        """The temperatures."""
-        return _thermal(self["thermal"])
+        """The temperatures, of ``TEMPERATURE TYPE`` rows (millidegrees Celsius); None without any zone."""
+        zones, unreadable = [], 0
+        for row in self["thermal"].splitlines():
+            temperature, _, kind = row.strip().partition(" ")
+            celsius = int(temperature) / 1000 if re.fullmatch(r"-?\d{1,9}", temperature) else None
+            if celsius is None or not PLAUSIBLE[0] <= celsius <= PLAUSIBLE[1]:
+                unreadable += 1
+            else:
+                zones.append(ThermalZone(kind, celsius))
+        return Thermal(tuple(zones), unreadable) if zones or unreadable else None
 
     @property
     def hottest(self) -> ThermalZone | None:
@@ -216,8 +216,13 @@ class Survey:
 
     @cached_property
     def gpu(self) -> Gpu | None:
-        """The graphics processor, where a file of the kernel names it."""
-        return _gpu(self["gpu"])
+        """The graphics processor, where a file of the kernel names it: the first of ``FILE NAME`` rows."""
+        for row in self["gpu"].splitlines():
+            path, _, name = row.partition(" ")
+            if name.strip():
+                # Mali's driver goes on with cores, revision and identifier: "Mali-G78 20 cores r0p1 0x9202"
+                return Gpu(re.sub(r" \d+ cores? .*", "", name.strip()), path)
+        return None
 
     @property
     def board(self) -> str:
@@ -305,38 +310,6 @@ def _instead(text: str, source: str) -> str:
     """Return what *source* said instead of anything of use, shortened."""
     line = text.partition("\n")[0]
     return f"{source}: {line[:120]}" if line else f"{source} says nothing"
-
-
-def _memory(meminfo: str) -> Memory | None:
-    """Read /proc/meminfo, which counts in KiB and calls them kB."""
-    sizes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d{1,18}) kB", meminfo, re.MULTILINE))
-    if "MemTotal" not in sizes:
-        return None
-    available = sizes.get("MemAvailable")
-    return Memory(int(sizes["MemTotal"]) * 1024, int(available) * 1024 if available else None)
-
-
-def _thermal(rows: str) -> Thermal | None:
-    """Read ``TEMPERATURE TYPE`` rows (millidegrees Celsius); None when there is no zone at all."""
-    zones, unreadable = [], 0
-    for row in rows.splitlines():
-        temperature, _, kind = row.strip().partition(" ")
-        celsius = int(temperature) / 1000 if re.fullmatch(r"-?\d{1,9}", temperature) else None
-        if celsius is None or not PLAUSIBLE[0] <= celsius <= PLAUSIBLE[1]:
-            unreadable += 1
-        else:
-            zones.append(ThermalZone(kind, celsius))
-    return Thermal(tuple(zones), unreadable) if zones or unreadable else None
-
-
-def _gpu(rows: str) -> Gpu | None:
-    """Read ``FILE NAME`` rows; the first one counts."""
-    for row in rows.splitlines():
-        path, _, name = row.partition(" ")
-        if name.strip():
-            # Mali's driver goes on with cores, revision and identifier: "Mali-G78 20 cores r0p1 0x9202"
-            return Gpu(re.sub(r" \d+ cores? .*", "", name.strip()), path)
-    return None
 
 
 @dataclass(frozen=True)
@@ -437,55 +410,19 @@ def _clusters(cpus: list[_Row]) -> Iterator[CpuCluster]:
 # Sources of the names of cores: Arm's technical reference manuals of each, and the tables in
 # arch/arm64/include/asm/cputype.h of Linux and sys-utils/lscpu-arm.c of util-linux.
 _ARM = {
-    0xC07: "Cortex-A7",
-    0xC09: "Cortex-A9",
-    0xC0D: "Cortex-A12",
-    0xC0E: "Cortex-A17",
-    0xC0F: "Cortex-A15",
-    0xD02: "Cortex-A34",
-    0xD03: "Cortex-A53",
-    0xD04: "Cortex-A35",
-    0xD05: "Cortex-A55",
-    0xD07: "Cortex-A57",
-    0xD08: "Cortex-A72",
-    0xD09: "Cortex-A73",
-    0xD0A: "Cortex-A75",
-    0xD0B: "Cortex-A76",
-    0xD0C: "Neoverse-N1",
-    0xD0D: "Cortex-A77",
-    0xD0E: "Cortex-A76AE",
-    0xD40: "Neoverse-V1",
-    0xD41: "Cortex-A78",
-    0xD42: "Cortex-A78AE",
-    0xD44: "Cortex-X1",
-    0xD46: "Cortex-A510",
-    0xD47: "Cortex-A710",
-    0xD48: "Cortex-X2",
-    0xD49: "Neoverse-N2",
-    0xD4B: "Cortex-A78C",
-    0xD4C: "Cortex-X1C",
-    0xD4D: "Cortex-A715",
-    0xD4E: "Cortex-X3",
-    0xD4F: "Neoverse-V2",
-    0xD80: "Cortex-A520",
-    0xD81: "Cortex-A720",
-    0xD82: "Cortex-X4",
-    0xD84: "Neoverse-V3",
-    0xD85: "Cortex-X925",
-    0xD87: "Cortex-A725",
-    0xD8E: "Neoverse-N3",
-}
+    0xC07: "Cortex-A7", 0xC09: "Cortex-A9", 0xC0D: "Cortex-A12", 0xC0E: "Cortex-A17", 0xC0F: "Cortex-A15",
+    0xD02: "Cortex-A34", 0xD03: "Cortex-A53", 0xD04: "Cortex-A35", 0xD05: "Cortex-A55", 0xD07: "Cortex-A57",
+    0xD08: "Cortex-A72", 0xD09: "Cortex-A73", 0xD0A: "Cortex-A75", 0xD0B: "Cortex-A76", 0xD0C: "Neoverse-N1",
+    0xD0D: "Cortex-A77", 0xD0E: "Cortex-A76AE", 0xD40: "Neoverse-V1", 0xD41: "Cortex-A78",
+    0xD42: "Cortex-A78AE", 0xD44: "Cortex-X1", 0xD46: "Cortex-A510", 0xD47: "Cortex-A710", 0xD48: "Cortex-X2",
+    0xD49: "Neoverse-N2", 0xD4B: "Cortex-A78C", 0xD4C: "Cortex-X1C", 0xD4D: "Cortex-A715", 0xD4E: "Cortex-X3",
+    0xD4F: "Neoverse-V2", 0xD80: "Cortex-A520", 0xD81: "Cortex-A720", 0xD82: "Cortex-X4",
+    0xD84: "Neoverse-V3", 0xD85: "Cortex-X925", 0xD87: "Cortex-A725", 0xD8E: "Neoverse-N3",
+}  # fmt: skip
 _QUALCOMM = {
-    0x001: "Oryon",
-    0x205: "Kryo",
-    0x211: "Kryo",
-    0x800: "Kryo 2xx Gold",
-    0x801: "Kryo 2xx Silver",
-    0x802: "Kryo 3xx Gold",
-    0x803: "Kryo 3xx Silver",
-    0x804: "Kryo 4xx Gold",
-    0x805: "Kryo 4xx Silver",
-}
+    0x001: "Oryon", 0x205: "Kryo", 0x211: "Kryo", 0x800: "Kryo 2xx Gold", 0x801: "Kryo 2xx Silver",
+    0x802: "Kryo 3xx Gold", 0x803: "Kryo 3xx Silver", 0x804: "Kryo 4xx Gold", 0x805: "Kryo 4xx Silver",
+}  # fmt: skip
 _SAMSUNG = {0x001: "Exynos M1", 0x002: "Exynos M3", 0x003: "Exynos M4", 0x004: "Exynos M5"}
 _CORES = {
     0x41: _ARM,

@@ -93,7 +93,6 @@ def _converter(kind: Any) -> Any:
 
 
 _children: weakref.WeakSet[Child] = weakref.WeakSet()
-"""Children that this process has started."""
 os.register_at_fork(after_in_child=_children.clear)
 
 

@@ -46,7 +46,6 @@ class RegistryFile:
     """One file of one release in the package index, pinned."""
 
     project: str
-    """Name of the project in the index."""
     filename: str
     """Name of the file, as the index lists it."""
     sha256: str

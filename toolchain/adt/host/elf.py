@@ -110,11 +110,9 @@ class ElfFacts:
     runpath: str
     """DT_RUNPATH, or DT_RPATH where that is all there is."""
     rpath: str
-    """DT_RPATH."""
     page_alignment: int
     """Bytes: the smallest p_align of its LOAD segments."""
     loads: tuple[Segment, ...]
-    """Its LOAD segments, in order."""
     relro: Segment | None
     """Segment that is made read-only after relocation."""
     tls: Segment | None
@@ -122,7 +120,6 @@ class ElfFacts:
     executable_stack: bool | None
     """Flag of PT_GNU_STACK; None: there is none."""
     dynamic: bool
-    """It has a dynamic section."""
     section_headers: bool
     hash_tables: frozenset[str]
     """``sysv``, ``gnu``."""

@@ -23,7 +23,6 @@ EXTRAS = {
     "keras": ("keras", "torch", "onnxscript"),
     "image": ("PIL",),
 }
-"""Modules by extra of the project."""
 _EXTRA = re.compile(r"""extra\s*==\s*['"](.*)['"]""")
 
 

@@ -61,8 +61,12 @@ class Finished:
 
     def tail(self, lines: int = TAIL_LINES) -> str:
         """The last lines of stdout and stderr, in that order."""
-        both = (self.stdout.rstrip() + "\n" + self.stderr.rstrip()).strip()
-        return "\n".join(both.splitlines()[-lines:])
+        return last_lines(self.stdout, self.stderr, lines)
+
+
+def last_lines(stdout: str, stderr: str, lines: int) -> str:
+    """Return the last lines of both streams, stdout first."""
+    return "\n".join(f"{stdout.rstrip()}\n{stderr.rstrip()}".strip().splitlines()[-lines:])
 
 
 def failure(

@@ -75,7 +75,6 @@ class BenchPlan:
     sample_ms: int = 1000
     """Temperatures and clocks between the runs, at most so often; 0 for never."""
     adt_version: str = __version__
-    """Version of adt that made the application."""
     schema: str = SCHEMA
     schema_version: int = SCHEMA_VERSION
 

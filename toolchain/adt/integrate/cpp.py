@@ -32,7 +32,6 @@ class CMakePreset:
     toolchain: str
     """File in ``cmake/toolchains/``; empty for this machine's own compiler."""
     cache: tuple[tuple[str, str], ...]
-    """CMake variables."""
 
 
 def files(project: Project) -> tuple[OutputFile, ...]:

@@ -124,7 +124,6 @@ class ModelApi:
     """One model as a class."""
 
     name: str
-    """The package's name, as mod.json has it."""
     cls: str
     """The class in each language: ``Detector``."""
     stem: str
@@ -212,7 +211,6 @@ class Project:
     """``com.example.vision``; its last part is the C++ namespace."""
     models: tuple[ProjectModel, ...]
     bundles: tuple[TargetBundle, ...]
-    """One per ABI."""
     labels: tuple[str, ...] = ()
     """Labels of a classifier's scores, for the sample screen; any text."""
     android: AndroidVersions = NEWEST

@@ -104,7 +104,6 @@ class AppBench:
     bundle_digest: str
     """Digest (sha256) of bundle.json; empty: not known."""
     adt_version: str
-    """Version of adt that made the application."""
     runner_version: str
     device: AppDevice
     threads: int | None

@@ -68,7 +68,6 @@ class BenchSetup:
     inputs: Mapping[str, np.ndarray] | None = None
     """By name; None lets the runner make them up."""
     label: str = ""
-    """Kept with the result."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,6 @@ class KernelCall:
     arguments: tuple[Array, ...] = ()
     """Its tensors after it was made, once they are fetched."""
     bytes: int = 0
-    """Bytes of all its tensors."""
 
 
 def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:

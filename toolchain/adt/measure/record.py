@@ -29,7 +29,6 @@ class Machine:
     kind: str
     """``device`` (behind ADB) or ``host`` (this machine)."""
     name: str
-    """The device's serial, or ``this machine``."""
     model: str
     """The device's model, or the name of this machine's processor."""
     soc: str
@@ -58,7 +57,6 @@ class Subject:
     """Package that ran."""
 
     package: str
-    """The package's name."""
     package_digest: str
     """Digest (sha256) of its mod.json, which has those of its other files."""
     source_sha256: str
@@ -77,7 +75,6 @@ class Subject:
     bundle_tvm: str
     """TVM that the bundle was built from."""
     adt: str
-    """Version of adt that measured."""
     tuned: int = 0
     """Kernels with the schedule of a record."""
 
@@ -172,7 +169,6 @@ class BenchRecord:
     when: str
     """Time of its end, UTC, ISO 8601."""
     label: str
-    """The user's."""
     machine: Machine
     subject: Subject
     method: Method

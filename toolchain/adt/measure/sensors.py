@@ -55,7 +55,6 @@ class Sensors:
     frequencies_mhz: dict[str, Course]
     """MHz by CPU (``cpu0``) and ``gpu``."""
     count: int
-    """Number of samples."""
 
     @property
     def hottest(self) -> tuple[str, Course] | None:

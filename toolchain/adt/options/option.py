@@ -93,7 +93,6 @@ class Option:
     complete: Callable[[Any, Mapping[str, Any]], Any] | None = None
     """Replaces the value that a request was given; takes the values of its other options, too."""
     name: str = ""
-    """Name of the field."""
 
     @property
     def short(self) -> str:

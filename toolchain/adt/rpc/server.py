@@ -44,7 +44,6 @@ class RpcServer:
     key: str
     host: str
     port: int
-    """Port on this machine and on the device."""
     tracker: str
     """``host:port``; empty for a server that is connected to directly."""
     pid: int

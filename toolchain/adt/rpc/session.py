@@ -51,7 +51,6 @@ class Target:
     port: int
     match_key: str
     key: str
-    """Key that was asked for."""
     tracker: str
     """Address of the tracker that gave it to us; empty for none."""
 

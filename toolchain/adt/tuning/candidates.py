@@ -25,7 +25,6 @@ class Toolchain:
     """Some kernels use images: adt's TIR pipeline for them is used."""
     opt_level: int
     compiler: str
-    """Program that links."""
     link_options: tuple[str, ...]
     cuda: CudaCode | None
     """Form of kernels for CUDA; None for other targets."""
@@ -65,7 +64,6 @@ class Timing:
     number: int = 1
     """Calls in one repeat, at least."""
     repeat: int = 1
-    """Repeats, at most."""
     min_repeat_ms: int = 10
     """A repeat takes at least so long: more calls are made."""
     timeout: float = 10.0

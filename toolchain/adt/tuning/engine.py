@@ -51,7 +51,6 @@ class EngineResult:
     tasks: tuple[TaskResult, ...]
     devices: tuple[DeviceStatus, ...]
     status: Status
-    """The last one."""
     failures: Mapping[str, int]
     """Failed candidates of this session, by kind."""
     quarantined: tuple[Record, ...]

@@ -50,7 +50,6 @@ class TimedTile:
     """A schedule of a convolution that was measured."""
 
     kernel: str
-    """Name of the kernel."""
     sums: Sums
     tile: Tile
     seconds: float

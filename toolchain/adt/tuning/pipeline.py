@@ -47,7 +47,6 @@ class CandidateJob:
     confirms: bool
     """It was measured before, and is confirmed …"""
     rounds: int
-    """Number of further rounds."""
     compares: bool
     """Results of the kernel are downloaded, for comparison."""
     losses: int = 0

@@ -32,7 +32,6 @@ class Proposal:
 
     progress: TaskProgress
     requested: int
-    """Candidates that were asked for."""
     candidates: Sequence[Candidate] | Exception | None
 
 

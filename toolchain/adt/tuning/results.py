@@ -80,7 +80,6 @@ class Status:
     ready: int
     """Built, and waiting for a device."""
     elapsed: float
-    """Seconds."""
     left: float | None
     """Seconds, estimated; None: nothing is known yet."""
 
@@ -114,7 +113,6 @@ class TunedTask:
     trials: int
     """Candidates that were built and measured, in earlier sessions of the same tuning, too …"""
     failed: int
-    """Number of those that failed."""
     baseline_ms: float | None
     """One call, scheduled as `adt compile` does without records."""
     best_ms: float | None
@@ -165,7 +163,6 @@ class TuningPlan:
     model: Path
     platform: str
     target: str
-    """Name of the target."""
     database: Path
     run: str
     where: str
@@ -176,9 +173,7 @@ class TuningPlan:
     trials: int
     per_task: bool
     logs: Path
-    """Directory of the tasks' logs."""
     compile_command: str
-    """Command that compiles the model with the records."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +215,6 @@ class GpuFit:
     kernels: int
     """Convolutions and products that were measured …"""
     schedules: int
-    """Number of schedules."""
     ordered: float
     """Share of the pairs of schedules of one kernel that the model of costs orders as their times are …"""
     ordered_before: float

@@ -48,7 +48,6 @@ class Layout:
     data_size: str
     """Instead of `data`: the size of a tmpfs, such as ``64m``; empty for none."""
     abi: Abi
-    """ABI of its programs."""
 
 
 def build(layout: Layout, name: str, interpreter: Path | None) -> None:

@@ -52,9 +52,7 @@ class Boot:
     userland: str
     """Directory with the device's file system."""
     abi: str
-    """ABI of its programs."""
     data: str
-    """Directory that becomes /data."""
     data_size: str
     """Size of a tmpfs that becomes /data instead; empty for none."""
     listening: int

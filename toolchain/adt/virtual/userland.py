@@ -39,41 +39,26 @@ OPENCL = ("ocl-icd-libopencl1", "pocl-opencl-icd")
 
 KNOWN: dict[str, dict[str, str]] = {
     "bookworm": {
-        "busybox-static": "1:1.35.0-4+deb12u1+b1",
-        "gcc-12-base": "12.2.0-14+deb12u1",
-        "libc6": "2.36-9+deb12u14",
-        "libcrypt1": "1:4.4.33-2",
-        "libgcc-s1": "12.2.0-14+deb12u1",
-        "libgomp1": "12.2.0-14+deb12u1",
-        "libstdc++6": "12.2.0-14+deb12u1",
-        "mksh": "59c-28+deb12u1",
+        "busybox-static": "1:1.35.0-4+deb12u1+b1", "gcc-12-base": "12.2.0-14+deb12u1",
+        "libc6": "2.36-9+deb12u14", "libcrypt1": "1:4.4.33-2", "libgcc-s1": "12.2.0-14+deb12u1",
+        "libgomp1": "12.2.0-14+deb12u1", "libstdc++6": "12.2.0-14+deb12u1", "mksh": "59c-28+deb12u1",
         "toybox": "0.8.9+dfsg-1",
     },
     "trixie": {
-        "busybox-static": "1:1.37.0-6+b9",
-        "gcc-14-base": "14.2.0-19",
-        "libc6": "2.41-12+deb13u4",
-        "libcrypt1": "1:4.4.38-1",
-        "libgcc-s1": "14.2.0-19",
-        "libgomp1": "14.2.0-19",
-        "libstdc++6": "14.2.0-19",
-        "mksh": "59c-41+b2",
-        "toybox": "0.8.9+dfsg-1.1",
+        "busybox-static": "1:1.37.0-6+b9", "gcc-14-base": "14.2.0-19", "libc6": "2.41-12+deb13u4",
+        "libcrypt1": "1:4.4.38-1", "libgcc-s1": "14.2.0-19", "libgomp1": "14.2.0-19",
+        "libstdc++6": "14.2.0-19", "mksh": "59c-41+b2", "toybox": "0.8.9+dfsg-1.1",
     },
-}
+}  # fmt: skip
 """The versions that were tried, by release of the distribution."""
 
 KNOWN_OPENCL: dict[str, dict[str, str]] = {
     "bookworm": {
-        "clang-15": "1:15.0.6-4+b1",
-        "libclang-cpp15": "1:15.0.6-4+b1",
-        "libllvm15": "1:15.0.6-4+b1",
-        "libpocl2": "3.1-3+deb12u1",
-        "libpocl2-common": "3.1-3+deb12u1",
-        "ocl-icd-libopencl1": "2.3.1-1",
+        "clang-15": "1:15.0.6-4+b1", "libclang-cpp15": "1:15.0.6-4+b1", "libllvm15": "1:15.0.6-4+b1",
+        "libpocl2": "3.1-3+deb12u1", "libpocl2-common": "3.1-3+deb12u1", "ocl-icd-libopencl1": "2.3.1-1",
         "pocl-opencl-icd": "3.1-3+deb12u1",
-    }
-}
+    },
+}  # fmt: skip
 """Further files that OpenCL needs."""
 
 

@@ -176,18 +176,8 @@ PRIVATE = re.compile(
 """Libraries inside Android that apps have not been allowed to load since API level 24."""
 
 RELEASES = {
-    "N": 24,
-    "N_MR1": 25,
-    "O": 26,
-    "OMR1": 27,
-    "P": 28,
-    "Q": 29,
-    "R": 30,
-    "S": 31,
-    "T": 33,
-    "U": 34,
-    "V": 35,
-}
+    "N": 24, "N_MR1": 25, "O": 26, "OMR1": 27, "P": 28, "Q": 29, "R": 30, "S": 31, "T": 33, "U": 34, "V": 35,
+}  # fmt: skip
 """Suffixes of the symbol versions of bionic (``LIBC_Q``), with the API level of that release."""
 
 ARM_HELPERS = re.compile(r"__(aeabi_|gnu_Unwind_)")

@@ -62,7 +62,6 @@ class FileAudit:
     system: str
     """``android``, ``glibc``, ``kernel`` (a static program)."""
     api_level: int | None
-    """Android API level that it was judged at."""
     page_sizes: tuple[int, ...]
     """Bytes: page sizes of kernels that it loads on, of 4096, 16384 and 65536."""
     needs: tuple[Need, ...]

@@ -58,21 +58,15 @@ class Payload:
     @cached_property
     def manifest(self) -> str:
         """The deployment's manifest; the same for the same payload."""
-        return (
-            json.dumps(
-                {
-                    "schema": SCHEMA,
-                    "schema_version": SCHEMA_VERSION,
-                    "name": self.name,
-                    "platform": self.platform,
-                    "digest": self.digest,
-                    "files": {file.name: {"sha256": file.sha256, "size": file.size} for file in self.files},
-                },
-                indent=1,
-                sort_keys=True,
-            )
-            + "\n"
-        )
+        fields = {
+            "schema": SCHEMA,
+            "schema_version": SCHEMA_VERSION,
+            "name": self.name,
+            "platform": self.platform,
+            "digest": self.digest,
+            "files": {file.name: {"sha256": file.sha256, "size": file.size} for file in self.files},
+        }
+        return json.dumps(fields, indent=1, sort_keys=True) + "\n"
 
 
 def user_directory(user: str | None = None) -> str:

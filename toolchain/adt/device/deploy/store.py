@@ -20,12 +20,12 @@ because a device that loses its power may lose data that it has listed already.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from adt.bundle.bundle import TargetBundle
@@ -120,7 +120,6 @@ class DeployReport:
     """Payload bytes that went over the wire."""
     sent_files: tuple[str, ...]
     reused_files: tuple[str, ...]
-    """Files that were on the device already."""
     mended_files: tuple[str, ...]
     """Files of *sent_files* whose copy on the device was damaged."""
     free: int | None
@@ -184,11 +183,9 @@ def parse_sums(text: str) -> dict[str, str]:
     return {name: actual for actual, name in matches}
 
 
-@contextlib.contextmanager
-def open_store(device: Device, payload: Payload, base: str) -> Iterator[Agent]:
+def open_store(device: Device, payload: Payload, base: str) -> AbstractContextManager[Agent]:
     """Open a shell on *device* for :func:`inspect` and :func:`apply`; it keeps files from removal."""
-    with open_agent(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:
-        yield agent
+    return open_agent(device, f"{base}/tmp", script("deploy"), uses=payload.digest)
 
 
 def inspect(

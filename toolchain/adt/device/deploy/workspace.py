@@ -96,7 +96,7 @@ def workspace(device: Device, parent: str, *, uses: str = "") -> Iterator[str]:
 
     The deployment with the digest *uses* is not removed meanwhile, if it is there when this returns.
     """
-    with _held(device, parent, script("hold"), uses) as agent:
+    with open_agent(device, parent, script("hold"), uses=uses) as agent:
         yield agent.path
 
 
@@ -107,12 +107,6 @@ def open_agent(device: Device, parent: str, program: str, *, uses: str = "") -> 
     *program* includes ``workspace.sh`` and ``serve.sh``, and between them defines the shell function
     ``serve``, which finds the workspace in ``$dir`` and changes the working directory in a subshell only.
     """
-    with _held(device, parent, program, uses) as agent:
-        yield agent
-
-
-@contextlib.contextmanager
-def _held(device: Device, parent: str, program: str, uses: str) -> Iterator[Agent]:
     tag = f"adt{secrets.token_hex(8)}{'.' * bool(uses)}{uses}"
     argv = ("sh", "-c", program, "sh", parent, tag)
     with device.start(argv, timeout=device.allow(SHORT), keep_stdin=True, inline=True) as holder:

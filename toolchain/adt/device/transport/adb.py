@@ -67,7 +67,6 @@ _REMEDIES = {
 
 
 STATES = (READY, *sorted(SETTLING), *_REMEDIES)
-"""Names of states in a listing."""
 NO_SERIAL = "(no serial number)"
 """Serial in a listing of a device that has none; only the number of its connection selects it."""
 

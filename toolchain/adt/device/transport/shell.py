@@ -20,6 +20,7 @@ from adt.device.scripts import script
 from adt.device.transport import adb
 from adt.device.transport.deadline import SHORT, Deadline
 from adt.errors import AdtError, DeviceError
+from adt.host.process import last_lines
 
 log = logging.getLogger("adt.device.transport.shell")
 
@@ -76,8 +77,7 @@ class Completed:
 
     def tail(self, lines: int = 30) -> str:
         """The last lines of both streams, stdout first."""
-        both = f"{self.out.rstrip()}\n{self.err.rstrip()}".strip()
-        return "\n".join(both.splitlines()[-lines:])
+        return last_lines(self.out, self.err, lines)
 
 
 def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError:

@@ -45,13 +45,11 @@ class Contents:
     workload_numbers: dict[str, int] = field(default_factory=dict)
     """The row or line of each workload."""
     records: list[Record] = field(default_factory=list)
-    """In the order in which they were added."""
     record_numbers: list[int] = field(default_factory=list)
     """The row or line of each record."""
     orphans: list[tuple[int, Record]] = field(default_factory=list)
     """Records, with their numbers, whose workload is not there: they cannot be used."""
     others: list[Entry] = field(default_factory=list)
-    """Entries of other kinds."""
     damages: list[Damage] = field(default_factory=list)
     contexts: dict[Context, Context] = field(default_factory=dict)
 

@@ -28,7 +28,6 @@ class ContextCounts:
 
     context: Context
     workloads: int
-    """Number of workloads with records."""
     records: int
     measured: int
     """Number of records with times."""
@@ -71,7 +70,6 @@ class Counts:
     backups: int
     """Files in ``backup/`` …"""
     backup_bytes: int
-    """Bytes of the backups."""
 
 
 def count(directory: Path) -> Counts:

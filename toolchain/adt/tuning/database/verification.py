@@ -26,7 +26,6 @@ class Verification:
     """The result of :func:`verify`."""
 
     path: Path
-    """The file."""
     bytes: int
     workloads: int
     records: int
