@@ -38,8 +38,6 @@ ELSEWHERE = "nothing: the bundle is up to date; what was built here last had oth
 
 @dataclass(frozen=True)
 class BuildResult:
-    """Result of a build."""
-
     bundle: TargetBundle
     source: TvmSource
     reused: bool

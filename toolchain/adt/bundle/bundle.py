@@ -79,8 +79,6 @@ class BundleOptions:
 
 @dataclass(frozen=True)
 class BundleFile:
-    """One file of the bundle."""
-
     sha256: str
     size: int
     """Bytes."""

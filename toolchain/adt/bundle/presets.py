@@ -147,7 +147,6 @@ def _described(name: str, settings: Settings) -> Preset:
 
 
 def _compiler(platform: Platform, settings: Settings) -> str:
-    """Describe the compiler for *platform*."""
     if platform.android:
         ndk = find_ndk(settings.build.ndk)
         ndk.compiler(platform.ndk_triple, settings.build.api_level)

@@ -28,8 +28,6 @@ class Area(enum.StrEnum):
 
 
 class Status(enum.StrEnum):
-    """Result of a check."""
-
     OK = "ok"
     WARNING = "warning"
     """Something is absent that not everybody needs, or will bite some day."""

@@ -23,7 +23,6 @@ class Diagnosis:
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """The checks that failed."""
         return tuple(check for check in self.checks if check.status is Status.FAILED)
 
     @property

@@ -220,8 +220,6 @@ def check_cuda(scope: Scope) -> Iterator[Check]:
 
 
 def _program_questions(scope: Scope) -> Iterator[Question]:
-    """One question per program."""
-
     def required(program: Required) -> Iterator[Check]:
         tool = program.find()
         yield check_required(program, tool, version_line(tool.path))

@@ -15,8 +15,6 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Listener:
-    """A listening socket."""
-
     address: str
     port: int
     inode: str

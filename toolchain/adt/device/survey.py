@@ -111,8 +111,6 @@ class CpuCluster:
 
 @dataclass(frozen=True)
 class Cpu:
-    """The processors."""
-
     clusters: tuple[CpuCluster, ...]
     """The slowest first."""
     features: tuple[str, ...]
@@ -186,7 +184,6 @@ class Survey:
 
     @cached_property
     def cpu(self) -> Cpu | None:
-        """The processors."""
         return _cpu(self["cpuinfo"], self["cpus"])
 
     @cached_property

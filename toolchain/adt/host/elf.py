@@ -166,7 +166,6 @@ class ElfFacts:
 
 
 def read_elf(path: Path) -> ElfFacts:
-    """Read *path*."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
@@ -324,7 +323,6 @@ class _Image:
         """Tag and value of each entry of the dynamic section, in order, without DT_NULL."""
 
     def part(self, offset: int, size: int) -> bytes:
-        """Return *size* bytes at *offset*."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise Damaged(f"a table lies outside of its {self.size} bytes: it is cut short or damaged")
         return bytes(self.data[offset : offset + size])
@@ -334,7 +332,6 @@ class _Image:
         return layout.parse_stream(self.elf.stream)
 
     def _table(self, layout: Any, offset: int, entry_size: int, count: int) -> tuple[Any, ...]:
-        """Return *count* headers at *offset*."""
         if count and entry_size != layout.sizeof():
             raise Damaged(f"its headers are said to have {entry_size} bytes each")
         self.part(offset, entry_size * count)
@@ -356,7 +353,6 @@ class _Image:
             yield self.string(names.sh_offset, names.sh_size, section.sh_name) if used else ""
 
     def segment(self, kind: str) -> Segment | None:
-        """Return the first segment of *kind*."""
         return next((segment for segment in self.segments if segment.kind == kind), None)
 
     def _read_dynamic(self) -> Iterator[tuple[str | int, int]]:

@@ -31,8 +31,6 @@ REMEDY = "Check the network, or name a directory with the four source trees: --x
 
 @dataclass(frozen=True)
 class Tree:
-    """One source tree."""
-
     name: str
     """Name of its directory, and of Debian's package."""
     url: str

@@ -84,7 +84,6 @@ class BenchPlan:
 
 
 def result_file(stem: str) -> str:
-    """Return the file of one model's result."""
     return f"{stem}.json"
 
 

@@ -190,7 +190,6 @@ class ProjectModel:
 
     @property
     def every_device(self) -> tuple[ProjectModel, ...]:
-        """This and the alternatives."""
         return (self, *self.alternatives)
 
     @property

@@ -147,7 +147,6 @@ def start_of(report: Mapping[str, Any]) -> Start:
 def speed_of(
     times: Times, starts: Times, report: Mapping[str, Any], cold: Start | None, energy: sensors.Energy
 ) -> Speed:
-    """Summarize *times*."""
     memory = report["memory"]
     return Speed(
         times=summarise(times),
@@ -184,7 +183,6 @@ def machine_of(place: Place, report: Mapping[str, Any] | None, now: Conditions |
 
 
 def subject_of(opened: Opened) -> Subject:
-    """Return what runs."""
     facts, bundle = opened.package.manifest, opened.bundle.manifest
     return Subject(
         package=facts.name,

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A call that the device makes."""
-
     index: int
     name: str
     scopes: tuple[str, ...]
@@ -153,8 +151,6 @@ class Scan:
 
 @dataclass(frozen=True)
 class CallTensor:
-    """One tensor of a call."""
-
     shape: tuple[int, ...]
     dtype: str
     scope: str
@@ -295,7 +291,6 @@ class CallComparer:
         self._size = 0
 
     def compare(self, call: KernelCall) -> CallComparison:
-        """Compare one call."""
         try:
             plain = self.kernels.plain(call.name)
             written = set(plain.outputs)

@@ -162,8 +162,6 @@ class Flag:
 
 @dataclass(frozen=True)
 class BenchRecord:
-    """One benchmark."""
-
     id: str
     """Hexadecimal, its own."""
     when: str

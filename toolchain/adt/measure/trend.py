@@ -201,7 +201,6 @@ def render(report: TrendReport) -> str:
 
 
 def page_data(report: TrendReport) -> dict[str, Any]:
-    """Return the data of the page."""
     return {
         "threshold": report.threshold_percent,
         "against": report.against,

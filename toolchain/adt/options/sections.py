@@ -258,8 +258,6 @@ FILL_MODES = ("random", "zeros", "ones", "arange")
 
 
 class VerifySettings(Options, section="verify"):
-    """Tolerances of verification."""
-
     seed: Number = option(
         "Seed of the inputs that are made up when none are given.", default=0, help="Seed of made-up inputs."
     )

@@ -140,7 +140,6 @@ class Starter:
             os.dup2(nothing.fileno(), 0)
 
     def plan(self) -> dict[str, Any]:
-        """Return the plan."""
         plan: dict[str, Any] = receive(self._in)
         return plan
 

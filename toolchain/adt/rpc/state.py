@@ -161,7 +161,6 @@ class Home:
 
     @property
     def record(self) -> Path:
-        """The record."""
         return self.directory / f"{self.name}.json"
 
     @property
@@ -170,7 +169,6 @@ class Home:
         return self.directory / f"{self.name}.log"
 
     def remove(self) -> None:
-        """Remove all of it."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

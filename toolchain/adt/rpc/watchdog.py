@@ -68,7 +68,6 @@ class Watchdog:
 
     @property
     def record(self) -> state.ServerRecord:
-        """Return the record as it is now."""
         return self._live.now
 
     def stop(self) -> None:

@@ -212,7 +212,6 @@ def not_a_tracker(address: str, reason: str) -> TrackerError:
 
 
 def summary(address: str, *, seconds: float = SECONDS) -> Summary:
-    """Return the summary of the tracker at *address*."""
     with conversation(address, seconds=seconds) as talk:
         answer = talk.ask([SUMMARY])
     try:

@@ -32,8 +32,6 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class BuildJob:
-    """One candidate to compile."""
-
     id: int
     """Unique in one tuning."""
     module: str

@@ -42,8 +42,6 @@ STATUS_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class EngineResult:
-    """The result of a tuning."""
-
     ended: str
     """``finished``, ``stopped`` or ``no device``."""
     context: Context | None
@@ -316,7 +314,6 @@ class _Engine:
             self._observer.status(status)
 
     def _status(self, fleet: Fleet) -> Status:
-        """Return the state of the tuning."""
         activities = self._pipeline.activities()
         for progress in self._tasks:
             progress.activity = activities.get(progress, "searching" if progress.searching else "waiting")

@@ -26,8 +26,6 @@ them: with more the same tuning goes on."""
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """Options of a tuning."""
-
     run: str
     """Identifier of the tuning: its records count towards its trials, in the context that measures."""
     target: str

@@ -37,8 +37,6 @@ CONFIRM_REPEATS = 3
 
 @dataclass
 class CandidateJob:
-    """One candidate on its way."""
-
     id: int
     progress: TaskProgress
     trace: str
@@ -52,7 +50,6 @@ class CandidateJob:
     losses: int = 0
 
     def next_round(self, number: int) -> CandidateJob:
-        """The job *number* of its next round."""
         return dataclasses.replace(self, id=number, rounds=self.rounds - 1, compares=False, losses=0)
 
 

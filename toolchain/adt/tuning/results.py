@@ -41,8 +41,6 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """One device that measures."""
-
     name: str
     """Its serial, or the server's address."""
     label: str

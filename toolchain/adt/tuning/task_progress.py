@@ -52,8 +52,6 @@ class Batch:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The result of one task."""
-
     task: Task
     workload: str
     state: str
@@ -296,7 +294,6 @@ class TaskLogs:
             log.warning("the tasks' logs cannot be written (%s); the records are kept all the same", error)
 
     def path(self, task: str) -> Path:
-        """Return the path of the log of *task*."""
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", task)[:LONGEST]
         return self.directory / f"{self._numbers.get(task, 0):03}-{name}.log"
 

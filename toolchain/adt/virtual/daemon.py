@@ -146,7 +146,6 @@ def length_prefixed(text: str) -> bytes:
 
 
 async def connect(address: str) -> Connection:
-    """Connect to *address* on the device."""
     kind, _, rest = address.partition(":")
     if kind == "tcp":
         text, _, host = rest.partition(":")
@@ -293,7 +292,6 @@ class Peers:
         self._tables = [Path(path).open() for path in TABLES if Path(path).exists()]  # noqa: SIM115
 
     def close(self) -> None:
-        """Close the tables."""
         for table in self._tables:
             table.close()
 

@@ -240,6 +240,5 @@ def bring_loopback_up() -> None:
 
 
 def set_hostname(name: str) -> None:
-    """Name this UTS namespace."""
     raw = name.encode()
     _check(_libc.sethostname(raw, len(raw)), "sethostname")

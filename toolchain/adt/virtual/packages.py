@@ -183,8 +183,6 @@ ACQUIRE = re.compile(
 
 @dataclass(frozen=True)
 class Package:
-    """One package as it was fetched."""
-
     name: str
     version: str
     sha256: str

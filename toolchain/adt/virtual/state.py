@@ -53,17 +53,14 @@ class Home:
 
     @property
     def name(self) -> str:
-        """The device's name."""
         return self.directory.name
 
     @property
     def record(self) -> Path:
-        """Its record."""
         return self.directory / "emulator.json"
 
     @property
     def log(self) -> Path:
-        """Its log."""
         return self.directory / "emulator.log"
 
     @property

@@ -26,7 +26,6 @@ STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
 
 
 def fail(text: str) -> bytes:
-    """A FAIL answer."""
     raw = text.encode()
     return WORD.pack(b"FAIL", len(raw)) + raw
 

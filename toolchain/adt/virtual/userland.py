@@ -79,7 +79,6 @@ def known_versions(*, opencl: bool) -> dict[str, str]:
 
 
 def package_names(*, opencl: bool) -> tuple[str, ...]:
-    """The packages to ask for."""
     return (*PACKAGES, *(OPENCL if opencl else ()))
 
 

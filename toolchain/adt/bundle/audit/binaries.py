@@ -99,7 +99,6 @@ class Binary:
 
     @property
     def directory(self) -> str:
-        """The directory that it lies in."""
         return self.place.rpartition("/")[0]
 
 

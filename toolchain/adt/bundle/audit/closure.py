@@ -231,7 +231,6 @@ class Stubs:
         self._read: dict[Path, ElfFacts] = {}
 
     def sysroot(self, machine: str) -> Sysroot | None:
-        """The sysroot for *machine*, if there is one."""
         return sysroot(self._ndk, machine)
 
     def facts(self, name: str, machine: str, api_level: int) -> ElfFacts | None:

@@ -54,8 +54,6 @@ class Symbols:
 
 @dataclass(frozen=True)
 class FileAudit:
-    """One file."""
-
     name: str
     facts: ElfFacts | None
     """None: it is no ELF file, or a damaged one."""

@@ -29,8 +29,6 @@ MAX_NAME = 100
 
 @dataclass(frozen=True)
 class PayloadFile:
-    """One file of a deployment."""
-
     name: str
     """Path in the deployment, e.g. ``lib/libtvm_runtime.so``."""
     source: Path

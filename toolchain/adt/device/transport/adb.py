@@ -214,7 +214,6 @@ class Wire:
         )
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of *data*."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._patiently(partial(self.sock.send, rest)) :]
@@ -256,7 +255,6 @@ class Wire:
         return self._recv(partial(self.sock.recv_into, buffer))
 
     def read_exactly(self, count: int) -> bytes:
-        """Exactly *count* bytes."""
         parts = bytearray()
         while len(parts) < count:
             data = self.read_some(min(count - len(parts), 1 << 20))

@@ -265,7 +265,6 @@ class _Inbox:
         return taken
 
     def exactly(self, count: int) -> bytes:
-        """*count* bytes."""
         data = bytearray()
         while len(data) < count:
             data += self.some(count - len(data))
@@ -286,7 +285,6 @@ class _Batch:
         self._used = 0
 
     def add(self, data: bytes) -> None:
-        """Append *data*."""
         if self._used + len(data) > BATCH:
             self.flush()
         self._view[self._used : self._used + len(data)] = data

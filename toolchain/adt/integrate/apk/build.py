@@ -147,8 +147,6 @@ def misplaced(apk: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BuiltApk:
-    """An APK on this machine."""
-
     path: Path
     size: int
     """Bytes."""

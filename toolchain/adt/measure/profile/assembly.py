@@ -163,8 +163,6 @@ def _measured(raw: Mapping[str, Any]) -> MeasuredCall:
 
 @dataclass(frozen=True)
 class JoinedCalls:
-    """The calls of a profile."""
-
     calls: tuple[CallTime, ...]
     notes: tuple[str, ...]
     """Notes on where run and graph differ."""

@@ -22,7 +22,6 @@ def render(profile: Profile) -> str:
 
 
 def page_data(profile: Profile) -> dict[str, Any]:
-    """Return the data of the page."""
     timed = not profile.emulated
     calls: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for order, call in enumerate(profile.calls):

@@ -55,7 +55,6 @@ class Contents:
 
     @property
     def unit(self) -> str:
-        """Return the unit of the numbers."""
         return "line" if self.path.name == LINES else "row"
 
     @property
@@ -187,7 +186,6 @@ class Selection:
 
 
 def select(contexts: Iterable[Context], selection: Selection) -> tuple[Context, ...]:
-    """Return the contexts that *selection* matches."""
     from adt.compiler.passes.records.key import key_words
 
     return tuple(

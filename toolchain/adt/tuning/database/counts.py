@@ -14,8 +14,6 @@ from adt.tuning.records import Context, Record, baseline_records, best_records, 
 
 @dataclass(frozen=True)
 class Device:
-    """One device that measured."""
-
     name: str
     label: str
     records: int
@@ -24,8 +22,6 @@ class Device:
 
 @dataclass(frozen=True)
 class ContextCounts:
-    """The records of one context."""
-
     context: Context
     workloads: int
     records: int

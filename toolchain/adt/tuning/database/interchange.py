@@ -63,7 +63,6 @@ def row(kind: str, data: Mapping[str, Any]) -> Row:
 
 
 def line(row: Row) -> bytes:
-    """*row* as a line of a file."""
     kind, checksum, body = row
     return f'{{"kind":"{kind}","crc":"{checksum:08x}","data":{body}}}\n'.encode()
 
@@ -139,7 +138,6 @@ Number = (int, float)
 
 
 def workload_row(workload: Workload) -> Row:
-    """The row of *workload*."""
     return row(WORKLOAD, vars(workload))
 
 

@@ -43,8 +43,6 @@ FAILED_SECONDS = 1e10
 
 @dataclass(frozen=True)
 class ExportResult:
-    """Result of an export."""
-
     out: Path
     context: Context
     workloads: int
@@ -53,8 +51,6 @@ class ExportResult:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """Result of an import."""
-
     into: Path
     contexts: tuple[Context, ...]
     workloads: int
@@ -106,8 +102,6 @@ def _exported_records(records: Sequence[Record], failures: bool) -> list[Record]
 
 @dataclass(frozen=True)
 class _WorkloadLine:
-    """A line of the workloads' file."""
-
     id: str
     text: str
     arguments: list[Any]
@@ -261,7 +255,6 @@ def _record(
 
 
 def _key(target: Mapping[str, Any] | None) -> str:
-    """The key of TVM's *target*."""
     if not target:
         raise ValueError("it does not say for which target: give --target")
     device = "cpu" if target["kind"] == "llvm" else str(target["kind"])

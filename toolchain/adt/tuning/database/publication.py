@@ -34,8 +34,6 @@ COMPRESSION_LEVEL = 6
 
 @dataclass(frozen=True)
 class PublishResult:
-    """Result of a publication."""
-
     path: Path
     sha256: str
     size: int
@@ -47,8 +45,6 @@ class PublishResult:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """Result of a fetch."""
-
     sha256: str
     merged: MergeResult
 
@@ -87,7 +83,6 @@ def publish(
 
 
 def _public_records(contents: Contents, contexts: Iterable[Context], keep: int | None) -> Iterator[Record]:
-    """Records as others get them."""
     for context in contexts:
         records = [record for record in contents.records if record.context == context]
         if keep is not None:

@@ -62,8 +62,6 @@ PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class _SessionEnd(enum.Enum):
-    """End of a session."""
-
     OVER = "over"
     """Its time was over, or there is nothing to do."""
     RENEW = "renew"
@@ -140,7 +138,6 @@ class Worker(threading.Thread):
             self._child.close()
 
     def _use_lease(self) -> None:
-        """One lease."""
         if self._roster.is_barred(self.slot):
             return
         if not self._fleet.has_work():

@@ -54,8 +54,6 @@ MAX_FRUITLESS = 3
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of the search for schedules."""
-
     strategy: str = EVOLUTIONARY
     """One of :data:`adt.tuning.search.strategies.STRATEGIES`."""
     cost_model: str = "auto"

@@ -38,8 +38,6 @@ from adt.tuning.space.texture_space import texture_space, uses_texels
 
 @dataclass(frozen=True)
 class Point:
-    """One schedule of a space."""
-
     candidate: Candidate
     ways: Mapping[str, Sequence[object]]
     """The ways in which its rule could do each thing."""
