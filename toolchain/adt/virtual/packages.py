@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -135,7 +135,7 @@ def ports_twin(source: Source) -> Source:
     uri = urlunsplit((scheme, host, "/ubuntu-ports/", "", ""))
     if not own:  # a mirror of the user's choice, which may have a directory above
         uri = urlunsplit((scheme, host, re.sub(r"/ubuntu/?$", "/ubuntu-ports/", parts.path), "", ""))
-    return Source(uri, source.suite, source.components, source.signed_by, source.other)
+    return replace(source, uri=uri)
 
 
 def for_device(
@@ -158,7 +158,7 @@ def for_device(
             continue
         # Ubuntu keeps half of what we take (mksh, toybox, busybox) in universe
         components = tuple(part for part in ("main", "universe") if part in source.components)
-        candidate = Source(source.uri, source.suite, components, source.signed_by, source.other)
+        candidate = replace(source, components=components)
         if os_release.get("ID") == "ubuntu" and not native:
             candidate = ports_twin(candidate)
         if candidate not in chosen:

@@ -16,6 +16,7 @@ from adt.virtual.abis import ARM64, Abi
 
 QEMU_NAMES = ("qemu-aarch64-static", "qemu-aarch64")
 INSTALL_QEMU = "sudo apt-get install qemu-user-static   (on Debian 13 and Ubuntu 25.04 or newer: qemu-user)"
+WITHOUT_APT = "Use a Debian or Ubuntu machine, or give a file system of your own with --rootfs."
 HOST_RULE = (
     "sudo apt-get install qemu-user-static binfmt-support   (registers qemu-aarch64 with the kernel, flag F)"
 )
@@ -129,32 +130,18 @@ def survey(abi: Abi = ARM64) -> HostSupport:
         return HostSupport((Prerequisite(f"{abi.title} programs", False, found, remedy),), "", None)
     qemu, qemu_found = (None, f"not needed: an {abi.title} machine") if native else find_qemu()
     checks = [Prerequisite("Linux", True, platform.release(), "")]
-    qemu_ok = native or qemu is not None
     mode, namespaces, programs = choose_mode(native, qemu, abi)
     checks.append(namespaces)
-    if native and abi is not ARM64:
-        pass  # qemu is of no interest
-    elif mode == "" or mode == "userns" or native:
-        checks.append(
-            Prerequisite("static qemu-aarch64", qemu_ok, qemu_found, "" if qemu_ok else INSTALL_QEMU)
-        )
-    else:
-        checks.append(
-            Prerequisite("static qemu-aarch64", True, f"{qemu_found}; the machine's own rule is used", "")
-        )
+    if abi is ARM64 or not native:  # else qemu is of no interest
+        own_rule = not native and mode not in ("", "userns")
+        ok = native or own_rule or qemu is not None
+        found = f"{qemu_found}; the machine's own rule is used" if own_rule else qemu_found
+        checks.append(Prerequisite("static qemu-aarch64", ok, found, "" if ok else INSTALL_QEMU))
     checks.append(programs)
     for program in ("apt-get", "dpkg-deb"):
         path = process.which(program)
-        checks.append(
-            Prerequisite(
-                program,
-                path is not None,
-                path or "not on PATH; only needed to make the default userland",
-                ""
-                if path
-                else "Use a Debian or Ubuntu machine, or give a file system of your own with --rootfs.",
-            )
-        )
+        found = path or "not on PATH; only needed to make the default userland"
+        checks.append(Prerequisite(program, path is not None, found, "" if path else WITHOUT_APT))
     return HostSupport(tuple(checks), mode, qemu)
 
 
@@ -162,42 +149,26 @@ def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str,
     """The first way that works, with what was seen of namespaces and of the ABI's programs."""
     names = ("user namespaces", f"{abi.title} programs")
     trial = run_trial("userns", qemu, abi.machine)
+    isolation, found = "userns", "allowed"
     if problem := problem_of(trial):
-        if os.geteuid() != 0:
+        isolation, found = "root", f"not allowed ({problem}); root's own namespaces are used"
+        if os.geteuid() == 0:
+            trial = run_trial("root", None, abi.machine)
+        if problem := problem_of(trial):
             unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
             return "", Prerequisite(names[0], False, problem, namespace_remedy()), unknown
-        trial = run_trial("root", None, abi.machine)
-        if problem_of(trial):
-            unknown = Prerequisite(names[1], False, "not tried without namespaces", "")
-            return "", Prerequisite(names[0], False, problem_of(trial), namespace_remedy()), unknown
-        isolation = "root"
-        user_namespaces = Prerequisite(
-            names[0], True, f"not allowed ({problem}); root's own namespaces are used", ""
-        )
-    else:
-        isolation = "userns"
-        user_namespaces = Prerequisite(names[0], True, "allowed", "")
+    user_namespaces = Prerequisite(names[0], True, found, "")
     if trial.get("program", "not tried") is not None:
         reason = trial.get("private_binfmt") or trial.get("program") or "not tried"
         remedy = HOST_RULE if qemu is not None or isolation == "root" else INSTALL_QEMU
         return "", user_namespaces, Prerequisite(names[1], False, reason, remedy)
     if native:
-        return (
-            f"{isolation}+native",
-            user_namespaces,
-            Prerequisite(names[1], True, "this machine's own processor", ""),
-        )
-    if isolation == "userns" and qemu is not None and trial.get("private_binfmt", "-") is None:
-        return (
-            "userns",
-            user_namespaces,
-            Prerequisite(names[1], True, "qemu, registered for each device alone", ""),
-        )
-    return (
-        f"{isolation}+host-binfmt",
-        user_namespaces,
-        Prerequisite(names[1], True, "qemu, by the machine's binfmt rule", ""),
-    )
+        mode, found = f"{isolation}+native", "this machine's own processor"
+    elif isolation == "userns" and qemu is not None and trial.get("private_binfmt", "-") is None:
+        mode, found = "userns", "qemu, registered for each device alone"
+    else:
+        mode, found = f"{isolation}+host-binfmt", "qemu, by the machine's binfmt rule"
+    return mode, user_namespaces, Prerequisite(names[1], True, found, "")
 
 
 def problem_of(trial: dict[str, str | None]) -> str:
