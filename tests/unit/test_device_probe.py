@@ -50,8 +50,10 @@ def shape(cpu: Cpu | None) -> list[tuple[int, str, int | None]]:
 
 def test_a_phone_with_an_adreno() -> None:
     found = survey.parse(ADRENO)
-    assert found["boot"] == "1e2d3c4b-0001-4000-8000-000000000001"  # the first process's start may not be read
-    assert (found.kernel, found.selinux) == ("5.10.149-android12-9", "Enforcing")
+    assert (
+        found["boot"] == "1e2d3c4b-0001-4000-8000-000000000001"
+    )  # the first process's start may not be read
+    assert (found["kernel"], found.selinux) == ("5.10.149-android12-9", "Enforcing")
     assert shape(found.cpu) == [
         (4, "Cortex-A510", 1785600),
         (3, "Cortex-A710", 2496000),
