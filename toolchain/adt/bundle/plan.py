@@ -135,16 +135,13 @@ def _check_cuda(options: BuildSettings, choice: Choice) -> None:
 
 def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
     """The SDKs that the build was asked to use; what reads them is imported only then."""
-    clml = opencl_sdk = None
-    if choice.clml:
-        from adt.host.opencl_sdk import find_clml
+    if not choice.clml and not options.opencl_sdk:
+        return None, None
+    from adt.host.opencl_sdk import find_clml, find_opencl_sdk
 
-        clml = find_clml(options.clml, choice.platform.machine)
-    if options.opencl_sdk:
-        from adt.host.opencl_sdk import find_opencl_sdk
-
-        opencl_sdk = find_opencl_sdk(options.opencl_sdk, choice.platform.machine)
-    return clml, opencl_sdk
+    machine = choice.platform.machine
+    clml = find_clml(options.clml, machine) if choice.clml else None
+    return clml, find_opencl_sdk(options.opencl_sdk, machine)
 
 
 def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[str, str]:

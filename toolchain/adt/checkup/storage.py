@@ -51,7 +51,8 @@ def check_place(directory: Path, writable: str, free: int) -> Check:
 def check_contents(root: Path) -> Iterator[Check]:
     """Judge names, sizes and times in the cache; reads no contents but stamps and manifests."""
     size, whole = _size(root)
-    entries = list(_entries(root))
+    directories = [path for path in _directories(root, DEPTH) if not path.name.startswith(".")]
+    entries = [path for path in directories if (path / cache.STAMP).is_file()]
     bundles = sorted(path.parent for path in (root / "bundles").glob("*/bundle.json"))
     shown = f"{'' if whole else 'at least '}{size_text(size)}"
     yield ok(
@@ -114,12 +115,6 @@ def _directories(root: Path, depth: int) -> Iterator[Path]:
         yield path
         if depth > 1 and not (path / cache.STAMP).is_file():
             yield from _directories(path, depth - 1)
-
-
-def _entries(root: Path) -> Iterator[Path]:
-    for path in _directories(root, DEPTH):
-        if not path.name.startswith(".") and (path / cache.STAMP).is_file():
-            yield path
 
 
 def _changed(entry: Path) -> bool:

@@ -146,8 +146,8 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "array_doc": array_doc,
         "channels": _channels,
         "cls": lambda tensor: _class_of(tensor).cls,
-        "extents": _extents,
-        "floats": _floats,
+        "extents": lambda tensor: "".join(f", {_extent(extent, -1)}L" for extent in tensor.shape),
+        "floats": lambda numbers: ", ".join(f"{number!r}f" for number in numbers),
         "javadoc": _javadoc,
         "levels": _levels,
         "kotlin_array": lambda tensor: _class_of(tensor).kotlin_array,
@@ -249,11 +249,6 @@ def _extent(extent: int | str, symbolic: int) -> int:
     return symbolic if isinstance(extent, str) else extent
 
 
-def _extents(tensor: TensorApi) -> str:
-    """Return the arguments for a tensor's constructor, behind others."""
-    return "".join(f", {_extent(extent, -1)}L" for extent in tensor.shape)
-
-
 def _shape_list(tensor: TensorApi) -> str:
     if not tensor.shape:
         return "Collections.<Long>emptyList()"
@@ -267,7 +262,3 @@ def _levels(image: ImageInput) -> list[float]:
     std = image.std or (1.0,) * image.channels
     widen = 3 // image.channels
     return [image.scale, *mean * widen, *std * widen]
-
-
-def _floats(numbers: list[float]) -> str:
-    return ", ".join(f"{number!r}f" for number in numbers)

@@ -238,7 +238,10 @@ class LayerScan:
 
 def compare_layers(place: Place, package: ModelPackage, inputs: Mapping[str, Array], scan: Scan) -> LayerScan:
     """Run *package* at *place*, and compare each kernel with the same one on this machine."""
-    with KernelProcess(package, _writes(package)) as kernels:
+    inspection = Inspection(package)
+    calls = inspection.graph.calls if inspection.recorded else ()
+    writes = {call.name: len(call.outputs) for call in calls if call.kind == KERNEL}
+    with KernelProcess(package, writes) as kernels:
         return _compare_calls(place, package, inputs, scan, kernels)
 
 
@@ -268,13 +271,6 @@ def _compare_calls(
         if comparer.wrong and not scan.everything:
             break
     return LayerScan(tuple(rows), len(listed), place.label, manifest.target.device)
-
-
-def _writes(package: ModelPackage) -> dict[str, int]:
-    """Return the number of tensors that each kernel writes, as far as the package's graph tells."""
-    inspection = Inspection(package)
-    calls = inspection.graph.calls if inspection.recorded else ()
-    return {call.name: len(call.outputs) for call in calls if call.kind == KERNEL}
 
 
 class CallComparer:

@@ -111,7 +111,8 @@ def energy(samples: Samples, starts: Times, times: Times, external_power: bool |
     Processors' own counters come first, then current times voltage of the battery, then its charge counter.
     Those of the battery count only if *external_power* is False.
     """
-    inside = _timed(samples, starts, times)
+    # from the first timed run on; the sample after the last run is among them
+    inside = [sample for sample in samples if starts.size and sample["at_ms"] >= float(starts[0])]
     has = {key for sample in inside for key in sample["power"]}
     if len(inside) < 2:
         return not_measured("there are not two samples within the timed runs: measure for longer")
@@ -131,13 +132,6 @@ def energy(samples: Samples, starts: Times, times: Times, external_power: bool |
 def not_measured(reason: str) -> Energy:
     """No energy, and why."""
     return Energy(None, None, "", 0, 0.0, reason)
-
-
-def _timed(samples: Samples, starts: Times, times: Times) -> Samples:
-    """The samples from the first timed run on; the one after the last run is among them."""
-    if starts.size == 0:
-        return []
-    return [sample for sample in samples if sample["at_ms"] >= float(starts[0])]
 
 
 def _over(

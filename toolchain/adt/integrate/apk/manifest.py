@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ MAPS_LIBRARIES_SINCE = 23
 """The first API level that maps libraries straight from an APK."""
 TARGET_SDK = 36
 """The API level whose rules the app asks for."""
+WARNING = re.compile(r"\bwarn(ing)?:")
 NEWER_ELEMENTS = re.compile(r"unexpected element <uses-native-library>")
 """Warning of older versions of aapt2 (Debian's): Android reads it all the same."""
 
@@ -69,17 +69,13 @@ def link_manifest(text: str, tools: ApkTools, directory: Path) -> tuple[ApkEntry
         what="aapt2 cannot link the app's manifest",
         remedy=remedy,
     )
-    if unexpected := [line for line in _warnings(done) if not NEWER_ELEMENTS.search(line)]:
+    warnings = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if WARNING.search(line)]
+    if unexpected := [line for line in warnings if not NEWER_ELEMENTS.search(line)]:
         raise BuildError(
             "aapt2 does not understand the app's manifest", remedy=remedy, details="\n".join(unexpected)
         )
     with zipfile.ZipFile(linked) as archive:
         return tuple(ApkEntry(member.filename, archive.read(member)) for member in archive.infolist())
-
-
-def _warnings(done: process.Finished) -> Iterator[str]:
-    lines = f"{done.stdout}\n{done.stderr}".splitlines()
-    return (line for line in lines if re.search(r"\bwarn(ing)?:", line))
 
 
 STEM = re.compile("[a-z0-9_]+")

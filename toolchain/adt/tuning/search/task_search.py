@@ -128,7 +128,10 @@ class TaskSearch:
         self._target = tvm.target.Target(target)
         self._space = design_space(task.module, self._target, seed=self._seed("space"), logger=_DebugLogger())
         self._strategy: Enumeration | TvmStrategy | None = None
-        self._leads = self._guide()
+        self._leads: Neighbourhood | None = None
+        if self._space.guided and options.strategy == EVOLUTIONARY:  # the space's own decisions are good ones
+            schedules, seed = self._space.schedules, self._seed("leads")
+            self._leads = Neighbourhood(self._module, schedules, self._space.postprocs, seed)
         self._context = ms.TuneContext(
             task.module, target=self._target, task_name=task.name, num_threads=options.threads
         )
@@ -176,12 +179,6 @@ class TaskSearch:
             else:
                 self._strategy = TvmStrategy(self._start(count))
         return self._strategy.propose(count)
-
-    def _guide(self) -> Neighbourhood | None:
-        """Return the start of an evolutionary search where the space's own decisions are good ones."""
-        if not self._space.guided or self._options.strategy != EVOLUTIONARY:
-            return None
-        return Neighbourhood(self._module, self._space.schedules, self._space.postprocs, self._seed("leads"))
 
     def _start(self, count: int) -> Any:
         """A TuneContext with TVM's strategy, for batches of *count*.
