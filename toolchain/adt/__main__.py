@@ -1,0 +1,5 @@
+"""Start of ``python -m adt``, which is the ``adt`` program."""
+
+from adt.cli.main import main
+
+main()
