@@ -15,7 +15,10 @@ import pytest
 import typer
 
 import adt
+from adt.bundle.libraries import LIBRARIES
 from adt.cli.app import VERBS, app
+from adt.compiler.targets.parser import NAMES as TARGETS
+from adt.compiler.targets.socs import SOCS
 from adt.errors import OutOfMemory
 
 HEAVY = ("tvm", "adbutils", "PIL", "jinja2", "onnx", "numpy", "onnxruntime", "cattrs", "requests")
@@ -124,9 +127,28 @@ def test_modules_that_read_packages_and_models_import_no_tvm(module: str) -> Non
 
 def test_help_lists_every_verb() -> None:
     assert set(VERBS) == set(typer.main.get_command(app).commands)
-    listed = adt_program("--help").stdout.partition("Commands:\n")[2]
+    page = adt_program("--help").stdout
     for name, verb in VERBS.items():
-        assert f"\n  {name} " in f"\n{listed}" and verb["title"][:30] in listed
+        assert page.count(f"\n  {name} ") == 1 and verb["title"][:30] in page
+    order = [line.split()[0] for line in page.splitlines() if line[:3].strip()]
+    assert order.index("up") < order.index("Build:") < order.index("compile") < order.index("Look:")
+
+
+def test_help_of_a_long_verb_groups_its_options_and_lists_names() -> None:
+    page = adt_program("compile", "--help").stdout
+    subjects = [line for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert (subjects[1], subjects[-1]) == ("Model and target:", "Security and caches:")
+    assert page.index("--target ") < page.index("--ndk ") < page.index("Security") < page.index("--trust ")
+    words = set(page.replace(",", " ").replace("[", " ").replace("]", " ").split())
+    assert {*LIBRARIES, *TARGETS, *(soc.name for soc in SOCS)} <= words
+    short = adt_program("deploy", "--help").stdout
+    assert "\nOptions:\n" in short and "\nDevice:\n" not in short
+
+
+def test_python_m_adt_is_the_program() -> None:
+    command = [sys.executable, "-m", "adt", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == f"adt {adt.__version__}\n"
 
 
 def test_version() -> None:

@@ -24,6 +24,7 @@ from typer.models import CommandInfo
 
 from adt import __version__
 from adt.cli.endings import command_with, document, error_document, interrupted
+from adt.cli.help import PURPOSES
 from adt.cli.terminal import erase, silence_line, transfer_line, visible
 from adt.errors import INTERNAL, AdtError, OutOfMemory
 from adt.host.transfers import observer, silence
@@ -111,8 +112,20 @@ class Verbs(Commands):
         self.commands = _Built(self.commands)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names only."""
-        return list(self.commands)
+        """Return the names in the order of use."""
+        return [*(name for names in PURPOSES.values() for name in names)]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the name and title of each command under its purpose."""
+        width = max(map(len, VERBS))
+        for purpose, names in PURPOSES.items():
+            titles = [
+                self.get_command(ctx, name).get_short_help_str(formatter.width - 6 - width) for name in names
+            ]
+            with formatter.section(purpose):
+                formatter.write_dl(
+                    [(name.ljust(width), title) for name, title in zip(names, titles, strict=True)]
+                )
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return what a list shows of a command: its name and title."""

@@ -14,6 +14,7 @@ import typer
 
 from adt.cli import completions
 from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.help import Command
 from adt.errors import AdtError
 from adt.options.option import OF_FIELD, Option, options_of, types_of, without_none
 
@@ -85,18 +86,17 @@ def command(
             if rendering is not None:
                 rendering.show(as_json=as_json)
 
-        parameters = [
-            _parameter(name, option, argument.types[name])
-            for argument in arguments
-            for name, option in argument.options.items()
-        ]
+        options = {name: about for argument in arguments for name, about in argument.options.items()}
+        types = {name: argument.types[name] for argument in arguments for name in argument.options}
+        parameters = [_parameter(name, about, types[name]) for name, about in options.items()]
         parameters.sort(key=lambda parameter: not isinstance(parameter.annotation.__metadata__[0], ARGUMENT))
         parameters += [_keyword("as_json", Json, False)] if json else []
         parameters += [_keyword("verbose", Verbose, False)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        kind = type("VerbCommand", (Command,), {"options": options})
         title = name or function.__name__.removesuffix("_command").replace("_", "-")
-        group.command(title, epilog=f"Example: {example}", **about)(run)
+        group.command(title, cls=kind, epilog=f"Example: {example}", **about)(run)
         return function
 
     return decorate

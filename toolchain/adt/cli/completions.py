@@ -63,6 +63,21 @@ def _libraries() -> list[str]:
     return [*LIBRARIES, AUTO, NONE]
 
 
+def _bare_platforms() -> list[str]:
+    from adt.bundle.platforms import PLATFORMS
+
+    return list(PLATFORMS)
+
+
+TABLES = {
+    "platform": _bare_platforms,
+    "target": _targets,
+    "processor": _processors,
+    "libraries": _libraries,
+}
+"""Names that help pages list, by the kind of words; `adt presets` lists the presets of platforms."""
+
+
 def _bundles() -> list[str]:
     from adt.bundle.bundle_cache import cached_bundles
 

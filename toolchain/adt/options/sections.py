@@ -41,7 +41,7 @@ class BuildSettings(Options, section="build"):
         "as ``linux-aarch64-cpu`` (`adt presets` lists them).",
         "--for",
         default="android-arm64-v8a",
-        help="android-arm64-v8a, linux-aarch64, host, …; see adt presets.",
+        help="What to build for, or a preset of one (adt presets).",
         metavar="PLATFORM",
         offers="platform",
     )
@@ -99,6 +99,7 @@ class BuildSettings(Options, section="build"):
     build_type: Text = option(
         "CMake's build type; Debug and RelWithDebInfo put symbol files beside the stripped ones.",
         default="Release",
+        choices=["Release", "MinSizeRel", "RelWithDebInfo", "Debug"],
     )
     jobs: Number = option("Parallel compiler processes; 0: as Ninja decides.", "--jobs", "-j", default=0)
 
@@ -110,7 +111,8 @@ class CompileSettings(Options, section="compile"):
         "What computes: ``cpu``, ``opencl`` (buffers), ``adreno`` (textures), ``adreno-buffer``, ``mali``, "
         "``cuda:ARCH`` (NVIDIA), ``host`` (this machine), or TVM's own string, tag or dictionary for one.",
         default="cpu",
-        metavar="cpu|opencl|adreno|adreno-buffer|mali|cuda:ARCH|host|…",
+        help="What computes, CUDA with an architecture (cuda:sm_90); or TVM's own target.",
+        metavar="TARGET",
         offers="target",
     )
     cpu: Text = option(
@@ -118,7 +120,7 @@ class CompileSettings(Options, section="compile"):
         "features: ``cortex-a76,+dotprod,+fp16``; empty: any of the platform, and on ``host`` ``native``.",
         default="",
         help="Processor: a core, a chip, native, +features.",
-        metavar="cortex-a76,+dotprod|rk3588|…",
+        metavar="CPU,+FEATURE,…",
         offers="processor",
     )
     opt_level: Number = option("TVM's optimisation level, 0 to 3.", default=3)
@@ -153,7 +155,7 @@ class CompileSettings(Options, section="compile"):
         "CPU), ``cudnn``, ``cublas`` (CUDA), ``auto``: as benchmarks of this model on the device decide "
         "(`adt compare-offload`), else ``none``.",
         default="none",
-        metavar="LIBRARY,…|auto|none",
+        metavar="LIBRARY,…",
         offers="libraries",
     )
     tf32: Flag = option(

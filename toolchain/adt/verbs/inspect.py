@@ -56,7 +56,7 @@ class ElfRequest(Request):
         "file says of itself.",
         "--for",
         default=None,
-        help="What to judge them for: android-arm64-v8a, linux-aarch64, host, …; else what they say.",
+        help="What to judge them for; else what they say.",
         metavar="PLATFORM",
         offers="platform",
     )

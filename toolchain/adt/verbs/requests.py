@@ -632,7 +632,11 @@ class ReportRequest(Request):
     threshold: float = option(
         "Percent that a result must be worse by, and by more than the runs' own noise.", default=5.0
     )
-    against: str = option("best: the fastest earlier result; previous: the one before.", default="best")
+    against: str = option(
+        "best: the fastest earlier result; previous: the one before.",
+        default="best",
+        choices=["best", "previous"],
+    )
 
 
 JobRequest = CompileRequest | TuneRequest | CompareOffloadRequest
