@@ -49,7 +49,7 @@ def test_the_numbers_are_onnxruntimes(first_up: dict[str, Any]) -> None:
     with np.load(first_up["out"]) as got:
         assert np.abs(got["target_label"] - wanted).max() <= TOLERANCE
     verification = first_up["verification"]
-    assert verification["passed"] and verification["virtual_device"]
+    assert verification["passed"] and verification["emulated"]
     assert verification["outputs"][0]["max_abs"] <= TOLERANCE
     assert [step["name"] for step in first_up["steps"]][-4:] == ["compile", "emulator", "deploy", "verify"]
 

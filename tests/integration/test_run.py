@@ -91,7 +91,7 @@ def test_the_walk_through_with_a_picture_is_one_command(site: Path) -> None:
     assert [one["label"] for one in row] == [LABELS[index] for index in best]
     np.testing.assert_allclose([one["probability"] for one in row], wanted[0][best], atol=1e-4)
     assert document["inputs"][0]["source"].startswith("cat.jpg: 320x240 resized to 224x224, RGB, / 255")
-    assert (document["place"], document["virtual_device"]) == ("this machine", False)
+    assert (document["place"], document["emulated"]) == ("this machine", False)
 
 
 def test_what_a_person_sees(site: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_virtual_device_natively_and_over_rpc(site: Path, device: Device) -> N
     assert "time does not" in done.stdout and " ms" not in done.stdout
     options = ("--image", site / "cat.jpg", *HOW, "--via", "rpc", "-o", site / "r.npy")
     document = adt_json("run", site / "arm", *options, "--labels", site / "labels.txt", "--top", 1)
-    assert (document["virtual_device"], document["report"], document["place"]) == (True, None, device.serial)
+    assert (document["emulated"], document["report"], document["place"]) == (True, None, device.serial)
     np.testing.assert_array_equal(np.load(site / "r.npy"), np.load(site / "n.npy"))
     np.testing.assert_allclose(np.load(site / "r.npy"), expected(site), atol=1e-4)
     nothing_is_left(device)

@@ -91,7 +91,7 @@ def test_an_error_of_several_devices_is_said_once(capsys: pytest.CaptureFixture[
         for serial in ("a", "b"):
             on_event(Event(serial, error.what, done=True, failed=True))
     with pytest.raises(typer.Exit):
-        rendering("deploy", outcomes, vars, str).show(as_json=False)
+        rendering("deploy", outcomes, str).show(as_json=False)
     out, err = capsys.readouterr()
     assert out.splitlines() == [f"{serial}  error: {error.what}" for serial in ("a", "b")]
     assert error.what not in err and err.count(error.details) == err.count(error.remedy) == 1

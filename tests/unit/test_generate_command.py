@@ -187,9 +187,11 @@ def test_the_document(place: Path) -> None:
         "schema_version": 1,
         "kind": "cpp",
         "out": "out",
+        "name": "vision",
         "package": "com.example.vision",
+        "abis": ["arm64-v8a"],
         "written": True,
-        "models": [{"name": "detector", "class": "Detector", "abis": ["arm64-v8a"]}],
+        "models": [{"name": "detector", "class": "Detector", "stem": "detector", "abis": ["arm64-v8a"]}],
         "files": {
             "create": ["detector.h", "main.cc", "mod.so"],
             **{step: [] for step in ("update", "same", "keep", "remove", "leave", "edited", "foreign")},

@@ -25,7 +25,7 @@ from adt.tuning.results import (
 from adt.verbs import tune_places
 from adt.verbs.requests import TuneRequest
 from adt.verbs.tune_places import Rack, is_tracked, platform_for
-from adt.verbs.tune_report import comparison_lines, fields, lines
+from adt.verbs.tune_report import comparison_lines, document, lines
 from adt.verbs.tune_result import check_ended, tune_result
 
 PLAN = TuningPlan(
@@ -99,9 +99,9 @@ def test_no_time_of_an_emulated_device_is_shown() -> None:
     out = "\n".join(lines(EMULATED))
     assert "emulated: right or wrong counts here" in out
     assert "2.00x" not in out and " ms untuned," not in out and "none was faster" not in out
-    document = fields(EMULATED)
-    assert document["emulated"] and document["baseline_ms"] is None and document["tuned_ms"] is None
-    for task in document["tasks"]:
+    fields = document(EMULATED)
+    assert fields["emulated"] and fields["baseline_ms"] is None and fields["tuned_ms"] is None
+    for task in fields["tasks"]:
         assert (task["baseline_ms"], task["best_ms"], task["times_as_fast"]) == (None, None, None)
 
 
@@ -112,10 +112,10 @@ def test_the_document_has_what_docs_json_says() -> None:
         r"^\| `adt\.tune` \| (.*) \|$", (Path(__file__).parents[2] / "docs/json.md").read_text(), re.M
     )
     assert row
-    document = fields(dataclasses.replace(RESULT, comparison=COMPARED))
-    for name in [*document, *document["tasks"][0], *document["comparison"], *document["devices"][0]]:
+    fields = document(dataclasses.replace(RESULT, comparison=COMPARED))
+    for name in [*fields, *fields["tasks"][0], *fields["comparison"], *fields["devices"][0]]:
         assert f"`{name}`" in row[1], name
-    assert document["tasks"][0]["times_as_fast"] == 2.0 and document["tuned_ms"] == 7.5
+    assert fields["tasks"][0]["times_as_fast"] == 2.0 and fields["tuned_ms"] == 7.5
 
 
 def test_the_comparison_is_autotvms_table() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.measure.verify import accuracy, compare, limits_of_output, output_fields, worst_of
+from adt.host.document import document_of
+from adt.measure.verify import accuracy, compare, limits_of_output, worst_of
 from adt.numerics import TOLERANCES
 from adt.options.sections import VerifySettings
 from adt.verbs.verify import VerifyResult, failure
@@ -195,7 +196,7 @@ def test_of_several_inputs_the_worst_is_kept() -> None:
 def test_fields_of_an_output_are_json() -> None:
     want = np.array([1.0, np.nan, 2.0], np.float32)
     (row,) = compare({"y": want.copy()}, {"y": want}, LIMITS.but(allow_nonfinite=True)).outputs
-    fields = output_fields(row)
+    fields = document_of(row)
     assert fields["snr_db"] is None and fields["nan"] == 1 and fields["top1"] is not None
     assert {"name", "shape", "dtype", "max_abs", "max_rel", "cosine", "passed", "reason"} <= fields.keys()
     assert json.loads(json.dumps(fields, allow_nan=False))["max_abs"] == 0

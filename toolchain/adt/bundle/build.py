@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
@@ -24,6 +24,7 @@ from adt.errors import AdtError, BuildError
 from adt.host import cache
 from adt.host.directories import resource
 from adt.host.disk import disk_errors
+from adt.host.document import form
 from adt.host.process import run
 from adt.host.tools import cmake, ninja
 from adt.host.tvm_source import TvmSource
@@ -38,7 +39,9 @@ ELSEWHERE = "nothing: the bundle is up to date; what was built here last had oth
 
 @dataclass(frozen=True)
 class BuildResult:
-    bundle: TargetBundle
+    """Result of a build."""
+
+    bundle: TargetBundle = field(metadata=form(convert=lambda bundle: bundle.manifest))
     source: TvmSource
     reused: bool
     """Nothing had to be compiled, linked or packed."""

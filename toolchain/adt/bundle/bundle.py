@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from adt.errors import ConfigError, PackageError
 from adt.host import cache, manifest
 from adt.host.cache import file_sha256
 from adt.host.contained import contained_file, plain_name
+from adt.host.document import FLAT, in_document
 from adt.limits import MOST_ARRAY_BYTES
 
 SCHEMA = "adt.target-bundle"
@@ -132,6 +134,7 @@ class BundleManifest:
     schema_version: int = SCHEMA_VERSION
 
     @property
+    @in_document()
     def summary(self) -> str:
         """Describe what distinguishes it from other bundles of its platform."""
         options = self.options
@@ -164,7 +167,13 @@ class TargetBundle:
     """A bundle on disk."""
 
     path: Path
-    manifest: BundleManifest
+    manifest: BundleManifest = field(metadata=FLAT)
+
+    @property
+    @in_document()
+    def name(self) -> str:
+        """Name of its directory."""
+        return self.path.name
 
     @property
     def digest(self) -> str:
@@ -172,11 +181,13 @@ class TargetBundle:
         return file_sha256(self.path / MANIFEST)
 
     @property
+    @in_document(convert=lambda at: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)))
     def built(self) -> float:
         """Return when it was built, or a build last found it up to date; seconds since the epoch."""
         return (self.path / MANIFEST).stat().st_mtime
 
     @property
+    @in_document()
     def size(self) -> int:
         """Bytes of its files."""
         return sum(file.size for file in self.manifest.all_files.values())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from adt.checkup import device, host, ndk, package, rpc
 from adt.checkup.check import Area, Check, Question, Scope, Status, answers
 from adt.checkup.repair import Repair, mend, planned_repairs
+from adt.host.document import in_document
 
 MENDING_ROUNDS = 3
 """One repair may uncover another: a server that was started may know of an offline device."""
@@ -26,9 +27,16 @@ class Diagnosis:
         return tuple(check for check in self.checks if check.status is Status.FAILED)
 
     @property
+    @in_document()
     def passed(self) -> bool:
         """No check failed."""
         return not self.failed
+
+    @property
+    @in_document()
+    def counts(self) -> dict[str, int]:
+        """Number of checks by their status."""
+        return {status.value: sum(check.status is status for check in self.checks) for status in Status}
 
 
 AREAS: dict[Area, Callable[[Scope], Iterator[Question]]] = {

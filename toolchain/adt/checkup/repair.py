@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.bundle.bundle import load_bundle
@@ -16,6 +16,7 @@ from adt.device.transport import adb
 from adt.errors import AdtError, PackageError
 from adt.host import cache, process
 from adt.host.contained import contained_name
+from adt.host.document import FLAT
 from adt.virtual import emulator
 
 SETTLE_SECONDS = 5.0
@@ -27,7 +28,7 @@ INSTALL_SECONDS = 900.0
 class Repair:
     """One fix that was tried."""
 
-    fix: Fix
+    fix: Fix = field(metadata=FLAT)
     done: bool
     said: str
     """Report of the step, or the reason why it was not taken and what to do instead."""

@@ -27,6 +27,7 @@ from adt.cli.endings import command_with, document, error_document, interrupted
 from adt.cli.help import PURPOSES
 from adt.cli.terminal import erase, silence_line, transfer_line, visible
 from adt.errors import INTERNAL, AdtError, OutOfMemory
+from adt.host.document import document_of
 from adt.host.transfers import observer, silence
 
 HABITS = {
@@ -222,9 +223,10 @@ def _report(arguments: list[str], error: AdtError, kind: str, exit_code: int) ->
     return exit_code
 
 
-def emit_json(verb: str, fields: dict[str, Any]) -> None:
-    """Print one JSON document: ``schema`` is ``adt.<verb>``, ``schema_version`` 1, then *fields*."""
-    typer.echo(document(verb, fields))
+def emit_json(verb: str, result: Any) -> None:
+    """Print one JSON document: ``schema`` is ``adt.<verb>``, ``schema_version`` 1, then the *result*."""
+
+    typer.echo(document(verb, document_of(result)))
 
 
 app: typer.Typer = typer.Typer(

@@ -25,8 +25,8 @@ class Rendering:
 
     verb: str
     """Verb of the document's schema."""
-    fields: Callable[[], dict[str, Any]]
-    """Fields of the document."""
+    result: Any
+    """Contents of the document (:mod:`adt.host.document`): a record, or fields by name, or their maker."""
     lines: Iterable[str]
     """For people; made one by one while they are printed."""
     error: AdtError | None = None
@@ -37,7 +37,7 @@ class Rendering:
     def show(self, *, as_json: bool) -> None:
         """Print one of them."""
         if as_json:
-            emit_json(self.verb, self.fields())
+            emit_json(self.verb, self.result() if callable(self.result) else self.result)
         else:
             for line in self.lines:
                 typer.echo(line)

@@ -14,7 +14,8 @@ from adt.host.interrupts import arrived
 
 def document(verb: str, fields: dict[str, Any]) -> str:
     """One JSON document: ``schema`` is ``adt.<verb>``, ``schema_version`` 1, then *fields*."""
-    return json.dumps({"schema": f"adt.{verb}", "schema_version": 1} | fields, indent=2, default=str)
+    head = {"schema": f"adt.{verb}", "schema_version": 1}
+    return json.dumps(head | fields | head, indent=2, default=str)
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:

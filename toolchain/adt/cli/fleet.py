@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -91,16 +91,9 @@ def _table(rows: dict[str, tuple[str, str, str]]) -> Table:
     return table
 
 
-def rendering(
-    verb: str, outcomes: Outcomes[T], fields: Callable[[T], dict[str, Any]], summary: Callable[[T], str]
-) -> Rendering:
+def rendering(verb: str, outcomes: Outcomes[T], summary: Callable[[T], str]) -> Rendering:
     """Return the output about each device; the exit code is that of the first one that failed, if any."""
-    return Rendering(
-        verb,
-        lambda: {"devices": [_document(outcome, fields) for outcome in outcomes.all]},
-        _lines(outcomes, summary),
-        exit_code=outcomes.exit_code,
-    )
+    return Rendering(verb, {"devices": outcomes.all}, _lines(outcomes, summary), exit_code=outcomes.exit_code)
 
 
 def _lines(outcomes: Outcomes[T], summary: Callable[[T], str]) -> Iterator[str]:
@@ -122,14 +115,6 @@ def _remedies(errors: Mapping[str, AdtError]) -> None:
         typer.echo(details, err=True)
     for (_, remedy), names in serials.items():
         typer.echo(f"{', '.join(names)}: remedy: {remedy}", err=True)
-
-
-def _document(outcome: Any, fields: Callable[[T], dict[str, Any]]) -> dict[str, Any]:
-    error = outcome.error
-    if error is None:
-        return {"error": None, "seconds": outcome.seconds} | fields(outcome.value)
-    fields_of_error = {"error": type(error).__name__, "exit_code": error.exit_code, "what": error.what}
-    return {"serial": outcome.serial, "seconds": outcome.seconds, "remedy": error.remedy} | fields_of_error
 
 
 def _value(value: T | None) -> T:

@@ -23,6 +23,8 @@ PURPOSES = {
 MOST_UNGROUPED = 16
 """Options of a command that are one list."""
 OWN = "Options"
+UNBROKEN = "\u2011"
+"""A hyphen at which no line ends."""
 _SUBJECTS = {
     "Arguments": "",
     "Model and target": "compile build.platform build.api_level model bundle like db",
@@ -57,7 +59,8 @@ class Command(TyperCommand):
         for subject, rows in sections.items():
             if rows:
                 with formatter.section(subject):
-                    formatter.write_dl(rows)
+                    formatter.write_dl([(flags, text.replace("-", UNBROKEN)) for flags, text in rows])
+        formatter.buffer[:] = [text.replace(UNBROKEN, "-") for text in formatter.buffer]
 
     def _subject(self, parameter: Any, about: Option | None) -> str:
         if parameter.param_type_name == "argument":

@@ -15,14 +15,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from adt.device import selection
 from adt.device.device import Device
 from adt.device.transport import adb
 from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.errors import AdtError, ConfigError
+from adt.host.document import FLAT, form
 from adt.host.transfers import silence
 
 log = logging.getLogger("adt.fleet")
@@ -50,14 +51,21 @@ class Event:
     """Seconds for which no byte has come while it does that, when they are worth showing."""
 
 
+def _error_fields(error: AdtError | None) -> dict[str, Any]:
+    if error is None:
+        return {"error": None}
+    name = type(error).__name__
+    return {"error": name, "exit_code": error.exit_code, "what": error.what, "remedy": error.remedy}
+
+
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
     """Outcome of the work on one device: a value or an error."""
 
     serial: str
     seconds: float
-    value: T | None = None
-    error: AdtError | None = None
+    value: T | None = field(default=None, metadata=FLAT)
+    error: AdtError | None = field(default=None, metadata=form(convert=_error_fields, flat=True))
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,6 @@ def fields_of(manifest: object) -> dict[str, Any]:
     return head | fields
 
 
-def bare_fields(manifest: object) -> dict[str, Any]:
-    """Return the fields without the schema, for a document that has another."""
-    fields = fields_of(manifest)
-    del fields["schema"], fields["schema_version"]
-    return fields
-
-
 def write(manifest: object, path: Path) -> None:
     """Write *manifest* to *path*; the file appears complete or not at all."""
     write_text(path, dumps(manifest))

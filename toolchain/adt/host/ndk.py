@@ -7,10 +7,11 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.errors import NdkError
+from adt.host.document import form
 
 log = logging.getLogger("adt.ndk")
 
@@ -150,13 +151,20 @@ def find_ndk(explicit: str = "", *, environ: Mapping[str, str] | None = None) ->
     return chosen
 
 
+def _facts(ndk: Ndk | None) -> dict[str, object] | None:
+    if ndk is None:
+        return None
+    known = {"verdict": ndk.known.verdict, "reason": ndk.known.reason}
+    return {"revision": ndk.revision, **known, "api_levels": ndk.api_levels()}
+
+
 @dataclass(frozen=True)
 class Listed:
     """One place that could hold an NDK, and what is there."""
 
     path: Path
     origin: str
-    ndk: Ndk | None
+    ndk: Ndk | None = field(metadata=form(convert=_facts))
     problem: str
     """Reason why it cannot be used; empty when it can."""
     chosen: bool

@@ -7,10 +7,12 @@ writes it through a filter of :mod:`adt.integrate.templates`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from adt.bundle.bundle import TargetBundle
 from adt.errors import PackageError
+from adt.host.document import HIDDEN, form
 from adt.integrate.android_versions import NEWEST, AndroidVersions
 from adt.package.files import PARAMS
 from adt.package.package import ModelPackage
@@ -199,6 +201,18 @@ class ProjectModel:
         return len(digests) > 1 and len(set(digests)) == 1
 
 
+def _summaries(models: Sequence[ProjectModel]) -> list[dict[str, object]]:
+    return [
+        {"name": model.api.name, "class": model.api.cls, "stem": model.api.stem}
+        | {"abis": [variant.abi for variant in model.variants]}
+        for model in models
+    ]
+
+
+def _abis(bundles: Sequence[TargetBundle]) -> list[str]:
+    return [bundle.manifest.abi for bundle in bundles]
+
+
 @dataclass(frozen=True)
 class Project:
     """Models, bundles and names from which code is generated."""
@@ -206,13 +220,14 @@ class Project:
     name: str
     """Name of the project, its library and its C++ namespace: the last part of the Java package,
     ``vision``."""
-    java_package: str
+    java_package: str = field(metadata=form("package"))
     """``com.example.vision``; its last part is the C++ namespace."""
-    models: tuple[ProjectModel, ...]
-    bundles: tuple[TargetBundle, ...]
-    labels: tuple[str, ...] = ()
+    models: tuple[ProjectModel, ...] = field(metadata=form(convert=_summaries))
+    bundles: tuple[TargetBundle, ...] = field(metadata=form("abis", _abis))
+    """One per ABI."""
+    labels: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Labels of a classifier's scores, for the sample screen; any text."""
-    android: AndroidVersions = NEWEST
+    android: AndroidVersions = field(default=NEWEST, metadata=HIDDEN)
     """Versions that a Gradle project of it pins."""
 
     @property

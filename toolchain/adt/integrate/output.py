@@ -128,6 +128,11 @@ class WritePlan:
         return tuple(action.path for action in self.actions if action.step in steps)
 
     @property
+    def by_step(self) -> dict[str, tuple[str, ...]]:
+        """Paths by what is done with them."""
+        return {step.value: self.paths(step) for step in FileStep}
+
+    @property
     def changes(self) -> bool:
         """Return True if writing by force would change anything."""
         return bool(self.paths(*PLACED, FileStep.REMOVE))

@@ -19,13 +19,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from adt.device.place import Place
 from adt.device.rtvm import RtvmOptions
 from adt.errors import InputError, RunError
+from adt.host.document import form, in_document
 from adt.measure.host_kernels import KernelProcess, NotComputable
 from adt.numerics import TOLERANCES, Metrics, metrics, relative_difference, steps_allowed
 from adt.package.inspection.graph import KERNEL, size_of
@@ -203,7 +204,7 @@ class LayerScan:
     """Every call that was looked at, in the order of the run."""
 
     calls: tuple[CallComparison, ...]
-    total: int
+    total: int = field(metadata=form("calls_total"))
     """Number of calls of kernels in the run; fewer were looked at when a wrong one ended it."""
     where: str
     """Description of what ran."""
@@ -211,16 +212,19 @@ class LayerScan:
     """Device of the kernels: ``cpu`` or ``opencl``."""
 
     @property
+    @in_document("first_wrong", lambda calls: calls[0].index if calls else None)
     def wrong(self) -> tuple[CallComparison, ...]:
         """Kernels that compute something else than they should."""
         return tuple(call for call in self.calls if call.verdict == WRONG)
 
     @property
+    @in_document(convert=lambda call: call and call.index)
     def first_diverging(self) -> CallComparison | None:
         """The first call whose numbers are over the limit along the run."""
         return next((call for call in self.calls if call.verdict in (WRONG, PASSES_ON)), None)
 
     @property
+    @in_document("calls_compared")
     def compared(self) -> int:
         """Calls that could be compared."""
         return sum(call.verdict != NOT_COMPARED for call in self.calls)
@@ -231,6 +235,7 @@ class LayerScan:
         return next((call for call in self.calls if call.only_nan), None)
 
     @property
+    @in_document()
     def passed(self) -> bool:
         """No kernel is wrong, none gives nothing but NaN, and there was one to look at."""
         return self.compared > 0 and not self.wrong and self.first_nan is None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adt.errors import ConfigError
+from adt.host.document import FLAT, in_document
 from adt.host.web_page import web_page
 from adt.measure.record import BenchRecord, Speed
 
@@ -68,10 +69,11 @@ class Point:
 class Series:
     """Benchmarks that may be compared, oldest first."""
 
-    key: SeriesKey
+    key: SeriesKey = field(metadata=FLAT)
     points: tuple[Point, ...]
 
     @property
+    @in_document()
     def regressed(self) -> bool:
         """Its newest benchmark is a regression, or its outputs are wrong."""
         return self.points[-1].verdict in (REGRESSION, WRONG)
@@ -87,6 +89,7 @@ class TrendReport:
     """``best`` (the fastest earlier one) or ``previous``."""
 
     @property
+    @in_document("regressions", len)
     def regressed(self) -> tuple[Series, ...]:
         """Return the series whose newest benchmark is a regression, or wrong."""
         return tuple(series for series in self.series if series.regressed)

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from adt.numerics import MAX_CHANGED, NO_METRICS, TOLERANCES, Metrics, gaps, metrics, steps_allowed, within
+from adt.host.document import FLAT, in_document
+from adt.numerics import (
+    MAX_CHANGED,
+    NO_METRICS,
+    TOLERANCES,
+    Metrics,
+    gaps,
+    metrics,
+    steps_allowed,
+    within,
+)
 from adt.options.sections import VerifySettings
 
 if TYPE_CHECKING:
@@ -29,7 +39,7 @@ class OutputComparison:
     dtype: str
     reason: str
     """Reason why it did not pass; empty when it did."""
-    metrics: Metrics = NO_METRICS
+    metrics: Metrics = field(default=NO_METRICS, metadata=FLAT)
     """All figures; none of an output that only one side has."""
     max_abs_allowed: float = 0.0
     """Largest difference that passes for this output's type; of integers in steps …"""
@@ -45,6 +55,7 @@ class OutputComparison:
     """The set of inputs on which it was so; empty: there is only one."""
 
     @property
+    @in_document()
     def passed(self) -> bool:
         """Return True if the output is right."""
         return not self.reason
@@ -69,6 +80,7 @@ class Verification:
     max_rel_allowed: float
 
     @property
+    @in_document()
     def passed(self) -> bool:
         """Return True if every output passed (and there was one)."""
         return bool(self.outputs) and all(output.passed for output in self.outputs)
@@ -168,25 +180,6 @@ def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
         for output in first.outputs
     ]
     return replace(first, outputs=tuple(rows))
-
-
-def output_fields(output: OutputComparison) -> dict[str, Any]:
-    """One output for JSON, every figure beside the others; infinite ones are null, but for the largest
-    differences."""
-    shown = {field.name: getattr(output, field.name) for field in fields(output) if field.name != "metrics"}
-    shown |= {name: getattr(output, name) for name in ("passed", "max_abs", "max_rel")}
-    return shown | {
-        name: json_number(value) for name, value in asdict(output.metrics).items() if name not in shown
-    }
-
-
-def json_number(value: Any) -> Any:
-    """*value* for JSON, which has no NaN and no infinity: null in their place, below dicts and lists, too."""
-    if isinstance(value, dict):
-        return {name: json_number(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_number(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _compare_one(

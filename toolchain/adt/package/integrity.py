@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.errors import AdtError, PackageError
 from adt.host.cache import file_sha256
+from adt.host.document import HIDDEN, form
 from adt.host.elf import read_elf
 from adt.package.files import INSPECT, LIBRARY, PARAMS, inspection_names
 from adt.package.inspection.inspection import Inspection, load_arrays
@@ -32,9 +33,9 @@ class Finding:
 class Integrity:
     """All of it."""
 
-    place: Path
+    place: Path = field(metadata=form("path"))
     """The package, as it was named."""
-    package: ModelPackage | None
+    package: ModelPackage | None = field(metadata=HIDDEN)
     """None when it cannot even be opened."""
     findings: tuple[Finding, ...]
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
 from adt.errors import PackageError
 from adt.host import cache
+from adt.host.document import HIDDEN, form, in_document
 from adt.package import files
 from adt.package.files import LIBRARY, MANIFEST, PARAMS, is_archive, unpack_cached
 from adt.package.manifest import PackageManifest, read_manifest
@@ -81,10 +82,10 @@ def load_check(path: Path) -> KernelCheck | SkippedCheck | None:
 class ModelPackage:
     """A package on disk."""
 
-    path: Path
+    path: Path = field(metadata=HIDDEN)
     """Its directory."""
-    manifest: PackageManifest
-    archive: Path | None = None
+    manifest: PackageManifest = field(metadata=form("package"))
+    archive: Path | None = field(default=None, metadata=HIDDEN)
     """The .tar it came from, whose contents *path* has."""
     cached: bool = False
     """Compiling took it from the cache."""
@@ -98,6 +99,7 @@ class ModelPackage:
         return (self.path / LIBRARY, self.path / PARAMS, self.path / MANIFEST)
 
     @property
+    @in_document("path")
     def place(self) -> Path:
         """Return the path that the user has: the .tar or the directory."""
         return self.archive or self.path

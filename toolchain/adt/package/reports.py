@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adt.host.document import in_document
+
 LANES = 4
 """Channels in a texel of an image."""
 SCOPE = "global.texture"
@@ -76,6 +78,7 @@ class TextureReport:
         return tuple(weight.name for weight in self.weights if not weight.reason)
 
     @property
+    @in_document()
     def share(self) -> float:
         """Share of the arithmetic operations that textured kernels do, 0 to 1."""
         total = sum(kernel.operations for kernel in self.kernels)

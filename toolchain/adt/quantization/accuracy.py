@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -15,6 +15,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from adt.errors import ConfigError, ModelError, VerifyFailed
+from adt.host.document import FLAT
 from adt.numerics import Metrics, joined, metrics
 from adt.quantization.quantizer import is_quantized
 
@@ -31,7 +32,7 @@ class OutputAccuracy:
     """One output on all samples that were held back, against the float model's."""
 
     name: str
-    metrics: Metrics
+    metrics: Metrics = field(metadata=FLAT)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.device.deploy.store import Deployment, user_directory
@@ -20,6 +20,7 @@ from adt.device.transport import adb
 from adt.device.transport.deadline import allowed
 from adt.errors import ConfigError, RpcError
 from adt.host import cache
+from adt.host.document import OR_NULL, in_document
 from adt.options.ports import PortRange
 from adt.rpc import cleanup, launch, state, tracker, wire
 from adt.rpc.instance import ServerConfig
@@ -44,7 +45,8 @@ class RpcServer:
     key: str
     host: str
     port: int
-    tracker: str
+    """Port on this machine and on the device."""
+    tracker: str = field(metadata=OR_NULL)
     """``host:port``; empty for a server that is connected to directly."""
     pid: int
     """The watchdog."""
@@ -53,6 +55,7 @@ class RpcServer:
     """It ran before `start` was asked for."""
 
     @property
+    @in_document()
     def address(self) -> str:
         """Return the address at which this machine reaches it, ``host:port``."""
         return f"{self.host}:{self.port}"

@@ -14,12 +14,13 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from adt.errors import AdtError, TrackerError
 from adt.host import cache
+from adt.host.document import FLAT, OR_NULL
 from adt.host.extras import install_command
 from adt.options.ports import PortRange
 from adt.rpc import launch, state, wire
@@ -44,17 +45,17 @@ class TrackerInfo:
     """The tracker that adt started on this machine, as far as there is one."""
 
     running: bool
-    address: str
+    address: str = field(metadata=OR_NULL)
     """``host:port`` as this machine reaches it; empty when none was started."""
     exposed: bool = False
     """Other machines reach it too."""
-    pid: int = 0
+    pid: int = field(default=0, metadata=OR_NULL)
     uptime: float = 0.0
     """Seconds."""
     log: Path | None = None
     already: bool = False
     """It ran before `start` was asked for."""
-    summary: Summary | None = None
+    summary: Summary | None = field(default=None, metadata=FLAT)
     """Summary of its servers; None when it was not asked or does not answer."""
     error: str = ""
     """Reason why it does not run or does not answer."""

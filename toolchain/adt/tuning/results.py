@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.compiler.targets.gpu import Gpu
+from adt.host.document import FLAT, HIDDEN, form, in_document
 from adt.tuning.records import Context, Record
 
 
@@ -117,6 +118,7 @@ class TunedTask:
     """One call of the fastest candidate."""
 
     @property
+    @in_document()
     def times_as_fast(self) -> float | None:
         """Baseline over best; None where one of them is not known."""
         return self.baseline_ms / self.best_ms if self.baseline_ms and self.best_ms else None
@@ -163,15 +165,17 @@ class TuningPlan:
     target: str
     database: Path
     run: str
-    where: str
+    where: str = field(metadata=HIDDEN)
     """Description of the devices that measure."""
-    tasks: tuple[tuple[str, int, int | None], ...]
+    tasks: tuple[tuple[str, int, int | None], ...] = field(metadata=HIDDEN)
     """Name, calls in one run of the model, operations of one call (None: not known)."""
     untunable: tuple[UntunableKernel, ...]
-    trials: int
-    per_task: bool
+    trials: int = field(metadata=HIDDEN)
+    per_task: bool = field(metadata=HIDDEN)
     logs: Path
-    compile_command: str
+    """Directory of the tasks' logs."""
+    compile_command: str = field(metadata=form("next"))
+    """Command that compiles the model with the records."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ class GpuFit:
 class TuneResult:
     """Result of :func:`adt.tune`."""
 
-    plan: TuningPlan
+    plan: TuningPlan = field(metadata=FLAT)
     context: Context | None
     """Conditions under which the records hold; None: no device was reached."""
     tasks: tuple[TunedTask, ...]
@@ -251,16 +255,19 @@ class TuneResult:
         return not self.interrupted and not self.kept and self.done >= self.total
 
     @property
+    @in_document()
     def emulated(self) -> bool:
         """Times were taken on an emulated device: they are no device's speed."""
         return any(device.emulated for device in self.devices)
 
     @property
+    @in_document()
     def baseline_ms(self) -> float | None:
         """All calls of the tasks that have both times, untuned; None when there are none."""
         return self._sum([task.baseline_ms for task in self.tasks])
 
     @property
+    @in_document()
     def tuned_ms(self) -> float | None:
         """Return the duration of the model with each kernel as fast as its best record, in milliseconds."""
         return self._sum([task.tuned_ms for task in self.tasks])

@@ -6,14 +6,15 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
+from adt.host.document import FLAT, OR_NULL, form, in_document
 from adt.options.option import PathTo, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import RUN_SECONDS, DeviceSettings
@@ -59,10 +60,10 @@ class Apk:
     path: Path
     size: int
     """Bytes."""
-    project: Project
+    project: Project = field(metadata=FLAT)
     min_sdk: int
     """The lowest API level that it can be installed on."""
-    schemes: tuple[str, ...]
+    schemes: tuple[str, ...] = field(metadata=form("signatures"))
     """Its signatures that were verified: ``v2``, ``v3``."""
     keystore: Path
     debug_key: bool
@@ -72,6 +73,12 @@ class Apk:
     elf: dict[str, ElfReport]
     """The audit of its libraries, by ABI."""
 
+    @property
+    @in_document()
+    def app(self) -> str:
+        """Application id."""
+        return self.project.java_package
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -79,7 +86,7 @@ class Installed:
 
     serial: str
     apk: Path
-    app: str
+    app: str = field(metadata=OR_NULL)
     """Application id; empty: `adt apk` did not make it."""
     records: tuple[BenchRecord, ...]
     """One for each model; none: it was only installed, or serves."""
@@ -303,7 +310,7 @@ def apk_command(
     password = _password(request.keystore, password_file) if request.keystore else ""
     key_password = os.environ.get(KEY_PASSWORD, "")
     result = apk(request.but(keystore_password=password, key_password=key_password))
-    return Rendering("apk", lambda: _fields(result), _lines(result))
+    return Rendering("apk", result, _lines(result))
 
 
 def _password(keystore: Path, file: Path | None) -> str:
@@ -320,27 +327,6 @@ def _password(keystore: Path, file: Path | None) -> str:
     if (known := os.environ.get(STORE_PASSWORD)) is not None or not sys.stdin.isatty():
         return known or ""
     return str(typer.prompt(f"Password of {keystore}", hide_input=True, err=True))
-
-
-def _fields(result: Apk) -> dict[str, Any]:
-    from adt.verbs.inspect import report_fields
-
-    return {
-        "path": result.path,
-        "size": result.size,
-        "app": result.project.java_package,
-        "abis": [bundle.manifest.abi for bundle in result.project.bundles],
-        "min_sdk": result.min_sdk,
-        "models": [
-            {"name": model.api.name, "stem": model.api.stem, "abis": [v.abi for v in model.variants]}
-            for model in result.project.models
-        ],
-        "signatures": result.schemes,
-        "debug_key": result.debug_key,
-        "keystore": result.keystore,
-        "tools": result.tools,
-        "elf": {abi: report_fields(report) for abi, report in result.elf.items()},
-    }
 
 
 def _lines(result: Apk) -> Iterator[str]:
@@ -370,16 +356,7 @@ def install_command(request: InstallRequest) -> Rendering:
             say(f"sent {size_text(sent)} of {size_text(total)}" if sent < total else "installing")
 
         result = install(request.but(progress=progress))
-    return Rendering("install", lambda: _installed_fields(result), _installed_lines(result))
-
-
-def _installed_fields(result: Installed) -> dict[str, Any]:
-    from adt.host.manifest import bare_fields
-    from adt.verbs.rpc import server_fields
-
-    records = [bare_fields(record) for record in result.records]
-    fields = vars(result) | {"app": result.app or None, "records": records}
-    return fields | {"server": server_fields(result.server) if result.server else None}
+    return Rendering("install", result, _installed_lines(result))
 
 
 def _installed_lines(result: Installed) -> Iterator[str]:

@@ -35,11 +35,6 @@ def summary(name: str, array: Array) -> str:
     return text
 
 
-def describe(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """Name, dtype and shape of each array, for JSON."""
-    return [{"name": n, "dtype": a.dtype.name, "shape": list(a.shape)} for n, a in arrays.items()]
-
-
 RAW = (".raw", ".bin")
 SUFFIXES = (".npz", ".npy", *RAW)
 HEAD = 5

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError
+from adt.host.document import FLAT, HIDDEN, form, in_document
 from adt.options.option import option, options_of
 from adt.options.request import takes
 from adt.verbs.requests import AbRequest, ApkRequest, BenchRequest, ReportRequest
@@ -38,15 +39,23 @@ log = logging.getLogger("adt.bench")
 class BenchResult:
     """One package, measured."""
 
-    record: BenchRecord
+    record: BenchRecord = field(metadata=FLAT)
     verification: VerifyResult | None
     """None: the outputs were not compared."""
-    file: Path | None
+    file: Path | None = field(metadata=form("record"))
     """The record in the store; None when it was not kept."""
-    report: Mapping[str, Any] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(
+        default_factory=dict, metadata=form("samples", lambda report: report.get("samples", []))
+    )
     """Document of rtvm about the timed process; empty without one."""
-    times: Mapping[str, np.ndarray] = field(default_factory=dict)
+    times: Mapping[str, np.ndarray] = field(default_factory=dict, metadata=HIDDEN)
     """``run_ms`` and ``start_ms`` of each timed run; empty without any."""
+
+    @property
+    @in_document()
+    def emulated(self) -> bool:
+        """True if no time counts as a device's speed."""
+        return self.record.machine.emulated
 
     @property
     def passed(self) -> bool:
@@ -60,10 +69,24 @@ class AbResult:
 
     a: BenchResult
     b: BenchResult
-    ratio: Interval | None
+    ratio: Interval | None = field(metadata=form("b_times_as_fast"))
     """Speed-up of B over A, with 95 % confidence; None where times do not count."""
     round_ms: tuple[tuple[float, float], ...]
     """Medians of A and B in each round, milliseconds."""
+
+    @property
+    @in_document()
+    def emulated(self) -> bool:
+        """True if no time counts as a device's speed."""
+        return self.a.emulated
+
+    @property
+    @in_document()
+    def sentence(self) -> str | None:
+        """Verdict for people; None where times do not count."""
+        from adt.measure.bench import sentence
+
+        return sentence(self.ratio) if self.ratio else None
 
     @property
     def passed(self) -> bool:
@@ -370,41 +393,11 @@ def bench_command(
     result = bench(request := parsed(package=package))
     if times and result.times:
         save_npz(times, result.times)
-    return Rendering("bench", lambda: bench_fields(result), _lines(result), _failure(result, request.package))
-
-
-def bench_fields(result: BenchResult) -> dict[str, Any]:
-    """The document of one benchmark."""
-    from adt.host.manifest import bare_fields
-    from adt.verbs.verify import verification_fields
-
-    verification = result.verification
-    return {
-        **bare_fields(result.record),
-        "emulated": result.record.machine.emulated,
-        "record": result.file,
-        "verification": verification_fields(verification) if verification else None,
-        "samples": result.report.get("samples", []),
-    }
+    return Rendering("bench", result, _lines(result), _failure(result, request.package))
 
 
 def _compared(a: Path, b: Path, result: AbResult) -> Rendering:
-    from adt.measure.bench import sentence
-
-    verdict = sentence(result.ratio) if result.ratio else ""
-    return Rendering(
-        "bench-ab",
-        lambda: {
-            "a": bench_fields(result.a),
-            "b": bench_fields(result.b),
-            "emulated": result.a.record.machine.emulated,
-            "b_times_as_fast": vars(result.ratio) if result.ratio else None,
-            "round_ms": result.round_ms,
-            "sentence": verdict or None,
-        },
-        _ab_lines(result, verdict),
-        _failure(result.a, a) or _failure(result.b, b),
-    )
+    return Rendering("bench-ab", result, _ab_lines(result), _failure(result.a, a) or _failure(result.b, b))
 
 
 def _failure(result: BenchResult, package: Path) -> VerifyFailed | None:
@@ -526,7 +519,7 @@ def _course(course: Course, form: str) -> str:
     )
 
 
-def _ab_lines(result: AbResult, verdict: str) -> Iterator[str]:
+def _ab_lines(result: AbResult) -> Iterator[str]:
     for name, side in (("A", result.a), ("B", result.b)):
         yield name
         for heading, text in _head(side):
@@ -541,7 +534,7 @@ def _ab_lines(result: AbResult, verdict: str) -> Iterator[str]:
             if flag.name not in ABOUT_THE_MACHINE:
                 yield f"  {'!':<9} {flag.name}: {flag.text}"
     if result.ratio:
-        yield f"{verdict} (95 % confidence, {len(result.round_ms)} rounds A B B A)"
+        yield f"{result.sentence} (95 % confidence, {len(result.round_ms)} rounds A B B A)"
 
 
 def latency(times: TimeSummary) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import ConfigError
+from adt.host.document import document_of
 from adt.options.option import Directory, Flag, MaybePath, Number, Text, Texts, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import Resolved, load_settings
@@ -214,7 +215,7 @@ def build_target_command(
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
     if explain:
         steps = explain_build(request)
-        return Rendering("build-target-explain", lambda: {"steps": steps}, steps)
+        return Rendering("build-target-explain", {"steps": steps}, steps)
     with status_line("build-target") as progress:
         if abi is None and layout == "bundle":
             results: tuple[BuildResult, ...] = (build_target(request.but(progress=progress)),)
@@ -225,24 +226,9 @@ def build_target_command(
             results = build_abis(AbisRequest(abis, layout=layout, **shared))
     out = request.out
 
-    def fields() -> dict[str, Any]:
-        documents = [_build_fields(result, out) for result in results]
-        return documents[0] if len(documents) == 1 else {"bundles": documents}
-
-    return Rendering("build-target", fields, _build_lines(results, out))
-
-
-def _build_fields(result: BuildResult, out: Path | None) -> dict[str, Any]:
-    from adt.host.manifest import fields_of
-
-    return {
-        "path": out or result.bundle.path,
-        "build_dir": result.build_dir,
-        "reused": result.reused,
-        "compiled": result.compiled,
-        "seconds": result.seconds,
-        "bundle": fields_of(result.bundle.manifest),
-    }
+    documents = [document_of(result) | {"path": out or result.bundle.path} for result in results]
+    document = documents[0] if len(documents) == 1 else {"bundles": documents}
+    return Rendering("build-target", document, _build_lines(results, out))
 
 
 def _build_lines(results: Sequence[BuildResult], out: Path | None) -> Iterator[str]:
@@ -271,7 +257,7 @@ def source_command(
         f"version   TVM {tree.version}, tvm-ffi {tree.ffi_version}",
         f"digest    {tree.digest}",
     )
-    return Rendering("source", lambda: vars(tree), lines)
+    return Rendering("source", tree, lines)
 
 
 @command("adt bundles --remove linux-aarch64-0123456789ab")
@@ -292,13 +278,9 @@ def bundles_command(
     if removes:
         removed = cached.bundles_remove(remove or (), superseded=remove_superseded)
     left = cached.bundles()
-
-    def fields() -> dict[str, Any]:
-        rows = [_bundle_fields(bundle) for bundle in left]
-        return {"bundles": rows, "removed": [bundle.path for bundle in removed]}
-
+    document = {"bundles": left, "removed": [bundle.path for bundle in removed]}
     lines = [f"removed  {bundle.path}" for bundle in removed] + [f"left     {len(left)} bundles"]
-    return Rendering("bundles", fields, lines if removes else _bundle_lines(left))
+    return Rendering("bundles", document, lines if removes else _bundle_lines(left))
 
 
 def _bundle_lines(bundles: Sequence[TargetBundle]) -> Iterator[str]:
@@ -311,28 +293,13 @@ def _bundle_lines(bundles: Sequence[TargetBundle]) -> Iterator[str]:
         yield f"    {bundle.path}"
 
 
-def _bundle_fields(bundle: TargetBundle) -> dict[str, Any]:
-    from adt.host.manifest import fields_of
-
-    about = fields_of(bundle.manifest)
-    names = ("platform", "preset", "abi", "api_level", "ndk_revision", "compiler", "tvm", "options")
-    return {
-        "name": bundle.path.name,
-        "path": bundle.path,
-        "summary": bundle.manifest.summary,
-        "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(bundle.built)),
-        "size": bundle.size,
-        **{name: about[name] for name in names},
-    }
-
-
 @command("adt presets --ndk $NDK")
 def presets_command(
     ndk: Annotated[str | None, BuildSettings.ndk], clml: Annotated[str | None, BuildSettings.clml]
 ) -> Rendering:
     """List the presets: what each of them switches on, and whether this machine can build it."""
     rows = presets(ndk=ndk, clml=clml)
-    return Rendering("presets", lambda: {"presets": [vars(preset) for preset in rows]}, _preset_lines(rows))
+    return Rendering("presets", {"presets": rows}, _preset_lines(rows))
 
 
 def _preset_lines(presets: Sequence[Preset]) -> Iterator[str]:
@@ -356,21 +323,7 @@ app.add_typer(ndk, name="ndk", no_args_is_help=True)
 def ndk_list_command(ndk: Annotated[str | None, BuildSettings.ndk]) -> Rendering:
     """List every place that could hold an NDK, what is there, and which one is taken."""
     ndks = ndk_list(ndk=ndk)
-    return Rendering("ndk-list", lambda: {"ndks": [_ndk_fields(row) for row in ndks]}, _ndk_lines(ndks))
-
-
-def _ndk_fields(row: Listed) -> dict[str, Any]:
-    ndk = row.ndk
-    return {
-        "path": row.path,
-        "origin": row.origin,
-        "chosen": row.chosen,
-        "problem": row.problem,
-        "revision": ndk.revision if ndk else None,
-        "verdict": ndk.known.verdict if ndk else None,
-        "reason": ndk.known.reason if ndk else None,
-        "api_levels": ndk.api_levels() if ndk else None,
-    }
+    return Rendering("ndk-list", {"ndks": ndks}, _ndk_lines(ndks))
 
 
 def _ndk_lines(ndks: Sequence[Listed]) -> Iterator[str]:
@@ -397,4 +350,4 @@ def ndk_env_command(
 
     variables = ndk_env(ndk=ndk, platform=platform, api_level=api_level)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    return Rendering("ndk-env", lambda: {"variables": variables}, lines)
+    return Rendering("ndk-env", {"variables": variables}, lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -304,23 +304,12 @@ def compile_command(
         explanation = explain(ExplainRequest(**request.keywords_of(ExplainRequest)))
         return Rendering(
             "compile-explain",
-            lambda: asdict(explanation),
+            explanation,
             _explanation_lines(explanation),
             exit_code=explanation.exit_code,
         )
     package = compile(request)
-    return Rendering("compile", lambda: _fields(package), _lines(package))
-
-
-def _fields(package: ModelPackage) -> dict[str, Any]:
-    from adt.host.manifest import fields_of
-
-    return {
-        "path": package.place,
-        "cached": package.cached,
-        "checked": asdict(package.checked) if package.checked else None,
-        "package": fields_of(package.manifest),
-    }
+    return Rendering("compile", package, _lines(package))
 
 
 def _explanation_lines(explanation: Explanation) -> Iterator[str]:
@@ -400,7 +389,7 @@ def _accuracy_lines(accuracy: Accuracy) -> Iterator[str]:
 def networks_command() -> Rendering:
     """List the untrained networks that can be compiled, tuned and measured by name."""
     rows = networks()
-    return Rendering("networks", lambda: {"networks": list(map(asdict, rows))}, _network_lines(rows))
+    return Rendering("networks", {"networks": rows}, _network_lines(rows))
 
 
 def _network_lines(networks: Sequence[NetworkSummary]) -> Iterator[str]:

@@ -31,7 +31,7 @@ def config() -> Rendering:
     }
     return Rendering(
         "config",
-        lambda: {"settings": dict(resolved.values), "origins": dict(resolved.origins)},
+        {"settings": resolved.values, "origins": resolved.origins},
         (f"{key:<20} {text:<24} {resolved.origins[key]}" for key, text in texts.items()),
     )
 

@@ -273,13 +273,7 @@ def verify_command(
             remedy=f"adt db verify {quote(str(db))} --repair "
             "takes out what is damaged, and keeps the old file.",
         )
-    findings = [vars(finding) for finding in result.findings]
-    return Rendering(
-        "db-verify",
-        lambda: vars(result) | {"passed": result.passed, "findings": findings},
-        _verification_lines(result),
-        error,
-    )
+    return Rendering("db-verify", result, _verification_lines(result), error)
 
 
 def _verification_lines(result: Verification) -> Iterator[str]:
@@ -299,7 +293,7 @@ def _verification_lines(result: Verification) -> Iterator[str]:
 def stats_command(db: Annotated[Path, DB]) -> Rendering:
     """Show what it holds for each device, driver, target and version of TVM."""
     counts = db_stats(db)
-    return Rendering("db-stats", lambda: _stats_fields(counts), _stats_lines(counts, db))
+    return Rendering("db-stats", counts, _stats_lines(counts, db))
 
 
 def _stats_lines(counts: Counts, db: Path) -> Iterator[str]:
@@ -341,16 +335,6 @@ def _when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def _stats_fields(counts: Counts) -> dict[str, Any]:
-    contexts = [
-        vars(each)
-        | {"context": vars(each.context), "devices": [vars(device) for device in each.devices]}
-        | {"emulated": each.emulated}
-        for each in counts.contexts
-    ]
-    return vars(counts) | {"contexts": contexts}
-
-
 @command("adt db merge desk rack --into all", group=db)
 def merge_command(
     into: Annotated[Path, INTO],
@@ -361,7 +345,7 @@ def merge_command(
     lines = [added_text(result.records, result.duplicates, into)]
     if result.passed_over:
         lines.append(f"passed over {result.passed_over:,} damaged rows of the sources")
-    return Rendering("db-merge", lambda: vars(result), lines)
+    return Rendering("db-merge", result, lines)
 
 
 def size_text(result: Any) -> str:
@@ -387,23 +371,14 @@ def prune_command(request: DbPruneRequest) -> Rendering:
     lines = [f"{verb} {counts}; {result.kept:,} stay"]
     if result.backup:
         lines.append(f"the state before is {result.backup}")
-    return Rendering("db-prune", lambda: _fields(result), lines)
-
-
-def _fields(result: PruneResult | ImportResult | PublishResult) -> dict[str, Any]:
-    """The fields of a result that has contexts."""
-    return vars(result) | {"contexts": [dict(vars(context)) for context in result.contexts]}
+    return Rendering("db-prune", result, lines)
 
 
 @command("adt db export tuning --metaschedule json --device 'Adreno (TM) 650'", group=db)
 def export_command(request: DbExportRequest) -> Rendering:
     """Write the records of one device and target for other programs that use MetaSchedule."""
     result = db_export(request)
-    return Rendering(
-        "db-export",
-        lambda: vars(result) | {"context": vars(result.context)},
-        [f"wrote {size_text(result)} to {result.out}"],
-    )
+    return Rendering("db-export", result, [f"wrote {size_text(result)} to {result.out}"])
 
 
 @command("adt db import json --into tuning --device 'Adreno (TM) 650'", group=db, name="import")
@@ -416,7 +391,7 @@ def import_command(request: DbImportRequest) -> Rendering:
     lines += [f"  {describe(context)}" for context in result.contexts]
     if result.refused:
         lines.append(f"passed over {len(result.refused):,} lines; the first: {result.refused[0]}")
-    return Rendering("db-import", lambda: _fields(result), lines)
+    return Rendering("db-import", result, lines)
 
 
 @command("adt db publish tuning -o adreno650.tar.gz --keep 3", group=db)
@@ -427,7 +402,7 @@ def publish_command(request: DbPublishRequest) -> Rendering:
         f"wrote {size_text(result)} to {request.out} ({result.size:,} bytes)",
         f"sha256 {result.sha256}",
     ]
-    return Rendering("db-publish", lambda: _fields(result), lines)
+    return Rendering("db-publish", result, lines)
 
 
 @command("adt db fetch adreno650.tar.gz -o tuning", group=db)
@@ -439,5 +414,4 @@ def fetch_command(
     """Add what others published; nothing of a file that is not what it should be is used."""
     result = db_fetch(source, out=out, sha256=sha256)
     added = added_text(result.merged.records, result.merged.duplicates, out)
-    fields = {"sha256": result.sha256} | vars(result.merged)
-    return Rendering("db-fetch", lambda: fields, [added, f"sha256 {result.sha256}"])
+    return Rendering("db-fetch", result, [added, f"sha256 {result.sha256}"])

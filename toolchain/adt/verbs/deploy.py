@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 from adt.cli.command import Rendering, command
 from adt.cli.fleet import DeviceFlags, live_table, rendering, several
 from adt.cli.terminal import status_line
 from adt.errors import ConfigError
+from adt.host.document import FLAT, form, in_document
 from adt.options.option import MaybePath, OneOrMorePaths, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
@@ -97,11 +98,19 @@ class DeployResult:
     """A bundle on a device, with a package or alone."""
 
     serial: str
-    package: ModelPackage | None
-    bundle: TargetBundle
-    report: DeployReport
-    private: PrivateCopy | None = None
+    package: ModelPackage | None = field(metadata=form(convert=lambda package: package and package.path))
+    bundle: TargetBundle = field(metadata=form(convert=lambda bundle: bundle.path))
+    report: DeployReport = field(metadata=FLAT)
+    private: PrivateCopy | None = field(
+        default=None, metadata=form("private_directory", lambda copy: copy and copy.directory)
+    )
     """Copy in an app's own directory, when that was asked for."""
+
+    @property
+    @in_document()
+    def name(self) -> str:
+        """Name of the deployment."""
+        return self.report.deployment.name
 
 
 @dataclass(frozen=True)
@@ -109,10 +118,12 @@ class Deployed:
     """All that one `deploy` put on one device."""
 
     serial: str
-    results: tuple[DeployResult, ...]
+    results: tuple[DeployResult, ...] = field(metadata=form("deployments"))
     """One for each package, in order; the bundle alone comes first, when it was deployed too."""
     rpc: RpcServer | None
     """The server that is ready there; None when none was asked for."""
+    report: DeployReport = field(metadata=FLAT)
+    """All of it together, with the last deployment."""
 
 
 @takes(DeployRequest)
@@ -173,6 +184,7 @@ def _load_packages(request: DeployRequest | DeployManyRequest) -> tuple[ModelPac
 def _deploy_on(
     device: Device, request: DeployRequest | DeployManyRequest, packages: tuple[ModelPackage, ...], say: Say
 ) -> Deployed:
+    from adt.device.deploy.store import joined
     from adt.verbs.bundles import choose_bundle, package_bundle
 
     serves = (not packages if request.rpc is None else request.rpc) and not request.dry_run
@@ -204,7 +216,7 @@ def _deploy_on(
         say("starting the RPC server")
         settings = request.settings.rpc
         server = serve_deployed(device, results[0].report.deployment, settings, key=request.key)
-    return Deployed(device.serial, tuple(results), server)
+    return Deployed(device.serial, tuple(results), server, joined([result.report for result in results]))
 
 
 def _percent(say: Say) -> DeployProgress:
@@ -304,41 +316,11 @@ def deploy_command(request: DeployRequest, flags: DeviceFlags, as_json: bool) ->
     if not (serials := several(flags)):
         with status_line("adt deploy") as say:
             result = deploy(request.but(serial=flags.serial, say=say))
-        return Rendering("deploy", lambda: _deploy_fields(result), _deploy_lines(result))
+        return Rendering("deploy", result, _deploy_lines(result))
     shared = request.keywords_of(DeployManyRequest)
     with live_table(serials, quiet=as_json) as on_event:
         outcomes = deploy_many(DeployManyRequest(serials=serials, on_event=on_event, **shared))
-    return rendering("deploy", outcomes, _deploy_fields, _deploy_summary)
-
-
-def _deploy_fields(result: Deployed) -> dict[str, Any]:
-    reports = [each.report for each in result.results]
-    server = result.rpc
-    return {
-        "serial": result.serial,
-        "applied": reports[-1].applied,
-        "sent_files": [name for report in reports for name in report.sent_files],
-        "sent_bytes": sum(report.sent_bytes for report in reports),
-        "reused_files": [name for report in reports for name in report.reused_files],
-        "mended_files": [name for report in reports for name in report.mended_files],
-        "free_bytes": next((report.free for report in reports if report.free is not None), None),
-        "deployment": reports[-1].deployment.directory,
-        "deployments": [
-            {
-                "name": each.report.deployment.name,
-                "package": each.package.path if each.package else None,
-                "bundle": each.bundle.path,
-                "directory": each.report.deployment.directory,
-                "private_directory": each.private.directory if each.private else None,
-                "sent_bytes": each.report.sent_bytes,
-                "sent_files": each.report.sent_files,
-            }
-            for each in result.results
-        ],
-        "rpc": None
-        if server is None
-        else {"key": server.key, "address": server.address, "tracker": server.tracker or None},
-    }
+    return rendering("deploy", outcomes, _deploy_summary)
 
 
 def _deploy_lines(result: Deployed) -> Iterator[str]:
@@ -362,9 +344,9 @@ def _deploy_lines(result: Deployed) -> Iterator[str]:
 
 def _deploy_summary(result: Deployed) -> str:
     """One line of a table of devices."""
-    reports = [deployed.report for deployed in result.results]
-    count, size = sum(len(r.sent_files) for r in reports), sum(r.sent_bytes for r in reports)
-    summary = f"{'sent' if reports[-1].applied else 'would send'} {count} files, {size:,} bytes"
+    report = result.report
+    sent = "sent" if report.applied else "would send"
+    summary = f"{sent} {len(report.sent_files)} files, {report.sent_bytes:,} bytes"
     return f"{summary}; {result.rpc.ready_line}" if result.rpc else summary
 
 
@@ -373,17 +355,11 @@ def clean_command(request: CleanRequest, flags: DeviceFlags, as_json: bool) -> R
     """Remove your old deployments from a device, never one in use."""
     if not (serials := several(flags)):
         report = clean(request.but(serial=flags.serial))
-        return Rendering("clean", lambda: _clean_fields(report), _clean_lines(report))
+        return Rendering("clean", report, _clean_lines(report))
     shared = request.keywords_of(CleanManyRequest)
     with live_table(serials, quiet=as_json) as on_event:
         outcomes = clean_many(CleanManyRequest(serials=serials, on_event=on_event, **shared))
-    return rendering("clean", outcomes, _clean_fields, _clean_summary)
-
-
-def _clean_fields(report: CleanReport) -> dict[str, Any]:
-    fields = dict(vars(report))
-    fields["bytes"], fields["deploys_under_way"] = fields.pop("size"), fields.pop("deploying")
-    return fields
+    return rendering("clean", outcomes, _clean_summary)
 
 
 def _clean_summary(report: CleanReport) -> str:

@@ -175,7 +175,7 @@ def devices_command(
 ) -> Rendering:
     """List the devices that adb sees: state, model, SoC, GPU, API level, ABIs; what to do about bad ones."""
     listed = devices(timeout=timeout)
-    return Rendering("devices", lambda: {"devices": [vars(device) for device in listed]}, _lines(listed))
+    return Rendering("devices", {"devices": listed}, _lines(listed))
 
 
 def _lines(devices: Sequence[DeviceOverview]) -> Iterator[str]:
@@ -228,11 +228,9 @@ def probe_command(
     ],
 ) -> Rendering:
     """Show what a device is made of: CPU, memory, temperatures, GPU, OpenCL."""
-    from adt.host.manifest import bare_fields
-
     hardware = probe(serial, timeout=timeout, fresh=fresh)
     lines = (f"{name:<10} {text}".rstrip() for name, text in rows(hardware))
-    return Rendering("probe", lambda: bare_fields(hardware), lines)
+    return Rendering("probe", hardware, lines)
 
 
 def rows(hardware: Probe) -> Iterator[tuple[str, str]]:

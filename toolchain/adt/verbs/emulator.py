@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adt.cli.app import Commands, app, emit_json
-from adt.cli.command import command
+from adt.cli.app import Commands, app
+from adt.cli.command import Rendering, command
 from adt.options.option import option
 
 if TYPE_CHECKING:
@@ -90,35 +90,28 @@ def emulator_start_command(
         str | None, option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
     ],
     opencl: Annotated[bool, option("With OpenCL: PoCL, which computes on the processor.", default=False)],
-    as_json: bool,
-) -> None:
+) -> Rendering:
     """Start a virtual device and connect adb to it."""
     info = emulator_start(name, port=port, rootfs=rootfs, data_size=data_size, abi=abi, opencl=opencl)
-    _show_emulators("emulator-start", (info,), as_json)
+    return _rendering("emulator-start", (info,))
 
 
 @command("adt emulator stop", group=group, name="stop")
-def emulator_stop_command(name: Annotated[str, NAME], as_json: bool) -> None:
+def emulator_stop_command(name: Annotated[str, NAME]) -> Rendering:
     """Stop a virtual device."""
     info = emulator_stop(name)
-    if as_json:
-        _show_emulators("emulator-stop", (info,), as_json)
-    else:
-        typer.echo(f"stopped {info.name} ({info.serial})")
+    return Rendering("emulator-stop", {"emulators": [info]}, [f"stopped {info.name} ({info.serial})"])
 
 
 @command("adt emulator list", group=group, name="list")
-def emulator_list_command(as_json: bool) -> None:
+def emulator_list_command() -> Rendering:
     """List the virtual devices of this machine."""
-    _show_emulators("emulator-list", emulator_list(), as_json)
+    return _rendering("emulator-list", emulator_list())
 
 
-def _show_emulators(verb: str, devices: tuple[EmulatorInfo, ...], as_json: bool) -> None:
-    if as_json:
-        emit_json(verb, {"emulators": [vars(info) for info in devices]})
-        return
-    if not devices:
-        typer.echo("no virtual device: adt emulator start")
+def _rendering(verb: str, devices: tuple[EmulatorInfo, ...]) -> Rendering:
+    lines = []
     for info in devices:
         state = f"running, pid {info.pid}" if info.running else "stopped"
-        typer.echo(f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, virtual: no speed to quote")
+        lines.append(f"{info.name:<12} {info.serial:<18} {state:<22} {info.abi}, virtual: no speed to quote")
+    return Rendering(verb, {"emulators": devices}, lines or ["no virtual device: adt emulator start"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError
+from adt.host.document import FLAT, form, in_document
 from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Paths, PathTo, Texts, option, python
@@ -87,11 +88,19 @@ class Generated:
 
     kind: str
     out: Path
-    project: Project
-    plan: WritePlan
+    project: Project = field(metadata=FLAT)
+    plan: WritePlan = field(metadata=form("files", lambda plan: plan.by_step))
     """Steps taken with each file of *out*."""
     written: bool
     """False: nothing was, this is what would be done."""
+
+    @property
+    @in_document()
+    def diff(self) -> str | None:
+        """Changes as a unified diff; None when they were made."""
+        from adt.integrate.output import diff
+
+        return None if self.written else diff(self.plan)
 
 
 @takes(GenerateRequest)
@@ -192,9 +201,7 @@ def generate_command(request: GenerateRequest, flags: GenerateFlags) -> Renderin
     classes, images = _by_package(flags.classes, "--class"), _images(flags)
     labels = read_labels(flags.labels) if flags.labels else ()
     result = generate(request.but(classes=classes, images=images, labels=labels))
-    return Rendering(
-        "generate", lambda: _fields(result), _lines(result) if result.written else _changes(result)
-    )
+    return Rendering("generate", result, _lines(result) if result.written else _changes(result))
 
 
 def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
@@ -232,27 +239,6 @@ def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
         options |= {"scale": options["scale"][0]} if "scale" in options else {}
     return {
         name: PictureOptions(**(options_of.get("", {}) | options)) for name, options in options_of.items()
-    }
-
-
-def _fields(result: Generated) -> dict[str, Any]:
-    from adt.integrate.output import FileStep, diff
-
-    return {
-        "kind": result.kind,
-        "out": result.out,
-        "package": result.project.java_package,
-        "written": result.written,
-        "models": [
-            {
-                "name": model.api.name,
-                "class": model.api.cls,
-                "abis": [variant.abi for variant in model.variants],
-            }
-            for model in result.project.models
-        ],
-        "files": {step.value: result.plan.paths(step) for step in FileStep},
-        "diff": None if result.written else diff(result.plan),
     }
 
 

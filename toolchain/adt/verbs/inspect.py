@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ import typer
 from adt.checkup.check import Status
 from adt.cli.command import Rendering, command
 from adt.errors import BuildError, ConfigError
+from adt.host.document import document_of
 from adt.options.option import (
     Directory,
     MaybePath,
@@ -33,7 +33,7 @@ from adt.options.sections import BuildSettings, DeviceSettings
 from adt.verbs.requests import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
 
 if TYPE_CHECKING:
-    from adt.bundle.audit.report import ElfReport, FileAudit
+    from adt.bundle.audit.report import ElfReport
     from adt.checkup.check import Check
     from adt.checkup.diagnosis import Diagnosis
     from adt.checkup.repair import Repair
@@ -243,7 +243,7 @@ def inspect_command(package: Annotated[Path, PACKAGE], flags: InspectFlags) -> R
     _check_flags(shown, flags)
     inspection = inspect(package)
     fields, lines = VIEWS[shown[0] if shown else "summary"](inspection, package, flags)
-    return Rendering("inspect", lambda: {"path": inspection.package.place, **fields}, lines)
+    return Rendering("inspect", {"path": inspection.package.place, **fields}, lines)
 
 
 def _check_flags(shown: list[str], flags: InspectFlags) -> None:
@@ -282,18 +282,7 @@ def _kernels(inspection: Inspection, _package: Path, flags: InspectFlags) -> Vie
     device = "cuda" if flags.cuda else "opencl"
     facts = {row.name: row for row in inspection.graph.kernels}
     texts = named_kernels(inspection, device, flags.kernel)
-    rows = [
-        {
-            "name": name,
-            "function": facts[name].function,
-            "textures": facts[name].textures,
-            "buffers": facts[name].buffers,
-            "work_groups": facts[name].grid,
-            "work_items": facts[name].block,
-            "source": text,
-        }
-        for name, text in texts.items()
-    ]
+    rows = [document_of(facts[name]) | {"source": text} for name, text in texts.items()]
     if flags.out is None:
         return {device: rows}, ["\n".join(texts.values()).removesuffix("\n")]
     write_texts({Path(facts[name].file).name: text for name, text in texts.items()}, flags.out)
@@ -310,7 +299,7 @@ def _offload(inspection: Inspection, _package: Path, flags: InspectFlags) -> Vie
             remedy="Compile the model with --offload LIBRARY (docs/libraries.md).",
         )
     libraries = inspection.subgraphs()
-    fields = {"offload": asdict(report), "subgraphs": libraries}
+    fields = {"offload": report, "subgraphs": libraries}
     if flags.out is None:
         return fields, [*offload_lines(report, inspection), json.dumps(libraries, indent=2)]
     texts = {
@@ -334,7 +323,7 @@ def offload_lines(report: OffloadReport, inspection: Inspection) -> Iterator[str
 
 def _params(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
     rows = inspection.params()
-    return {"params": [vars(row) for row in rows]}, _param_lines(rows)
+    return {"params": rows}, _param_lines(rows)
 
 
 def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
@@ -351,7 +340,7 @@ def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
         )
         for kernel in kernels
     ]
-    return {"cpu": [vars(kernel) for kernel in kernels]}, aligned(rows)
+    return {"cpu": kernels}, aligned(rows)
 
 
 def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
@@ -375,8 +364,7 @@ def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
         *(["", "floats that kernels write for others: elements"] if maps else []),
         *aligned([(name, f"{elements:,}") for name, elements in maps]),
     ]
-    fields = {"operators": [asdict(operator) for operator in operators], "float_maps": dict(maps)}
-    return {"int8": fields}, lines
+    return {"int8": {"operators": operators, "float_maps": dict(maps)}}, lines
 
 
 def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
@@ -387,21 +375,21 @@ def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> V
     if report is None and made.blocked:
         rows = _operator_rows(made.blocked, ("blocked", "plain"))
         lines = [made.blocked_summary, "", OPERATORS, *(f"  {line}" for line in aligned(rows))]
-        return {"blocked": [asdict(operator) for operator in made.blocked]}, lines
+        return {"blocked": made.blocked}, lines
     if report is None:
         target = inspection.package.manifest.target.name
         raise ConfigError(
             f"the package has no textures: its target is {target}",
             remedy="Compile the model with --target adreno.",
         )
-    return {"textures": {"share": report.share, **asdict(report)}}, _texture_lines(report)
+    return {"textures": report}, _texture_lines(report)
 
 
 def _diff(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
 
     assert flags.diff is not None
     difference = inspect_diff(package, flags.diff)
-    return {"diff": asdict(difference)}, _diff_lines(difference)
+    return {"diff": difference}, _diff_lines(difference)
 
 
 def _html(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
@@ -412,10 +400,21 @@ def _html(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
 
 
 def _summary(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
-    from adt.host.manifest import fields_of
-
-    manifest = fields_of(inspection.package.manifest)
-    return {"package": manifest} | _summary_fields(inspection), _summary_lines(inspection)
+    manifest = inspection.package.manifest
+    fields: dict[str, Any] = {
+        "package": manifest,
+        "recorded": inspection.recorded,
+        "kernels": manifest.total,
+        "textured": inspection.textured,
+        "tuned": manifest.tuned,
+        "sizes": inspection.sizes(),
+    }
+    if inspection.recorded:
+        graph = inspection.graph
+        memory = {name: getattr(graph, name) for name in ("total", "peak", "unplanned")}
+        memory |= {"storages": len(graph.storages), "by_scope": graph.by_scope()}
+        fields |= {"calls": len(graph.calls), "memory": memory, "device_kernels": graph.kernels}
+    return fields, _summary_lines(inspection)
 
 
 def _texture_lines(report: TextureReport) -> Iterator[str]:
@@ -458,31 +457,6 @@ def _operator_rows(operators: Sequence[Convolution], homes: tuple[str, str]) -> 
         )
         for operator in operators
     ]
-
-
-def _summary_fields(inspection: Inspection) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "recorded": inspection.recorded,
-        "kernels": inspection.package.manifest.total,
-        "textured": inspection.textured,
-        "tuned": inspection.package.manifest.tuned,
-        "sizes": inspection.sizes(),
-    }
-    if inspection.recorded:
-        graph = inspection.graph
-        fields["calls"] = len(graph.calls)
-        fields["memory"] = {
-            "storages": len(graph.storages),
-            "total": graph.total,
-            "peak": graph.peak,
-            "unplanned": graph.unplanned,
-            "by_scope": graph.by_scope(),
-        }
-        fields["device_kernels"] = [
-            {"name": k.name, "textures": k.textures, "work_groups": k.grid, "work_items": k.block}
-            for k in graph.kernels
-        ]
-    return fields
 
 
 def _summary_lines(inspection: Inspection) -> Iterator[str]:
@@ -606,18 +580,7 @@ def doctor_command(request: DoctorRequest, as_json: bool) -> Rendering:
             f"{len(result.failed)} of {len(result.checks)} checks failed ({names})",
             remedy="Do what stands under each ✗" + (", or run it again with --fix." if mendable else "."),
         )
-    return Rendering("doctor", lambda: _fields(result), ["\n" + _doctor_summary(result.checks)], error)
-
-
-def _fields(result: Diagnosis) -> dict[str, Any]:
-    return {
-        "passed": result.passed,
-        "counts": {status.value: sum(c.status is status for c in result.checks) for status in Status},
-        "checks": [vars(check) | {"fix": check.fix and vars(check.fix)} for check in result.checks],
-        "repairs": [
-            vars(repair.fix) | {"done": repair.done, "said": repair.said} for repair in result.repairs
-        ],
-    }
+    return Rendering("doctor", result, ["\n" + _doctor_summary(result.checks)], error)
 
 
 class _Lines:
@@ -664,47 +627,7 @@ def elf_command(request: ElfRequest) -> Rendering:
     from adt.bundle.audit.report import table
 
     report = elf(request)
-    return Rendering("elf", lambda: report_fields(report), [table(report)], _failure(report))
-
-
-def report_fields(report: ElfReport) -> dict[str, Any]:
-    """An audit as JSON fields."""
-    return {
-        "verdict": report.verdict,
-        "files": [_file_fields(file) for file in report.files],
-        "deploy": [vars(row) for row in report.deploy],
-        "system_symbols": report.system_symbols,
-    }
-
-
-PLAIN_FACTS = (
-    *("machine", "bits", "type", "program", "flags_1", "bind_now", "text_relocations"),
-    *("executable_stack", "symbol_table", "debug_info"),
-)
-TEXTS = ("interpreter", "soname", "runpath", "build_id")
-"""Facts whose empty text is null."""
-
-
-def _file_fields(file: FileAudit) -> dict[str, Any]:
-    facts = file.facts
-    fields: dict[str, Any] = {
-        "name": file.name,
-        "verdict": file.verdict,
-        "system": file.system or None,
-        "judged_api_level": file.api_level,
-        "page_sizes": file.page_sizes,
-        "needed": [vars(need) for need in file.needs],
-        "symbols": vars(file.symbols),
-        "findings": [vars(finding) for finding in file.findings],
-    }
-    if facts is None:
-        return fields
-    fields |= {name: getattr(facts, name) for name in PLAIN_FACTS}
-    fields |= {name: getattr(facts, name) or None for name in TEXTS}
-    return fields | {
-        "android": vars(facts.android) if facts.android else None,
-        "load_alignments": [segment.align for segment in facts.loads],
-    }
+    return Rendering("elf", report, [table(report)], _failure(report))
 
 
 def _failure(report: ElfReport) -> BuildError | None:

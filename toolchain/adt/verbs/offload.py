@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, ModelError
+from adt.host.document import HIDDEN, form, in_document
 from adt.options.option import option
 from adt.options.request import takes
 from adt.verbs.requests import AbRequest, CompareOffloadRequest, ProfileRequest
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from adt.package.inspection.inspection import Inspection
     from adt.package.inspection.profile import Profile
     from adt.package.package import ModelPackage
+    from adt.package.reports import OffloadReport
     from adt.verbs.bench import BenchResult
 
 log = logging.getLogger("adt.bench")
 
+FUSED, LIBRARY = "fused", "library"
 CLOSE = 1e-5
 """In float32: how far outputs may be apart, as a share of the largest."""
 
@@ -33,9 +36,9 @@ CLOSE = 1e-5
 class Variant:
     """The model, compiled in one way."""
 
-    package: ModelPackage
+    package: ModelPackage = field(metadata=form(convert=lambda package: package.place))
     bench: BenchResult
-    agreement: Verification
+    agreement: Verification = field(metadata=HIDDEN)
     """Its outputs against the reference's."""
     profile: Profile | None
     """Its calls; None where times do not count."""
@@ -45,6 +48,12 @@ class Variant:
     """Growth of the process in KiB, with weights and a CPU library's workspace (None: not known)."""
     workspace_bytes: int | None
     """Bytes in which a GPU's libraries compute; None: no such library, or no times."""
+
+    @property
+    @in_document()
+    def offload(self) -> OffloadReport | None:
+        """Report on the libraries' part; None where adt's kernels do it all."""
+        return self.package.manifest.made.offload
 
     @property
     def inspection(self) -> Inspection:
@@ -61,24 +70,39 @@ class OffloadComparison:
     fused: Variant
     """All of it by adt's kernels."""
     library: Variant
-    between: Verification
+    between: Verification = field(metadata=HIDDEN)
     """The library's outputs against the fused ones'."""
     layers: Profile | None
     """The library's layers, each in a call of its own, with what it costs to go in and out; None where times
     do not count."""
     reference: str
     """Description of what computed the reference."""
-    ratio: Interval | None
+    ratio: Interval | None = field(metadata=form("library_times_as_fast"))
     """Speed-up by the library, with 95 % confidence; None where times do not count."""
     round_ms: tuple[tuple[float, float], ...]
     """Medians of both in each round, milliseconds."""
 
     @property
+    @in_document("outputs")
+    def comparisons(self) -> dict[str, Verification]:
+        """Each comparison of outputs, by what is compared with what."""
+        return {
+            f"{LIBRARY} with {FUSED}": self.between,
+            f"{FUSED} with {self.reference}": self.fused.agreement,
+            f"{LIBRARY} with {self.reference}": self.library.agreement,
+        }
+
+    @property
+    @in_document()
     def passed(self) -> bool:
-        """Return True if both give the reference's outputs, and each other's."""
-        return all(
-            comparison.passed for comparison in (self.between, self.fused.agreement, self.library.agreement)
-        )
+        """True if both give the reference's outputs, and each other's."""
+        return all(comparison.passed for comparison in self.comparisons.values())
+
+    @property
+    @in_document()
+    def emulated(self) -> bool:
+        """True if no time counts as a device's speed."""
+        return self.fused.bench.emulated
 
 
 @takes(CompareOffloadRequest)
@@ -174,9 +198,6 @@ def _variant(
     return Variant(package, side, agreement, calls, planned, grown, workspace)
 
 
-FUSED, LIBRARY = "fused", "library"
-
-
 @command("adt compare-offload model.onnx --for host --offload clml", name="compare-offload")
 def compare_offload_command(
     request: CompareOffloadRequest,
@@ -185,49 +206,7 @@ def compare_offload_command(
     """Compile a model with libraries and without: are both right, and which is faster, layer by layer?"""
     result = compare_offload(request)
     lines = _lines(result, everything=everything)
-    return Rendering("compare-offload", lambda: _fields(result), lines, _failure(result))
-
-
-def _comparisons(result: OffloadComparison) -> dict[str, Verification]:
-    """Each comparison of outputs, by what is compared with what."""
-    return {
-        f"{LIBRARY} with {FUSED}": result.between,
-        f"{FUSED} with {result.reference}": result.fused.agreement,
-        f"{LIBRARY} with {result.reference}": result.library.agreement,
-    }
-
-
-def _fields(result: OffloadComparison) -> dict[str, Any]:
-    from adt.host.manifest import fields_of
-    from adt.measure.verify import output_fields
-    from adt.verbs.bench import bench_fields
-
-    def variant(side: Variant) -> dict[str, Any]:
-        facts = side.package.manifest
-        return {
-            "package": side.package.place,
-            "offload": asdict(facts.made.offload) if facts.made.offload else None,
-            "bench": bench_fields(side.bench),
-            "profile": fields_of(side.profile) if side.profile else None,
-            "planned_bytes": side.planned_bytes,
-            "grown_kb": side.grown_kb,
-            "workspace_bytes": side.workspace_bytes,
-        }
-
-    return {
-        "fused": variant(result.fused),
-        "library": variant(result.library),
-        "outputs": [
-            {"compared": name, "passed": comparison.passed, "allowed": comparison.max_rel_allowed}
-            | {"outputs": [output_fields(output) for output in comparison.outputs]}
-            for name, comparison in _comparisons(result).items()
-        ],
-        "layers": fields_of(result.layers) if result.layers else None,
-        "emulated": result.fused.bench.record.machine.emulated,
-        "library_times_as_fast": vars(result.ratio) if result.ratio else None,
-        "round_ms": result.round_ms,
-        "passed": result.passed,
-    }
+    return Rendering("compare-offload", result, lines, _failure(result))
 
 
 def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
@@ -240,7 +219,7 @@ def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
     report = result.library.package.manifest.made.offload
     assert report is not None
     yield from offload_lines(report, result.library.inspection)
-    for name, comparison in _comparisons(result).items():
+    for name, comparison in result.comparisons.items():
         worst = max((output.max_rel for output in comparison.outputs), default=float("inf"))
         verdict = "right" if comparison.passed else "WRONG"
         yield (
@@ -269,7 +248,7 @@ def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
 def _failure(result: OffloadComparison) -> VerifyFailed | None:
     from adt.errors import VerifyFailed
 
-    wrong = [name for name, comparison in _comparisons(result).items() if not comparison.passed]
+    wrong = [name for name, comparison in result.comparisons.items() if not comparison.passed]
     if not wrong:
         return None
     return VerifyFailed(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adt.cli.app import app
 from adt.cli.command import Rendering, command
 from adt.errors import PackageError
+from adt.host.document import FLAT, in_document
 from adt.options.option import option
 from adt.options.request import resolve_settings
 from adt.options.sections import BuildSettings
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 class PackageVerification:
     """The result of :func:`package_verify`."""
 
-    integrity: Integrity
+    integrity: Integrity = field(metadata=FLAT)
     elf: ElfReport | None
     """Would mod.so load on the platform; None when it is not even the file that it should be."""
 
     @property
+    @in_document()
     def passed(self) -> bool:
         """The package is whole, and its code would load."""
         return self.integrity.passed and self.elf is not None and not self.elf.refused
@@ -124,18 +126,7 @@ def verify_command(
             f"{package} is not sound: {problems[0]}",
             remedy="Get it again, or compile the model again: adt compile MODEL",
         )
-    return Rendering("package-verify", lambda: _fields(result), _lines(result), error)
-
-
-def _fields(result: PackageVerification) -> dict[str, Any]:
-    from adt.verbs.inspect import report_fields
-
-    return {
-        "path": result.integrity.place,
-        "passed": result.passed,
-        "findings": [vars(finding) for finding in result.integrity.findings],
-        "elf": report_fields(result.elf) if result.elf else None,
-    }
+    return Rendering("package-verify", result, _lines(result), error)
 
 
 def _lines(result: PackageVerification) -> Iterator[str]:
@@ -157,7 +148,7 @@ def split_params_command(
     sizes = {name: facts.size for name, facts in parts.manifest.files.items()}
     return Rendering(
         "package-split-params",
-        lambda: {"code": parts.code, "params": parts.params, "sizes": sizes},
+        {"code": parts.code, "params": parts.params, "sizes": sizes},
         [
             f"code    {parts.code}  ({sizes['mod.so']:,} bytes of code)",
             f"params  {parts.params}  ({sizes['mod.params']:,} bytes)",
@@ -172,11 +163,5 @@ def merge_command(
     out: Annotated[Path, option("Directory of the package, or x.tar.", "--out", "-o")],
 ) -> Rendering:
     """Put the parts of one package together again: the same bytes as before."""
-    from adt.host.manifest import fields_of
-
     merged = package_merge(code, params, out=out)
-    return Rendering(
-        "package-merge",
-        lambda: {"path": merged.place, "package": fields_of(merged.manifest)},
-        [f"package  {merged.place}"],
-    )
+    return Rendering("package-merge", merged, [f"package  {merged.place}"])

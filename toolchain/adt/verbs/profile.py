@@ -192,7 +192,6 @@ def profile_command(
     html: Annotated[Path | None, option("Write a page with plots.", default=None, metavar="FILE")],
 ) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
-    from adt.host.manifest import fields_of
     from adt.measure.profile.table import check_sort, table
 
     check_sort(sort)
@@ -203,4 +202,4 @@ def profile_command(
     if html:
         profile_html(result, html)
     lines += [f"wrote {name}" for name in (trace, html) if name]
-    return Rendering("profile", lambda: fields_of(result), lines)
+    return Rendering("profile", result, lines)

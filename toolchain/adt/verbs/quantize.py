@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -11,6 +11,7 @@ from typing import Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, ModelError
+from adt.host.document import in_document
 from adt.host.isolated import isolated
 from adt.options.option import Files, PathTo, Texts, option, options_of, python, values_of
 from adt.options.request import Request, takes
@@ -96,6 +97,12 @@ class QuantizeResult:
     """Layers quantized before a target, those first that cost most."""
     kept: tuple[str, ...]
     """Nodes that stay float because of *keep* or of a target."""
+
+    @property
+    @in_document()
+    def worst(self) -> str | None:
+        """Name of the output that lost most."""
+        return self.outputs[0].name if self.outputs else None
 
 
 @takes(QuantizeRequest)
@@ -242,18 +249,7 @@ MOST_SHOWN = 5
 def quantize_command(request: QuantizeRequest, flags: PictureFlags) -> Rendering:
     """Quantize an ONNX model to 8 bits on samples, or its weights alone, and say what that costs."""
     result = quantize(request.but(picture=picture_options(flags)))
-    return Rendering("quantize", lambda: _fields(result), _lines(result))
-
-
-def _fields(result: QuantizeResult) -> dict[str, Any]:
-    from adt.measure.verify import json_number
-
-    outputs = [{"name": row.name, **asdict(row.metrics)} for row in result.outputs]
-    return asdict(result) | {
-        "outputs": json_number(outputs),
-        "worst": result.outputs[0].name if result.outputs else None,
-        "layers": json_number([asdict(row) for row in result.layers]),
-    }
+    return Rendering("quantize", result, _lines(result))
 
 
 def _lines(result: QuantizeResult) -> Iterator[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from adt.cli.command import Rendering, command
 from adt.errors import RegressionFound
+from adt.host.document import document_of
 from adt.options.option import option
 from adt.verbs.requests import ReportRequest
 
@@ -55,25 +56,7 @@ def report(
     lines += [f"wrote {html}"] if html else []
     lines += [f"wrote {exported} records to {export}"] if export else []
     error = _failure(trend) if fail_on_regression and trend.regressed else None
-    return Rendering("report", lambda: _fields(trend) | files, lines, error)
-
-
-def _fields(trend: TrendReport) -> dict[str, Any]:
-    from adt.host.manifest import bare_fields
-
-    return {
-        "threshold_percent": trend.threshold_percent,
-        "against": trend.against,
-        "regressions": len(trend.regressed),
-        "series": [
-            {
-                **vars(series.key),
-                "regressed": series.regressed,
-                "points": [vars(point) | {"record": bare_fields(point.record)} for point in series.points],
-            }
-            for series in trend.series
-        ],
-    }
+    return Rendering("report", lambda: document_of(trend) | files, lines, error)
 
 
 def _lines(trend: TrendReport) -> Iterator[str]:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -351,7 +351,7 @@ def tracker_start_command(request: TrackerRequest) -> Rendering:
     info = tracker_start(request)
     already = " already" if info.already else ""
     line = f"tracker{already} runs on {info.address} (pid {info.pid}, log {info.log})"
-    return Rendering("tracker-start", lambda: _tracker_fields(info), [line])
+    return Rendering("tracker-start", info, [line])
 
 
 @command("adt tracker stop", group=tracker, name="stop")
@@ -360,7 +360,7 @@ def tracker_stop_command() -> Rendering:
     before = tracker_stop()
     return Rendering(
         "tracker-stop",
-        lambda: {"stopped": before.running, "address": before.address or None},
+        {"stopped": before.running, "address": before.address or None},
         [f"stopped the tracker on {before.address}" if before.running else "no tracker ran"],
     )
 
@@ -371,20 +371,14 @@ def tracker_status_command(tracker_address: Annotated[str, TRACKER_ADDRESS]) -> 
     info = tracker_status(tracker_address)
     servers = info.summary.servers if info.summary else ()
     lines = [*_tracker_lines(info), *(f"server  {server.key:<20} {server.address}" for server in servers)]
-    return Rendering("tracker-status", lambda: _tracker_fields(info), lines)
+    return Rendering("tracker-status", info, lines)
 
 
 @command("adt rpc start --serial 127.0.0.1:5555 --key android", group=rpc, name="start")
 def rpc_start_command(request: RpcStartRequest) -> Rendering:
     """Deploy and start an RPC server on a device; returns when clients can use it."""
     server = rpc_start(request)
-    return Rendering("rpc-start", lambda: server_fields(server), [server.ready_line])
-
-
-def server_fields(server: RpcServer) -> dict[str, Any]:
-    """A server that is ready, for a document."""
-    names = ("serial", "key", "address", "tracker", "pid", "log", "already")
-    return {name: getattr(server, name) for name in names} | {"tracker": server.tracker or None}
+    return Rendering("rpc-start", server, [server.ready_line])
 
 
 @command("adt rpc stop --all", group=rpc, name="stop")
@@ -396,21 +390,14 @@ def rpc_stop_command(
     stopped = rpc_stop(serial, everything=everything)
     none = "no server ran" + (f" on {serial}" if serial else "")
     lines = [f"stopped the server on {serial}" for serial in stopped]
-    return Rendering("rpc-stop", lambda: {"stopped": stopped}, lines or [none])
+    return Rendering("rpc-stop", {"stopped": stopped}, lines or [none])
 
 
 @command("adt rpc status --json", group=rpc, name="status")
 def rpc_status_command(tracker_address: Annotated[str, TRACKER_ADDRESS]) -> Rendering:
     """Show the tracker's queues, and every server with its state."""
     status = rpc_status(tracker_address)
-    return Rendering(
-        "rpc-status",
-        lambda: {
-            "tracker": _tracker_fields(status.tracker),
-            "servers": [asdict(server) for server in status.servers],
-        },
-        _status_lines(status),
-    )
+    return Rendering("rpc-status", status, _status_lines(status))
 
 
 @command("adt rpc serve --board pi@board --key rpi", group=rpc, name="serve")
@@ -423,18 +410,7 @@ def rpc_serve_command(
         here = ServeHereRequest(**request.keywords_of(ServeHereRequest))
         raise typer.Exit(rpc_serve_here(here))
     plan = rpc_serve(request)
-    names = ("commands", "bundle", "address", "exposed")
-    return Rendering("rpc-serve", lambda: {name: getattr(plan, name) for name in names}, plan.commands)
-
-
-def _tracker_fields(info: TrackerInfo) -> dict[str, Any]:
-
-    fields = vars(info) | {"address": info.address or None, "pid": info.pid or None}
-    del fields["summary"]
-    if info.summary is not None:
-        fields["queues"] = [asdict(queue) for queue in info.summary.queues]
-        fields["servers"] = [asdict(server) for server in info.summary.servers]
-    return fields
+    return Rendering("rpc-serve", plan, plan.commands)
 
 
 def _tracker_lines(info: TrackerInfo) -> Iterator[str]:

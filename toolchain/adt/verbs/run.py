@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, InputError
+from adt.host.document import document_of, form
 from adt.options.option import option
 from adt.options.request import takes
+from adt.verbs.arrays import check_outputs, described, save_outputs, table
 from adt.verbs.pictures import PictureFlags, picture_options
 from adt.verbs.requests import AFFINITY, THREADS, RunRequest
 
@@ -29,7 +31,7 @@ NATIVE, RPC = VIA = ("native", "rpc")
 class RunResult:
     """One run of a package."""
 
-    outputs: Mapping[str, Array]
+    outputs: Mapping[str, Array] = field(metadata=form(convert=described))
     """Every output of the entry, by name."""
     inputs: tuple[InputArray, ...]
     """Inputs that were given, and how they were converted; empty: they were made up from the seed."""
@@ -189,7 +191,6 @@ def run_command(
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
     from adt.device.rtvm import RtvmOptions
     from adt.package.classes import TOP, rank, read_labels
-    from adt.verbs.arrays import check_outputs, save_outputs
 
     names = read_labels(labels) if labels else ()
     check_outputs(outputs or ())
@@ -209,42 +210,18 @@ def run_command(
             return None
         return rank(result.outputs, labels=names, top=top or TOP, softmax=softmax)
 
-    return Rendering("run", lambda: _fields(result, written, ranking()), _lines(result, written, ranking))
-
-
-def _fields(result: RunResult, written: tuple[Path, ...], ranking: Ranking | None) -> dict[str, Any]:
-    from adt.verbs.arrays import describe, described
-
-    return {
-        "via": result.via,
-        "place": result.place,
-        "label": result.label,
-        "inputs": [describe({each.name: each.array})[0] | {"source": each.source} for each in result.inputs],
-        "outputs": described(result.outputs),
-        "output": written[0] if written else None,
-        "written": written,
-        "classes": _ranking_fields(ranking),
-        "virtual_device": result.emulated,
-        "report": result.report,
-    }
-
-
-def _ranking_fields(ranking: Ranking | None) -> dict[str, Any] | None:
-    if ranking is None:
-        return None
-    return {
-        "output": ranking.output,
-        "softmax": ranking.softmax,
-        "why": ranking.reason,
-        "rows": [[vars(rank) for rank in row] for row in ranking.rows],
-    }
+    files = {"output": written[0] if written else None, "written": written}
+    return Rendering(
+        "run",
+        lambda: document_of(result) | files | {"classes": ranking()},
+        _lines(result, written, ranking),
+    )
 
 
 def _lines(
     result: RunResult, written: tuple[Path, ...], ranking: Callable[[], Ranking | None]
 ) -> Iterator[str]:
     from adt.package.inputs.validation import array_kind
-    from adt.verbs.arrays import table
 
     how = " over RPC" if result.via == "rpc" else ""
     where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"

@@ -236,7 +236,7 @@ EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 
 @command(EXAMPLE)
 def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
     """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
-    from adt.verbs.tune_report import fields, lines
+    from adt.verbs.tune_report import document, lines
     from adt.verbs.tuning_view import tuning_view
 
     with tuning_view(quiet=as_json) as on_status:
@@ -249,7 +249,7 @@ def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
             remedy="adt verify PACKAGE --layers names the kernel, of a package with --db and one without.",
         )
     code = INTERRUPTED if result.interrupted else 0
-    return Rendering("tune", lambda: fields(result), lines(result), error, code)
+    return Rendering("tune", lambda: document(result), lines(result), error, code)
 
 
 def _show_plan(plan: TuningPlan) -> None:

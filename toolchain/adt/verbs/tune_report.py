@@ -8,44 +8,22 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adt.cli.terminal import span
+from adt.host.document import document_of
 
 if TYPE_CHECKING:
     from adt.tuning.results import Comparison, GpuFit, TunedTask, TuneResult
 
 
-OF_PLAN = ("run", "model", "database", "logs", "platform", "target")
-OF_RESULT = ("emulated", "interrupted", "done", "total", "kept", "seconds")
-"""Fields that the document shares with the result."""
+TIMES = ("baseline_ms", "best_ms", "tuned_ms", "times_as_fast")
 
 
-def fields(result: TuneResult) -> dict[str, Any]:
+def document(result: TuneResult) -> dict[str, Any]:
     """A tuning as JSON fields; times that are no device's speed are null."""
-    from dataclasses import asdict
-
-    plan = result.plan
-    tasks = [
-        {
-            **asdict(task),
-            "times_as_fast": task.times_as_fast,
-            **({"baseline_ms": None, "best_ms": None, "times_as_fast": None} if result.emulated else {}),
-        }
-        for task in result.tasks
-    ]
-    return {
-        **{name: getattr(plan, name) for name in OF_PLAN},
-        "context": asdict(result.context) if result.context else None,
-        **{name: getattr(result, name) for name in OF_RESULT},
-        "baseline_ms": None if result.emulated else result.baseline_ms,
-        "tuned_ms": None if result.emulated else result.tuned_ms,
-        "tasks": tasks,
-        "untunable": [asdict(kernel) for kernel in plan.untunable],
-        "devices": [asdict(device) for device in result.devices],
-        "quarantined": [asdict(candidate) for candidate in result.quarantined],
-        "failures": dict(result.failures),
-        "next": result.plan.compile_command,
-        "comparison": asdict(result.comparison) if result.comparison else None,
-        "fit": asdict(result.fit) if result.fit else None,
-    }
+    fields: dict[str, Any] = document_of(result)
+    if result.emulated:
+        for row in (fields, *fields["tasks"]):
+            row |= {name: None for name in TIMES if name in row}
+    return fields
 
 
 def lines(result: TuneResult) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,11 +15,13 @@ import typer
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import MismatchError
+from adt.host.document import form, in_document
 from adt.options.option import Directory, Number, PathTo, Real, Text, Texts, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
+from adt.verbs.arrays import described
 from adt.verbs.requests import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, quiet
-from adt.verbs.verify import failure, verification_fields, verification_lines
+from adt.verbs.verify import failure, verification_lines
 
 if TYPE_CHECKING:
     from adt.device.device import Device
@@ -63,8 +65,14 @@ class UpResult:
 
     plan: UpPlan
     steps: tuple[Step, ...]
-    package: ModelPackage
-    verified: VerifyResult
+    package: ModelPackage = field(metadata=form(convert=lambda package: package.path))
+    verified: VerifyResult = field(metadata=form("verification"))
+
+    @property
+    @in_document()
+    def outputs(self) -> list[dict[str, Any]]:
+        """Name, type, shape and figures of each output."""
+        return described(self.verified.outputs)
 
 
 @takes(UpRequest)
@@ -207,21 +215,7 @@ def up_command(
         result = up(request.but(on_plan=on_plan, on_step=on_step, progress=progress))
     if output:
         save_npz(output, result.verified.outputs)
-    return Rendering(
-        "up", lambda: _fields(result), _lines(result), failure(result.verified, result.package.path)
-    )
-
-
-def _fields(result: UpResult) -> dict[str, Any]:
-    from adt.verbs.arrays import describe
-
-    return {
-        "plan": vars(result.plan),
-        "steps": [vars(step) for step in result.steps],
-        "package": result.package.path,
-        "outputs": describe(result.verified.outputs),
-        "verification": verification_fields(result.verified),
-    }
+    return Rendering("up", result, _lines(result), failure(result.verified, result.package.path))
 
 
 def _lines(result: UpResult) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed
+from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
 from adt.options.option import option, options_of
 from adt.options.request import takes
 from adt.options.sections import Settings
@@ -25,15 +26,20 @@ if TYPE_CHECKING:
     from adt.measure.verify import OutputComparison, Verification
 
 
+def _run_fields(runs: Sequence[tuple[str, Verification]]) -> list[dict[str, Any]]:
+    """Return each of several sets of inputs for documents; none where the only one is the whole."""
+    return [{"inputs": name, **document_of(run)} for name, run in runs] if len(runs) > 1 else []
+
+
 @dataclass(frozen=True)
 class VerifyResult:
     """A device's outputs against the reference."""
 
     serial: str
-    verification: Verification
+    verification: Verification = field(metadata=FLAT)
     """Worst comparison of each output over several sets of inputs; with a model as the reference, of all
     together."""
-    outputs: Mapping[str, Array]
+    outputs: Mapping[str, Array] = field(metadata=HIDDEN)
     """Outputs of the device, by name, on the first set of inputs."""
     emulated: bool
     """The device was a virtual one: right or wrong counts, time does not."""
@@ -42,10 +48,16 @@ class VerifyResult:
     ``model``."""
     reference_what: str = "onnxruntime on this machine"
     """Description of the reference."""
-    runs: tuple[tuple[str, Verification], ...] = ()
+    runs: tuple[tuple[str, Verification], ...] = field(default=(), metadata=form(convert=_run_fields))
     """Each set of inputs by name, and what came of it."""
-    right: Mapping[str, Array] = field(default_factory=dict)
+    right: Mapping[str, Array] = field(default_factory=dict, metadata=HIDDEN)
     """Outputs of the reference, by name, on the first set of inputs."""
+
+    @property
+    @in_document("inputs")
+    def input_sets(self) -> list[str]:
+        """Names of the sets of inputs."""
+        return [name for name, _ in self.runs]
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class LayersResult:
 
     serial: str
     emulated: bool
-    layers: LayerScan
+    layers: LayerScan = field(metadata=FLAT)
 
 
 @takes(VerifyRequest)
@@ -229,9 +241,11 @@ def verify_command(
         shared = {name: parsed.keywords[name] for name in both}
         request = LayersRequest(**shared | single | {"inputs": next(iter(shared["inputs"] or ()), None)})
         comparison = verify_layers(request)
+        wrong = comparison.layers.wrong
+        steps = next_steps(request.package, comparison.layers, wrong[0]) if wrong else []
         return Rendering(
             "verify-layers",
-            lambda: _layers_fields(request.package, comparison),
+            document_of(comparison) | {"next_steps": steps},
             _layers_lines(comparison, everything),
             _layers_failure(request.package, comparison.layers),
         )
@@ -239,7 +253,7 @@ def verify_command(
     result = verify(whole := parsed())
     return Rendering(
         "verify",
-        lambda: verification_fields(result),
+        result,
         verification_lines(result),
         failure(result, whole.package, same_command=True),
     )
@@ -265,31 +279,6 @@ def _refuse(options: Sequence[str], how: str = "with") -> None:
             if how == "with"
             else "Add --layers, or leave it out.",
         )
-
-
-def verification_fields(result: VerifyResult) -> dict[str, Any]:
-    """A verification as JSON fields."""
-    from adt.measure.verify import output_fields
-
-    verification = result.verification
-    return {
-        "serial": result.serial,
-        "virtual_device": result.emulated,
-        "reference": result.reference,
-        "inputs": [name for name, _ in result.runs],
-        "passed": verification.passed,
-        "max_abs_allowed": verification.max_abs_allowed,
-        "max_rel_allowed": verification.max_rel_allowed,
-        "outputs": [output_fields(output) for output in verification.outputs],
-        "runs": [
-            {
-                "inputs": name,
-                "passed": run.passed,
-                "outputs": [output_fields(output) for output in run.outputs],
-            }
-            for name, run in (result.runs if len(result.runs) > 1 else ())
-        ],
-    }
 
 
 def verification_lines(result: VerifyResult) -> Iterator[str]:
@@ -430,24 +419,6 @@ def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[s
     steps.append(f"Look at it: adt inspect {quote(str(package))} {source}.")
     steps.append("Report it with the package; --reference host and --opt-level 0 narrow it down.")
     return steps
-
-
-def _layers_fields(package: Path, result: LayersResult) -> dict[str, Any]:
-    from adt.measure.verify import json_number
-
-    layers = result.layers
-    first, diverging = (layers.wrong or (None,))[0], layers.first_diverging
-    return {
-        "serial": result.serial,
-        "virtual_device": result.emulated,
-        "passed": layers.passed,
-        "calls_total": layers.total,
-        "calls_compared": layers.compared,
-        "first_wrong": first.index if first else None,
-        "first_diverging": diverging.index if diverging else None,
-        "next_steps": next_steps(package, layers, first) if first else [],
-        "calls": [json_number(asdict(call)) for call in layers.calls],
-    }
 
 
 def _layers_lines(result: LayersResult, everything: bool) -> Iterator[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from adt.bundle.audit.destination import LARGE_PAGES, may_have_large_pages
 from adt.host.columns import aligned
+from adt.host.document import OR_NULL, form, in_document
 from adt.host.elf import ElfFacts
 
 OK, WARNING, REFUSED = "ok", "warning", "would not load"
@@ -52,17 +54,35 @@ class Symbols:
     """Nobody has them, and the file says that it works without."""
 
 
+FACTS = (
+    *("machine", "bits", "type", "program", "flags_1", "bind_now", "text_relocations", "android"),
+    *("executable_stack", "symbol_table", "debug_info"),
+)
+"""Facts that documents have …"""
+TEXTS = ("interpreter", "soname", "runpath", "build_id")
+"""Facts that are null where their text is empty."""
+
+
+def _facts(facts: ElfFacts | None) -> dict[str, Any] | None:
+    if facts is None:
+        return None
+    fields = {name: getattr(facts, name) for name in FACTS}
+    fields |= {name: getattr(facts, name) or None for name in TEXTS}
+    return fields | {"load_alignments": [segment.align for segment in facts.loads]}
+
+
 @dataclass(frozen=True)
 class FileAudit:
     name: str
-    facts: ElfFacts | None
+    facts: ElfFacts | None = field(metadata=form(convert=_facts, flat=True))
     """None: it is no ELF file, or a damaged one."""
-    system: str
+    system: str = field(metadata=OR_NULL)
     """``android``, ``glibc``, ``kernel`` (a static program)."""
-    api_level: int | None
+    api_level: int | None = field(metadata=form("judged_api_level"))
+    """Android API level that it was judged at."""
     page_sizes: tuple[int, ...]
     """Bytes: page sizes of kernels that it loads on, of 4096, 16384 and 65536."""
-    needs: tuple[Need, ...]
+    needs: tuple[Need, ...] = field(metadata=form("needed"))
     symbols: Symbols
     findings: tuple[Finding, ...]
 
@@ -72,6 +92,7 @@ class FileAudit:
         return tuple(finding for finding in self.findings if finding.verdict == self.verdict)
 
     @property
+    @in_document()
     def verdict(self) -> str:
         """The worst of its findings."""
         verdicts = {finding.verdict for finding in self.findings}
@@ -99,6 +120,7 @@ class ElfReport:
     """Description of what the symbols of the system's own libraries were checked against."""
 
     @property
+    @in_document()
     def verdict(self) -> str:
         """The worst of its files."""
         verdicts = {file.verdict for file in self.files}

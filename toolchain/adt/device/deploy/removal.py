@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from adt.device.deploy.payload import SCHEMA, user_directory
 from adt.device.deploy.workspace import CLEANING, Agent, open_agent
 from adt.device.device import Device
 from adt.device.scripts import script
 from adt.errors import DeviceError
+from adt.host.document import form
 
 BATCH = 200
 """Paths that one `rm` on the device gets."""
@@ -50,7 +51,7 @@ class Contents:
     """Bytes of each entry, by name."""
     used: frozenset[str]
     """Digests of deployments that something alive uses or is making."""
-    deploying: int
+    deploying: int = field(metadata=form("deploys_under_way"))
     """Number of deploys under way."""
     dead: tuple[str, ...]
     """Workspaces whose holder is gone, relative to the user's directory."""
@@ -66,7 +67,7 @@ class Removal:
     """Digests of directories that no manifest names any more."""
     store: tuple[str, ...]
     """Entries that no deployment needs."""
-    size: int
+    size: int = field(metadata=form("bytes"))
     """Bytes of these entries."""
     dead: tuple[str, ...]
     spared: tuple[StoredDeployment, ...]

@@ -24,9 +24,9 @@ import io
 import logging
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.fit import check_fit
@@ -40,6 +40,7 @@ from adt.device.transport.sync import PushItem
 from adt.errors import DeviceError, DeviceFull, PackageError
 from adt.host.cache import file_sha256
 from adt.host.disk import size_text
+from adt.host.document import form
 from adt.host.transfers import observer
 from adt.package.package import ModelPackage
 
@@ -115,16 +116,29 @@ class Deployment:
 class DeployReport:
     """Result of a deploy, or with ``applied=False`` of its rehearsal."""
 
-    deployment: Deployment
+    deployment: Deployment = field(metadata=form(convert=lambda deployment: deployment.directory))
     sent_bytes: int
     """Payload bytes that went over the wire."""
     sent_files: tuple[str, ...]
     reused_files: tuple[str, ...]
     mended_files: tuple[str, ...]
     """Files of *sent_files* whose copy on the device was damaged."""
-    free: int | None
+    free: int | None = field(metadata=form("free_bytes"))
     """Bytes that were left on the device before; None when it did not say, or nothing had to be sent."""
     applied: bool = True
+
+
+def joined(reports: Sequence[DeployReport]) -> DeployReport:
+    """Return what *reports* say together, with the deployment of the last."""
+
+    return replace(
+        reports[-1],
+        sent_bytes=sum(report.sent_bytes for report in reports),
+        free=next((report.free for report in reports if report.free is not None), None),
+        sent_files=tuple(name for report in reports for name in report.sent_files),
+        reused_files=tuple(name for report in reports for name in report.reused_files),
+        mended_files=tuple(name for report in reports for name in report.mended_files),
+    )
 
 
 def plan_deploy(payload: Payload, inventory: Inventory) -> DeployPlan:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
+from adt.host.document import form
 from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
 from adt.limits import MOST_ARRAY_BYTES
 from adt.package.inputs.pictures import PictureOptions, pictures_as_input
@@ -25,12 +26,16 @@ RAW = (".raw", ".bin")
 SUFFIXES = (".npz", ".npy", *RAW)
 
 
+def _kind(array: Array) -> dict[str, Any]:
+    return {"dtype": array.dtype.name, "shape": array.shape}
+
+
 @dataclass(frozen=True)
 class InputArray:
     """One input as it was given."""
 
     name: str
-    array: Array
+    array: Array = field(metadata=form(convert=_kind, flat=True))
     source: str
     """Description of where it is from and how it was converted."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from adt.host.document import form
 
 GRAPH = "graph.json"
 SCHEMA = "adt.inspection-graph"
@@ -88,9 +90,9 @@ class DeviceKernel:
     """Arguments that are images, with their access: ``read_only x``."""
     buffers: tuple[str, ...]
     """Arguments that are pointers."""
-    grid: tuple[int | str, ...]
+    grid: tuple[int | str, ...] = field(metadata=form("work_groups"))
     """Work-groups along x, y, z; empty when unknown. A string is symbolic."""
-    block: tuple[int | str, ...]
+    block: tuple[int | str, ...] = field(metadata=form("work_items"))
     """Work-items of a group along x, y, z."""
     file: str
     """Its source, below ``inspect/``."""

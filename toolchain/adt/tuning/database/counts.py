@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from adt.host.document import in_document
 from adt.tuning.database.contents import load
 from adt.tuning.records import Context, Record, baseline_records, best_records, quarantined_candidates
 
@@ -46,6 +47,7 @@ class ContextCounts:
     """Time of the newest record."""
 
     @property
+    @in_document()
     def emulated(self) -> bool:
         """Some times are no device's speed."""
         return any(device.emulated for device in self.devices)

@@ -12,13 +12,14 @@ import shlex
 import tarfile
 import zlib
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from adt.errors import ConfigError, DownloadError, PackageError
 from adt.host.cache import file_sha256, fresh_file
 from adt.host.contained import DAMAGED, Bounded, write_file
 from adt.host.disk import disk_errors, scratch_directory
+from adt.host.document import FLAT
 from adt.host.download import check_digest, download, is_address
 from adt.tuning.database.contents import MOST_BYTES, Contents, Selection, load, load_lines, select
 from adt.tuning.database.interchange import HEADER, LINES, line, record_row, workload_row
@@ -46,7 +47,7 @@ class PublishResult:
 @dataclass(frozen=True)
 class FetchResult:
     sha256: str
-    merged: MergeResult
+    merged: MergeResult = field(metadata=FLAT)
 
 
 def publish(

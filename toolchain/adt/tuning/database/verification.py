@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from adt.host.document import in_document
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load
 from adt.tuning.database.interchange import Entry
@@ -37,6 +38,7 @@ class Verification:
     """The file as it was before a repair; None: nothing was taken out."""
 
     @property
+    @in_document()
     def passed(self) -> bool:
         """Nothing is damaged."""
         return not self.findings
