@@ -24,8 +24,7 @@ from adt.package.host_run.run import run_package
 from adt.package.inspection.reference_kernels import reference_file
 from adt.package.package import ModelPackage
 from adt.tuning.tasks import extract
-from adt.verbs.compile import job_of
-from adt.verbs.requests import CompileRequest
+from adt.verbs.compile import CompileRequest, job_of
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt as run_adt
 from support.devices.programs import adt_json

@@ -17,8 +17,7 @@ from adt.package.package import ModelPackage
 from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.tasks import extract, tuning_target
-from adt.verbs.compile import job_of
-from adt.verbs.requests import CompileRequest
+from adt.verbs.compile import CompileRequest, job_of
 from support.models.reference import off_reference
 from support.models.schedules import hand_trace
 

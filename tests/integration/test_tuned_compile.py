@@ -40,8 +40,7 @@ from adt.tuning.tasks import (
     tuning_target,
     untunable_reason,
 )
-from adt.verbs.compile import job_of, tuned_job
-from adt.verbs.requests import CompileRequest
+from adt.verbs.compile import CompileRequest, job_of, tuned_job
 from support.models.schedules import apply_by_hand, hand_trace
 
 TARGETS = ("cpu", "opencl", "adreno")

@@ -27,8 +27,7 @@ from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
 from adt.measure.trend import page_data
 from adt.verbs import bench as api_bench
-from adt.verbs.compile import job_of, tuned_job
-from adt.verbs.requests import CompileRequest
+from adt.verbs.compile import CompileRequest, job_of, tuned_job
 from support.models.small import small_model
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)

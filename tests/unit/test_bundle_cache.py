@@ -29,7 +29,7 @@ from adt.tuning.fleet.sources import SerialSource
 from adt.verbs import tune_places
 from adt.verbs.bundles import SERVER, bundles, choose_bundle, package_bundle
 from adt.verbs.generate import bundles_of
-from adt.verbs.requests import TuneRequest
+from adt.verbs.tune_request import TuneRequest
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
 ANDROID = "android-arm64-v8a"

@@ -16,8 +16,7 @@ from adt.errors import ConfigError
 from adt.tuning.database.gpus import FILE, fitted_gpu, keep_gpu
 from adt.tuning.fit import LEAST_TIMES, TimedTile, fit, tile_of
 from adt.tuning.records import Context
-from adt.verbs.compile import job_of
-from adt.verbs.requests import CompileRequest
+from adt.verbs.compile import CompileRequest, job_of
 
 LAYERS = {
     "deep": Sums(1, 128, 7, 7, 128, 4, 3, 3, (1, 1), texels=True, grouped=False),

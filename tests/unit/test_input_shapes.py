@@ -19,7 +19,7 @@ from adt.compiler.targets.parser import _typed
 from adt.errors import AdtError, ModelError, UnsupportedOp
 from adt.rpc.wire import parse_address
 from adt.tuning.fleet.builders import make_builders
-from adt.verbs.requests import call_span
+from adt.verbs.verify import call_span
 from support.models.onnx_graphs import graph_of, node, write
 
 CACHED: Mapping[str, DeclaredShape] = {

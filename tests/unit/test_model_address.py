@@ -15,7 +15,8 @@ import pytest
 import adt
 from adt.errors import ConfigError, DownloadError
 from adt.host import download
-from adt.verbs.requests import CompileRequest, VerifyRequest
+from adt.verbs.compile import CompileRequest
+from adt.verbs.verify import VerifyRequest
 from support.devices.programs import adt as adt_program
 from support.models.small import small_model
 from support.site import served

@@ -16,8 +16,9 @@ import adt
 from adt.compiler.importers.importer import declared_inputs
 from adt.compiler.networks.known import NETWORKS, network_file, summary, write_network
 from adt.errors import ModelError
-from adt.verbs.compile import ExplainRequest
-from adt.verbs.requests import CompileRequest, TuneRequest, VerifyRequest
+from adt.verbs.compile import CompileRequest, ExplainRequest
+from adt.verbs.tune_request import TuneRequest
+from adt.verbs.verify import VerifyRequest
 from support.devices.programs import adt as adt_program
 
 PUBLISHED = {

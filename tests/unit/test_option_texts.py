@@ -28,7 +28,7 @@ from adt.options.resolve import known_options, load_settings
 from adt.package.inputs.pictures import parse_numbers, parse_size
 from adt.rpc import wire
 from adt.tuning.fleet.builders import _connect
-from adt.verbs.requests import call_span
+from adt.verbs.verify import call_span
 from adt.virtual.packages import is_distribution, parse_one_line, ports_twin
 
 DIGITS = "9" * 5000

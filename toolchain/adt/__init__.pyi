@@ -5,10 +5,6 @@ from adt.verbs.apk import apk as apk
 from adt.verbs.apk import install as install
 from adt.verbs.bench import bench as bench
 from adt.verbs.bench import bench_ab as bench_ab
-from adt.verbs.bench import report as report
-from adt.verbs.bench import report_export as report_export
-from adt.verbs.bench import report_html as report_html
-from adt.verbs.bench import report_import as report_import
 from adt.verbs.build import build_abis as build_abis
 from adt.verbs.build import build_target as build_target
 from adt.verbs.build import explain_build as explain_build
@@ -57,6 +53,10 @@ from adt.verbs.profile import profile as profile
 from adt.verbs.profile import profile_html as profile_html
 from adt.verbs.profile import profile_trace as profile_trace
 from adt.verbs.quantize import quantize as quantize
+from adt.verbs.report import report as report
+from adt.verbs.report import report_export as report_export
+from adt.verbs.report import report_html as report_html
+from adt.verbs.report import report_import as report_import
 from adt.verbs.rpc import rpc_serve as rpc_serve
 from adt.verbs.rpc import rpc_serve_here as rpc_serve_here
 from adt.verbs.rpc import rpc_session as rpc_session

@@ -15,10 +15,21 @@ import typer
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
 from adt.host.document import FLAT, OR_NULL, form, in_document
-from adt.options.option import PathTo, Real, Text, option, python
+from adt.options.option import (
+    Directory,
+    MaybePath,
+    Number,
+    OneOrMorePaths,
+    Paths,
+    PathTo,
+    Real,
+    Text,
+    option,
+    python,
+)
 from adt.options.request import Request, takes
-from adt.options.sections import RUN_SECONDS, DeviceSettings
-from adt.verbs.requests import KEY, TRACKER_ADDRESS, ApkRequest
+from adt.options.sections import RUN_SECONDS, BuildSettings, DeviceSettings, VerifySettings
+from adt.verbs import options as shared
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
@@ -29,13 +40,53 @@ if TYPE_CHECKING:
     from adt.rpc.server import RpcServer
 
 
+class ApkRequest(Request):
+    """Request of :func:`adt.apk`."""
+
+    packages: OneOrMorePaths = option(
+        "Packages that `adt compile` made, for each platform; those of one name are one model.",
+        default=(),
+        kw_only=False,
+        help="Packages that `adt compile` made, for each platform.",
+        metavar="[PACKAGE]...",
+    )
+    bundles: Paths = shared.BUNDLES
+    allow_4k: bool = shared.ALLOW_4K
+    ndk: Directory = BuildSettings.ndk
+    seed: Number = VerifySettings.seed
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
+    rpc_server: bool = option("Instead of packages: an app that is an RPC server.", default=False)
+    out: MaybePath = option("The APK; else NAME.apk here.", "--out", "-o", default=None, metavar="FILE")
+    java_package: str | None = option(
+        "The app's id; else com.example.MODEL_bench or .adt_rpc.",
+        "--package",
+        default=None,
+        metavar="com.a.b",
+    )
+    sdk: str = option("Android SDK; else ANDROID_HOME, else Debian's programs.", default="", metavar="DIR")
+    keystore: MaybePath = option(
+        "Sign with a key of this; else with a debug key.", default=None, metavar="FILE"
+    )
+    key_alias: str = option("Which key of it, when it has several.", default="")
+    keystore_password: str = python("The keystore's.", default="")
+    key_password: str = python("The key's, when it has one of its own.", default="")
+    debuggable: bool = option("Let debuggers, and all who have adb, look into the app.", default=False)
+
+
 class InstallRequest(Request):
     """Request of :func:`adt.install`."""
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    key: str = KEY
-    tracker_address: str = TRACKER_ADDRESS
+    key: str = shared.KEY
+    tracker_address: str = shared.TRACKER_ADDRESS
     apk: PathTo = option("An APK; `adt apk` makes them.", kw_only=False, metavar="APK")
     run: bool = option(
         "Start it, wait until it has measured, and keep the results; or until it serves RPC.", default=False

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError
 from adt.host.document import FLAT, HIDDEN, form, in_document
-from adt.options.option import option, options_of
-from adt.options.request import takes
-from adt.verbs.requests import AbRequest, ApkRequest, BenchRequest, ReportRequest
+from adt.options.option import MaybePath, Number, Options, PathTo, Real, Text, option, options_of, values_of
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings, VerifySettings
+from adt.verbs import options as shared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,9 +29,64 @@ if TYPE_CHECKING:
     from adt.measure.record import BenchRecord, Flag, Speed
     from adt.measure.sensors import Course
     from adt.measure.statistics import Interval, TimeSummary
-    from adt.measure.trend import TrendReport
-    from adt.options.option import AnyPath
+    from adt.verbs.options import Arrays
     from adt.verbs.verify import VerifyResult
+
+
+class BenchRequest(Request):
+    """Request of :func:`adt.bench`."""
+
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
+    model: MaybePath = shared.SOURCE_MODEL
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    inputs: Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
+    fill_mode: Text = VerifySettings.fill_mode
+    cool_down: str | None = shared.COOL_DOWN
+    record: bool = shared.RECORD
+    label: str = shared.LABEL
+    verify: bool = shared.VERIFY
+    cold_start: bool = option("With OpenCL: load once without compiled programs, too.", default=True)
+
+
+class AbRequest(Request):
+    """Request of :func:`adt.bench_ab`."""
+
+    trust: bool = shared.TRUST
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    inputs: Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
+    fill_mode: Text = VerifySettings.fill_mode
+    cool_down: str | None = shared.COOL_DOWN
+    record: bool = shared.RECORD
+    label: str = shared.LABEL
+    verify: bool = shared.VERIFY
+    rounds: int | None = shared.ROUNDS
+    a: PathTo = option("A package.", kw_only=False)
+    b: PathTo = option("Another one.", kw_only=False)
+
 
 log = logging.getLogger("adt.bench")
 
@@ -112,7 +168,7 @@ def bench(request: BenchRequest) -> BenchResult:
     from adt.verbs.place import open_place
 
     setup, cooling = _setup(request, cold_start=request.cold_start), _cooling(request)
-    opened = open_place(load_package(request.package), request)
+    opened = open_place(load_package(request.package), request, request.bundle)
     with opened.place.awake():
         verification = _verify(opened, request, request.model)
         if reason := _no_speed(opened, verification):
@@ -140,7 +196,7 @@ def bench_ab(request: AbRequest) -> AbResult:
     from adt.verbs.place import open_place
 
     setup, cooling = _setup(request, rounds=request.rounds), _cooling(request)
-    a, b = (open_place(load_package(path), request) for path in (request.a, request.b))
+    a, b = (open_place(load_package(path), request, request.bundle) for path in (request.a, request.b))
     if a.place.name != b.place.name:
         raise ConfigError(
             f"{request.a} runs on {a.place.name}, and {request.b} on {b.place.name}",
@@ -203,18 +259,13 @@ def _cooling(request: BenchRequest | AbRequest) -> CoolDown | None:
     return parse_cool_down(request.cool_down) if request.cool_down else None
 
 
-def protocol_of(request: BenchRequest | AbRequest | ApkRequest, *, rounds: int | None = None) -> Protocol:
+def protocol_of(request: Options, *, rounds: int | None = None) -> Protocol:
     """The protocol of *request*, with what it changes."""
     from adt.measure.protocol import protocol_named
 
-    return protocol_named(
-        request.protocol,
-        runs=request.runs,
-        seconds=request.seconds,
-        warmup_runs=request.warmup_runs,
-        warmup_ms=request.warmup_ms,
-        rounds=rounds,
-    )
+    options = values_of(request)
+    changes = {name: options[name] for name in ("runs", "seconds", "warmup_runs", "warmup_ms")}
+    return protocol_named(options["protocol"], rounds=rounds, **changes)
 
 
 def _verify(
@@ -286,67 +337,6 @@ def _result(
         return BenchResult(record, verification, file)
     times = {"run_ms": measurement.times, "start_ms": measurement.starts}
     return BenchResult(record, verification, file, measurement.report, times)
-
-
-@takes(ReportRequest)
-def report(request: ReportRequest) -> TrendReport:
-    """Return what was measured on this machine over time, and where something got slower.
-
-    Raises:
-        ConfigError: a date, threshold or *against* that cannot be.
-    """
-    from adt.measure import history, trend
-
-    records = history.select(
-        history.load(),
-        device=request.device,
-        package=request.package,
-        since=request.since,
-        label=request.label,
-    )
-    return trend.report(records, threshold=request.threshold, against=request.against)
-
-
-def report_html(report: TrendReport, out: AnyPath) -> None:
-    """Write one self-contained page with a time line of each series.
-
-    Raises:
-        DiskError: it cannot be written.
-    """
-    from adt.host.cache import write_text
-    from adt.measure.trend import render
-
-    write_text(Path(out), render(report))
-
-
-def report_export(report: TrendReport, out: AnyPath) -> int:
-    """Write the records of *report* to one file, for :func:`report_import`; returns how many.
-
-    Raises:
-        DiskError: it cannot be written.
-    """
-    from adt.host.cache import write_text
-    from adt.measure import history
-
-    records = [point.record for series in report.series for point in series.points]
-    write_text(Path(out), history.export_text(records))
-    return len(records)
-
-
-def report_import(path: AnyPath) -> int:
-    """Take a file that :func:`report_export` or an application of adt's wrote into this machine's store.
-
-    Returns:
-        How many records were not there yet.
-
-    Raises:
-        InputError: it is no such file.
-        RunError: the application could not measure.
-        DiskError: the store cannot be written.
-    """
-    from adt.measure import history
-
-    return history.imported(Path(path))
 
 
 ABOUT_THE_MACHINE = ("opencl-on-cpu", "host")

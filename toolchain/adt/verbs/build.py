@@ -18,7 +18,7 @@ from adt.options.option import Directory, Flag, MaybePath, Number, Text, Texts, 
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import Resolved, load_settings
 from adt.options.sections import BuildSettings, TvmSettings
-from adt.verbs.requests import PROGRESS
+from adt.verbs.options import PROGRESS
 
 if TYPE_CHECKING:
     from adt.bundle.build import BuildResult

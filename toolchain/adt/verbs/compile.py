@@ -12,18 +12,23 @@ from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
 from adt.errors import ConfigError, MismatchError
 from adt.host.isolated import begin
-from adt.options.option import Directory, MaybePath, Number, PathTo, Text, Texts, option, python
+from adt.options.option import (
+    Directory,
+    Flag,
+    MaybePath,
+    Number,
+    Paths,
+    PathTo,
+    Switch,
+    Text,
+    Texts,
+    option,
+    python,
+    values_of,
+)
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
-from adt.verbs.requests import (
-    INSECURE_NO_DIGEST,
-    LINKED_BUNDLE,
-    MODEL,
-    PARAMS,
-    TRUST,
-    CompileRequest,
-    JobRequest,
-)
+from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -34,6 +39,53 @@ if TYPE_CHECKING:
     from adt.package.manifest import PackageLike
     from adt.package.package import ModelPackage
     from adt.package.reports import Accuracy
+
+
+class CompileRequest(Request):
+    """Request of :func:`adt.compile`."""
+
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    shapes: Texts = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    bundle: MaybePath = LINKED_BUNDLE
+    like: str | None = LIKE
+    db: Directory = CompileSettings.db
+    tuned_on: Text = CompileSettings.tuned_on
+    accuracy: Switch = CompileSettings.accuracy
+    check: Switch = CompileSettings.check
+    out: MaybePath = option(
+        "Directory of the package, or x.tar for one file; by default MODEL-PLATFORM here.",
+        "--out",
+        "-o",
+        default=None,
+    )
+    accuracy_inputs: Paths = option(
+        "One sample to compare half precision on, instead of random inputs; repeatable.",
+        default=(),
+        metavar="FILE.npz",
+    )
+    use_cache: bool = option(
+        "Copy what was compiled before with all the same.", "--cache/--no-cache", default=True
+    )
+    passes: Sequence[Callable[[Any], Any]] = python(
+        "Passes of your own, from ``tvm.IRModule`` to ``tvm.IRModule``: run in their order on the imported "
+        "model, before precision, libraries and adt's own passes. What they make is not cached.",
+        default=(),
+    )
 
 
 class ExplainRequest(Request):
@@ -104,11 +156,12 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
 
 
 def job_of(
-    request: JobRequest, *, server: bool = False, preferred: Callable[[], TargetBundle | None] = lambda: None
+    request: Request, *, server: bool = False, preferred: Callable[[], TargetBundle | None] = lambda: None
 ) -> CompileJob:
     """A model and all that it is compiled with, resolved; its records are not (:func:`tuned_job`).
 
     Args:
+        request: one with a model, a bundle and *like*.
         server: a bundle that is not named must have an RPC server; …
         preferred: … and is this one, if it fits.
 
@@ -124,17 +177,17 @@ def job_of(
     require_tvm()
     from adt.compiler.compilation import CompileJob, package_target
 
-    model_like = None
-    if request.like is not None:
-        platform, model_like = _like(request.like, request)
+    options, model_like = values_of(request), None
+    if (like := options["like"]) is not None:
+        platform, model_like = _like(like, request)
         request = request.but(platform=platform)
     settings, chosen = settings_and_platform(request.resolved)
-    linked = load_bundle(request.bundle) if request.bundle else None
+    linked = load_bundle(options["bundle"]) if options["bundle"] else None
     if linked is None and chosen.android:
         computes = package_target(chosen, settings, model_like).device
         linked = choose_bundle((chosen.name,), server=server, computes=computes, preferred=preferred())
     return CompileJob(
-        request.model,
+        options["model"],
         platform=chosen,
         settings=settings,
         ndk=find_ndk(settings.build.ndk) if chosen.android else None,
@@ -213,7 +266,7 @@ def explain(request: ExplainRequest) -> Explanation:
     return explain_model(request.model, parse_shapes(request.shapes))
 
 
-def _like(serial: str, request: JobRequest) -> tuple[str, PackageLike]:
+def _like(serial: str, request: Request) -> tuple[str, PackageLike]:
     """The platform of the device *serial*, unless *request* names one, and what to compile for."""
     from adt.bundle.platforms import platform_named
     from adt.device.probe import package_like

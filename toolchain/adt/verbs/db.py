@@ -18,7 +18,6 @@ from adt.host.columns import aligned
 from adt.options.option import PathTo, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings
-from adt.verbs.requests import DB
 
 if TYPE_CHECKING:
     from adt.options.option import AnyPath
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
     from adt.tuning.database.pruning import PruneResult
     from adt.tuning.database.publication import FetchResult, PublishResult
     from adt.tuning.database.verification import Verification
+
+
+DB = option("Directory of the database.", kw_only=False, metavar="DB")
+
 
 INTO = option("The database to add to; it may be new.", metavar="DB")
 KEEP_FASTEST = option("Only the K fastest of each kernel.", default=None, metavar="K", least=0)

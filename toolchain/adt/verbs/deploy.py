@@ -14,7 +14,7 @@ from adt.host.document import FLAT, form, in_document
 from adt.options.option import MaybePath, OneOrMorePaths, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
-from adt.verbs.requests import BUNDLE, KEY, RPC, quiet
+from adt.verbs.options import BUNDLE, KEY, RPC, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle

@@ -16,7 +16,7 @@ from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Paths, PathTo, Texts, option, python
 from adt.options.request import Request, takes
-from adt.verbs.requests import ALLOW_4K, BUNDLES
+from adt.verbs.options import ALLOW_4K, BUNDLES
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle

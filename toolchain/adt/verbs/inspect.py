@@ -30,7 +30,7 @@ from adt.options.option import (
 from adt.options.request import Request, takes
 from adt.options.resolve import did_you_mean
 from adt.options.sections import BuildSettings, DeviceSettings
-from adt.verbs.requests import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
+from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, ModelError
 from adt.host.document import HIDDEN, form, in_document
-from adt.options.option import option
-from adt.options.request import takes
-from adt.verbs.requests import AbRequest, CompareOffloadRequest, ProfileRequest
+from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Text, Texts, option
+from adt.options.request import Request, takes
+from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, VerifySettings
+from adt.verbs import options as shared
+from adt.verbs.bench import AbRequest
+from adt.verbs.profile import ProfileRequest
 
 if TYPE_CHECKING:
     from adt.compiler.compilation import CompileJob
@@ -24,6 +27,51 @@ if TYPE_CHECKING:
     from adt.package.package import ModelPackage
     from adt.package.reports import OffloadReport
     from adt.verbs.bench import BenchResult
+    from adt.verbs.options import Arrays
+
+
+class CompareOffloadRequest(Request):
+    """Request of :func:`adt.compare_offload`."""
+
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
+    model: PathTo = option(shared.MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = shared.PARAMS
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    shapes: Texts = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    bundle: MaybePath = shared.BUNDLE
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    like: str | None = shared.LIKE
+    db: Directory = CompileSettings.db
+    tuned_on: Text = CompileSettings.tuned_on
+    inputs: Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
+    threads: int | None = shared.THREADS
+    affinity: str = shared.AFFINITY
+    protocol: str = shared.PROTOCOL
+    runs: int | None = shared.RUNS
+    seconds: float | None = shared.SECONDS
+    warmup_runs: int | None = shared.WARMUP_RUNS
+    warmup_ms: float | None = shared.WARMUP_MS
+    end_to_end: bool = shared.END_TO_END
+    fill_mode: Text = VerifySettings.fill_mode
+    cool_down: str | None = shared.COOL_DOWN
+    record: bool = shared.RECORD
+    label: str = shared.LABEL
+    rounds: int | None = shared.ROUNDS
+
 
 log = logging.getLogger("adt.bench")
 

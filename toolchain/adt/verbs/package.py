@@ -16,7 +16,7 @@ from adt.host.document import FLAT, in_document
 from adt.options.option import option
 from adt.options.request import resolve_settings
 from adt.options.sections import BuildSettings
-from adt.verbs.requests import ELF_BUNDLE, PACKAGE
+from adt.verbs.options import ELF_BUNDLE, PACKAGE
 
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport

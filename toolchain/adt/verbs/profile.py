@@ -10,15 +10,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, RpcError, RunError
 from adt.limits import parse_json
-from adt.options.option import option
-from adt.options.request import takes
-from adt.verbs.requests import ProfileRequest
+from adt.options.option import MaybePath, Number, PathTo, Real, Text, option
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings, VerifySettings
+from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, INPUTS, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
 
 if TYPE_CHECKING:
     from adt.measure.profile.assembly import Limits
     from adt.options.option import AnyPath
     from adt.package.inspection.profile import Profile
+    from adt.verbs.options import Arrays
     from adt.verbs.remote import Remote
+
+
+class ProfileRequest(Request):
+    """Request of :func:`adt.profile`."""
+
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    entry: str = ENTRY
+    via: str = VIA
+    key: str = REMOTE_KEY
+    tracker: str = TRACKER
+    inputs: Arrays | None = INPUTS
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    threads: int | None = THREADS
+    affinity: str = AFFINITY
+    runs: int = option("Runs with clocks, and without.", "--runs", "-n", default=20, least=1)
+    warmup_runs: int = option("Runs before them.", default=3, least=0)
+    peak_gflops: float | None = option(
+        "What the device computes at best, GFLOP/s: draws the roofline.", default=None
+    )
+    peak_gbps: float | None = option(
+        "What its memory delivers at best, GB/s: draws the roofline.", default=None
+    )
+
 
 REMOTE_FUNCTION = "adt.profile"
 """Function that every tvm_rpc of a bundle has: (virtual machine, entry, runs) → the profile object as
@@ -49,11 +78,11 @@ def profile(request: ProfileRequest) -> Profile:
     package = load_package(request.package)
     limits = Limits(request.peak_gflops, request.peak_gbps)
     if request.via == RPC:
-        from adt.verbs.remote import connect
+        from adt.verbs.remote import RemoteRequest, connect
 
-        with connect(package, request) as remote:
+        with connect(package, RemoteRequest(**request.keywords_of(RemoteRequest))) as remote:
             return _remote(remote, request, limits)
-    opened = open_place(package, request)
+    opened = open_place(package, request, request.bundle)
     options = RtvmOptions(
         entry=request.entry,
         device=package.manifest.target.device,

@@ -18,8 +18,8 @@ from adt.options.request import Request, takes
 from adt.options.sections import CompileSettings
 from adt.package.inputs.pictures import PictureOptions
 from adt.quantization.accuracy import LayerCost, OutputAccuracy  # isolated reads these types
+from adt.verbs.options import INSECURE_NO_DIGEST, MODEL, PARAMS, TRUST, model_file
 from adt.verbs.pictures import PictureFlags, picture_options
-from adt.verbs.requests import INSECURE_NO_DIGEST, MODEL, PARAMS, TRUST, model_file
 
 
 class QuantizeRequest(Request):

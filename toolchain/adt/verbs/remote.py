@@ -10,7 +10,9 @@ from adt.device import selection
 from adt.device.deploy.payload import payload_of
 from adt.device.place import THIS_MACHINE, HostPlace
 from adt.errors import AdtError, ConfigError, MismatchError
-from adt.options.request import takes
+from adt.options.option import MaybePath, PathTo, Real, Text, option
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings
 from adt.package.compatibility import check_own_cpu, check_pair
 from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage, load_package
@@ -20,9 +22,22 @@ from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.verbs.bundles import package_bundle
 from adt.verbs.deploy import deploy_to
 from adt.verbs.device import device_of
+from adt.verbs.options import BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, TRACKER, VIA
 from adt.verbs.place import runs_here
-from adt.verbs.requests import ProfileRequest, RemoteRequest, RunRequest
 from adt.verbs.rpc import served_bundle
+
+
+class RemoteRequest(Request):
+    """A package where it runs, natively or over RPC."""
+
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    entry: str = ENTRY
+    via: str = VIA
+    key: str = REMOTE_KEY
+    tracker: str = TRACKER
 
 
 @dataclass(frozen=True)
@@ -58,7 +73,7 @@ def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
 
 
 @contextmanager
-def connect(package: ModelPackage, request: RemoteRequest | RunRequest | ProfileRequest) -> Iterator[Remote]:
+def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
     """:func:`open_remote`, of a package that is loaded."""
     settings = request.settings
     with ExitStack() as stack:

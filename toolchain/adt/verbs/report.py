@@ -1,4 +1,4 @@
-"""``adt report``."""
+"""Report of what was measured on this machine over time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,29 @@ from adt.cli.command import Rendering, command
 from adt.errors import RegressionFound
 from adt.host.document import document_of
 from adt.options.option import option
-from adt.verbs.requests import ReportRequest
+from adt.options.request import Request, takes
 
 if TYPE_CHECKING:
     from adt.measure.trend import Point, Series, TrendReport
+    from adt.options.option import AnyPath
+
+
+class ReportRequest(Request):
+    """Request of :func:`adt.report`."""
+
+    device: str = option("Part of the serial, model, chip or OpenCL device.", default="")
+    package: str = option("Name of the package; * and ? stand for others.", default="")
+    since: str = option("A date (2026-01-31) or an age (7d, 12h).", default="")
+    label: str = option("The label; * and ? stand for others.", default="")
+    threshold: float = option(
+        "Percent that a result must be worse by, and by more than the runs' own noise.", default=5.0
+    )
+    against: str = option(
+        "best: the fastest earlier result; previous: the one before.",
+        default="best",
+        choices=["best", "previous"],
+    )
+
 
 MARKS = {
     "regression": "✗",
@@ -26,8 +45,69 @@ MARKS = {
 }
 
 
-@command("adt report --since 30d --fail-on-regression")
-def report(
+@takes(ReportRequest)
+def report(request: ReportRequest) -> TrendReport:
+    """Return what was measured on this machine over time, and where something got slower.
+
+    Raises:
+        ConfigError: a date, threshold or *against* that cannot be.
+    """
+    from adt.measure import history, trend
+
+    records = history.select(
+        history.load(),
+        device=request.device,
+        package=request.package,
+        since=request.since,
+        label=request.label,
+    )
+    return trend.report(records, threshold=request.threshold, against=request.against)
+
+
+def report_html(report: TrendReport, out: AnyPath) -> None:
+    """Write one self-contained page with a time line of each series.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    from adt.host.cache import write_text
+    from adt.measure.trend import render
+
+    write_text(Path(out), render(report))
+
+
+def report_export(report: TrendReport, out: AnyPath) -> int:
+    """Write the records of *report* to one file, for :func:`report_import`; returns how many.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    from adt.host.cache import write_text
+    from adt.measure import history
+
+    records = [point.record for series in report.series for point in series.points]
+    write_text(Path(out), history.export_text(records))
+    return len(records)
+
+
+def report_import(path: AnyPath) -> int:
+    """Take a file that :func:`report_export` or an application of adt's wrote into this machine's store.
+
+    Returns:
+        How many records were not there yet.
+
+    Raises:
+        InputError: it is no such file.
+        RunError: the application could not measure.
+        DiskError: the store cannot be written.
+    """
+    from adt.measure import history
+
+    return history.imported(Path(path))
+
+
+@command("adt report --since 30d --fail-on-regression", name="report")
+def report_command(
     request: ReportRequest,
     html: Annotated[Path | None, option("Write a page with time lines.", default=None, metavar="FILE")],
     export: Annotated[
@@ -43,13 +123,11 @@ def report(
     fail_on_regression: Annotated[bool, option("Exit code 30 when a newest result is worse.", default=False)],
 ) -> Rendering:
     """Show what was measured over time, and mark what got slower."""
-    from adt.verbs import bench
-
-    taken = bench.report_import(imported) if imported else None
-    trend = bench.report(request)
+    taken = report_import(imported) if imported else None
+    trend = report(request)
     if html:
-        bench.report_html(trend, html)
-    exported = bench.report_export(trend, export) if export else None
+        report_html(trend, html)
+    exported = report_export(trend, export) if export else None
     files = {"html": html, "export": export, "exported": exported, "imported": taken}
     lines = [f"took {taken} records from {imported}"] if taken is not None else []
     lines += _lines(trend)

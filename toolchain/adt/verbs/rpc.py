@@ -20,7 +20,7 @@ from adt.options.option import MaybePath, Real, Text, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import load_settings
 from adt.options.sections import DeviceSettings, RpcSettings
-from adt.verbs.requests import BUNDLE, KEY, PORT, TRACKER_ADDRESS
+from adt.verbs.options import BUNDLE, KEY, PORT, TRACKER_ADDRESS
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle

@@ -10,19 +10,58 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, InputError
 from adt.host.document import document_of, form
-from adt.options.option import option
-from adt.options.request import takes
+from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings, VerifySettings
 from adt.verbs.arrays import check_outputs, described, save_outputs, table
+from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
 from adt.verbs.pictures import PictureFlags, picture_options
-from adt.verbs.requests import AFFINITY, THREADS, RunRequest
 
 if TYPE_CHECKING:
     from adt.device.rtvm import RtvmOptions
     from adt.measure.reference import Array
     from adt.package.classes import Ranking
     from adt.package.inputs.files import InputArray
+    from adt.package.inputs.pictures import PictureOptions
     from adt.package.manifest import Entry
     from adt.package.package import ModelPackage
+    from adt.verbs.options import Arrays
+
+
+class RunRequest(Request):
+    """Request of :func:`adt.run`."""
+
+    package: PathTo = option(PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = BUNDLE
+    entry: str = ENTRY
+    via: str = VIA
+    key: str = REMOTE_KEY
+    tracker: str = TRACKER
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    inputs: Arrays | None = python("Name to array.", default=None)
+    files: Files = option(
+        ".npz, .npy, or plain bytes (.raw, .bin); repeatable.",
+        "--input",
+        "-i",
+        default=(),
+        metavar="[NAME=]FILE",
+    )
+    images: Files = option(
+        "A picture, prepared as *picture* says; several are a batch.",
+        "--image",
+        default=(),
+        metavar="[NAME=]FILE",
+    )
+    picture: PictureOptions | None = python("How pictures are prepared.", default=None)
+    run_count: int = option("Timed runs.", default=1, least=1)
+    warmup_runs: int = option("Runs before them that are not timed …", default=0, least=0)
+    options: RtvmOptions | None = python(
+        "What else rtvm can do; entry, device, seed and the counts above are put in.", default=None
+    )
+
 
 NATIVE, RPC = VIA = ("native", "rpc")
 
@@ -82,7 +121,7 @@ def run(request: RunRequest) -> RunResult:
         return _run_remotely(package, request, entry, inputs, arrays)
     if request.key or request.tracker:
         raise ConfigError("a key and a tracker are for RPC", remedy="Add --via rpc.")
-    place = open_place(package, request).place
+    place = open_place(package, request, request.bundle).place
     if place.host and options.pre_compiled:  # the runner works in a directory of its own
         options = replace(options, pre_compiled=str(Path(options.pre_compiled).absolute()))
     ran = place.run(options, arrays, timeout=request.settings.device.run_seconds)
@@ -97,11 +136,11 @@ def _run_remotely(
     arrays: Mapping[str, Array] | None,
 ) -> RunResult:
     from adt.package.inputs.random import random_inputs
-    from adt.verbs.remote import connect
+    from adt.verbs.remote import RemoteRequest, connect
 
     if arrays is None:
         arrays = random_inputs(entry.inputs, request.seed, request.fill_mode)
-    with connect(package, request) as remote:
+    with connect(package, RemoteRequest(**request.keywords_of(RemoteRequest))) as remote:
         remote.model.set_inputs(arrays, entry.name)
         remote.model.run(entry.name)
         outputs = remote.model.outputs(entry.name)

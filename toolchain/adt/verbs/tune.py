@@ -19,7 +19,8 @@ from adt.errors import INTERRUPTED, ConfigError, VerifyFailed
 from adt.host.interrupts import handled, interrupt
 from adt.options.request import takes
 from adt.options.sections import TuneSettings
-from adt.verbs.requests import TuneRequest, quiet
+from adt.verbs.options import quiet
+from adt.verbs.tune_request import TuneRequest
 
 if TYPE_CHECKING:
     from adt.compiler.compilation import CompileJob
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from adt.tuning.engine import EngineResult
     from adt.tuning.results import TuneResult, TuningPlan
     from adt.verbs.tune_places import Rack
+
 
 log = logging.getLogger("adt.tune")
 

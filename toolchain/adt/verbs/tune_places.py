@@ -26,8 +26,8 @@ from adt.tuning.fleet import device_facts
 from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource
 from adt.verbs.bundles import choose_bundle
 from adt.verbs.device import chosen_device
-from adt.verbs.requests import TuneRequest
 from adt.verbs.rpc import served_bundle, tracker_start
+from adt.verbs.tune_request import TuneRequest
 
 if TYPE_CHECKING:
     from adt.compiler.compilation import CompileJob

@@ -20,14 +20,13 @@ from adt.options.option import Directory, Number, PathTo, Real, Text, Texts, opt
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
 from adt.verbs.arrays import described
-from adt.verbs.requests import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, quiet
+from adt.verbs.options import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, quiet
 from adt.verbs.verify import failure, verification_lines
 
 if TYPE_CHECKING:
     from adt.device.device import Device
     from adt.package.package import ModelPackage
-    from adt.verbs.requests import Arrays
-    from adt.verbs.up_plan import Step, UpPlan
+    from adt.verbs.options import Arrays
     from adt.verbs.verify import VerifyResult
 
 
@@ -57,6 +56,35 @@ class UpRequest(Request):
 
 VIRTUAL_PLATFORM = "linux-aarch64"
 """Platform of the virtual device."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step of :func:`adt.up`."""
+
+    name: str
+    note: str
+    """Description of what it did, or that it reused what was there."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class UpPlan:
+    """Plan of :func:`adt.up`, resolved before its first step."""
+
+    model: Path
+    inputs: Mapping[str, list[int]]
+    """The fixed shape of each input; an open batch dimension is 1 unless ``shapes`` says otherwise."""
+    platform: str
+    target: str
+    device: str
+    """Serial of the device; empty: a virtual device will be started."""
+    reason: str
+    """Reason for this device and this platform."""
+    tvm_source: str
+    """The TVM source tree that was asked for, or the providers that will be tried."""
+    max_abs: float
+    max_rel: float
 
 
 @dataclass(frozen=True)
@@ -95,7 +123,6 @@ def up(request: UpRequest) -> UpResult:
     from adt.verbs.deploy import deploy_to
     from adt.verbs.device import open_device
     from adt.verbs.emulator import emulator_start
-    from adt.verbs.up_plan import Step
     from adt.verbs.verify import verify_at
 
     require_tvm()
@@ -171,7 +198,6 @@ def _up_plan(
     model: Path, fixed: Mapping[str, tuple[int, ...]], settings: Settings, device: Device | None
 ) -> UpPlan:
     from adt.measure.verify import limits_for
-    from adt.verbs.up_plan import UpPlan
 
     if device:
         reason = f"{device.serial} is connected and is {device.platform}"

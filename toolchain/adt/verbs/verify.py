@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,16 +16,101 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, PackageError, VerifyFailed
 from adt.host.document import FLAT, HIDDEN, document_of, form, in_document
-from adt.options.option import option, options_of
-from adt.options.request import takes
-from adt.options.sections import Settings
-from adt.verbs.requests import LayersRequest, VerifyRequest
+from adt.options.option import Flag, MaybePath, Number, PathTo, Real, Text, option, options_of
+from adt.options.request import Request, takes
+from adt.options.sections import DeviceSettings, Settings, VerifySettings
+from adt.verbs import options as shared
+from adt.verbs.options import fetched, load_npz
 
 if TYPE_CHECKING:
     from adt.device.place import Opened
     from adt.measure.layers import CallComparison, LayerScan
     from adt.measure.reference import Array
     from adt.measure.verify import OutputComparison, Verification
+    from adt.verbs.options import Arrays
+
+
+def call_span(text: str) -> tuple[int, int]:
+    """Parse ``A:B``, two numbers."""
+    numbers = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", text)
+    if not numbers or int(numbers[1]) >= int(numbers[2]):
+        raise ConfigError(f"--calls {text[:80]!r}", remedy="Give two numbers: --calls 10:20 is 10 to 19.")
+    return int(numbers[1]), int(numbers[2])
+
+
+class VerifyRequest(Request):
+    """Request of :func:`adt.verify`."""
+
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    trust: bool = shared.TRUST
+    insecure_no_digest: bool = shared.INSECURE_NO_DIGEST
+    model: MaybePath = shared.SOURCE_MODEL
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    max_rel: Real = VerifySettings.max_rel
+    max_steps: Number = VerifySettings.max_steps
+    max_abs: Real = VerifySettings.max_abs
+    max_changed: Real = VerifySettings.max_changed
+    allow_nonfinite: Flag = VerifySettings.allow_nonfinite
+    reference: Text = VerifySettings.reference
+    min_snr: Real = VerifySettings.min_snr
+    min_top1: Real = VerifySettings.min_top1
+    inputs: Arrays | Sequence[Arrays] | None = option(
+        "Name to array, or several such sets; made up from *seed* when not given.",
+        "--input",
+        "-i",
+        default=None,
+        help="Inputs by name, as .npz; several: one set each.",
+        cli=list[Path],
+        parse=lambda paths: [load_npz(path) for path in paths],
+    )
+    seeds: int = option(
+        "So many sets of made-up inputs, from the seed, the next one, …; the worst is shown.",
+        default=1,
+        metavar="N",
+    )
+
+    def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """With the local copy of a reference that an address stands for."""
+        reference = fetched(arguments["reference"], any_digest=bool(arguments["insecure_no_digest"]))
+        return super()._complete({**arguments, "reference": reference and os.fspath(reference)})
+
+
+class LayersRequest(Request):
+    """Request of :func:`adt.verify_layers`."""
+
+    package: PathTo = option(shared.PACKAGE, kw_only=False)
+    serial: Text = DeviceSettings.serial
+    timeout: Real = DeviceSettings.timeout
+    bundle: MaybePath = shared.BUNDLE
+    inputs: Arrays | None = shared.INPUTS
+    seed: Number = VerifySettings.seed
+    fill_mode: Text = VerifySettings.fill_mode
+    max_rel: Real = VerifySettings.max_rel
+    max_steps: Number = VerifySettings.max_steps
+    trust: bool = shared.TRUST
+    calls: tuple[int, int] | None = option(
+        "With --layers: only these calls of the run, without the last.",
+        default=None,
+        metavar="A:B",
+        cli=str,
+        parse=call_span,
+    )
+    everything: bool = option(
+        "With --layers: go on after a wrong kernel, and show every call.", "--all", default=False
+    )
+    chunk_bytes: int | None = option(
+        "How much of the device's tensors is fetched at a time.",
+        "--chunk-mb",
+        default=None,
+        help="With --layers: MiB of tensors fetched at a time (256).",
+        metavar="MIB",
+        least=1,
+        parse=lambda mebibytes: mebibytes << 20,
+    )
 
 
 def _run_fields(runs: Sequence[tuple[str, Verification]]) -> list[dict[str, Any]]:
@@ -81,7 +168,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
     from adt.package.package import load_package
     from adt.verbs.place import open_place
 
-    opened = open_place(load_package(request.package), request)
+    opened = open_place(load_package(request.package), request, request.bundle)
     sets = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
     return verify_at(
         opened,
@@ -206,7 +293,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
             "this machine",
             remedy="Compile it again from its source model, or add --trust if you know who made it.",
         )
-    opened = open_place(package, request)
+    opened = open_place(package, request, request.bundle)
     entry = package.manifest.entry()
     arrays = (
         taken_inputs(entry, inputs)

@@ -1,0 +1,91 @@
+"""Request of `adt tune`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Text, Texts, option, python
+from adt.options.request import Request
+from adt.options.sections import BuildSettings, CompileSettings, TuneSettings
+from adt.verbs.options import INSECURE_NO_DIGEST, LIKE, LINKED_BUNDLE, MODEL, PARAMS, TRUST, quiet
+
+if TYPE_CHECKING:
+    from adt.tuning.results import Status, TuningPlan
+
+
+class TuneRequest(Request):
+    """Request of :func:`adt.tune`."""
+
+    trust: bool = TRUST
+    insecure_no_digest: bool = INSECURE_NO_DIGEST
+    model: PathTo = option(MODEL, kw_only=False)
+    params: Mapping[str, Any] | None = PARAMS
+    platform: Text = BuildSettings.platform
+    ndk: Directory = BuildSettings.ndk
+    api_level: Number = BuildSettings.api_level
+    target: Text = CompileSettings.target
+    cpu: Text = CompileSettings.cpu
+    opt_level: Number = CompileSettings.opt_level
+    shapes: Texts = CompileSettings.shapes
+    precision: Text = CompileSettings.precision
+    keep_float32: Texts = CompileSettings.keep_float32
+    half_only: Texts = CompileSettings.half_only
+    offload: Text = CompileSettings.offload
+    tf32: Flag = CompileSettings.tf32
+    texture_choice: Text = CompileSettings.texture_choice
+    bundle: MaybePath = LINKED_BUNDLE
+    like: str | None = LIKE
+    trials: Number = TuneSettings.trials
+    per_task: Flag = TuneSettings.per_task
+    early_stopping: Number = TuneSettings.early_stopping
+    tuner: Text = TuneSettings.tuner
+    cost_model: Text = TuneSettings.cost_model
+    number: Number = TuneSettings.number
+    repeat: Number = TuneSettings.repeat
+    min_repeat_ms: Number = TuneSettings.min_repeat_ms
+    timeout: Real = TuneSettings.timeout
+    seed: Number = TuneSettings.seed
+    builders: Text = TuneSettings.builders
+    wait: Real = TuneSettings.wait
+    db: MaybePath = option(
+        "Directory of the records, made when absent; else compile.db of the settings.",
+        default=None,
+        metavar="DIR",
+    )
+    serials: Texts = option(
+        "Devices that measure: a,b,c. Else ANDROID_SERIAL, else the only one.",
+        "--serial",
+        "-s",
+        default=(),
+        metavar="A,B,…",
+        offers="serials",
+        cli=str,
+        separator=",",
+    )
+    key: str = option("Instead: every device that the tracker has under it.", "--key", "-k", default="")
+    tracker: str = option("The tracker for the key; else adt's own.", default="", metavar="HOST:PORT")
+    device: str = option(
+        "Of a key with different devices: the one that counts; else the first that answers.",
+        default="",
+        metavar="NAME[, DRIVER]",
+    )
+    compare: bool = option("Then run the model tuned and untuned in turns.", default=False)
+    fit: bool = option(
+        "Then fit to the times what schedules know of the GPU: `adt compile --db` takes it.", default=False
+    )
+    on_plan: Callable[[TuningPlan], None] = python(
+        "Told what is going to be done, before it begins.", default=quiet
+    )
+    on_status: Callable[[Status], None] = python(
+        "Told how it stands, several times a second, in this thread.", default=quiet
+    )
+    stop: threading.Event | None = python(
+        "When it is set the tuning ends soon, with everything kept.", default=None
+    )
+    gentle: bool = python(
+        "A first SIGINT or SIGTERM while devices measure does the same, instead of raising; for programs "
+        "that then look at ``interrupted`` of the result.",
+        default=False,
+    )
