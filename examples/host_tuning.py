@@ -17,7 +17,7 @@ from efficientnet_lite0 import download
 import adt
 from adt.package.classes import rank, read_labels
 from adt.package.inputs.pictures import PictureOptions
-from adt.verbs import tune_report
+from adt.verbs import tune_result
 
 TRIALS = 8  # for real: 1000 and more
 
@@ -64,7 +64,7 @@ print("\n".join(classes(untuned.path)))
 
 # %%
 tuned = adt.tune(model, platform="host", trials=TRIALS, db=Path("records"), compare=True)
-print("\n".join(tune_report.lines(tuned)))
+print("\n".join(tune_result.lines(tuned)))
 
 # %% [markdown]
 # ## Compile with the records

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import adt
-from adt.cli.app import emit_json
+from adt.cli.command import Rendering
 from adt.errors import ConfigError, RunError
 from adt.host import manifest
 from adt.measure.profile.assembly import Limits, ProfilePlace, align, assemble, join, read_report
@@ -186,7 +186,7 @@ def test_something_else_than_a_profile_is_refused(raw: Any) -> None:
 def test_the_document_is_what_inspect_reads(
     profile: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    emit_json("profile", manifest.fields_of(profile))
+    Rendering("profile", profile, ()).show(as_json=True)
     (tmp_path / "p.json").write_text(capsys.readouterr().out)
     package = make_package(tmp_path / "again", name="toy")
     assert load_profile(tmp_path / "p.json", package.manifest) == profile

@@ -52,7 +52,7 @@ VERBS = {
 """The verbs with options: their request, and their function."""
 RUNNER = {"threads", "affinity", "warmup_ms", "zero_copy", "pre_compiled", "program_cache"}
 OWN = {
-    "build-target": {"abi", "layout", "explain"},
+    "build-target": {"explain"},
     "compile": {"explains"},
     "quantize": {*options_of(PictureFlags)},
     "tune": set(),

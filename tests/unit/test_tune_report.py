@@ -24,9 +24,8 @@ from adt.tuning.results import (
 )
 from adt.verbs import tune_places
 from adt.verbs.tune_places import Rack, is_tracked, platform_for
-from adt.verbs.tune_report import comparison_lines, document, lines
 from adt.verbs.tune_request import TuneRequest
-from adt.verbs.tune_result import check_ended, tune_result
+from adt.verbs.tune_result import check_ended, comparison_lines, document, lines, tune_result
 
 PLAN = TuningPlan(
     model=Path("m.onnx"),

@@ -23,11 +23,10 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 from typer.models import CommandInfo
 
 from adt import __version__
-from adt.cli.endings import command_with, document, error_document, interrupted
+from adt.cli.endings import command_with, error_document, interrupted
 from adt.cli.help import PURPOSES
 from adt.cli.terminal import erase, silence_line, transfer_line, visible
 from adt.errors import INTERNAL, AdtError, OutOfMemory
-from adt.host.document import document_of
 from adt.host.transfers import observer, silence
 
 HABITS = {
@@ -221,12 +220,6 @@ def _report(arguments: list[str], error: AdtError, kind: str, exit_code: int) ->
     typer.echo(remedy, err=True)
     error_document(arguments, kind, exit_code, error.what, remedy, error.details)
     return exit_code
-
-
-def emit_json(verb: str, result: Any) -> None:
-    """Print one JSON document: ``schema`` is ``adt.<verb>``, ``schema_version`` 1, then the *result*."""
-
-    typer.echo(document(verb, document_of(result)))
 
 
 app: typer.Typer = typer.Typer(

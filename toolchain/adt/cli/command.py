@@ -13,9 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from adt.cli import completions
-from adt.cli.app import Json, Verbose, app, emit_json
+from adt.cli.app import Json, Verbose, app
+from adt.cli.endings import document
 from adt.cli.help import Command
 from adt.errors import AdtError
+from adt.host.document import document_of
 from adt.options.option import OF_FIELD, Option, options_of, types_of, without_none
 
 
@@ -37,7 +39,8 @@ class Rendering:
     def show(self, *, as_json: bool) -> None:
         """Print one of them."""
         if as_json:
-            emit_json(self.verb, self.result() if callable(self.result) else self.result)
+            result = self.result() if callable(self.result) else self.result
+            typer.echo(document(self.verb, document_of(result)))
         else:
             for line in self.lines:
                 typer.echo(line)

@@ -99,7 +99,8 @@ def rendering(verb: str, outcomes: Outcomes[T], summary: Callable[[T], str]) -> 
 def _lines(outcomes: Outcomes[T], summary: Callable[[T], str]) -> Iterator[str]:
     width = max(len(outcome.serial) for outcome in outcomes.all)
     for outcome in outcomes.all:
-        text = f"error: {outcome.error.what}" if outcome.error else summary(_value(outcome.value))
+        error, value = outcome.error, outcome.value
+        text = summary(value) if value is not None else f"error: {error and error.what}"
         yield f"{outcome.serial:<{width}}  {text}"
     _remedies({outcome.serial: outcome.error for outcome in outcomes.failed if outcome.error})
     if outcomes.failed:
@@ -115,8 +116,3 @@ def _remedies(errors: Mapping[str, AdtError]) -> None:
         typer.echo(details, err=True)
     for (_, remedy), names in serials.items():
         typer.echo(f"{', '.join(names)}: remedy: {remedy}", err=True)
-
-
-def _value(value: T | None) -> T:
-    assert value is not None
-    return value

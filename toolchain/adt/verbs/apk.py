@@ -14,6 +14,7 @@ import typer
 
 from adt.cli.command import Rendering, command
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
+from adt.host.disk import scratch_directory, size_text
 from adt.host.document import FLAT, OR_NULL, form, in_document
 from adt.options.option import (
     Directory,
@@ -255,10 +256,8 @@ def install(request: InstallRequest) -> Installed:
         DeviceError, DeviceFull: the device has no package manager, refuses the app, or is full.
         RunError: the app fails, does not start, or takes too long.
         RpcError, TrackerError: it does not become a server that clients can use.
-        NoDevice, AmbiguousDevice, DeviceNotReady: see :mod:`adt.errors`.
     """
     from adt.device import app as on_device
-    from adt.host.disk import scratch_directory
     from adt.integrate.apk.manifest import read_apk
     from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS, result_file
     from adt.rpc import server, state
@@ -366,8 +365,6 @@ def apk_command(
 
 def _password(keystore: Path, file: Path | None) -> str:
     """Return the keystore's password; empty if there is nobody to ask."""
-    from adt.errors import ConfigError
-
     if file is not None:
         try:
             return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
@@ -399,7 +396,6 @@ def _lines(result: Apk) -> Iterator[str]:
 def install_command(request: InstallRequest) -> Rendering:
     """Install an APK on a phone; with --run, have it measure there, or serve RPC."""
     from adt.cli.terminal import status_line
-    from adt.host.disk import size_text
 
     with status_line("adt install") as say:
 

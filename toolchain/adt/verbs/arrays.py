@@ -8,6 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
+from adt.host.columns import aligned
 from adt.host.disk import disk_errors
 from adt.host.npz import npz_bytes
 
@@ -104,8 +105,6 @@ def _split(text: str, outputs: Mapping[str, Array]) -> tuple[str, Path]:
 
 def table(outputs: Mapping[str, Array]) -> list[str]:
     """A row for each output: name, type and shape, smallest, largest, mean, and the first values."""
-    from adt.host.columns import aligned
-
     rows = [("output", "", "min", "max", "mean", "first values")]
     for row in described(outputs):
         kind = f"{row['dtype']}[{', '.join(map(str, row['shape']))}]"

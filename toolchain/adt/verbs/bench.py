@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
-from adt.errors import ConfigError
+from adt.errors import ConfigError, VerifyFailed
 from adt.host.document import FLAT, HIDDEN, form, in_document
 from adt.options.option import MaybePath, Number, Options, PathTo, Real, Text, option, options_of, values_of
 from adt.options.request import Request, takes
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from adt.device.place import Opened
-    from adt.errors import VerifyFailed
     from adt.measure.bench import BenchSetup, Measurement
     from adt.measure.conditions import Conditions, CoolDown
     from adt.measure.protocol import Protocol
@@ -160,7 +159,6 @@ def bench(request: BenchRequest) -> BenchResult:
 
     Raises:
         ConfigError: the protocol or a number cannot be; or nothing is left to do on an emulated device.
-        RunError, ModelError, …: see :mod:`adt.errors`.
     """
     from adt.measure.bench import measure, pilot
     from adt.measure.conditions import conditions
@@ -188,7 +186,6 @@ def bench_ab(request: AbRequest) -> AbResult:
 
     Raises:
         ConfigError: as :func:`bench`; or the two do not run on the same machine.
-        RunError, ModelError, …: see :mod:`adt.errors`.
     """
     from adt.measure.bench import pilot, take_turns, times_as_fast
     from adt.measure.conditions import conditions
@@ -359,7 +356,6 @@ def bench_command(
     ],
 ) -> Rendering:
     """Measure how fast a package runs; on anything emulated, whether it is right."""
-    from adt.errors import ConfigError
     from adt.verbs.arrays import save_npz
 
     alone = quote(str(package or (ab or ["PACKAGE"])[0]))

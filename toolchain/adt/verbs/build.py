@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adt.bundle.platforms import platform_named
 from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from adt.host.ndk import Listed
     from adt.host.tvm_source import TvmSource
     from adt.options.option import AnyPath
-
-OUT = option("Also copy the bundle here.", "--out", "-o", default=None)
 
 
 class BuildRequest(Request):
@@ -50,37 +49,22 @@ class BuildRequest(Request):
     jobs: Number = BuildSettings.jobs
     tvm_source: Directory = TvmSettings.tvm_source
     progress: Callable[[str], None] = PROGRESS
-    out: MaybePath = OUT
-
-
-class AbisRequest(Request):
-    """Request of :func:`adt.build_abis`."""
-
-    platform: Text = BuildSettings.platform
-    ndk: Directory = BuildSettings.ndk
-    api_level: Number = BuildSettings.api_level
-    clml: Directory = BuildSettings.clml
-    xnnpack_source: Directory = BuildSettings.xnnpack_source
-    alignment: Number = BuildSettings.alignment
-    opencl: Flag = BuildSettings.opencl
-    opencl_sdk: Directory = BuildSettings.opencl_sdk
-    xnnpack: Flag = BuildSettings.xnnpack
-    cuda: Flag = BuildSettings.cuda
-    one_library: Flag = BuildSettings.one_library
-    rpc: Flag = BuildSettings.rpc
-    build_type: Text = BuildSettings.build_type
-    jobs: Number = BuildSettings.jobs
-    tvm_source: Directory = TvmSettings.tvm_source
-    progress: Callable[[str], None] = PROGRESS
-    out: MaybePath = OUT
-    layout: str = option(
+    out: MaybePath = option("Also copy the bundle here.", "--out", "-o", default=None)
+    out_layout: str = option(
         "What the output holds: a directory for each ABI, or jniLibs/<abi>/*.so.",
+        "--layout",
         default="bundle",
         choices=["bundle", "jni"],
     )
     abis: Texts = option(
-        'Android\'s names, such as ``["arm64-v8a", "x86_64"]``, or with a variant: ``arm64-v8a-cpu``.',
+        "Several Android ABIs at once, of :func:`adt.build_abis`, each possibly a variant: arm64-v8a-cpu.",
+        "--abi",
+        default=(),
         kw_only=False,
+        help="Several Android ABIs at once.",
+        metavar="arm64-v8a,x86_64",
+        cli=str,
+        separator=",",
     )
 
 
@@ -90,22 +74,14 @@ def settings(flags: Mapping[str, object] | None = None) -> Resolved:
 
 
 def source(*, tvm_source: AnyPath | None = None, provider: str | None = None) -> TvmSource:
-    """Find the TVM source tree that a build would take; obtain it if it is not here yet.
-
-    Args:
-        tvm_source, provider: tvm.source and tvm.provider; None: those of the settings.
-    """
+    """Find the TVM source tree that a build would take; obtain it if it is not here yet."""
     from adt.host.tvm_source import find_source
 
     return find_source(resolve_settings({"tvm.source": tvm_source, "tvm.provider": provider}).settings.tvm)
 
 
 def ndk_list(*, ndk: AnyPath | None = None) -> tuple[Listed, ...]:
-    """List every directory that could hold an Android NDK, in the order in which they are looked at.
-
-    Args:
-        ndk: build.ndk; None: that of the settings.
-    """
+    """List every directory that could hold an Android NDK, in the order in which they are looked at."""
     from adt.host.ndk import list_ndks
 
     return list_ndks(resolve_settings({"build.ndk": ndk}).settings.build.ndk)
@@ -123,7 +99,6 @@ def ndk_env(
         NdkError: there is no NDK, or it has no compiler for the API level.
         ConfigError: the platform is not Android.
     """
-    from adt.bundle.platforms import platform_named
     from adt.host.ndk import find_ndk, tool_environment
 
     flags = {"build.ndk": ndk, "build.platform": platform, "build.api_level": api_level}
@@ -135,11 +110,7 @@ def ndk_env(
 
 
 def presets(*, ndk: AnyPath | None = None, clml: AnyPath | None = None) -> tuple[Preset, ...]:
-    """List the CMake presets: what each switches on, and whether this machine can build it.
-
-    Args:
-        ndk, clml: build.ndk and build.clml; None: those of the settings.
-    """
+    """List the CMake presets: what each switches on, and whether this machine can build it."""
     from adt.bundle.presets import list_presets
 
     return list_presets(resolve_settings({"build.ndk": ndk, "build.clml": clml}).settings)
@@ -150,32 +121,32 @@ def build_target(request: BuildRequest) -> BuildResult:
     """Build a TargetBundle, or return it at once when nothing changed.
 
     Raises:
-        ToolNotFound, NdkError, SourceError, BuildError: see :mod:`adt.errors`.
+        BuildError: CMake or Ninja failed, or a result would not load on the device.
     """
     from adt.bundle.build import build_bundle
     from adt.bundle.bundle import export
     from adt.bundle.plan import plan_build
 
+    if request.abis or request.out_layout != "bundle":
+        raise ConfigError("several ABIs, or a layout of them", remedy="Call adt.build_abis.")
     result = build_bundle(plan_build(request.settings), progress=request.progress)
     if request.out is not None:
         export([result.bundle], request.out, "bundle")
     return result
 
 
-@takes(AbisRequest)
-def build_abis(request: AbisRequest) -> tuple[BuildResult, ...]:
+@takes(BuildRequest)
+def build_abis(request: BuildRequest) -> tuple[BuildResult, ...]:
     """Build the bundles of several Android ABIs from one source tree.
 
     Raises:
         ConfigError: an ABI or the layout is unknown, or an ABI is named twice; nothing was built.
-        ToolNotFound, NdkError, SourceError, BuildError: see :mod:`adt.errors`.
     """
     from adt.bundle.build import build_bundle
     from adt.bundle.bundle import check_layout, export
     from adt.bundle.plan import plan_build
-    from adt.bundle.platforms import platform_named
 
-    check_layout(request.layout)
+    check_layout(request.out_layout)
     names = [f"android-{abi}" for abi in dict.fromkeys(request.abis)]
     if len({platform_named(name).abi for name in names}) < len(names):
         raise ConfigError(
@@ -186,17 +157,13 @@ def build_abis(request: AbisRequest) -> tuple[BuildResult, ...]:
         for name in names
     ]
     if request.out is not None:
-        export([result.bundle for result in results], request.out, request.layout)
+        export([result.bundle for result in results], request.out, request.out_layout)
     return tuple(results)
 
 
 @takes(BuildRequest)
 def explain_build(request: BuildRequest) -> tuple[str, ...]:
-    """Explain what :func:`build_target` would do now, and why; compiles nothing.
-
-    Raises:
-        ToolNotFound, NdkError, SourceError: see :mod:`adt.errors`.
-    """
+    """Explain what :func:`build_target` would do now, and why; compiles nothing."""
     from adt.bundle import build as target_build
     from adt.bundle.plan import plan_build
 
@@ -206,10 +173,6 @@ def explain_build(request: BuildRequest) -> tuple[str, ...]:
 @command("adt build-target --for android-arm64-v8a --ndk $NDK")
 def build_target_command(
     request: BuildRequest,
-    layout: Annotated[str, AbisRequest.layout],
-    abi: Annotated[
-        str | None, option("Several Android ABIs at once.", default=None, metavar="arm64-v8a,x86_64")
-    ],
     explain: Annotated[bool, option("Only say what would be done, and why.", default=False)],
 ) -> Rendering:
     """Build TVM's runtime, tvm_rpc and the runner for a device: a TargetBundle."""
@@ -217,13 +180,12 @@ def build_target_command(
         steps = explain_build(request)
         return Rendering("build-target-explain", {"steps": steps}, steps)
     with status_line("build-target") as progress:
-        if abi is None and layout == "bundle":
+        if not request.abis and request.out_layout == "bundle":
             results: tuple[BuildResult, ...] = (build_target(request.but(progress=progress)),)
         else:
             platform = request.named("platform") or "android-arm64-v8a"
-            abis = abi.split(",") if abi else [platform.removeprefix("android-")]
-            shared = request.keywords_of(AbisRequest) | {"progress": progress}
-            results = build_abis(AbisRequest(abis, layout=layout, **shared))
+            abis = request.abis or [platform.removeprefix("android-")]
+            results = build_abis(request.but(abis=abis, progress=progress))
     out = request.out
 
     documents = [document_of(result) | {"path": out or result.bundle.path} for result in results]

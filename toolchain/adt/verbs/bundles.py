@@ -33,7 +33,6 @@ def bundles_remove(names: Sequence[str] = (), *, superseded: bool = False) -> tu
 
     Raises:
         PackageError: a name is of none; nothing was removed.
-        Busy, DiskError: see :mod:`adt.errors`.
     """
     old = bundle_cache.superseded_bundles() if superseded else ()
     return bundle_cache.remove_bundles([*names, *(bundle.path.name for bundle in old)])

@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from adt.bundle.libraries import AUTO, NONE
+from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
 from adt.errors import ConfigError, MismatchError
+from adt.host.columns import aligned
 from adt.host.isolated import begin
 from adt.options.option import (
     Directory,
@@ -135,7 +138,6 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
             several devices.
         PackageError: *db* is no tuning database.
         VerifyFailed: the OpenCL kernels compute wrong numbers.
-        ModelError, UnsupportedOp, CompileError, MismatchError: see :mod:`adt.errors`.
     """
     from adt.compiler.importers.formats import require_model
     from adt.host.versions import require_tvm
@@ -222,8 +224,6 @@ def tuned_job(job: CompileJob) -> CompileJob:
 
 def measured_offload(job: CompileJob) -> CompileJob:
     """*job* with what ``--offload auto`` stands for: the libraries of the fastest benchmark, or none."""
-    from adt.bundle.libraries import AUTO, NONE
-
     settings, source = job.settings, job.model
     if settings.compile.offload != AUTO:
         return job
@@ -268,7 +268,6 @@ def explain(request: ExplainRequest) -> Explanation:
 
 def _like(serial: str, request: Request) -> tuple[str, PackageLike]:
     """The platform of the device *serial*, unless *request* names one, and what to compile for."""
-    from adt.bundle.platforms import platform_named
     from adt.device.probe import package_like
     from adt.verbs.device import open_device, probe_device
 
@@ -294,7 +293,6 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
     Raises:
         ToolNotFound: TVM or the platform's compiler is not installed, or TVM is in versions that break.
         ModelError: *kernel* is no kernel.
-        ConfigError, CompileError, MismatchError, NdkError: see :mod:`adt.errors`.
     """
     from adt.bundle.bundle import load_bundle
     from adt.compiler.targets import settings_and_platform
@@ -328,7 +326,6 @@ def network(name: str) -> Path:
 
     Raises:
         ModelError: no network has that name.
-        DiskError: there is no room or no access.
     """
     from adt.compiler.networks.known import known_name, network_file, no_network
 
@@ -367,8 +364,6 @@ def compile_command(
 
 def _explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Yield a line on each operator."""
-    from adt.host.columns import aligned
-
     yield from aligned([(row.status, str(row.count), row.op, row.note) for row in explanation.ops])
     yield f"{explanation.file} ({explanation.format}) " + (explanation.problem or "can be imported")
     if explanation.remedy:

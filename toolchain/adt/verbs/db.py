@@ -104,7 +104,6 @@ def db_verify(db: AnyPath, *, repair: bool = False) -> Verification:
     Raises:
         PackageError: there is none. Damage does not raise: look at ``result.passed``.
         Busy: with *repair*, another process writes it.
-        DiskError: there is no room or no access.
     """
     from adt.tuning.database.verification import verify
 
@@ -128,7 +127,6 @@ def db_merge(dbs: AnyPath | Sequence[AnyPath], *, into: AnyPath) -> MergeResult:
     Raises:
         PackageError: one of *dbs* is no tuning database.
         Busy: another process writes *into*.
-        DiskError: there is no room or no access.
     """
     from adt.tuning.database.merge import merge
 
@@ -144,7 +142,6 @@ def db_prune(request: DbPruneRequest) -> PruneResult:
         ConfigError: this asks for nothing, or for everything.
         PackageError: there is no database.
         Busy: another process writes it.
-        DiskError: there is no room or no access.
     """
     from adt.tuning.database.pruning import prune
 
@@ -166,7 +163,6 @@ def db_export(request: DbExportRequest) -> ExportResult:
         ConfigError: these mean no records, or those of several contexts.
         PackageError: there is no database, or *metaschedule* holds something else.
         ToolNotFound: TVM is not installed.
-        DiskError: there is no room or no access.
     """
     from adt.host.versions import require_tvm
     from adt.tuning.database.metaschedule import export
@@ -192,7 +188,6 @@ def db_import(request: DbImportRequest) -> ImportResult:
         ConfigError: there is no such target or processor.
         ToolNotFound: TVM is not installed.
         Busy: another process writes *into*.
-        DiskError: there is no room or no access.
     """
     from adt.host.versions import require_tvm
     from adt.tuning.database.metaschedule import import_records
@@ -228,7 +223,6 @@ def db_publish(request: DbPublishRequest) -> PublishResult:
     Raises:
         PackageError: there is no database, or it is damaged.
         ConfigError: *out* is named otherwise, or there is nothing to publish.
-        DiskError: there is no room or no access.
     """
     from adt.tuning.database.publication import publish
 
@@ -238,16 +232,11 @@ def db_publish(request: DbPublishRequest) -> PublishResult:
 def db_fetch(source: str, *, out: AnyPath, sha256: str = "") -> FetchResult:
     """Add a published file to the database in *out*, which is made when it is not there.
 
-    Args:
-        source: path or address of the file.
-        sha256: of the file; an address needs it.
-
     Raises:
         ConfigError: an address without a sha256.
         DownloadError: it cannot be had, or is another file.
         PackageError: it is no published database; nothing of it was used.
         Busy: another process writes *out*.
-        DiskError: there is no room or no access.
     """
     from adt.tuning.database.publication import fetch
 

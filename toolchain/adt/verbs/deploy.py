@@ -14,7 +14,7 @@ from adt.host.document import FLAT, form, in_document
 from adt.options.option import MaybePath, OneOrMorePaths, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings
-from adt.verbs.options import BUNDLE, KEY, RPC, quiet
+from adt.verbs.options import BUNDLE, KEY, quiet
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
@@ -26,67 +26,47 @@ if TYPE_CHECKING:
     from adt.package.package import ModelPackage
     from adt.rpc.server import RpcServer
 
-PACKAGES = option(
-    "Packages that `adt compile` made; none: the bundle alone.",
-    default=(),
-    kw_only=False,
-    metavar="[PACKAGE]...",
-)
-RUN_AS = option("Copy into this debuggable app's own directory, too.", default=None, metavar="APP")
-DRY_RUN = option("Only show what would be done.", default=False)
-FULL_HASH = option("Read every byte on the device again.", default=False)
-SERIALS = option("The devices.", cli=None)
-ON_EVENT = python("Called with what happens on each.", default=quiet)
-KEEP = option("How many deployments of each name stay: those used last.", default=2, least=0)
-CLEAN_DRY_RUN = option("Only show what would be done.", default=False)
+SERIALS = python("Devices of :func:`adt.deploy_many` and :func:`adt.clean_many`.", default=())
+ON_EVENT = python("Called with what happens on each of several devices.", default=quiet)
 
 
 class DeployRequest(Request):
-    """Request of :func:`adt.deploy`."""
+    """Request of :func:`adt.deploy` and :func:`adt.deploy_many`."""
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = BUNDLE
     key: str = KEY
-    packages: OneOrMorePaths = option(PACKAGES, kw_only=False, default=())
-    rpc: bool | None = RPC
-    run_as: str | None = RUN_AS
-    dry_run: bool = DRY_RUN
-    full_hash: bool = FULL_HASH
+    packages: OneOrMorePaths = option(
+        "Packages that `adt compile` made; none: the bundle alone.",
+        default=(),
+        kw_only=False,
+        metavar="[PACKAGE]...",
+    )
+    rpc: bool | None = option(
+        "Start tracker and RPC server, which run programs for whoever connects; else only where no "
+        "package is named.",
+        "--rpc/--no-rpc",
+        default=None,
+    )
+    run_as: str | None = option(
+        "Copy into this debuggable app's own directory, too.", default=None, metavar="APP"
+    )
+    dry_run: bool = option("Only show what would be done.", default=False)
+    full_hash: bool = option("Read every byte on the device again.", default=False)
     say: Callable[[str], None] = python("Called with what is being done, in a few words.", default=quiet)
-
-
-class DeployManyRequest(Request):
-    """Request of :func:`adt.deploy_many`."""
-
-    timeout: Real = DeviceSettings.timeout
-    bundle: MaybePath = BUNDLE
-    key: str = KEY
-    packages: OneOrMorePaths = option(PACKAGES, kw_only=False, default=())
-    rpc: bool | None = RPC
-    run_as: str | None = RUN_AS
-    dry_run: bool = DRY_RUN
-    full_hash: bool = FULL_HASH
-    serials: Sequence[str] = option(SERIALS)
+    serials: Sequence[str] = SERIALS
     on_event: Callable[[Event], None] = ON_EVENT
 
 
 class CleanRequest(Request):
-    """Request of :func:`adt.clean`."""
+    """Request of :func:`adt.clean` and :func:`adt.clean_many`."""
 
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
-    keep: int = KEEP
-    dry_run: bool = CLEAN_DRY_RUN
-
-
-class CleanManyRequest(Request):
-    """Request of :func:`adt.clean_many`."""
-
-    timeout: Real = DeviceSettings.timeout
-    keep: int = KEEP
-    dry_run: bool = CLEAN_DRY_RUN
-    serials: Sequence[str] = option(SERIALS)
+    keep: int = option("How many deployments of each name stay: those used last.", default=2, least=0)
+    dry_run: bool = option("Only show what would be done.", default=False)
+    serials: Sequence[str] = SERIALS
     on_event: Callable[[Event], None] = ON_EVENT
 
 
@@ -135,16 +115,13 @@ def deploy(request: DeployRequest) -> Deployed:
     Raises:
         MismatchError: package, bundle and device do not fit each other, or no bundle was built.
         RpcError, TrackerError: the server does not become ready; what was sent is complete.
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
-    from adt.verbs.device import device_of
-
     packages = _load_packages(request)
-    return _deploy_on(device_of(request.settings.device), request, packages, request.say)
+    return _deploy_on(_only_device(request), request, packages, request.say)
 
 
-@takes(DeployManyRequest)
-def deploy_many(request: DeployManyRequest) -> Outcomes[Deployed]:
+@takes(DeployRequest)
+def deploy_many(request: DeployRequest) -> Outcomes[Deployed]:
     """:func:`deploy` on several devices at once; what fails on one is in its outcome and stops no other.
 
     Raises:
@@ -154,8 +131,19 @@ def deploy_many(request: DeployManyRequest) -> Outcomes[Deployed]:
     return _on_each(request, lambda device, say: _deploy_on(device, request, packages, say))
 
 
+def _only_device(request: DeployRequest | CleanRequest) -> Device:
+    from adt.verbs.device import device_of
+
+    if request.serials:
+        raise ConfigError(
+            f"{len(request.serials)} devices for a verb of one",
+            remedy="Name one with serial; adt.deploy_many and adt.clean_many take several.",
+        )
+    return device_of(request.settings.device)
+
+
 def _on_each(
-    request: DeployManyRequest | CleanManyRequest, work: Callable[[Device, Say], Result]
+    request: DeployRequest | CleanRequest, work: Callable[[Device, Say], Result]
 ) -> Outcomes[Result]:
     from adt.device import parallel
     from adt.verbs.device import open_device
@@ -168,7 +156,7 @@ def _on_each(
     )
 
 
-def _load_packages(request: DeployRequest | DeployManyRequest) -> tuple[ModelPackage, ...]:
+def _load_packages(request: DeployRequest) -> tuple[ModelPackage, ...]:
     from adt.device.app import check_app
     from adt.package.package import load_package
 
@@ -182,7 +170,7 @@ def _load_packages(request: DeployRequest | DeployManyRequest) -> tuple[ModelPac
 
 
 def _deploy_on(
-    device: Device, request: DeployRequest | DeployManyRequest, packages: tuple[ModelPackage, ...], say: Say
+    device: Device, request: DeployRequest, packages: tuple[ModelPackage, ...], say: Say
 ) -> Deployed:
     from adt.device.deploy.store import joined
     from adt.verbs.bundles import choose_bundle, package_bundle
@@ -253,7 +241,6 @@ def deploy_to(
     Raises:
         MismatchError, PackageError: package, bundle and device do not fit each other, or are damaged.
         ConfigError: *run_as* is no debuggable app of the device.
-        DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     from adt.device.app import copy_into_app
     from adt.device.deploy import store
@@ -278,22 +265,17 @@ def clean(request: CleanRequest) -> CleanReport:
     """Remove this user's old deployments from a device, and what only they needed; never one in use.
 
     Raises:
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`.
-    """
-    from adt.device.deploy import removal
-    from adt.verbs.device import device_of
-
-    _check_keep(request)
-    return removal.clean(device_of(request.settings.device), keep=request.keep, dry_run=request.dry_run)
-
-
-@takes(CleanManyRequest)
-def clean_many(request: CleanManyRequest) -> Outcomes[CleanReport]:
-    """:func:`clean` on several devices at once.
-
-    Raises:
         ConfigError: so many cannot be kept; nothing was done.
     """
+    from adt.device.deploy import removal
+
+    _check_keep(request)
+    return removal.clean(_only_device(request), keep=request.keep, dry_run=request.dry_run)
+
+
+@takes(CleanRequest)
+def clean_many(request: CleanRequest) -> Outcomes[CleanReport]:
+    """:func:`clean` on several devices at once."""
     from adt.device.deploy import removal
 
     _check_keep(request)
@@ -305,7 +287,7 @@ def clean_many(request: CleanManyRequest) -> Outcomes[CleanReport]:
     return _on_each(request, clean_device)
 
 
-def _check_keep(request: CleanRequest | CleanManyRequest) -> None:
+def _check_keep(request: CleanRequest) -> None:
     if request.keep < 0:
         raise ConfigError(f"cannot keep {request.keep} deployments", remedy="Give 0 or more.")
 
@@ -317,9 +299,8 @@ def deploy_command(request: DeployRequest, flags: DeviceFlags, as_json: bool) ->
         with status_line("adt deploy") as say:
             result = deploy(request.but(serial=flags.serial, say=say))
         return Rendering("deploy", result, _deploy_lines(result))
-    shared = request.keywords_of(DeployManyRequest)
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = deploy_many(DeployManyRequest(serials=serials, on_event=on_event, **shared))
+        outcomes = deploy_many(request.but(serials=serials, on_event=on_event))
     return rendering("deploy", outcomes, _deploy_summary)
 
 
@@ -356,9 +337,8 @@ def clean_command(request: CleanRequest, flags: DeviceFlags, as_json: bool) -> R
     if not (serials := several(flags)):
         report = clean(request.but(serial=flags.serial))
         return Rendering("clean", report, _clean_lines(report))
-    shared = request.keywords_of(CleanManyRequest)
     with live_table(serials, quiet=as_json) as on_event:
-        outcomes = clean_many(CleanManyRequest(serials=serials, on_event=on_event, **shared))
+        outcomes = clean_many(request.but(serials=serials, on_event=on_event))
     return rendering("clean", outcomes, _clean_summary)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from adt.cli.command import Rendering, command
 from adt.errors import DeviceNotReady
 from adt.host.columns import aligned
+from adt.host.disk import size_text
 from adt.options.option import Text, Texts, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.sections import DeviceSettings
@@ -146,9 +147,7 @@ def probe(serial: str | None = None, *, timeout: float | None = None, fresh: boo
         serial, timeout: see :func:`chosen_device`.
         fresh: look for OpenCL again, not only once per boot of the device.
 
-    Raises:
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: see :mod:`adt.errors`. A part that
-            cannot be read does not raise: it is None, and ``probe.missing`` says why.
+    A part that cannot be read does not raise: it is None, and ``probe.missing`` says why.
     """
     return probe_device(chosen_device(serial, timeout), fresh=fresh)
 
@@ -235,8 +234,6 @@ def probe_command(
 
 def rows(hardware: Probe) -> Iterator[tuple[str, str]]:
     """The page: a heading and a text for each line; an empty heading goes on with the last one."""
-    from adt.host.disk import size_text
-
     yield "device", f"{hardware.serial}: {hardware.label}"
     system = f"Linux {hardware.kernel}"
     if hardware.android:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adt.cli.command import Rendering, command
-from adt.errors import ConfigError
+from adt.errors import ConfigError, InputError
 from adt.host.document import FLAT, form, in_document
 from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import NEWEST, VERSIONS
@@ -206,8 +206,6 @@ def generate_command(request: GenerateRequest, flags: GenerateFlags) -> Renderin
 
 def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
     """``NAME=VALUE`` by the package's name; empty where there is only a value."""
-    from adt.errors import ConfigError
-
     values: dict[str, str] = {}
     for text in texts:
         name, _, value = text.rpartition("=")
@@ -223,7 +221,6 @@ def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
 def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
     """Return how pictures are prepared, by package; an option without a name holds for those with a name,
     too."""
-    from adt.errors import InputError
     from adt.package.inputs.pictures import PictureOptions, parse_numbers
 
     options_of: dict[str, dict[str, Any]] = {}

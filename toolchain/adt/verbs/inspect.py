@@ -12,7 +12,8 @@ import typer
 
 from adt.checkup.check import Status
 from adt.cli.command import Rendering, command
-from adt.errors import BuildError, ConfigError
+from adt.errors import BuildError, ConfigError, DoctorFailed
+from adt.host.columns import aligned
 from adt.host.document import document_of
 from adt.options.option import (
     Directory,
@@ -196,7 +197,6 @@ def write_texts(texts: Mapping[str, str], out: Path) -> None:
     """Write each text to its name in the directory *out*; other files there stay.
 
     Raises:
-        DiskError: it cannot be written.
         PackageError: a name, which comes out of a package, is not one of a file; nothing was written.
     """
     from adt.host.cache import write_text
@@ -278,7 +278,6 @@ def _text(name: str, method: str) -> Callable[[Inspection, Path, InspectFlags], 
 
 
 def _kernels(inspection: Inspection, _package: Path, flags: InspectFlags) -> View:
-
     device = "cuda" if flags.cuda else "opencl"
     facts = {row.name: row for row in inspection.graph.kernels}
     texts = named_kernels(inspection, device, flags.kernel)
@@ -327,8 +326,6 @@ def _params(inspection: Inspection, _package: Path, _flags: InspectFlags) -> Vie
 
 
 def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
-    from adt.host.columns import aligned
-
     kernels = inspection.cpu()
     total = sum(kernel.flops or 0 for kernel in kernels) or 1
     rows = [
@@ -344,8 +341,6 @@ def _cpu(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
 
 
 def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
-    from adt.host.columns import aligned
-
     facts = inspection.package.manifest
     operators = facts.made.integers
     if not operators:
@@ -368,8 +363,6 @@ def _int8(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
 
 
 def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
-    from adt.host.columns import aligned
-
     made = inspection.package.manifest.made
     report = made.textures
     if report is None and made.blocked:
@@ -386,14 +379,12 @@ def _textures(inspection: Inspection, _package: Path, _flags: InspectFlags) -> V
 
 
 def _diff(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
-
     assert flags.diff is not None
     difference = inspect_diff(package, flags.diff)
     return {"diff": difference}, _diff_lines(difference)
 
 
 def _html(_inspection: Inspection, package: Path, flags: InspectFlags) -> View:
-
     assert flags.html is not None
     inspect_html(package, flags.html, profile=flags.profile)
     return {"html": flags.html}, [f"wrote {flags.html}"]
@@ -419,8 +410,6 @@ def _summary(inspection: Inspection, _package: Path, _flags: InspectFlags) -> Vi
 
 def _texture_lines(report: TextureReport) -> Iterator[str]:
     """A row for each convolution, matrix product, kernel and weight, with what decided about it."""
-    from adt.host.columns import aligned
-
     yield report.summary
     operators = _operator_rows(report.convolutions, ("textures", "buffers"))
     kernels = [
@@ -567,8 +556,6 @@ MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FA
 @command("adt doctor ndk --ndk $NDK")
 def doctor_command(request: DoctorRequest, as_json: bool) -> Rendering:
     """Check this machine, the NDK, the devices and a package: what is wrong, and what mends it."""
-    from adt.errors import DoctorFailed
-
     lines = _Lines()
     on_check, on_repair = (quiet, quiet) if as_json else (lines.check, lines.repair)
     result = doctor(request.but(on_check=on_check, on_repair=on_repair))

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries, titles
 from adt.cli.command import Rendering, command
-from adt.errors import ConfigError, ModelError
+from adt.errors import ConfigError, ModelError, VerifyFailed
 from adt.host.document import HIDDEN, form, in_document
 from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real, Text, Texts, option
 from adt.options.request import Request, takes
@@ -19,7 +20,6 @@ from adt.verbs.profile import ProfileRequest
 
 if TYPE_CHECKING:
     from adt.compiler.compilation import CompileJob
-    from adt.errors import VerifyFailed
     from adt.measure.statistics import Interval
     from adt.measure.verify import Verification
     from adt.package.inspection.inspection import Inspection
@@ -166,9 +166,7 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
         ConfigError: *offload* names no library.
         ModelError: nothing of the model goes to them.
         MismatchError: no bundle has them.
-        RunError, CompileError, …: see :mod:`adt.errors`.
     """
-    from adt.bundle.libraries import LIBRARIES, NONE, parse_libraries
     from adt.measure.verify import compare
     from adt.numerics import TOLERANCES
     from adt.verbs.bench import bench_ab
@@ -226,7 +224,6 @@ def _compiled(job: CompileJob, offload: str, *, apart: bool = False) -> ModelPac
 
 
 def _profile(package: ModelPackage, request: CompareOffloadRequest) -> Profile:
-    from adt.bundle.libraries import titles
     from adt.verbs.profile import profile
 
     log.info("profiling %s", titles(package.manifest.libraries) or "adt's kernels")
@@ -294,8 +291,6 @@ def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
 
 
 def _failure(result: OffloadComparison) -> VerifyFailed | None:
-    from adt.errors import VerifyFailed
-
     wrong = [name for name, comparison in result.comparisons.items() if not comparison.passed]
     if not wrong:
         return None

@@ -125,12 +125,6 @@ ALLOW_4K = option(
 )
 BUNDLE = option("The bundle; else the newest fitting one built here.", default=None, metavar="DIR")
 KEY = option("What clients ask the tracker for.", "--key", "-k", default="")
-RPC = option(
-    "Start tracker and RPC server, which run programs for whoever connects; else only where no "
-    "package is named.",
-    "--rpc/--no-rpc",
-    default=None,
-)
 PORT = option("The port, or the first one to try.", default=None, least=1, most=65535)
 TRACKER_ADDRESS = option("Another tracker than adt's own.", "--tracker", default="", metavar="HOST:PORT")
 PACKAGE = option("A package that `adt compile` made: its directory, or x.tar.", kw_only=False)

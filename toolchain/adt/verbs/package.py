@@ -12,6 +12,7 @@ import typer
 from adt.cli.app import app
 from adt.cli.command import Rendering, command
 from adt.errors import PackageError
+from adt.host.disk import scratch_directory
 from adt.host.document import FLAT, in_document
 from adt.options.option import option
 from adt.options.request import resolve_settings
@@ -92,7 +93,6 @@ def package_merge(code: AnyPath, params: AnyPath, *, out: AnyPath) -> ModelPacka
     Raises:
         PackageError: they are not the parts of one package, or *out* is something else.
     """
-    from adt.host.disk import scratch_directory
     from adt.package.package import merge_params, write_package
 
     with scratch_directory("merge") as scratch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from adt.errors import InputError
 from adt.options.option import Options, option
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ class PictureFlags(Options):
 
 def picture_options(flags: PictureFlags) -> PictureOptions | None:
     """Return how pictures are prepared; None without such an option."""
-    from adt.errors import InputError
     from adt.package.inputs.pictures import PictureOptions, parse_numbers, parse_size
 
     if flags.crop not in (None, CENTER):

@@ -27,7 +27,6 @@ def open_place(package: ModelPackage, request: Request, named: Path | None) -> O
 
     Raises:
         MismatchError, PackageError: package, bundle and device do not fit each other, or no bundle was built.
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     if runs_here(package, request):
         check_own_cpu(package.manifest)

@@ -66,7 +66,6 @@ def profile(request: ProfileRequest) -> Profile:
         ConfigError: numbers that cannot be.
         RunError, InputError: the runner refused or failed; its own message is passed on.
         RpcError, TrackerError: see :func:`adt.rpc_session`.
-        MismatchError, PackageError, NoDevice, …: see :mod:`adt.errors`.
     """
     from adt.device.rtvm import RtvmOptions
     from adt.measure.profile.assembly import Limits, ProfilePlace, assemble

@@ -11,6 +11,8 @@ from typing import Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, ModelError
+from adt.host.columns import aligned
+from adt.host.disk import disk_errors, library_files, scratch_directory, size_text
 from adt.host.document import in_document
 from adt.host.isolated import isolated
 from adt.options.option import Files, PathTo, Texts, option, options_of, python, values_of
@@ -114,10 +116,7 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
         InputError: a sample is missing, damaged, of another shape or not finite.
         ConfigError: there is nothing to calibrate on, or nothing that *keep* names.
         VerifyFailed: a target cannot be reached; nothing is written then.
-        DiskError: *out* cannot be written.
     """
-    from adt.host.disk import scratch_directory
-
     _check(request)
     with scratch_directory("quantize", beside=request.out) as scratch:
         values = values_of(request)
@@ -136,7 +135,6 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
     import onnx
 
     from adt.compiler.importers.shapes import parse_shapes
-    from adt.host.disk import disk_errors, library_files
     from adt.quantization import fidelity, quantizer
     from adt.quantization.accuracy import Target, attempt, unmeasured
     from adt.quantization.samples import read_samples
@@ -253,8 +251,6 @@ def quantize_command(request: QuantizeRequest, flags: PictureFlags) -> Rendering
 
 
 def _lines(result: QuantizeResult) -> Iterator[str]:
-    from adt.host.disk import size_text
-
     if result.outputs:
         yield from _accuracy(result)
     else:
@@ -265,8 +261,6 @@ def _lines(result: QuantizeResult) -> Iterator[str]:
 
 
 def _accuracy(result: QuantizeResult) -> Iterator[str]:
-    from adt.host.columns import aligned
-
     made_up = "MADE-UP samples, which tell nothing of real ones"
     samples = made_up if result.made_up else f"samples of {result.source}"
     which = ""

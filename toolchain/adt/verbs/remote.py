@@ -67,7 +67,6 @@ def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
         MismatchError, PackageError: package, bundle and server do not fit each other.
         RpcError, TrackerError: no server, or it ended.
         RunError: the server failed.
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     return connect(load_package(request.package), request)
 

@@ -65,11 +65,7 @@ def report(request: ReportRequest) -> TrendReport:
 
 
 def report_html(report: TrendReport, out: AnyPath) -> None:
-    """Write one self-contained page with a time line of each series.
-
-    Raises:
-        DiskError: it cannot be written.
-    """
+    """Write one self-contained page with a time line of each series."""
     from adt.host.cache import write_text
     from adt.measure.trend import render
 
@@ -77,11 +73,7 @@ def report_html(report: TrendReport, out: AnyPath) -> None:
 
 
 def report_export(report: TrendReport, out: AnyPath) -> int:
-    """Write the records of *report* to one file, for :func:`report_import`; returns how many.
-
-    Raises:
-        DiskError: it cannot be written.
-    """
+    """Write the records of *report* to one file, for :func:`report_import`; returns how many."""
     from adt.host.cache import write_text
     from adt.measure import history
 
@@ -99,7 +91,6 @@ def report_import(path: AnyPath) -> int:
     Raises:
         InputError: it is no such file.
         RunError: the application could not measure.
-        DiskError: the store cannot be written.
     """
     from adt.measure import history
 

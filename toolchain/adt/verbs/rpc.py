@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adt.bundle.platforms import platform_named
 from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import span
@@ -153,7 +154,6 @@ def rpc_start(request: RpcStartRequest) -> RpcServer:
     Raises:
         RpcError, TrackerError: it does not become ready.
         MismatchError: no bundle fits the device.
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError, DeviceFull: see :mod:`adt.errors`.
     """
     from adt.device.deploy import store
     from adt.rpc import server
@@ -250,7 +250,6 @@ def rpc_serve(request: ServeRequest) -> ServePlan:
         MismatchError: no bundle for the platform was built here.
         RpcError: the bundle has no tvm_rpc.
     """
-    from adt.bundle.platforms import platform_named
     from adt.rpc import board, server
     from adt.rpc import tracker as tracking
     from adt.verbs.bundles import choose_bundle

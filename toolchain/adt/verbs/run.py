@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, InputError
+from adt.host.columns import aligned
 from adt.host.document import document_of, form
 from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
 from adt.options.request import Request, takes
@@ -95,7 +96,6 @@ def run(request: RunRequest) -> RunResult:
         InputError: inputs do not fit the model, or a file cannot be read.
         ConfigError: options that contradict each other.
         RunError: the runner refused or failed; its own message is passed on.
-        MismatchError, PackageError, NoDevice, RpcError, …: see :mod:`adt.errors`.
     """
     from adt.device.rtvm import RtvmOptions
     from adt.package.package import load_package
@@ -281,8 +281,6 @@ def _lines(
 
 
 def _class_lines(ranking: Ranking) -> Iterator[str]:
-    from adt.host.columns import aligned
-
     applied = "applied" if ranking.softmax else "not applied"
     yield f"classes of {ranking.output}, softmax {applied}: {ranking.reason}"
     for number, row in enumerate(ranking.rows):

@@ -16,6 +16,7 @@ import typer
 
 from adt.cli.command import Rendering, command
 from adt.errors import INTERRUPTED, ConfigError, VerifyFailed
+from adt.host.columns import aligned
 from adt.host.interrupts import handled, interrupt
 from adt.options.request import takes
 from adt.options.sections import TuneSettings
@@ -55,7 +56,6 @@ def tune(request: TuneRequest) -> TuneResult:
         ToolNotFound: a cost model, or a Dask cluster, that is asked for and not installed.
         Busy: another process tunes into the same database.
         NoDevice, TrackerError: no device was there for as long as we wait.
-        ModelError, MismatchError, PackageError, RpcError, …: see :mod:`adt.errors`.
     """
     from adt.compiler.importers.formats import require_model
     from adt.host.versions import require_tvm
@@ -238,7 +238,7 @@ EXAMPLE = "adt tune model.onnx --target adreno --serial R5CT,R5CV --trials 2000 
 @command(EXAMPLE)
 def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
     """Find faster schedules for a model's kernels, measured on devices; the same command goes on."""
-    from adt.verbs.tune_report import document, lines
+    from adt.verbs.tune_result import document, lines
     from adt.verbs.tuning_view import tuning_view
 
     with tuning_view(quiet=as_json) as on_status:
@@ -255,8 +255,6 @@ def tune_command(request: TuneRequest, as_json: bool) -> Rendering:
 
 
 def _show_plan(plan: TuningPlan) -> None:
-    from adt.host.columns import aligned
-
     each = " for each" if plan.per_task else ""
     typer.echo(f"model     {plan.model}")
     typer.echo(f"target    {plan.target} on {plan.platform}")

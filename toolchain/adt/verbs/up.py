@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import MismatchError
@@ -116,7 +117,6 @@ def up(request: UpRequest) -> UpResult:
     from adt.bundle.build import build_bundle
     from adt.bundle.bundle import MANIFEST
     from adt.bundle.plan import plan_build
-    from adt.bundle.platforms import platform_named
     from adt.compiler.importers import model_store
     from adt.device.place import DevicePlace, Opened
     from adt.host.versions import require_tvm

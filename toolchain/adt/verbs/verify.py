@@ -160,9 +160,10 @@ class LayersResult:
 def verify(request: VerifyRequest) -> VerifyResult:
     """Run the package where it belongs and the reference here, on the same inputs, and compare.
 
+    A difference over the tolerance does not raise: look at ``result.verification.passed``.
+
     Raises:
-        RunError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does
-            not raise: look at ``result.verification.passed``.
+        ConfigError: sets of inputs that contradict each other.
     """
     from adt.compiler.importers import model_store
     from adt.package.package import load_package
@@ -199,7 +200,7 @@ def verify_at(
         trust: the reference may be a model that is code.
 
     Raises:
-        RunError, InputError, ModelError, …: see :mod:`adt.errors`. A difference over the tolerance does not.
+        ConfigError: sets of inputs that contradict each other.
     """
     from adt.device.rtvm import RtvmOptions
     from adt.measure.reference import FILE, MODEL, reference_named, with_unused
@@ -271,13 +272,12 @@ def verify_at(
 def verify_layers(request: LayersRequest) -> LayersResult:
     """Compare each kernel that the device runs with the same kernel on this machine's CPU.
 
-    Without *max_rel* a difference passes as the kernel's types allow (docs/verify.md).
+    Without *max_rel* a difference passes as the kernel's types allow (docs/verify.md). A wrong kernel does
+    not raise: look at ``result.layers.passed``.
 
     Raises:
         PackageError: the package does not have its kernels from before their schedules, or was not compiled
             here and is not to be trusted.
-        RunError, InputError, …: see :mod:`adt.errors`. A wrong kernel does not raise: look at
-            ``result.layers.passed``.
     """
     from adt.measure.layers import Scan, compare_layers
     from adt.package import origin
