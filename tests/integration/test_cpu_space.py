@@ -24,11 +24,11 @@ from adt.compiler.passes.records.traces import check_trace
 from adt.compiler.passes.records.trial import Trials, without_instructions
 from adt.compiler.passes.records.workload import same, workload
 from adt.package.inspection.graph import CPU_SCHEDULE
-from adt.tuning.candidates import Candidate, CandidateResult, Measurement
+from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpace
 from adt.tuning.records import Context, Failure, Record
 from adt.tuning.search.task_search import Searches, SearchOptions
 from adt.tuning.search.tile_search import Effects, TileSearch
-from adt.tuning.space.design_space import CpuSpace, cpu_space
+from adt.tuning.space.design_space import RuleSpace, rule_space
 
 HERE, THERE = (Context("target", "0.25.0", name, "") for name in ("here", "there"))
 TARGETS = {
@@ -68,8 +68,8 @@ FUNCTIONS = {
 }
 
 
-def space_of(function: Any, target: str) -> CpuSpace:
-    space = cpu_space(workload(function)["main"], tvm.target.Target(TARGETS[target]))
+def space_of(function: Any, target: str) -> RuleSpace:
+    space = rule_space(workload(function)["main"], tvm.target.Target(TARGETS[target]))
     assert space
     return space
 
@@ -149,7 +149,7 @@ def test_what_is_decided_for_arm_can_be_recorded_and_is_seen_to_be_right(
     load_intrinsics(description["mtriple"])
     function = workload(of_bytes("int8", 4, terms))
 
-    space = cpu_space(function["main"], tvm.target.Target(description))
+    space = rule_space(function["main"], tvm.target.Target(description))
 
     first = space.point({})
     assert first and f"llvm.aarch64.neon.{instruction}." in first.candidate.trace
@@ -197,9 +197,11 @@ def test_all_that_may_be_decided_computes_the_same(name: str) -> None:
 def test_only_kernels_of_rules_that_leave_something_open_have_tiles() -> None:
     x = te.placeholder((64, 64), "float32", name="x")
     twice = te.create_prim_func([x, te.compute(x.shape, lambda i, j: x[i, j] * 2.0, name="y")])
-    assert cpu_space(twice, tvm.target.Target(TARGETS["x86"])) is None
+    assert rule_space(twice, tvm.target.Target(TARGETS["x86"])) is None
     opencl = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}})
-    assert cpu_space(workload(convolution())["main"], opencl) is None
+    assert rule_space(twice, opencl) is None
+    with pytest.raises(NoSpace, match="texels"):  # its blocks are eight channels
+        rule_space(workload(convolution())["main"], opencl)
 
 
 def search(

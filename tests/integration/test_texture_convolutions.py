@@ -13,19 +13,14 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from adt.bundle.plugins import load_plugin, opencl_runtime
-from adt.compiler.passes.gpu.convolution import (
-    DefaultDecisions,
-    convolution_of,
-    convolution_schedule,
-    schedule_convolution,
-)
+from adt.compiler.passes.gpu.convolution import convolution_of, schedule_convolution
 from adt.compiler.passes.gpu.placement import with_images
-from adt.compiler.passes.gpu.schedules import prove
+from adt.compiler.passes.gpu.schedules import prove, schedule_of
 from adt.compiler.passes.gpu.tiles import Tile, best_tile
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.lowering import tir_pipeline
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import NoSchedule, Untuned
 from adt.compiler.targets.gpu import ANY_ADRENO
 
 TARGET = tvm.target.Target(
@@ -95,7 +90,7 @@ def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = 
     conv = convolution_of(schedule, by_lane=by_lane)
     tile = tile or best_tile(conv.sums, ANY_ADRENO, shared=shared)
     assert tile is not None
-    schedule_convolution(schedule, conv, tile, DefaultDecisions())
+    schedule_convolution(schedule, conv, tile, Untuned())
     made = schedule.mod["main"]
     prove(made, TARGET)
     return made
@@ -226,7 +221,7 @@ def test_a_convolution_that_ends_in_a_buffer_is_scheduled_the_same_way() -> None
     function = Layer(64, 64, (12, 12), 3, textures=False).function()
 
     assert is_convolution(function)
-    source = str(convolution_schedule(function, ANY_ADRENO))
+    source = str(schedule_of(function, TARGET, ANY_ADRENO, Untuned())[1])
 
     assert "T.vectorized(4)" in source
     assert 'scope="shared"' in source
@@ -238,7 +233,7 @@ def test_what_is_no_convolution_is_refused() -> None:
 
     assert not is_convolution(function)
     with pytest.raises(NoSchedule, match="no convolution"):
-        convolution_schedule(function, ANY_ADRENO)
+        convolution_of(Schedule(function))
 
 
 def test_sums_that_are_used_for_many_texels_are_refused() -> None:
@@ -252,4 +247,4 @@ def test_sums_that_are_used_for_many_texels_are_refused() -> None:
     )
 
     with pytest.raises(NoSchedule, match="fewer than the texels"):
-        convolution_schedule(te.create_prim_func([x, weight, whole, gated]), ANY_ADRENO)
+        convolution_of(Schedule(te.create_prim_func([x, weight, whole, gated])))

@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax, te, tirx
+from tvm.s_tir import Schedule
 
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.choice import ALWAYS
 from adt.compiler.passes.gpu.placement import ImageLimits, place, with_images
-from adt.compiler.passes.gpu.schedules import element_schedule, prove, texel_schedule
+from adt.compiler.passes.gpu.schedules import TEXELS, element_schedule, prove
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.lowering import check_images, image_faults, texture_lowering
 from adt.compiler.passes.records.schedules import Untuned
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import NoSchedule, refusals
+from adt.compiler.passes.scheduling import Untuned as Usual
+from adt.compiler.targets.gpu import ANY_ADRENO
 from adt.package.reports import SCOPE
 from support.models import vision
 
@@ -45,6 +48,13 @@ def lowered(function: Any) -> Any:
         return texture_lowering()(
             tvm.IRModule({"k": function.with_attr({"target": TARGET, "global_symbol": "k"})})
         )
+
+
+def texel_schedule(function: Any, form: int = 0) -> Any:
+    schedule = Schedule(function)
+    with refusals():
+        TEXELS.forms[form].schedule(schedule, ANY_ADRENO, Usual())
+    return schedule.mod["main"]
 
 
 def test_a_texel_schedule_writes_whole_texels() -> None:
@@ -108,7 +118,7 @@ def test_what_cannot_be_a_vector_is_computed_lane_by_lane_and_stored_as_a_texel(
 
     with pytest.raises(NoSchedule, match="cannot lower it"):
         prove(texel_schedule(images), TARGET)
-    assert image_faults(lowered(texel_schedule(images, by_lane=True))) == []
+    assert image_faults(lowered(texel_schedule(images, form=1))) == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,21 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import te, tirx
-from tvm.s_tir import Schedule, meta_schedule
 
 from adt.bundle.plugins import load_plugin, opencl_runtime
 from adt.compiler.passes.gpu.placement import with_images
-from adt.compiler.passes.gpu.schedules import prove
-from adt.compiler.passes.gpu.tiles import MOST_WIDE
+from adt.compiler.passes.gpu.schedules import prove, schedule_of
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.lowering import tir_pipeline
-from adt.compiler.passes.records.schedules import load_intrinsics
-from adt.compiler.passes.records.traces import apply_trace, trace_text
-from adt.compiler.passes.scheduling import NoSchedule
-from adt.tuning.search.strategies import STEPS
+from adt.compiler.passes.records.schedules import load_intrinsics, schedule_by_record
+from adt.compiler.passes.scheduling import Untuned
+from adt.compiler.targets.gpu import gpu_of
+from adt.tuning.candidates import NoSpace
 from adt.tuning.search.task_search import Searches, SearchOptions
-from adt.tuning.space.texture_space import MAX_STATEMENTS, statements, texture_space, uses_texels
+from adt.tuning.space.design_space import Point, rule_space, uses_texels
 
 TARGET = tvm.target.Target(
     {
@@ -78,109 +76,63 @@ def unpacking() -> Any:
     return with_images(te.create_prim_func([x, blocks.unpack(x, 10)]), (True, False))
 
 
-def sampled(function: Any, count: int, seed: int = 3) -> list[list[Any]]:
-    """For each of the design spaces of *function*, *count* schedules drawn from it."""
-    load_intrinsics()
-    module = tvm.IRModule({"main": function})
-    drawn = []
-    generator = texture_space(function, TARGET)
-    for number in range(len(spaces_of(function, generator))):
-        context = meta_schedule.TuneContext(
-            module,
-            target=TARGET,
-            space_generator=generator,
-            search_strategy="replay-trace",
-            rand_state=seed,
-            num_threads=1,
-        )
-        context.pre_tuning(100, count, [context.generate_design_space()[number]], None, None)
-        drawn.append([candidate.sch for candidate in context.generate_measure_candidates() or ()])
-        context.post_tuning()
-    return drawn
-
-
-def spaces_of(function: Any, generator: Any) -> list[Any]:
-    load_intrinsics()
-    context = meta_schedule.TuneContext(
-        tvm.IRModule({"main": function}), target=TARGET, space_generator=generator, num_threads=1
-    )
-    return list(context.generate_design_space())
+def points_of(function: Any, count: int = 1) -> list[Point]:
+    """The schedule that compiling takes, and up to *count* other ways of doing each thing."""
+    space = rule_space(function, TARGET)
+    assert space
+    first = space.point({})
+    assert first
+    places = [
+        {what: place}
+        for what, ways in first.ways.items()
+        for place in range(len(ways) - 1, max(0, len(ways) - 1 - count), -1)
+    ]
+    return [first, *filter(None, map(space.point, places))]
 
 
 @pytest.mark.parametrize(
-    ("make", "spaces"),
+    ("make", "decisions"),
     [
-        (lambda: convolution(4, 8, 14, 2), 2),  # each sum is one work-item's, or shared
-        (lambda: convolution(1, 8, 8, 2), 1),  # four channels are too few to share
-        (depthwise, 1),
-        (pooling, 1),
-        (lambda: pooling(25), 2),  # the other with 13 rows and columns rounded up
-        (error_function, 1),
-        (unpacking, 1),
+        (lambda: convolution(4, 8, 14, 2), {"tile", "group", "fours", "unroll"}),
+        (lambda: convolution(1, 8, 8, 2), {"tile", "group", "fours", "unroll"}),
+        (depthwise, {"tile", "group", "fours", "unroll"}),
+        (pooling, {"wide", "group", "unroll"}),
+        (error_function, {"wide", "group"}),
+        (unpacking, {"items"}),
     ],
-    ids=["convolution", "few channels", "depthwise", "pooling", "13 rows", "by lane", "to a buffer"],
+    ids=["convolution", "few channels", "depthwise", "pooling", "by lane", "to a buffer"],
 )
-def test_every_schedule_of_a_space_uses_its_images_rightly(make: Callable[[], Any], spaces: int) -> None:
+def test_every_schedule_of_a_space_uses_its_images_rightly_and_can_be_recorded(
+    make: Callable[[], Any], decisions: set[str]
+) -> None:
     function = make()
     assert uses_texels(function, TARGET)
+    load_intrinsics()
 
-    drawn = sampled(function, 8)
+    first, *others = points_of(function)
 
-    assert len(drawn) == spaces
-    for schedules in drawn:
-        assert schedules
-        for schedule in schedules:
-            prove(schedule.mod["main"], TARGET)
-            assert statements(schedule.mod["main"]) <= MAX_STATEMENTS
+    assert set(first.ways) == decisions
+    assert len(others) >= sum(len(ways) > 1 for ways in first.ways.values()) - 1 > -1
+    for point in (first, *others):
+        module = tvm.ir.load_json(point.candidate.module)
+        prove(module["main"], TARGET)
+        again = schedule_by_record(tvm.IRModule({"main": function}), point.candidate.trace)
+        tvm.ir.assert_structural_equal(again, module)
+    modules = {tvm_ffi.structural_hash(tvm.ir.load_json(p.candidate.module)) for p in (first, *others)}
+    assert len(modules) == 1 + len(others)
 
 
-def test_a_search_begins_with_what_compiling_takes_and_with_what_is_near() -> None:
-    function = convolution(4, 8, 14, 2)
-    task = SimpleNamespace(name="conv", module=tvm.IRModule({"main": function}))
+@pytest.mark.parametrize("make", [lambda: convolution(4, 8, 14, 2), depthwise, pooling, error_function])
+def test_a_search_begins_with_what_compiling_takes(make: Callable[[], Any]) -> None:
+    function = make()
+    task: Any = SimpleNamespace(name="kernel", module=tvm.IRModule({"main": function}))
     target = {name: value for name, value in TARGET.export().items() if name != "tag"}
-    searching = Searches(target, SearchOptions(cost_model="none")).search(task)
-    spaces = spaces_of(function, texture_space(function, TARGET))
+    gpu = gpu_of("adreno", {"max_num_threads": int(TARGET.attrs["max_num_threads"])})
 
-    first = searching.next_batch(8) or ()
+    first, *_ = Searches(target, SearchOptions(cost_model="none")).search(task).next_batch(4) or ()
 
-    usual = [decisions(trace_text(space.trace)) for space in spaces]
-    found = [decisions(candidate.trace) for candidate in first]
-    assert len(first) == 8 and found[: len(usual)] == usual
-    for near in found[len(usual) :]:
-        steps = [
-            sum(a != b for a, b in zip(near, one, strict=True)) for one in usual if len(one) == len(near)
-        ]
-        assert 1 <= min(steps) <= STEPS + 1  # what is left of the channels follows their parts
-
-
-def decisions(trace: str) -> list[Any]:
-    return [decision for _, decision in json.loads(trace)[1]]
-
-
-def test_a_record_s_trace_gives_the_schedule_again() -> None:
-    function = convolution(4, 11, 8, 2)
-
-    for schedules in sampled(function, 2):
-        for schedule in schedules:
-            again = apply_trace(tvm.IRModule({"main": function}), trace_text(schedule.trace))
-            tvm.ir.assert_structural_equal(again, schedule.mod)
-
-
-def test_a_search_may_change_one_decision_of_a_schedule() -> None:
-    function = convolution(4, 8, 14, 2)
-    [space, *_] = spaces_of(function, texture_space(function, TARGET))
-    mutator = meta_schedule.mutator.MutateTileSize()
-    seen = set()
-    trace = space.trace
-    for _ in range(20):
-        trace = mutator.apply(trace) or trace
-        schedule = Schedule(tvm.IRModule({"main": function}))
-        trace.apply_to_schedule(schedule, remove_postproc=False)
-        prove(schedule.mod["main"], TARGET)
-        seen.add(trace_text(trace))
-        tiles = [list(map(int, tile)) for tile in trace.decisions.values() if not isinstance(tile, int)]
-        assert all(tile[-1] <= MOST_WIDE for tile in tiles)
-    assert len(seen) > 5
+    _, usual = schedule_of(function, TARGET, gpu, Untuned())
+    tvm.ir.assert_structural_equal(tvm.ir.load_json(first.module)["main"], usual)
 
 
 def test_what_cannot_write_texels_has_no_space() -> None:
@@ -189,8 +141,8 @@ def test_what_cannot_write_texels_has_no_space() -> None:
     x = image(2, 4, 4)
     function = with_images(te.create_prim_func([x, topi.nn.softmax(x, 3)]), (True, True))
 
-    with pytest.raises(NoSchedule, match="reductions"):
-        texture_space(function, TARGET)
+    with pytest.raises(NoSpace, match="reductions"):
+        rule_space(function, TARGET)
 
 
 def computed(module: Any, target: Any, device: Any, arrays: list[Any], scopes: list[str]) -> Any:
@@ -220,10 +172,10 @@ def check_numbers(function: Any, count: int) -> None:
     right = computed(tvm.IRModule({"main": plain}), llvm, tvm.cpu(), arrays, ["global"] * len(buffers))
     arrays[-1] = np.full_like(arrays[-1], np.nan)
     scopes = [buffer.scope() for buffer in buffers]
-    for schedules in sampled(function, count):
-        for schedule in schedules:
-            made = computed(schedule.mod, TARGET, tvm.opencl(), arrays, scopes)
-            np.testing.assert_allclose(made, right, atol=1e-4, err_msg=str(schedule.trace))
+    for point in points_of(function, count):
+        module = tvm.ir.load_json(point.candidate.module)
+        made = computed(module, TARGET, tvm.opencl(), arrays, scopes)
+        np.testing.assert_allclose(made, right, atol=1e-4, err_msg=point.candidate.trace)
 
 
 def test_candidates_compute_what_the_kernel_computes() -> None:

@@ -22,7 +22,7 @@ from adt.compiler.passes.records.workload import MARK, REFUSED, workload
 from adt.compiler.targets import ModelTarget
 from adt.errors import VerifyFailed
 from adt.package.package import KernelCheck
-from adt.tuning.space.design_space import cpu_space
+from adt.tuning.space.design_space import rule_space
 from support.models.onnx_graphs import graph_of, node
 from support.models.schedules import apply_by_hand
 
@@ -162,7 +162,7 @@ def test_an_instruction_that_the_processor_lacks_is_left_out(
     """LLVM ends the process that asks it for one: it is not adt's."""
     load_intrinsics("x86_64-linux-gnu")
     function = of_bytes()
-    space = cpu_space(workload(function)["main"], tvm.target.Target(TARGETS["x86"]))
+    space = rule_space(workload(function)["main"], tvm.target.Target(TARGETS["x86"]))
     assert space
     point = space.point({})
     assert point and "llvm.x86.avx2.pmadd.wd" in point.candidate.trace

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,14 +69,22 @@ def test_few_times_fit_no_row() -> None:
         fit([dataclasses.replace(each, seconds=1.0) for each in times], ANY_ADRENO)
 
 
-def test_a_trace_tells_its_tile() -> None:
-    cuts = [[8, 4], [2, 4, 2], [7, 1, 1], [3, 2, 4], [4, 2]]
-    steps = [["SamplePerfectTile", [], [], []] for _ in cuts]
+@pytest.mark.parametrize("drawn", [False, True], ids=["as it is written", "as TVM drew it"])
+def test_a_trace_tells_its_tile(drawn: bool) -> None:
+    cuts: list[list[int]] = [[8, 4], [2, 4, 2], [7, 1, 1], [3, 2, 4], [4, 2]]
 
-    def trace(first: int) -> str:
-        return json.dumps([[["Split"], *steps[first:]], [[n + 1, cut] for n, cut in enumerate(cuts[first:])]])
+    def trace(first: int, *others: str) -> str:
+        steps: list[Any] = [["Split", ["l0", None, 4], [], []], *([name, [], [], []] for name in others)]
+        decisions = []
+        for number, cut in enumerate(cuts[first:]):
+            names = [f"v{number}_{place}" for place in range(len(cut))]
+            if drawn:
+                decisions.append([len(steps), cut])
+                steps.append(["SamplePerfectTile", ["l1"], [], names])
+            steps.append(["Split", ["l1", *(names if drawn else cut)], [], []])
+        return json.dumps([steps, decisions])
 
-    assert tile_of(trace(0)) == Tile(2, 1, 4, (4, 1, 2), 4)
+    assert tile_of(trace(0, "RFactor")) == Tile(2, 1, 4, (4, 1, 2), 4)
     assert tile_of(trace(1)) == Tile(2, 1, 4, (4, 1, 2), 1)
     assert tile_of(trace(3)) is None
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from adt.compiler.passes.gpu.schedules import shares_of
+from adt.compiler.passes.gpu.texels import shares_of
 from adt.compiler.passes.layout.blocks import TEXELS, Window, packed
 from adt.compiler.passes.layout.movement import repeats
 from adt.compiler.passes.layout.walk import one_pixel

@@ -6,8 +6,7 @@ from typing import Any
 
 from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.compiler.passes.records.traces import trace_text
-from adt.tuning.space.design_space import cpu_space
-from adt.tuning.space.texture_space import texture_space, uses_texels
+from adt.tuning.space.design_space import rule_space, uses_texels
 from adt.tuning.tasks import Task
 
 
@@ -21,18 +20,13 @@ def hand_trace(task: Task, target: dict[str, Any]) -> str:
 
     load_intrinsics()
     wanted = tvm.target.Target(target)
-    if uses_texels(task.module["main"], wanted):
-        from tvm.s_tir import meta_schedule as ms
-
-        space = texture_space(task.module["main"], wanted)
-        context = ms.TuneContext(
-            task.module, target=wanted, space_generator=space, rand_state=1, num_threads=1
-        )
-        return trace_text(context.generate_design_space()[0].trace)
-    if space := cpu_space(task.module["main"], wanted):
-        other = space.point({"channels": 1}) or space.point({"wide": 1})
-        assert other
-        return other.candidate.trace
+    if space := rule_space(task.module["main"], wanted):
+        if uses_texels(task.module["main"], wanted):
+            point = space.point({})
+        else:
+            point = space.point({"channels": 1}) or space.point({"wide": 1})
+        assert point
+        return point.candidate.trace
     schedule = tvm.s_tir.Schedule(task.module)
     apply_by_hand(schedule, gpu=target["kind"] != "llvm")
     return trace_text(schedule.trace)

@@ -19,10 +19,9 @@ import numpy as np
 from tvm import s_tir
 
 from adt.compiler.passes.gpu.convolution import convolution_of
-from adt.compiler.passes.gpu.kernel_blocks import refusals
 from adt.compiler.passes.gpu.tiles import Sums, Tile, cost
 from adt.compiler.passes.layout.blocks import is_convolution
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import NoSchedule, refusals
 from adt.compiler.targets.gpu import Gpu
 from adt.errors import ConfigError
 from adt.tuning.database.store import modules_of
@@ -148,11 +147,16 @@ def sums_of(module: Any) -> Sums | None:
 def tile_of(trace: str) -> Tile | None:
     """The tile in *trace* of :mod:`adt.compiler.passes.gpu.convolution`; None: of another schedule."""
     steps, decisions = json.loads(trace)
-    chosen = dict(decisions)
-    cuts = [chosen[place] for place, step in enumerate(steps) if step[0] == "SamplePerfectTile"]
+    samples = {
+        name: size  # as records had it whose tiles TVM drew
+        for place, cut in decisions
+        if isinstance(cut, list)
+        for name, size in zip(steps[place][3], cut, strict=True)
+    }
+    cuts = [[samples.get(size, size) for size in step[1][1:]] for step in steps if step[0] == "Split"]
     axes = [cut for cut in cuts if len(cut) == 3]
-    if len(axes) != 3 or len(cuts) not in (4, 5):
+    if len(axes) != 3:
         return None
     (_, across, wide), (_, down, high), (_, far, deep) = axes
-    parts = cuts[0][1] if len(cuts) == 5 else 1  # shared sums cut their channels first
-    return Tile(wide, high, deep, (across, down, far), parts)
+    shared = any(step[0] == "RFactor" for step in steps)  # shared sums cut their channels first
+    return Tile(wide, high, deep, (across, down, far), cuts[1][1] if shared else 1)

@@ -1,10 +1,66 @@
-"""Parts that schedules for CPUs and for GPUs share."""
+"""Parts that schedules for CPUs and for GPUs share: how a rule refuses a kernel, and how it decides.
+
+A rule schedules a kernel. It asks :class:`Decisions` for each thing that it could do in several ways, and
+names the ways, the one that compiling takes first; tuning tries the others.
+"""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import tvm
+from tvm import s_tir
+
+from adt.errors import lines_of
+
+Way = TypeVar("Way")
 
 
 class NoSchedule(Exception):
     """A rule does not take a kernel; the message is the reason, for the report."""
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Raise NoSchedule for what TVM's scheduling raises meanwhile."""
+    try:
+        yield
+    except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:
+        raise NoSchedule(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
+
+
+class Decisions(Protocol):
+    """Decides what a schedule leaves open."""
+
+    def choose(self, what: str, ways: Sequence[Way]) -> Way:
+        """Choose one of *ways* to do *what*; the first is what is done without a search."""
+
+
+class Untuned:
+    """Takes the first of all ways."""
+
+    def choose(self, _what: str, ways: Sequence[Way]) -> Way:
+        """Take the first."""
+        return ways[0]
+
+
+class Chosen:
+    """Takes the ways at certain places, the first where none is given, and keeps which there were."""
+
+    def __init__(self, places: Mapping[str, int]) -> None:
+        self._places = places
+        self.ways: dict[str, Sequence[object]] = {}
+        """The ways there are to do each thing."""
+
+    def choose(self, what: str, ways: Sequence[Way]) -> Way:
+        """Return the way at the recorded place; ValueError if there are fewer ways."""
+        self.ways[what] = ways
+        place = self._places.get(what, 0)
+        if place >= len(ways):
+            raise ValueError(f"there are {len(ways)} ways of {what}")
+        return ways[place]
 
 
 def divisors(extent: int, most: int) -> list[int]:

@@ -33,10 +33,6 @@ ENDLESS = 1 << 30
 """Trials: when to end is not the strategy's business."""
 FEW = 64
 """Schedules in a space that are tried one by one."""
-STEPS = 3
-"""Changes of a good schedule, at most, that give one that is near."""
-TRIES = 8
-"""Schedules near a good one that are tried for each candidate: postprocessors refuse some."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +55,11 @@ class Evolution:
     """Share of the first generation that are the fastest so far."""
 
     @staticmethod
-    def of(batch: int, *, guided: bool = False) -> Evolution:
-        """Set the search up for *batch* candidates at a time.
-
-        If *guided*, the search began with good decisions, and most of what is drawn by chance is worse.
-        """
+    def of(batch: int) -> Evolution:
+        """Set the search up for *batch* candidates at a time."""
         population = min(512, max(16, 2 * batch))
         fresh = max(4, population // 4)
-        return Evolution(population, 2, fresh, max(0.05, 1.01 / max(batch, 8)), 0.75 if guided else 0.25)
+        return Evolution(population, 2, fresh, max(0.05, 1.01 / max(batch, 8)), 0.25)
 
 
 def evolutionary(effort: Evolution) -> Any:
@@ -149,47 +142,6 @@ class Enumeration:
             if schedule is not None:
                 candidates.append(measure_candidate(schedule))
         return candidates or None
-
-
-class Neighbourhood:
-    """Proposes the decisions that TVM's *schedules* have, and then some that are a few steps from them."""
-
-    def __init__(self, module: Any, schedules: Sequence[Any], postprocs: Sequence[Any], seed: int) -> None:
-        self._module = module
-        self._postprocs = postprocs
-        self._traces = [schedule.trace.simplified(remove_postproc=True) for schedule in schedules]
-        self._random = random.Random(seed)
-
-    def propose(self, count: int) -> list[Any]:
-        """At most *count* of TVM's MeasureCandidates."""
-        candidates: list[Any] = []
-        for attempt in range(TRIES * count):
-            if len(candidates) == count:
-                break
-            trace = self._traces[attempt % len(self._traces)]
-            if attempt >= len(self._traces):
-                for _ in range(self._random.randint(1, STEPS)):
-                    trace = neighbour(trace, self._random)
-            schedule = replay(self._module, trace, self._postprocs)
-            if schedule is not None:
-                candidates.append(measure_candidate(schedule))
-        return candidates
-
-
-def neighbour(trace: Any, chance: random.Random) -> Any:
-    """TVM's *trace* with one decision changed a little: a factor of a tile moved, or another choice."""
-    samples = [step for step in trace.insts if step in trace.decisions]
-    step = chance.choice(samples)
-    decision = trace.decisions[step]
-    if step.kind.name != "SamplePerfectTile":
-        return trace.with_decision(step, chance.randrange(len(step.attrs[0])), remove_postproc=True)
-    tile, most = [int(extent) for extent in decision], int(step.attrs[1])
-    source, target = chance.sample(range(len(tile)), 2)
-    factors = [size for size in (2, 3, 5, 7) if tile[source] % size == 0] or [tile[source]]
-    factor = chance.choice(factors)
-    tile[source] //= factor
-    tile[target] *= factor
-    return trace if tile[-1] > most else trace.with_decision(step, tile, remove_postproc=True)
 
 
 class TvmStrategy:

@@ -27,7 +27,6 @@ from adt.tuning.search.strategies import (
     STRATEGIES,
     Enumeration,
     Evolution,
-    Neighbourhood,
     TvmStrategy,
     by_promise,
     enumerate_traces,
@@ -39,7 +38,7 @@ from adt.tuning.search.strategies import (
     select_for_learning,
 )
 from adt.tuning.search.tile_search import Effects, TileSearch
-from adt.tuning.space.design_space import cpu_space, design_space
+from adt.tuning.space.design_space import design_space, rule_space
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task
@@ -92,7 +91,7 @@ class Searches:
                 are not proposed again, and the search starts from them.
             elsewhere: those of other contexts with the same target: the best are measured here first.
         """
-        if space := cpu_space(task.module["main"], tvm.target.Target(self._target)):
+        if space := rule_space(task.module["main"], tvm.target.Target(self._target)):
             return TileSearch(
                 task,
                 space,
@@ -128,10 +127,6 @@ class TaskSearch:
         self._target = tvm.target.Target(target)
         self._space = design_space(task.module, self._target, seed=self._seed("space"), logger=_DebugLogger())
         self._strategy: Enumeration | TvmStrategy | None = None
-        self._leads: Neighbourhood | None = None
-        if self._space.guided and options.strategy == EVOLUTIONARY:  # the space's own decisions are good ones
-            schedules, seed = self._space.schedules, self._seed("leads")
-            self._leads = Neighbourhood(self._module, schedules, self._space.postprocs, seed)
         self._context = ms.TuneContext(
             task.module, target=self._target, task_name=task.name, num_threads=options.threads
         )
@@ -168,9 +163,6 @@ class TaskSearch:
         """Some of TVM's candidates, maybe none this time; None: there will be no more."""
         if self._options.strategy == REPLAY:
             return None
-        if self._leads is not None:
-            leads, self._leads = self._leads, None
-            return leads.propose(count)
         if self._strategy is None:
             few = enumerate_traces(self._space.schedules, FEW)
             if few is not None:
@@ -191,9 +183,7 @@ class TaskSearch:
             self._module,
             target=self._target,
             space_generator=self._space.generator,
-            search_strategy=evolutionary(Evolution.of(count, guided=self._space.guided))
-            if evolves
-            else random_search(),
+            search_strategy=evolutionary(Evolution.of(count)) if evolves else random_search(),
             task_name=self._name,
             rand_state=self._seed("search"),
             num_threads=self._options.threads,

@@ -1,4 +1,4 @@
-"""The search among the decisions of one kernel for a CPU: one thing at a time is done otherwise.
+"""The search among the decisions of adt's rule for one kernel: one thing at a time is done otherwise.
 
 Such spaces are small, and their rules order the ways of doing a thing by what they promise. So the search
 begins with what the rules decide, and goes on from the fastest so far: it tries the change that promises
@@ -24,7 +24,7 @@ from adt.tuning.records import Record
 from adt.tuning.search.strategies import EVOLUTIONARY, REPLAY, by_promise
 
 if TYPE_CHECKING:
-    from adt.tuning.space.design_space import CpuSpace
+    from adt.tuning.space.design_space import RuleSpace
     from adt.tuning.tasks import Task
 
 LATER = 0.003
@@ -79,7 +79,7 @@ class TileSearch:
     def __init__(
         self,
         task: Task,
-        space: CpuSpace,
+        space: RuleSpace,
         effects: Effects,
         *,
         strategy: str = EVOLUTIONARY,

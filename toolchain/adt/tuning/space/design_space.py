@@ -1,39 +1,45 @@
-"""The schedules that a search may choose from: TVM's rules for the processor or GPU that is tuned for.
+"""The schedules that a search may choose from: those of adt's rules, else those of TVM's.
 
-CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot products). Kernels that a rule of adt
-schedules get that rule's schedules: with other decisions, and finished as without tuning. The first one is
-what compiling takes without records.
+Kernels that a rule of adt schedules, and leaves something open of, get that rule's schedules: with other
+decisions, and finished as without tuning. The first one is what compiling takes without records. Upstream's
+rules know no images: they store lanes one by one.
 
-GPUs get rules of their own. TVM takes its CUDA rules for all of them, which assume what no phone offers:
-work-groups of up to 1024, 16-byte loads of three elements, and memory shared by a work-group that is faster
-than the cache. Here work-groups stay within the device's limits, and tiles are kept in local memory only
-where that is a memory of its own: on Mali GPUs it is not, and copying into it costs time.
+Other kernels for CPUs get the rules that TVM has for them (AVX-512 and VNNI, Neon and dot products).
+For GPUs there are rules of their own. TVM takes its CUDA rules for all of them, which assume
+what no phone offers: work-groups of up to 1024, 16-byte loads of three elements, and
+memory shared by a work-group that is faster than the cache. Here work-groups stay
+within the device's limits, and tiles are kept in local memory only where that is a
+memory of its own: on Mali GPUs it is not, and copying into it costs time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import s_tir, tirx
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule import mutator, postproc, schedule_rule
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-from adt.compiler.passes.cpu.decisions import Chosen
-from adt.compiler.passes.cpu.schedules import TILED, finished, schedule_of
-from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
+from adt.compiler.passes.cpu import schedules as cpu
+from adt.compiler.passes.cpu.vectors import vectors_of
+from adt.compiler.passes.gpu import schedules as gpu
+from adt.compiler.passes.gpu.texels import moves_texels
+from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.precision.half import HALF
 from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.compiler.passes.records.traces import trace_text
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import Chosen, Decisions, NoSchedule, Untuned
+from adt.compiler.targets.gpu import gpu_of
 from adt.errors import last_line
+from adt.package.reports import SCOPE
 from adt.tuning.candidates import Candidate, NoSpace
-from adt.tuning.space.texture_space import texture_space, uses_texels
 
 
 @dataclass(frozen=True)
@@ -43,34 +49,66 @@ class Point:
     """The ways in which its rule could do each thing."""
 
 
-class CpuSpace:
-    """The schedules of one kernel."""
+class RuleSpace:
+    """The schedules of one kernel by adt's rules."""
 
-    def __init__(self, function: Any, vectors: Vectors) -> None:
-        """Take *function*, the unscheduled PrimFunc of a workload."""
-        self._function = function
-        self._vectors = vectors
+    def __init__(self, schedule: Callable[[Decisions], tuple[s_tir.Schedule, Any]]) -> None:
+        """Take the function that schedules it with certain decisions: TVM's Schedule, and the kernel."""
+        self._schedule = schedule
 
     def point(self, places: Mapping[str, int]) -> Point | None:
         """The schedule with these *places*, and others' first decisions; None: there is none."""
         chosen = Chosen(places)
-        schedule = schedule_of(self._function, self._vectors, chosen, rules=TILED)
-        if schedule is None or any(place >= len(chosen.ways.get(what, ())) for what, place in places.items()):
+        try:
+            schedule, kernel = self._schedule(chosen)
+        except NoSchedule:
             return None
-        trace = trace_text(schedule.trace)
-        module = tvm.IRModule({"main": finished(schedule)})
-        return Point(Candidate(trace, str(tvm.ir.save_json(module))), chosen.ways)
+        if any(place >= len(chosen.ways.get(what, ())) for what, place in places.items()):
+            return None
+        module = tvm.IRModule({"main": kernel})
+        return Point(Candidate(trace_text(schedule.trace), str(tvm.ir.save_json(module))), chosen.ways)
 
 
-def cpu_space(function: Any, target: Any) -> CpuSpace | None:
-    """The space of the PrimFunc *function* for TVM's *target*; None: no rule leaves anything open: TVM
-    tunes it."""
-    if str(target.kind.name) != "llvm":
+def rule_space(function: Any, target: Any) -> RuleSpace | None:
+    """The space of the unscheduled PrimFunc *function* for TVM's *target*; None: no rule leaves anything
+    open, and the kernel is tuned as TVM does.
+
+    Raises:
+        NoSpace: TVM's rules do not know what the kernel uses, and adt's do not take it.
+    """
+    if str(target.kind.name) == "llvm":
+        half = any(str(buffer.dtype) == HALF for buffer in function.buffer_map.values())
+        vectors = vectors_of(target, half=half)
+        space = RuleSpace(partial(cpu.schedule_of, function, vectors, rules=cpu.TILED))
+        usual = space.point({})
+        return space if usual and any(len(ways) > 1 for ways in usual.ways.values()) else None
+    if not uses_texels(function, target):
         return None
-    half = any(str(buffer.dtype) == HALF for buffer in function.buffer_map.values())
-    space = CpuSpace(function, vectors_of(target, half=half))
-    usual = space.point({})
-    return space if usual and any(len(ways) > 1 for ways in usual.ways.values()) else None
+    row = gpu_of(str(target.attrs.get("device", "")), _limits_of(target))
+    reasons = []
+    for form in (form for rule in gpu.TILED for form in rule.forms):
+        schedule = partial(gpu.schedule_of, function, target, row, rules=(form,))
+        try:
+            schedule(Untuned())
+        except NoSchedule as reason:
+            reasons += [reason] if form.takes(function) else []
+        else:
+            return RuleSpace(schedule)
+    raise NoSpace(str(next(iter(reasons), "no rule of adt takes it")))
+
+
+def uses_texels(function: Any, target: Any) -> bool:
+    """Return True if only adt's rules schedule the TIR *function* for TVM's *target*: an argument is an
+    image, or it is a convolution on blocked tensors for a GPU, or writes a blocked tensor of one without
+    textures."""
+    if "texture" not in target.keys and moves_texels(function):
+        return True
+    return is_convolution(function) or any(buffer.scope() == SCOPE for buffer in function.buffer_map.values())
+
+
+def _limits_of(target: Any) -> dict[str, int]:
+    """The integers among the attributes of TVM's *target*."""
+    return {str(name): int(value) for name, value in target.attrs.items() if isinstance(value, int)}
 
 
 log = logging.getLogger("adt.tune")
@@ -98,8 +136,6 @@ class DesignSpace:
     """TVM's SpaceGenerator: its postprocessors finish and check a schedule, its mutators vary one."""
     schedules: list[Any]
     """TVM's Schedules whose decisions are open."""
-    guided: bool = False
-    """The decisions that they have are good ones: a search begins with these, and with what is near."""
 
     @property
     def postprocs(self) -> list[Any]:
@@ -111,7 +147,7 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
     """Make the space of ``{"main": PrimFunc}`` for TVM's *target*; its *seed* (1 … 2³¹ - 1) decides how it
     starts.
 
-    NoSpace where there is nothing to choose, or no schedule that uses its images rightly.
+    NoSpace where there is nothing to choose.
     """
     load_intrinsics(str(target.attrs.get("mtriple", "")))
     generators = _generators(module, target)
@@ -132,16 +168,11 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
         raise NoSpace(f"TVM's schedule rules fail on it: {last_line(error):.160}") from error
     if not any(schedule.trace.decisions for schedule in schedules.values()):
         raise NoSpace("TVM's schedule rules leave nothing to choose")
-    return DesignSpace(generators[0], list(schedules.values()), guided=uses_texels(module["main"], target))
+    return DesignSpace(generators[0], list(schedules.values()))
 
 
 def _generators(module: Any, target: Any) -> list[Any]:
     """TVM's generators of design spaces; they differ in their rules only."""
-    if uses_texels(module["main"], target):
-        try:
-            return [texture_space(module["main"], target)]
-        except NoSchedule as error:
-            raise NoSpace(str(error)) from error
     _register_schedule_rules(module, target)
     if str(target.kind.name) == "llvm":
         rules = "llvm" if _arm32(target) else "from-target"

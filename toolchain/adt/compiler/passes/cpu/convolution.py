@@ -20,7 +20,6 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import IndexMap
 
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.passes.cpu.decisions import Decisions
 from adt.compiler.passes.cpu.kernel import (
     LONGEST_VECTOR,
     UNROLLED_TAPS,
@@ -38,7 +37,7 @@ from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.dot import SUMS, Dot, intrinsic
 from adt.compiler.passes.layout.blocks import STAGE, WEIGHTS
 from adt.compiler.passes.layout.signature import WEIGHT_AXES, variables_of
-from adt.compiler.passes.scheduling import NoSchedule, divisors
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
 
 DEPTHWISE_WIDE = 8
 """Positions along a row whose sums a depthwise convolution keeps at once, at most."""

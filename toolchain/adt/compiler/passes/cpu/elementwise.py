@@ -15,12 +15,11 @@ from tvm import arith, ir, s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.ir.nodes import is_call, tir_nodes
-from adt.compiler.passes.cpu.decisions import Decisions
 from adt.compiler.passes.cpu.kernel import WORTH_A_THREAD, Kernel, extent_of, partition, vector_width
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.layout.blocks import BYTES
 from adt.compiler.passes.layout.signature import variables_of
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import Decisions, NoSchedule
 
 VECTOR_TYPES = ("float32", "float16", "int32", "int64")
 TASKS = 16

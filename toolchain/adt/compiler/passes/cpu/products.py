@@ -20,7 +20,6 @@ from tvm import relax, s_tir, te, tirx
 from tvm.s_tir.schedule import SBlockRV
 
 from adt.compiler.ir.rewriter import static_shape
-from adt.compiler.passes.cpu.decisions import Decisions
 from adt.compiler.passes.cpu.kernel import (
     Kernel,
     extent_of,
@@ -38,7 +37,7 @@ from adt.compiler.passes.integers.sums import LEAST_ROWS
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.precision.half import SINGLE
 from adt.compiler.passes.products import Products, Read, broadcast, sums_of, whole
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import Decisions, NoSchedule
 
 SUMS, PANELS = "product_sums", "product_panels"
 """The blocks of such a kernel: the sums, and the right operand where it is packed."""

@@ -9,7 +9,6 @@ from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.passes.cpu.decisions import Decisions
 from adt.compiler.passes.cpu.kernel import (
     UNROLLED_TAPS,
     VECTORS_EACH,
@@ -25,7 +24,7 @@ from adt.compiler.passes.cpu.kernel import (
 )
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.layout.signature import SPATIAL, variables_of
-from adt.compiler.passes.scheduling import NoSchedule, divisors
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
 
 ROW = "whole_row"
 """The blocks that hold a row with what it lacks to whole vectors."""

@@ -18,7 +18,6 @@ from tvm import s_tir, tirx
 from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.passes.cpu.bias import sums_from_bias
 from adt.compiler.passes.cpu.convolution import convolution
-from adt.compiler.passes.cpu.decisions import Decisions, Untuned
 from adt.compiler.passes.cpu.elementwise import elements
 from adt.compiler.passes.cpu.products import product
 from adt.compiler.passes.cpu.reads import reads_differ
@@ -28,7 +27,7 @@ from adt.compiler.passes.cpu.terms import whole_vectors
 from adt.compiler.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.indices import narrow_indices, simple_indices
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned
 from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
 log = logging.getLogger("adt.compile")
@@ -58,19 +57,26 @@ def scheduled(function: tirx.PrimFunc, vectors: Vectors, name: str = "") -> tirx
     """The TIR *function* by the first rule that takes it; as it is if none does."""
     if is_recurrence(function):
         return _finished(function, function.body, "all steps of a recurrent layer")
-    schedule = schedule_of(function, vectors, Untuned(), name)
-    return function if schedule is None else finished(schedule)
+    try:
+        return schedule_of(function, vectors, Untuned(), name=name)[1]
+    except NoSchedule:
+        return function
 
 
 def schedule_of(
     function: tirx.PrimFunc,
     vectors: Vectors,
     decisions: Decisions,
-    name: str = "",
     rules: Sequence[Rule] = RULES,
-) -> s_tir.Schedule | None:
-    """TVM's Schedule of the TIR *function* by the first of *rules* that takes it with these *decisions*, in
-    which an annotation says how; None: none does."""
+    name: str = "",
+) -> tuple[s_tir.Schedule, tirx.PrimFunc]:
+    """Schedule the TIR *function* by the first of *rules* that takes it with these *decisions*.
+
+    Returns TVM's Schedule, in which an annotation says how, and the finished kernel.
+
+    Raises:
+        NoSchedule: none does.
+    """
     refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
     for rule, start in _attempts(narrow_indices(function), vectors, rules):
         schedule = s_tir.Schedule(start)
@@ -87,8 +93,8 @@ def schedule_of(
             schedule.annotate(root, CPU_FINISH, "shared_divisors")
         if rule is convolution and vectors.by_element:
             schedule.annotate(root, CPU_FINISH, "sums_from_bias")
-        return schedule
-    return None
+        return schedule, finished(schedule.copy())
+    raise NoSchedule("no rule takes it")
 
 
 def _attempts(function: tirx.PrimFunc, vectors: Vectors, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Any]]:

@@ -18,18 +18,14 @@ channels are dealt out to the work-items of one work-group. Each adds up its par
 and puts it into local memory; after a barrier one of them adds the parts up, and stores the texels.
 The deep layers of a network have hundreds of texels and thousands of products in each sum: without
 this most of a GPU would be idle.
-
-A schedule is written once. Where it has a choice it asks :class:`Decisions` and says what it
-would take: compiling takes that (:class:`DefaultDecisions`); tuning samples it, with that as the first
-decision (``adt.tuning.space.texture_space``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
@@ -38,57 +34,21 @@ from adt.compiler.passes.gpu.kernel_blocks import (
     KernelBlocks,
     kernel_blocks,
     reduction_loops,
-    refusals,
     texel_loops,
+    unroll,
 )
-from adt.compiler.passes.gpu.tiles import DEPTHS, HEIGHTS, MOST_WIDE, PARTS_OF_A_PIXEL, Sums, Tile, best_tile
+from adt.compiler.passes.gpu.tiles import Sums, Tile, iterations, ranked_groups, ranked_tiles
 from adt.compiler.passes.layout.blocks import STAGE
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import Decisions, NoSchedule
 from adt.compiler.passes.words import SUMS
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
 
-MOST_FOURS = 4
-"""Fours of channels in one iteration."""
-SHORT = 48
-"""Statements of an iteration that is worth doubling."""
-UNROLLED = 128
-"""Statements up to which loops over rows and channels are unrolled, too: of a longer kernel the H200 made
-nothing, and drivers compile it longer."""
+UNROLLED = (128, 0, 64, 256)
+"""Statements up to which loops over rows and channels are unrolled, too: of a longer kernel than the first
+the H200 made nothing, and drivers compile it longer; one was seen to compile for 20 s what 1024 give."""
 AXES = 3
 """Number of axes of work-groups, and of work-items."""
-
-
-class Decisions(Protocol):
-    """Decides what a schedule leaves open."""
-
-    def tile(
-        self, schedule: s_tir.Schedule, loop: LoopRV, default: Sequence[int], most: int
-    ) -> Sequence[Any]:
-        """Return the extents, outermost first, of the parts of *loop*; their product is its extent.
-
-        Args:
-            default: what the schedule would take; the first may be None, for what is left.
-            most: the last one, at most.
-        """
-
-    def unroll(self, schedule: s_tir.Schedule, loop: LoopRV, default: int) -> None:
-        """Unroll *loop*, and loops inside of it, up to *default* statements."""
-
-
-class DefaultDecisions:
-    """Takes what the schedule itself would."""
-
-    def tile(
-        self, _schedule: s_tir.Schedule, _loop: LoopRV, default: Sequence[int], _most: int
-    ) -> Sequence[Any]:
-        """*default*."""
-        return default
-
-    def unroll(self, schedule: s_tir.Schedule, loop: LoopRV, default: int) -> None:
-        """As TVM's own rules have it: marks that its lowering reads."""
-        schedule.annotate(loop, "pragma_auto_unroll_max_step", default)
-        schedule.annotate(loop, "pragma_unroll_explicit", 1)
 
 
 @dataclass(frozen=True)
@@ -101,16 +61,15 @@ class ConvolutionKernel:
     sums: Sums
 
 
-def convolution_schedule(function: tirx.PrimFunc, gpu: Gpu, *, by_lane: bool = False) -> tirx.PrimFunc:
-    """Schedule the TIR *function*, a blocked convolution, for *gpu*; see :func:`texel_schedule`."""
-    schedule = s_tir.Schedule(function)
-    with refusals():
-        conv = convolution_of(schedule, by_lane=by_lane)
-        tile = best_tile(conv.sums, gpu)
-        if tile is None:
-            raise NoSchedule("no tile of it fits the GPU")
-        schedule_convolution(schedule, conv, tile, DefaultDecisions())
-    return schedule.mod["main"]
+def convolution(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions, *, by_lane: bool = False) -> None:
+    """Schedule a blocked convolution; *by_lane* is as for :func:`adt.compiler.passes.gpu.texels.texels`."""
+    conv = convolution_of(schedule, by_lane=by_lane)
+    tiles = ranked_tiles(conv.sums, gpu)
+    if not tiles:
+        raise NoSchedule("no tile of it fits the GPU")
+    tile = decisions.choose("tile", tiles)
+    group = decisions.choose("group", ranked_groups(conv.sums, tile, gpu))
+    schedule_convolution(schedule, conv, replace(tile, group=group), decisions)
 
 
 def convolution_of(schedule: s_tir.Schedule, *, by_lane: bool = False) -> ConvolutionKernel:
@@ -171,7 +130,7 @@ def _sums(schedule: s_tir.Schedule, blocks: KernelBlocks, stage: SBlockRV) -> Su
 def schedule_convolution(
     schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions
 ) -> None:
-    """Schedule *conv* by *tile*, or by what *decisions* makes of it."""
+    """Schedule *conv* by *tile*."""
     (_shared_sums if tile.parts > 1 else _direct_sums)(schedule, conv, tile, decisions)
 
 
@@ -185,14 +144,11 @@ class OutputLoops:
     registers: tuple[Any, ...]
     """Over a work-item's texels, from the outermost on."""
     lane: tirx.PrimExpr
-    across: tuple[Any, Any]
-    down: tuple[Any, Any]
-    """Number of work-items in a work-group along x and y, and of texels of each."""
 
 
 def _direct_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions) -> None:
     """Schedule *conv* by *tile*; each sum is one work-item's."""
-    loops = _split_output(schedule, conv, tile, decisions)
+    loops = _split_output(schedule, conv, tile)
     _bind(schedule, loops.groups, "blockIdx")
     _bind(schedule, loops.items, "threadIdx")
     _finish(schedule, conv, loops)
@@ -207,18 +163,17 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
         raise NoSchedule("its sums cannot be cut into parts")
     _, (channel, *_window) = reduction_loops(schedule, total, 0)
     fours, _four = schedule.split(channel, [None, LANES])
-    cut = decisions.tile(schedule, fours, [sums.fours // tile.parts, tile.parts], PARTS_OF_A_PIXEL[-1])
-    _rest, part = schedule.split(fours, cut)
+    _rest, part = schedule.split(fours, [sums.fours // tile.parts, tile.parts])
     partial = schedule.rfactor(part, 0)
     schedule.set_scope(partial, 0, "shared")
     added = schedule.cache_write(partial, 0, "local")
 
-    loops = _split_output(schedule, conv, tile, decisions)
+    loops = _split_output(schedule, conv, tile)
     _bind(schedule, loops.groups, "blockIdx")
     x, y, z = loops.items
     # Of the work-items that share a sum, the first finishes it. A fused loop of extent 1 is in no index.
     alone = schedule.fuse(schedule.add_unit_loop(z), z)
-    _, first = schedule.split(alone, [None, cut[1]])
+    _, first = schedule.split(alone, [None, tile.parts])
     _bind(schedule, (x, y, first), "threadIdx")
     _finish(schedule, conv, loops)
     _add_up(schedule, total, depth=len(schedule.get_loops(conv.blocks.store)) - len(loops.registers) - 1)
@@ -230,8 +185,8 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
     if sums.matrix:
         images, columns = columns, images
     others = (images, depth, *axes)
-    row, texels_y = schedule.split(rows, loops.down)
-    column, texels_x = schedule.split(columns, loops.across)
+    row, texels_y = schedule.split(rows, [tile.group[1], tile.high])
+    column, texels_x = schedule.split(columns, [tile.group[0], tile.wide])
     schedule.reorder(part, row, column, *others, texels_y, texels_x, lane)
     _bind(schedule, (column, row, part), "threadIdx")
     for loop in (*others, texels_y, texels_x):
@@ -251,9 +206,7 @@ def _add_up(schedule: s_tir.Schedule, total: SBlockRV, depth: int) -> None:
     schedule.decompose_reduction(total, parts[0])
 
 
-def _split_output(
-    schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, decisions: Decisions
-) -> OutputLoops:
+def _split_output(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile) -> OutputLoops:
     """Cut the output's loops and put them in order; nothing is bound yet."""
     *outer, lane = texel_loops(schedule, conv.blocks.store)
     images, depth, *axes = outer
@@ -261,34 +214,22 @@ def _split_output(
     if conv.sums.matrix:
         images, x = x, images
     y = axes.pop() if axes else schedule.add_unit_loop(x)
-    sums = conv.sums
-    deepest = DEPTHS[-1] if sums.shares_input else 1
-    cuts = zip(
-        (x, y, depth),
-        (sums.width, sums.height, sums.depth),
-        tile.group,
-        (tile.wide, tile.high, tile.deep),
-        (MOST_WIDE, HEIGHTS[-1], deepest),
-        strict=True,
-    )
+    extents = (conv.sums.width, conv.sums.height, conv.sums.depth)
+    cuts = zip((x, y, depth), extents, tile.group, (tile.wide, tile.high, tile.deep), strict=True)
     beyond: list[Any] = []
     levels: tuple[list[Any], ...] = ([], [], [])
-    extents: list[Any] = []
-    for loop, extent, size, register, most in cuts:
+    for loop, extent, size, register in cuts:
         if int(schedule.get(loop).extent) != extent:  # sums beyond the output's end are not stored
             rest, loop = schedule.split(loop, [None, extent])
             beyond.append(rest)
-        extents.append(decisions.tile(schedule, loop, [extent // (size * register), size, register], most))
-        for level, part in zip(levels, schedule.split(loop, extents[-1]), strict=True):
+        parts = schedule.split(loop, [extent // (size * register), size, register])
+        for level, part in zip(levels, parts, strict=True):
             level.append(part)
     groups, items, registers = levels
     outside = (images, *axes, *beyond)
     schedule.reorder(*outside, *reversed(groups), *reversed(items), *reversed(registers), lane)
     groups[2] = schedule.fuse(*outside, groups[2])
-    (_, *across), (_, *down), _ = extents
-    return OutputLoops(
-        tuple(groups), tuple(items), tuple(reversed(registers)), lane, tuple(across), tuple(down)
-    )
+    return OutputLoops(tuple(groups), tuple(items), tuple(reversed(registers)), lane)
 
 
 def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], axis: str) -> None:
@@ -329,11 +270,9 @@ def _accumulate(
     elif sums.lanes > 1:
         channel, inner = schedule.add_unit_loop(channel), [channel]
     *rows, column = window
-    statements = sums.columns * sums.lanes * (tile.sums + tile.deep) + tile.wide
     fours = sums.fours // tile.parts
-    twice = 2 if sums.rows == 1 and statements <= SHORT and fours % 2 == 0 else 1
-    cut = decisions.tile(schedule, channel, [fours // twice, twice], MOST_FOURS)
-    channel, again = schedule.split(channel, cut)
+    count = decisions.choose("fours", iterations(sums, tile))
+    channel, again = schedule.split(channel, [fours // count, count])
     schedule.reorder(channel, again, *rows, column, *inner, *texels, lane)
     for loop in (again, column, *inner, *texels):
         schedule.unroll(loop)
@@ -349,7 +288,7 @@ def _accumulate(
         schedule.compute_at(copy, loop, preserve_unit_loops=True)
     for copy, loop in ((conv.stage, at), (weights, column)):
         _copy_texels(schedule, copy, _depth(schedule, block, loop))
-    decisions.unroll(schedule, channel, UNROLLED)
+    unroll(schedule, channel, decisions.choose("unroll", UNROLLED))
     schedule.decompose_reduction(block, channel)
 
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
 from tvm import s_tir
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces
 from adt.compiler.passes.scheduling import NoSchedule
-from adt.errors import lines_of
 from adt.package.reports import LANES
-
-
-@contextlib.contextmanager
-def refusals() -> Iterator[None]:
-    """Raise NoSchedule for what TVM's scheduling raises meanwhile."""
-    try:
-        yield
-    except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:
-        raise NoSchedule(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,7 @@ def kernel_blocks(
 def texel_loops(schedule: s_tir.Schedule, store: SBlockRV) -> list[LoopRV]:
     """Return the loops of the block *store*, the last over the lanes of a texel."""
     loops: list[LoopRV] = schedule.get_loops(store)
-    if not loops or int(schedule.get(loops[-1]).extent) != LANES:
+    if len(loops) < 2 or int(schedule.get(loops[-1]).extent) != LANES:
         raise NoSchedule("its last axis is no texel")
     return loops
 
@@ -91,6 +79,13 @@ def reduction_loops(
     if int(schedule.get(spatial[-1]).extent) != LANES or len(spatial) + len(reduce) != len(loops):
         raise NoSchedule("its reduction does not run over texels")
     return spatial, reduce
+
+
+def unroll(schedule: s_tir.Schedule, loop: LoopRV, statements: int) -> None:
+    """Unroll *loop*, and loops inside of it, up to *statements*, by marks that TVM's lowering reads."""
+    if statements:
+        schedule.annotate(loop, "pragma_auto_unroll_max_step", statements)
+        schedule.annotate(loop, "pragma_unroll_explicit", 1)
 
 
 def _same(schedule: s_tir.Schedule, block: SBlockRV, other: SBlockRV) -> bool:

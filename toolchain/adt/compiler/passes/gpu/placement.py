@@ -4,7 +4,7 @@ A tensor is an image where all of this holds; otherwise it stays a buffer, and t
 reason is kept:
 
 - its last axis is a texel of floating-point numbers, and the image fits the device,
-- the kernel that makes it writes whole texels (:mod:`adt.compiler.passes.gpu.schedules`), and
+- the kernel that makes it writes whole texels (see :mod:`adt.compiler.passes.gpu.texels`), and
   this and every kernel that reads it pass the check of :mod:`adt.compiler.passes.lowering`,
 - only kernels read it: the caller, views of another shape and library calls need buffers.
 
@@ -17,9 +17,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import tvm
@@ -28,19 +27,9 @@ from tvm import ir, relax, tirx
 from adt.compiler.ir.flops import SCHEDULED, flops_of
 from adt.compiler.ir.nodes import is_kernel_call
 from adt.compiler.ir.rewriter import Rewriter, bindings_of, static_shape
-from adt.compiler.passes.gpu.convolution import convolution_schedule
-from adt.compiler.passes.gpu.reductions import is_other_reduction, reduction_schedule
-from adt.compiler.passes.gpu.rows import is_dealt, row_schedule
-from adt.compiler.passes.gpu.schedules import (
-    element_schedule,
-    is_global_pool,
-    moves_texels,
-    pool_schedule,
-    prove,
-    texel_schedule,
-    writes_texels,
-)
-from adt.compiler.passes.layout.blocks import FLOATS, is_convolution
+from adt.compiler.passes.gpu.schedules import RULES, TEXELS, prove, scheduled
+from adt.compiler.passes.gpu.texels import moves_texels
+from adt.compiler.passes.layout.blocks import FLOATS
 from adt.compiler.passes.records.schedules import KernelSchedules, is_scheduled
 from adt.compiler.passes.records.workload import REFUSED, marked
 from adt.compiler.passes.scheduling import NoSchedule
@@ -299,8 +288,8 @@ class GpuKernels:
 
     def _needs_schedule(self, function: tirx.PrimFunc) -> bool:
         """True if the kernel is scheduled here even where it touches no image."""
-        sums = is_convolution(function) or is_global_pool(function) or is_dealt(function)
-        return sums or is_other_reduction(function) or (not self.images and moves_texels(function))
+        sums = any(rule.takes(function) for rule in RULES if rule is not TEXELS)
+        return sums or (not self.images and moves_texels(function))
 
     def _schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc:
         """The first schedule of *function* that uses its images rightly, or why there is none."""
@@ -314,36 +303,12 @@ class GpuKernels:
             return self._default_schedule(marked(function, REFUSED), writes=writes)
         return recorded
 
-    def _default_schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc:
-        schedules: list[Callable[[tirx.PrimFunc], tirx.PrimFunc]] = []
-        if is_convolution(function):
-            schedules += [
-                partial(convolution_schedule, gpu=self.gpu),
-                partial(convolution_schedule, gpu=self.gpu, by_lane=True),
-            ]
-        if is_other_reduction(function):
-            schedules += [partial(reduction_schedule, gpu=self.gpu)]
-        if is_dealt(function):
-            schedules += [
-                partial(row_schedule, gpu=self.gpu),
-                partial(row_schedule, gpu=self.gpu, by_lane=True),
-            ]
-        if is_global_pool(function):
-            schedules += [partial(pool_schedule, gpu=self.gpu)]
-        if writes or writes_texels(function):
-            schedules += [texel_schedule, partial(texel_schedule, by_lane=True)]
-        if self.images and not writes:
-            schedules += [partial(element_schedule, target=self.target)]
-        first_error: NoSchedule | None = None
-        for schedule in schedules:
-            try:
-                scheduled = schedule(function)
-                prove(scheduled, self.target)
-            except NoSchedule as error:
-                first_error = first_error or error
-            else:
-                return scheduled.with_attr(SCHEDULED, True)
-        return first_error
+    def _default_schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc | NoSchedule:
+        try:
+            result = scheduled(function, self.target, self.gpu, elements=self.images and not writes)
+        except NoSchedule as reason:
+            return reason
+        return result.with_attr(SCHEDULED, True)
 
 
 def with_images(function: tirx.PrimFunc, textured: tuple[bool, ...]) -> tirx.PrimFunc:

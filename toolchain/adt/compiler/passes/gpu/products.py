@@ -30,13 +30,12 @@ from tvm.s_tir.schedule import LoopRV
 
 from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.passes.gpu.kernel_blocks import refusals
 from adt.compiler.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
 from adt.compiler.passes.gpu.schedules import prove
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import FLOATS, ceil_blocks
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import NoSchedule, refusals
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
 

@@ -12,11 +12,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.passes.gpu.kernel_blocks import refusals
-from adt.compiler.passes.gpu.schedules import writes_texels
-from adt.compiler.passes.indices import narrow_indices
+from adt.compiler.passes.gpu.texels import writes_texels
 from adt.compiler.passes.layout.signature import SPATIAL, reduces, variables_of
-from adt.compiler.passes.scheduling import divisors
+from adt.compiler.passes.scheduling import Decisions, divisors
 from adt.compiler.targets.gpu import Gpu
 
 LEAST_SHARED = 32
@@ -34,37 +32,30 @@ def is_other_reduction(function: tirx.PrimFunc) -> bool:
     return not isinstance(body, tirx.BufferStore) or not isinstance(body.value, tirx.Add)
 
 
-def reduction_schedule(function: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc:
-    """Schedule the TIR *function*, for which :func:`is_other_reduction` is true."""
-    schedule = s_tir.Schedule(narrow_indices(function))
-    with refusals():
-        _schedule(schedule, gpu)
-    return schedule.mod["main"]
-
-
-def _schedule(schedule: s_tir.Schedule, gpu: Gpu) -> None:
+def reduction(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions) -> None:
+    """Schedule a kernel for which :func:`is_other_reduction` is true."""
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
-    (reduction,) = (block for block in blocks if reduces(schedule.get(block)))
+    (total,) = (block for block in blocks if reduces(schedule.get(block)))
     (output,) = schedule.get_output_blocks(root)
     store = output
-    if schedule.get(output).same_as(schedule.get(reduction)):
-        store = schedule.cache_write(reduction, 0, "local")
+    if schedule.get(output).same_as(schedule.get(total)):
+        store = schedule.cache_write(total, 0, "local")
     for block in blocks:
-        if not any(schedule.get(block).same_as(schedule.get(other)) for other in (reduction, store)):
+        if not any(schedule.get(block).same_as(schedule.get(other)) for other in (total, store)):
             schedule.compute_inline(block)
-    for place in range(len(schedule.get(reduction).writes)):
-        schedule.set_scope(reduction, place, "local")
+    for place in range(len(schedule.get(total).writes)):
+        schedule.set_scope(total, place, "local")
     loops = schedule.get_loops(store) or [schedule.add_unit_loop(store)]
     results = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
     count = int(schedule.get(results).extent)
-    terms = _terms(schedule.get(reduction))
-    if terms < LEAST_SHARED or not _reads_along_terms(schedule.get(reduction)):
+    terms = _terms(schedule.get(total))
+    if terms < LEAST_SHARED or not _reads_along_terms(schedule.get(total)):
         group, item = schedule.split(results, [None, min(gpu.work_group, count)])
         schedule.bind(group, "blockIdx.x")
         schedule.bind(item, "threadIdx.x")
-        schedule.compute_at(reduction, item, preserve_unit_loops=True)
-        schedule.decompose_reduction(reduction, _reduce_loops(schedule, reduction)[0])
+        schedule.compute_at(total, item, preserve_unit_loops=True)
+        schedule.decompose_reduction(total, _reduce_loops(schedule, total)[0])
         return
     sizes = [1 << power for power in range(11) if 1 << power <= min(gpu.work_group, terms // LEAST_EACH)]
     items = next((size for size in sizes[2:] if size * count >= gpu.items), sizes[-1])
@@ -72,8 +63,8 @@ def _schedule(schedule: s_tir.Schedule, gpu: Gpu) -> None:
     group, one = schedule.split(results, [None, together])
     schedule.bind(group, "blockIdx.x")
     schedule.bind(one, "threadIdx.y")
-    schedule.compute_at(reduction, one, preserve_unit_loops=True)
-    reduce = _reduce_loops(schedule, reduction)
+    schedule.compute_at(total, one, preserve_unit_loops=True)
+    reduce = _reduce_loops(schedule, total)
     along = schedule.fuse(*reduce) if len(reduce) > 1 else reduce[0]
     step, item = schedule.split(along, [None, items])
     schedule.reorder(item, step)

@@ -23,11 +23,9 @@ from tvm import arith, ir, s_tir, te, tirx
 from tvm.s_tir.schedule import SBlockRV
 
 from adt.compiler.ir.nodes import block_with, tir_nodes
-from adt.compiler.passes.gpu.kernel_blocks import refusals
-from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.layout.signature import SPATIAL, reduces
-from adt.compiler.passes.scheduling import divisors
+from adt.compiler.passes.scheduling import Decisions, divisors
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
 
@@ -169,7 +167,7 @@ class DealtRow:
     def result(
         self, value: Callable[[Sequence[tirx.PrimExpr], Sequence[tirx.PrimExpr]], tirx.PrimExpr], name: str
     ) -> te.Tensor:
-        """The tensor, whose stages are :func:`row_schedule`'s."""
+        """The tensor, whose stages are those of :func:`rows`."""
         return te.compute(self.x.shape, lambda *indices: value(self._place(indices), indices), name=name)
 
     def _within(
@@ -219,18 +217,7 @@ def is_dealt(function: tirx.PrimFunc) -> bool:
     return any(block.name_hint.startswith(OWN) for block in tir_nodes(function.body, tirx.SBlock))
 
 
-def row_schedule(function: tirx.PrimFunc, gpu: Gpu, *, by_lane: bool = False) -> tirx.PrimFunc:
-    """Schedule the TIR *function*, whose stages are those of :class:`DealtRow`.
-
-    With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
-    """
-    schedule = s_tir.Schedule(narrow_indices(function))
-    with refusals():
-        _schedule(schedule, gpu, by_lane)
-    return _with_own_places(schedule.mod["main"])
-
-
-def _with_own_places(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def with_own_places(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """*function*, in which a loop over work-items says where each reads its own, and no quotient of an index:
     only then does TVM see that a work-item needs no room for the others' elements."""
     analyzer = arith.Analyzer()
@@ -264,7 +251,11 @@ def _writes_output(realize: tirx.SBlockRealize, function: tirx.PrimFunc) -> bool
     return len(writes) == 1 and writes[0].buffer.same_as(function.buffer_map[function.params[-1]])
 
 
-def _schedule(schedule: s_tir.Schedule, gpu: Gpu, by_lane: bool) -> None:
+def rows(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions, *, by_lane: bool = False) -> None:
+    """Schedule a kernel whose stages are those of :class:`DealtRow`; :func:`with_own_places` finishes it.
+
+    With *by_lane*, values that TVM cannot compute in vectors are stored element by element.
+    """
     root = schedule.get_sblock("root")
     blocks = {schedule.get(block).name_hint: schedule.get(block) for block in schedule.get_child_blocks(root)}
     (output,) = (schedule.get(block).name_hint for block in schedule.get_output_blocks(root))

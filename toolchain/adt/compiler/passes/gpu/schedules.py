@@ -1,81 +1,118 @@
-"""Schedule a kernel whose result is blocked so that each work-item writes whole texels.
+"""Schedules of kernels for GPUs, by rules and without a search.
 
-An image can only be written a texel at a time. TVM's code generator takes any store
-for that of a texel, so a schedule that stores lanes one by one gives wrong numbers
-without a word. Here each work-item computes the four lanes of its texels as vectors.
-Convolutions are in :mod:`adt.compiler.passes.gpu.convolution`.
-
-A pool over a whole map has no more texels than blocks of channels, and windows of thousands
-of places: with one work-item for each texel most of a GPU would be idle. There the places of
-a window are dealt out to the work-items of one work-group; each adds up its part, or takes the
-greatest, and puts it into local memory; after a barrier one of them does so with the parts.
+The first rule that takes a kernel, and uses its images rightly, schedules it: a convolution or product on
+blocked tensors, a reduction, rows, a pool of whole maps, or anything that writes texels. What writes a buffer
+and reads images gets a work-item for each element.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
-from tvm.s_tir.schedule import LoopRV
 
-from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.passes.gpu.kernel_blocks import (
-    KernelBlocks,
-    kernel_blocks,
-    reduction_loops,
-    refusals,
-    texel_loops,
-)
+from adt.compiler.passes.gpu.convolution import convolution
+from adt.compiler.passes.gpu.reductions import is_other_reduction, reduction
+from adt.compiler.passes.gpu.rows import is_dealt, rows, with_own_places
+from adt.compiler.passes.gpu.texels import elements, is_global_pool, pool, reads_images, texels, writes_texels
 from adt.compiler.passes.indices import narrow_indices
-from adt.compiler.passes.layout.blocks import BYTES, FLOATS
-from adt.compiler.passes.layout.signature import SPATIAL
+from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.lowering import image_faults, texture_lowering
-from adt.compiler.passes.scheduling import NoSchedule, divisors
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned, refusals
 from adt.compiler.passes.workarounds import plain_unit_reductions
 from adt.compiler.targets.gpu import Gpu
 from adt.errors import last_line, lines_of
-from adt.package.reports import LANES
-
-WORK_GROUP = 64
-"""Work-items in a work-group; every OpenCL device of a phone takes as many."""
-POOLED = ("sum_blocks", "max_blocks")
-"""Names of the blocks that accumulate: see :func:`adt.compiler.passes.layout.blocks.pool`."""
-MOST_ALONE = 32
-"""Places of a window that one work-item takes by itself."""
 
 
-def texel_schedule(function: tirx.PrimFunc, *, by_lane: bool = False) -> tirx.PrimFunc:
-    """Schedule the TIR *function*; its single output's last axis is a texel.
+@dataclass(frozen=True)
+class Rule:
+    """One way to schedule kernels."""
 
-    Kernels with at most one reduction are taken: stages before it are computed
-    where they are read, those after it on the accumulated texel. With *by_lane*
-    results are computed lane by lane, in private memory, and then stored as a
-    texel: for operators that TVM cannot vectorise (``erf``, choices by a lane).
+    takes: Callable[[tirx.PrimFunc], bool]
+    """True for the unscheduled kernels that it is for."""
+    schedule: Callable[..., None]
+    """Schedules a kernel, given TVM's Schedule, the Gpu and Decisions, or raises NoSchedule."""
+    by_lane: bool = False
+    """True if it is tried again, computing lane by lane, where TVM has no vectors of what is computed."""
+    narrow: bool = False
+    """True if TVM cannot lower its schedules with indices of 64 bits: the number of a work-item has 32."""
+    finish: Callable[[tirx.PrimFunc], tirx.PrimFunc] | None = None
+    """Transforms the scheduled kernel."""
+
+    @property
+    def forms(self) -> tuple[Rule, ...]:
+        """Return itself, and perhaps the same lane by lane."""
+        by_lane = replace(self, schedule=partial(self.schedule, by_lane=True), by_lane=False)
+        return (self, by_lane) if self.by_lane else (self,)
+
+
+CONVOLUTION = Rule(is_convolution, convolution, by_lane=True)
+TEXELS = Rule(writes_texels, texels, by_lane=True)
+TILED = (CONVOLUTION, TEXELS, Rule(reads_images, elements))
+"""Rules that leave something open; the last is for what compiling gives TVM's rule for elements."""
+RULES = (
+    CONVOLUTION,
+    Rule(is_other_reduction, reduction, narrow=True),
+    Rule(is_dealt, rows, by_lane=True, narrow=True, finish=with_own_places),
+    Rule(is_global_pool, pool, narrow=True),
+    TEXELS,
+)
+
+
+def scheduled(
+    function: tirx.PrimFunc, target: tvm.target.Target, gpu: Gpu, *, elements: bool
+) -> tirx.PrimFunc:
+    """Schedule the TIR *function* by the first rule that takes it, for *gpu*.
+
+    With *elements*, what no rule takes gets one work-item for each element.
+
+    Raises:
+        NoSchedule: there is no schedule that uses its images rightly; the reason is that of the first rule.
     """
-    schedule = s_tir.Schedule(function)
-    with refusals():
-        _schedule(schedule, by_lane)
-    return schedule.mod["main"]
+    try:
+        return schedule_of(function, target, gpu, Untuned())[1]
+    except NoSchedule as reason:
+        if not elements:
+            raise
+        try:
+            result = element_schedule(function, target)
+            prove(result, target)
+        except NoSchedule as error:
+            raise (reason if any(rule.takes(function) for rule in RULES) else error) from error
+        return result
 
 
-def writes_texels(function: tirx.PrimFunc) -> bool:
-    """Return True if the TIR *function* writes a tensor whose last axis is a texel."""
-    shape = function.buffer_map[function.params[-1]].shape
-    return len(shape) > 3 and int(shape[-1]) == LANES
+def schedule_of(
+    function: tirx.PrimFunc,
+    target: tvm.target.Target,
+    gpu: Gpu,
+    decisions: Decisions,
+    rules: Sequence[Rule] = RULES,
+) -> tuple[s_tir.Schedule, tirx.PrimFunc]:
+    """Schedule the TIR *function* by the first of *rules* that takes it with these *decisions* and uses its
+    images rightly; TVM's Schedule, and the kernel, which may be finished.
 
-
-def moves_texels(function: tirx.PrimFunc) -> bool:
-    """Return True if the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools
-    no more than a small window for each."""
-    if not writes_texels(function):
-        return False
-    numbers = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
-    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
-    return numbers and all(block.name_hint.startswith(POOLED) for block in sums)
+    Raises:
+        NoSchedule: none does; the reason is that of the first rule that is for it.
+    """
+    reasons: list[NoSchedule] = []
+    for form in (form for rule in rules if rule.takes(function) for form in rule.forms):
+        schedule = s_tir.Schedule(narrow_indices(function) if form.narrow else function)
+        try:
+            with refusals():
+                form.schedule(schedule, gpu, decisions)
+            result = schedule.mod["main"]
+            result = form.finish(result) if form.finish else result
+            prove(result, target)
+        except NoSchedule as reason:
+            reasons.append(reason)
+        else:
+            return schedule, result
+    raise reasons[0] if reasons else NoSchedule("no rule takes it")
 
 
 def element_schedule(function: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
@@ -102,139 +139,3 @@ def prove(function: tirx.PrimFunc, target: tvm.target.Target) -> None:
         raise NoSchedule(f"TVM cannot lower it: {last_line(error):.160}") from error
     if faults:
         raise NoSchedule(faults[0])
-
-
-def _schedule(schedule: s_tir.Schedule, by_lane: bool) -> None:
-    blocks = kernel_blocks(schedule, by_lane=by_lane)
-    *outer, lane = texel_loops(schedule, blocks.store)
-    innermost = _bind(schedule, outer)
-    for part in blocks.before:
-        schedule.compute_at(part, innermost, preserve_unit_loops=True)
-    if blocks.reduction is not None:
-        _vectorize_reduction(schedule, blocks.reduction, depth=len(schedule.get_loops(blocks.store)) - 1)
-    schedule.vectorize(lane)
-
-
-def _bind(schedule: s_tir.Schedule, loops: list[LoopRV]) -> Any:
-    """One work-item for each iteration of *loops*; returns the innermost loop.
-
-    Each axis is split by itself: of a fused and split loop TVM cannot tell that a
-    work-item needs one texel only where the split does not divide the axes.
-    """
-    *others, x = loops
-    axes = [x, *([others.pop()] if others else []), *([schedule.fuse(*others)] if others else [])]
-    room = WORK_GROUP
-    groups, items = [], []
-    for name, loop in zip("xyz", axes, strict=False):
-        size = min(room, power_of_two_within(int(schedule.get(loop).extent)))
-        room //= size
-        group, item = schedule.split(loop, [None, size])
-        groups.append((group, f"blockIdx.{name}"))
-        items.append((item, f"threadIdx.{name}"))
-    order = [loop for loop, _ in (*reversed(groups), *reversed(items))]
-    schedule.reorder(*order)
-    for loop, thread in (*groups, *items):
-        schedule.bind(loop, thread)
-    return order[-1]
-
-
-def power_of_two_within(extent: int) -> int:
-    """The smallest power of two that is not below *extent*, and at most the work-group's."""
-    return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
-
-
-def _vectorize_reduction(schedule: s_tir.Schedule, reduction: Any, depth: int) -> None:
-    """Accumulate all lanes at once: the lane's loop becomes the innermost one."""
-    (*_, lane), reduce = reduction_loops(schedule, reduction, depth)
-    schedule.reorder(*reduce, lane)
-    schedule.vectorize(lane)  # before the decomposition, after which it is refused
-    schedule.decompose_reduction(reduction, reduce[0])
-
-
-def is_global_pool(function: tirx.PrimFunc) -> bool:
-    """Return True if the unscheduled TIR *function* pools whole maps, large ones, of a blocked tensor."""
-    return _window(function) > MOST_ALONE
-
-
-def pool_schedule(function: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc:
-    """Schedule the TIR *function*, which pools whole maps, with several work-items for each texel."""
-    # TVM 0.25 cannot lower the place that a work-item reads (its number divided by the length of a row)
-    # where the extents are of 64 bits: the number of a work-item has 32.
-    schedule = s_tir.Schedule(narrow_indices(function))
-    with refusals():
-        blocks = kernel_blocks(schedule)
-        if blocks.reduction is None or not _window(function):
-            raise NoSchedule("it pools no whole maps")
-        _, depth, *_ = (int(extent) for extent in schedule.get(blocks.reduction).writes[0].buffer.shape)
-        shares = shares_of(_window(function), depth, gpu)
-        _share(schedule, blocks, shares)
-    return schedule.mod["main"]
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Distribution of the windows of a pool."""
-
-    parts: int
-    """Work-items for each texel; they divide its window."""
-    texels: int
-    """Texels of a work-group; they divide the blocks of channels."""
-
-
-def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
-    """Deal out windows of *window* places of each of *depth* blocks of channels.
-
-    As many work-items as fit one work-group share a window, but none takes fewer than four places;
-    short windows are put together until a work-group fills a wave.
-    """
-    parts = divisors(window, min(gpu.work_group, window // 4))[-1]
-    if parts == 1:
-        raise NoSchedule(f"a window of {window} places cannot be dealt out evenly")
-    fitting = divisors(depth, gpu.work_group // parts)
-    return Shares(parts, next((size for size in fitting if size * parts >= gpu.wave), fitting[-1]))
-
-
-def _window(function: tirx.PrimFunc) -> int:
-    """Places of the window of the whole map that *function* pools; 0: it does not."""
-    windows: list[int] = []
-    for block in tir_nodes(function.body, tirx.SBlock):
-        if not block.name_hint.startswith(POOLED):
-            continue
-        extents = [(int(axis.iter_type), int(axis.dom.extent)) for axis in block.iter_vars]
-        _, _, *places, _ = (extent for kind, extent in extents if kind == SPATIAL)
-        if math.prod(places) == 1:
-            windows.append(math.prod(extent for kind, extent in extents if kind != SPATIAL))
-    return windows[0] if len(windows) == 1 else 0
-
-
-def _share(schedule: s_tir.Schedule, blocks: KernelBlocks, shares: Shares) -> None:
-    total = blocks.reduction
-    _, window = reduction_loops(schedule, total, 0)
-    place = schedule.fuse(*window) if len(window) > 1 else window[0]
-    _rest, part = schedule.split(place, [None, shares.parts])
-    partial = schedule.rfactor(part, 0)
-    schedule.set_scope(partial, 0, "shared")
-    added = schedule.cache_write(partial, 0, "local")
-
-    image, depth, *ones, lane = texel_loops(schedule, blocks.store)
-    group, item = schedule.split(depth, [None, shares.texels])
-    group = schedule.fuse(image, group)
-    schedule.bind(group, "blockIdx.x")
-    # Of the work-items that share a texel, the first finishes it. A fused loop of extent 1 is in no index.
-    alone = schedule.fuse(schedule.add_unit_loop(item), schedule.add_unit_loop(item))
-    _, first = schedule.split(alone, [None, shares.parts])
-    for loop, thread in ((first, "x"), (item, "y")):
-        schedule.bind(loop, f"threadIdx.{thread}")
-    for block in blocks.before:
-        schedule.compute_at(block, item, preserve_unit_loops=True)
-    depth = len(schedule.get_loops(blocks.store)) - len(ones) - 1
-    _vectorize_reduction(schedule, total, depth)
-    schedule.vectorize(lane)
-
-    schedule.compute_at(added, group, preserve_unit_loops=True)
-    part, _image, item, *_, lane = schedule.get_loops(added)[1:]
-    schedule.bind(part, "threadIdx.x")
-    schedule.bind(item, "threadIdx.y")
-    schedule.vectorize(lane)
-    schedule.compute_at(partial, item, preserve_unit_loops=True)
-    _vectorize_reduction(schedule, partial, len(schedule.get_loops(added)) - len(ones) - 1)

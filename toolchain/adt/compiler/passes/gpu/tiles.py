@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adt.compiler.passes.scheduling import divisors
 from adt.compiler.targets.gpu import Gpu
@@ -59,6 +59,12 @@ DEEPEST = 64
 """Work-items of a work-group in depth, at most: NVIDIA's GPUs launch no more along z."""
 STATEMENTS = 256
 """Most statements of one iteration: drivers compile for seconds what is longer."""
+MOST_FOURS = 4
+"""Fours of channels in one iteration."""
+SHORT = 48
+"""Statements of an iteration that is worth doubling."""
+MOST_TRIED = 100
+"""Tiles, and shapes of a work-group, among which a search chooses."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,37 @@ def best_tile(sums: Sums, gpu: Gpu, *, shared: bool | None = None) -> Tile | Non
 
     With *shared*, only of tiles whose sums work-items share, or only of others; None: of all.
     """
-    return min(_tiles(sums, gpu, shared), key=lambda tile: cost(sums, tile, gpu), default=None)
+    return next(iter(ranked_tiles(sums, gpu, shared=shared)), None)
+
+
+def ranked_tiles(sums: Sums, gpu: Gpu, *, shared: bool | None = None) -> list[Tile]:
+    """:func:`best_tile`, and then the others among which a search chooses, the cheapest first."""
+    tiles = sorted(_tiles(sums, gpu, shared), key=lambda tile: cost(sums, tile, gpu))
+    return tiles[:MOST_TRIED]
+
+
+def ranked_groups(sums: Sums, tile: Tile, gpu: Gpu) -> list[tuple[int, int, int]]:
+    """The shapes of a work-group of *tile*: its own, and then the others, the cheapest first."""
+    room = gpu.work_group // tile.parts
+    shapes = [
+        (across, down, far)
+        for across in divisors(sums.width // tile.wide, room)
+        for down in divisors(sums.height // tile.high, room // across)
+        for far in divisors(sums.depth // tile.deep, min(room // across // down, DEEPEST))
+        if (tile.parts == 1 or far == 1) and (across, down, far) != tile.group
+    ]
+    tiles = [replace(tile, group=shape) for shape in shapes]
+    fitting = sorted((each for each in tiles if _fits(sums, each, gpu)), key=lambda t: cost(sums, t, gpu))
+    return [tile.group, *(each.group for each in fitting)][:MOST_TRIED]
+
+
+def iterations(sums: Sums, tile: Tile) -> list[int]:
+    """Fours of channels that one iteration may take: what compiling takes, and then the others."""
+    statements = sums.columns * sums.lanes * (tile.sums + tile.deep) + tile.wide
+    counts = divisors(sums.fours // tile.parts, MOST_FOURS)
+    usual = 2 if sums.rows == 1 and statements <= SHORT and 2 in counts else 1
+    fitting = [count for count in counts if count * statements * sums.rows <= 2 * STATEMENTS]
+    return [usual, *(count for count in fitting if count != usual)]
 
 
 def cost(sums: Sums, tile: Tile, gpu: Gpu) -> float:

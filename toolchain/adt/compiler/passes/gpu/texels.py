@@ -1,0 +1,248 @@
+"""Rules for kernels whose result is blocked, by which each work-item writes whole texels.
+
+An image can only be written a texel at a time. TVM's code generator takes any store
+for that of a texel, so a schedule that stores lanes one by one gives wrong numbers
+without a word. Here each work-item computes the four lanes of its texels as vectors.
+Convolutions are in :mod:`adt.compiler.passes.gpu.convolution`.
+
+A pool over a whole map has no more texels than blocks of channels, and windows of thousands
+of places: with one work-item for each texel most of a GPU would be idle. There the places of
+a window are dealt out to the work-items of one work-group; each adds up its part, or takes the
+greatest, and puts it into local memory; after a barrier one of them does so with the parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm import s_tir, tirx
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.gpu.kernel_blocks import (
+    KernelBlocks,
+    kernel_blocks,
+    reduction_loops,
+    texel_loops,
+    unroll,
+)
+from adt.compiler.passes.layout.blocks import BYTES, FLOATS
+from adt.compiler.passes.layout.signature import SPATIAL
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
+from adt.compiler.targets.gpu import Gpu
+from adt.package.reports import LANES, SCOPE
+
+WORK_GROUP = 64
+"""Work-items in a work-group; every OpenCL device of a phone takes as many."""
+LEAST_GROUP = 16
+"""Work-items of a group that a search tries, at least."""
+MOST_WIDE = 4
+"""Texels of a row that a work-item computes, at most; each fills four registers."""
+UNROLLED = (0, 64, 128, 256)
+"""Statements up to which loops over a window are unrolled."""
+ITEMS = (256, 128, 64, 32)
+"""Work-items in a work-group of a kernel that writes a buffer."""
+POOLED = ("sum_blocks", "max_blocks")
+"""Names of the blocks that accumulate: see :func:`adt.compiler.passes.layout.blocks.pool`."""
+MOST_ALONE = 32
+"""Places of a window that one work-item takes by itself."""
+
+
+def texels(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions, *, by_lane: bool = False) -> None:
+    """Schedule a kernel whose single output's last axis is a texel.
+
+    Kernels with at most one reduction are taken: stages before it are computed
+    where they are read, those after it on the accumulated texel. With *by_lane*
+    results are computed lane by lane, in private memory, and then stored as a
+    texel: for operators that TVM cannot vectorise (``erf``, choices by a lane).
+    """
+    blocks = kernel_blocks(schedule, by_lane=by_lane)
+    *outer, lane = texel_loops(schedule, blocks.store)
+    wide = decisions.choose("wide", divisors(int(schedule.get(outer[-1]).extent), MOST_WIDE))
+    if wide > 1:
+        outer[-1], several = schedule.split(outer[-1], [None, wide])
+        schedule.unroll(several)
+    innermost = _bind(schedule, outer, decisions.choose("group", _groups(schedule, outer, gpu)))
+    for part in blocks.before:
+        schedule.compute_at(part, innermost, preserve_unit_loops=True)
+    if blocks.reduction is not None:
+        depth = len(schedule.get_loops(blocks.store)) - 1 - (wide > 1)
+        most = decisions.choose("unroll", UNROLLED)
+        _vectorize_reduction(schedule, blocks.reduction, depth, together=wide > 1, unrolled=most)
+    schedule.vectorize(lane)
+
+
+def writes_texels(function: tirx.PrimFunc) -> bool:
+    """Return True if the TIR *function* writes a tensor whose last axis is a texel."""
+    shape = function.buffer_map[function.params[-1]].shape
+    return len(shape) > 3 and int(shape[-1]) == LANES
+
+
+def moves_texels(function: tirx.PrimFunc) -> bool:
+    """Return True if the unscheduled TIR *function*, of floats and 8 bits, writes texels and sums or pools
+    no more than a small window for each."""
+    if not writes_texels(function):
+        return False
+    numbers = all(str(buffer.dtype) in (*FLOATS, *BYTES) for buffer in function.buffer_map.values())
+    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
+    return numbers and all(block.name_hint.startswith(POOLED) for block in sums)
+
+
+def reads_images(function: tirx.PrimFunc) -> bool:
+    """Return True if the TIR *function* reads images and writes a buffer."""
+    *inputs, output = (function.buffer_map[parameter].scope() for parameter in function.params)
+    return SCOPE in inputs and output != SCOPE
+
+
+def elements(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions) -> None:
+    """Schedule a kernel that writes a buffer, with one work-item for each element."""
+    blocks = kernel_blocks(schedule)
+    loops = schedule.get_loops(blocks.store)
+    if not loops or blocks.reduction is not None:
+        raise NoSchedule("it computes one number, or sums")
+    items = decisions.choose("items", [size for size in ITEMS if size <= max(gpu.work_group, ITEMS[-1])])
+    group, item = schedule.split(schedule.fuse(*loops), [None, items])
+    schedule.bind(group, "blockIdx.x")
+    schedule.bind(item, "threadIdx.x")
+
+
+def _groups(schedule: s_tir.Schedule, loops: Sequence[LoopRV], gpu: Gpu) -> list[tuple[int, ...]]:
+    """The shapes of a work-group over *loops*: as wide as they are, and then the others."""
+    extents = [int(schedule.get(loop).extent) for loop in reversed(loops)]
+    axes = [*extents[:2], *([math.prod(extents[2:])] if len(extents) > 2 else [])]
+    room, usual = WORK_GROUP, []
+    for extent in axes:
+        usual.append(min(room, power_of_two_within(extent)))
+        room //= usual[-1]
+    sizes = [[1 << power for power in range(power_of_two_within(extent).bit_length())] for extent in axes]
+    least = min(LEAST_GROUP, math.prod(usual))
+    shapes = [shape for shape in itertools.product(*sizes) if least <= math.prod(shape) <= gpu.work_group]
+    return [tuple(usual), *(shape for shape in shapes if shape != tuple(usual))]
+
+
+def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], shape: Sequence[int]) -> LoopRV:
+    """Bind one work-item to each iteration of *loops*, in groups of this *shape*; returns the innermost loop.
+
+    Each axis is split by itself: of a fused and split loop TVM cannot tell that a
+    work-item needs one texel only where the split does not divide the axes.
+    """
+    *others, x = loops
+    axes = [x, *([others.pop()] if others else []), *([schedule.fuse(*others)] if others else [])]
+    groups, items = [], []
+    for name, loop, size in zip("xyz", axes, shape, strict=False):
+        group, item = schedule.split(loop, [None, size])
+        groups.append((group, f"blockIdx.{name}"))
+        items.append((item, f"threadIdx.{name}"))
+    order = [loop for loop, _ in (*reversed(groups), *reversed(items))]
+    schedule.reorder(*order)
+    for loop, thread in (*groups, *items):
+        schedule.bind(loop, thread)
+    return order[-1]
+
+
+def power_of_two_within(extent: int) -> int:
+    """The smallest power of two that is not below *extent*, and at most the work-group's."""
+    return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
+
+
+def _vectorize_reduction(
+    schedule: s_tir.Schedule, reduction: SBlockRV, depth: int, *, together: bool = False, unrolled: int = 0
+) -> None:
+    """Accumulate all lanes at once: the lane's loop becomes the innermost one.
+
+    *together*: a work-item accumulates several texels at once.
+    """
+    (*places, lane), reduce = reduction_loops(schedule, reduction, depth)
+    schedule.reorder(*reduce, *(places if together else ()), lane)
+    for loop in places if together else ():
+        schedule.unroll(loop)
+    unroll(schedule, reduce[0], unrolled)
+    schedule.vectorize(lane)  # before the decomposition, after which it is refused
+    schedule.decompose_reduction(reduction, reduce[0])
+
+
+def is_global_pool(function: tirx.PrimFunc) -> bool:
+    """Return True if the unscheduled TIR *function* pools whole maps, large ones, of a blocked tensor."""
+    return _window(function) > MOST_ALONE
+
+
+def pool(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions) -> None:
+    """Schedule a pool of whole maps, with several work-items for each texel."""
+    window = _window(schedule.mod["main"])
+    blocks = kernel_blocks(schedule)
+    if blocks.reduction is None or not window:
+        raise NoSchedule("it pools no whole maps")
+    _, depth, *_ = (int(extent) for extent in schedule.get(blocks.reduction).writes[0].buffer.shape)
+    _share(schedule, blocks, shares_of(window, depth, gpu))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Distribution of the windows of a pool."""
+
+    parts: int
+    """Work-items for each texel; they divide its window."""
+    texels: int
+    """Texels of a work-group; they divide the blocks of channels."""
+
+
+def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
+    """Deal out windows of *window* places of each of *depth* blocks of channels.
+
+    As many work-items as fit one work-group share a window, but none takes fewer than four places;
+    short windows are put together until a work-group fills a wave.
+    """
+    parts = divisors(window, min(gpu.work_group, window // 4))[-1]
+    if parts == 1:
+        raise NoSchedule(f"a window of {window} places cannot be dealt out evenly")
+    fitting = divisors(depth, gpu.work_group // parts)
+    return Shares(parts, next((size for size in fitting if size * parts >= gpu.wave), fitting[-1]))
+
+
+def _window(function: tirx.PrimFunc) -> int:
+    """Places of the window of the whole map that *function* pools; 0: it does not."""
+    windows: list[int] = []
+    for block in tir_nodes(function.body, tirx.SBlock):
+        if not block.name_hint.startswith(POOLED):
+            continue
+        extents = [(int(axis.iter_type), int(axis.dom.extent)) for axis in block.iter_vars]
+        _, _, *places, _ = (extent for kind, extent in extents if kind == SPATIAL)
+        if math.prod(places) == 1:
+            windows.append(math.prod(extent for kind, extent in extents if kind != SPATIAL))
+    return windows[0] if len(windows) == 1 else 0
+
+
+def _share(schedule: s_tir.Schedule, blocks: KernelBlocks, shares: Shares) -> None:
+    total = blocks.reduction
+    _, window = reduction_loops(schedule, total, 0)
+    place = schedule.fuse(*window) if len(window) > 1 else window[0]
+    _rest, part = schedule.split(place, [None, shares.parts])
+    partial = schedule.rfactor(part, 0)
+    schedule.set_scope(partial, 0, "shared")
+    added = schedule.cache_write(partial, 0, "local")
+
+    image, depth, *ones, lane = texel_loops(schedule, blocks.store)
+    group, item = schedule.split(depth, [None, shares.texels])
+    group = schedule.fuse(image, group)
+    schedule.bind(group, "blockIdx.x")
+    # Of the work-items that share a texel, the first finishes it. A fused loop of extent 1 is in no index.
+    alone = schedule.fuse(schedule.add_unit_loop(item), schedule.add_unit_loop(item))
+    _, first = schedule.split(alone, [None, shares.parts])
+    for loop, thread in ((first, "x"), (item, "y")):
+        schedule.bind(loop, f"threadIdx.{thread}")
+    for block in blocks.before:
+        schedule.compute_at(block, item, preserve_unit_loops=True)
+    depth = len(schedule.get_loops(blocks.store)) - len(ones) - 1
+    _vectorize_reduction(schedule, total, depth)
+    schedule.vectorize(lane)
+
+    schedule.compute_at(added, group, preserve_unit_loops=True)
+    part, _image, item, *_, lane = schedule.get_loops(added)[1:]
+    schedule.bind(part, "threadIdx.x")
+    schedule.bind(item, "threadIdx.y")
+    schedule.vectorize(lane)
+    schedule.compute_at(partial, item, preserve_unit_loops=True)
+    _vectorize_reduction(schedule, partial, len(schedule.get_loops(added)) - len(ones) - 1)
