@@ -15,9 +15,10 @@ from tvm import relax, te
 
 import adt
 from adt.compiler.ir.rewriter import is_flat
-from adt.compiler.passes.gpu.products import product_schedule
+from adt.compiler.passes.gpu.schedules import PLAIN, schedule_of
 from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.products import Products
+from adt.compiler.passes.scheduling import Untuned
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 from adt.package.host_run.run import run_package
 from adt.package.inputs.random import random_inputs
@@ -118,31 +119,32 @@ def function(rows: int, columns: int, terms: int, dtype: str = "float32", sums: 
     return te.create_prim_func([a, b, te.compute((rows, columns), lambda i, j: product[i, j] * 2)])
 
 
-def source(scheduled: tvm.tirx.PrimFunc) -> str:
-    """The OpenCL C of a scheduled kernel."""
-    module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})
+def source(function: tvm.tirx.PrimFunc, gpu: Gpu) -> str:
+    """The OpenCL C of a product that is scheduled for *gpu*."""
     target = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}})
+    _, scheduled = schedule_of(function, target, gpu, Untuned(), PLAIN)
+    module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})
     built = tvm.compile(module, target=target, tir_pipeline=tir_pipeline(64, buffers=True))
     return str(built.mod.imports[0].inspect_source())
 
 
 @pytest.mark.parametrize("gpu", [ANY_ADRENO, ANY_MALI], ids=["adreno", "mali"])
 def test_work_items_share_the_sums_of_a_vector(gpu: Gpu) -> None:
-    text = source(product_schedule(function(1, 1000, 2048), gpu))
+    text = source(function(1, 1000, 2048), gpu)
 
     assert "__local float4" in text and text.count("barrier(") == 1
     assert "__global float4* restrict b" in text
 
 
 def test_a_matrix_of_many_rows_is_computed_without_local_memory() -> None:
-    text = source(product_schedule(function(2048, 2048, 64), ANY_MALI))
+    text = source(function(2048, 2048, 64), ANY_MALI)
 
     assert "__local" not in text and "barrier(" not in text
 
 
 @pytest.mark.parametrize("sums", ["float16", "float32"])
 def test_half_precision_is_read_in_fours(sums: str) -> None:
-    text = source(product_schedule(function(8, 64, 32, "float16", sums), ANY_ADRENO))
+    text = source(function(8, 64, 32, "float16", sums), ANY_ADRENO)
 
     assert "__global half4* restrict b" in text
     assert ("convert_float4" in text) == (sums == "float32")

@@ -16,7 +16,7 @@ from adt.bundle.plugins import load_plugin, opencl_runtime
 from adt.compiler.passes.gpu.convolution import convolution_of, schedule_convolution
 from adt.compiler.passes.gpu.placement import with_images
 from adt.compiler.passes.gpu.schedules import prove, schedule_of
-from adt.compiler.passes.gpu.tiles import Tile, best_tile
+from adt.compiler.passes.gpu.tiles import Tile, ranked_tiles
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.layout.blocks import is_convolution
 from adt.compiler.passes.lowering import tir_pipeline
@@ -88,8 +88,8 @@ class Layer:
 def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = None, by_lane: bool) -> Any:
     schedule = Schedule(function)
     conv = convolution_of(schedule, by_lane=by_lane)
-    tile = tile or best_tile(conv.sums, ANY_ADRENO, shared=shared)
-    assert tile is not None
+    fitting = ranked_tiles(conv.sums, ANY_ADRENO)
+    tile = tile or next(each for each in fitting if shared in (None, each.parts > 1))
     schedule_convolution(schedule, conv, tile, Untuned())
     made = schedule.mod["main"]
     prove(made, TARGET)

@@ -32,7 +32,7 @@ def times_of(gpu: Gpu, slower_shared: float = 1.0) -> list[TimedTile]:
     choice = random.Random(0)
     times = []
     for name, sums in LAYERS.items():
-        tiles = list(_tiles(sums, dataclasses.replace(gpu, sums=16, local_bytes=1 << 16), None))
+        tiles = list(_tiles(sums, dataclasses.replace(gpu, sums=16, local_bytes=1 << 16)))
         for tile in choice.sample(tiles, min(40, len(tiles))):
             seconds = cost(sums, tile, gpu) * 1e-9 * (slower_shared if tile.parts > 1 else 1.0)
             times.append(TimedTile(name, sums, tile, seconds))

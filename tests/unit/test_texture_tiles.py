@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from adt.compiler.passes.gpu.tiles import PARTS, STATEMENTS, Sums, Tile, best_tile, cost
+from adt.compiler.passes.gpu.tiles import PARTS, STATEMENTS, Sums, Tile, cost, ranked_groups, ranked_tiles
 from adt.compiler.passes.scheduling import divisors
-from adt.compiler.targets.gpu import ANY_ADRENO, gpu_of
+from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 
 DEEP = Sums(1, 128, 7, 7, 128, 4, 3, 3, (1, 1), texels=True, grouped=False)
 """3 x 3 of 512 channels on 7 x 7: few texels, long sums."""
@@ -22,9 +22,7 @@ EVERY = (DEEP, WIDE, DEPTHWISE, FIRST, DENSE)
 
 
 def chosen(computes: Sums, **gpu: int) -> Tile:
-    tile = best_tile(computes, dataclasses.replace(ANY_ADRENO, **gpu))  # type: ignore[arg-type]
-    assert tile is not None
-    return tile
+    return ranked_tiles(computes, dataclasses.replace(ANY_ADRENO, **gpu))[0]  # type: ignore[arg-type]
 
 
 def work_items(sums: Sums, tile: Tile) -> int:
@@ -35,9 +33,15 @@ def work_items(sums: Sums, tile: Tile) -> int:
 @pytest.mark.parametrize("sums", EVERY)
 def test_a_tile_divides_the_output_and_fits_the_gpu(sums: Sums, name: str) -> None:
     gpu = gpu_of(name, {})
-    tile = best_tile(sums, gpu)
+    best, *others = ranked_tiles(sums, gpu)
+    groups = ranked_groups(sums, best, gpu)
 
-    assert tile is not None
+    assert groups[0] == best.group and len(set(groups)) == len(groups)
+    for tile in (best, *others, *(dataclasses.replace(best, group=group) for group in groups)):
+        check_fit(sums, tile, gpu)
+
+
+def check_fit(sums: Sums, tile: Tile, gpu: Gpu) -> None:
     assert sums.width % (tile.wide * tile.group[0]) == 0
     assert sums.height % (tile.high * tile.group[1]) == 0
     assert sums.depth % (tile.deep * tile.group[2]) == 0
@@ -93,12 +97,8 @@ def test_a_partly_filled_wave_counts_whole() -> None:
 
 
 @pytest.mark.parametrize("sums", EVERY)
-@pytest.mark.parametrize("shared", [True, False])
-def test_what_is_asked_for_is_kept(sums: Sums, shared: bool) -> None:
-    tile = best_tile(sums, ANY_ADRENO, shared=shared)
-
-    assert tile is None or (tile.parts > 1) == shared
-    assert (tile is None) == (shared and sums.fours == 1)
+def test_a_search_may_share_sums_or_not(sums: Sums) -> None:
+    assert {tile.parts > 1 for tile in ranked_tiles(sums, ANY_ADRENO)} == {False, sums.fours > 1}
 
 
 def test_the_statements_of_an_iteration_are_bounded() -> None:

@@ -1,14 +1,11 @@
 """The Relax passes that a model goes through for its target, and the TIR pipeline that follows them.
 
 For GPUs :mod:`adt.compiler.passes.gpu.pipeline` runs first, unless a model is to stay plain; then they are
-TVM's own, inside of ``tvm.compile``, as for CPUs. A schedule rule that raises (TVM 0.25's GEMV does,
-on some fused epilogues) counts as one that does not apply: the next one is tried, and the last takes
-every kernel.
+TVM's own, inside of ``tvm.compile``, as for CPUs.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +13,6 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.relax.backend.gpu_generic import pipeline as generic
-from tvm.s_tir import dlight
-from tvm.s_tir.dlight import ScheduleRule
 
 from adt.compiler.ir.flops import count_flops
 from adt.compiler.ir.nodes import relax_nodes, tir_nodes
@@ -28,10 +23,10 @@ from adt.compiler.passes.cpu.schedules import schedule_kernels
 from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
 from adt.compiler.passes.extrema import without_counts_of_nan
 from adt.compiler.passes.fusion import cpu_dispatch, gpu_dispatch
+from adt.compiler.passes.gpu import schedules as gpu_schedules
 from adt.compiler.passes.gpu.choice import TextureChooser
 from adt.compiler.passes.gpu.pipeline import for_gpu
 from adt.compiler.passes.gpu.placement import image_limits
-from adt.compiler.passes.gpu.products import schedule_products
 from adt.compiler.passes.gpu.recurrence import GpuSteps, bind_recurrences
 from adt.compiler.passes.inlining import bounded_expressions
 from adt.compiler.passes.lowering import tir_pipeline
@@ -44,8 +39,6 @@ from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
 from adt.errors import UnsupportedOp
 from adt.package.inspection.reference_kernels import collect_kernels, kernels_of
 from adt.package.reports import Convolution, TextureReport
-
-log = logging.getLogger("adt.compile")
 
 
 @dataclass(frozen=True)
@@ -231,61 +224,21 @@ def _views() -> tuple[Any, ...]:
 
 def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> tvm.transform.Pass:
     """The rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
-    views: kernels that have no schedule get one, of *schedules*, for *gpu*, or by TVM's rules, and what is
+    views: kernels that have no schedule get one, of *schedules* or by the rules for *gpu*, and what is
     left of Relax is lowered for the VM."""
-    rules = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
 
     @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         target = tvm.target.Target.current()
-        module = take_schedules(schedules)(plain_unit_reductions()(bind_recurrences()(module)))
-        module = schedule_products(gpu)(module)
-        with _any_gpu(target):
-            schedule = dlight.ApplyDefaultSchedule(*(_careful(getattr(dlight.gpu, rule)()) for rule in rules))
-            module = schedule(module)
-        lower = generic.dataflow_lower_passes(target)[1:]  # all but the views
-        finalize = generic.finalize_passes(target)[1:]  # all but its plan of the memory
-        passes = [*lower, plan_memory(), *finalize]
+        passes = [
+            bind_recurrences(),
+            plain_unit_reductions(),
+            take_schedules(schedules),
+            gpu_schedules.schedule_kernels(gpu),
+            *generic.dataflow_lower_passes(target)[1:],  # all but the views
+            plan_memory(),
+            *generic.finalize_passes(target)[1:],  # all but its plan of the memory
+        ]
         return tvm.transform.Sequential(passes)(module)
 
     return pipeline
-
-
-def _any_gpu(target: tvm.target.Target) -> Any:
-    """*target* without the words by which TVM's rules know an Adreno GPU or Android.
-
-    Their branch for these schedules some matrix-vector products (TVM 0.25's GEMV) so that
-    the result is wrong, without a word. It also depends on the host's triple: what runs
-    here to be checked would not be what the device gets.
-    """
-    limits = {name: int(value) for name, value in target.attrs.items() if isinstance(value, int)}
-    arch = {"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}
-    keys = [str(key) for key in target.keys if key not in ("adreno", "texture")]
-    return tvm.target.Target(
-        {"kind": target.kind.name, "keys": keys, **arch, **limits, "host": {"kind": "llvm"}}
-    )
-
-
-def _careful(rule: Any) -> Any:
-    """*rule*, which does not apply where it raises, nor where it is known to be wrong."""
-    wrong = _splits_what_it_sums if type(rule).__name__ == "Reduction" else lambda _function: False
-
-    class Careful(ScheduleRule):  # type: ignore[misc]
-        def apply(self, func: Any, target: tvm.target.Target, tunable: bool) -> Any:
-            try:
-                return None if wrong(func) else rule.apply(func, target, tunable)
-            except Exception as error:  # rules fail with whatever Python or TVM raises
-                log.debug("TVM's schedule rule %s fails on a kernel: %s", type(rule).__name__, error)
-                return None
-
-    return Careful()
-
-
-def _splits_what_it_sums(function: Any) -> bool:
-    """Return True if a sum of the kernel reads at an index that divides one, as grouped convolutions do.
-
-    The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
-    reads them (TVM 0.25): work-items take each other's.
-    """
-    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
-    return any(tir_nodes(block.body, tirx.FloorDiv) for block in sums)

@@ -81,6 +81,13 @@ def reduction_loops(
     return spatial, reduce
 
 
+def reduce_loops(schedule: s_tir.Schedule, reduction: SBlockRV) -> list[LoopRV]:
+    """Return the loops that *reduction* accumulates over, outermost first."""
+    kinds = [int(axis.iter_type) for axis in schedule.get(reduction).iter_vars]
+    loops = schedule.get_loops(reduction)[-len(kinds) :]
+    return [loop for loop, kind in zip(loops, kinds, strict=True) if kind != SPATIAL]
+
+
 def unroll(schedule: s_tir.Schedule, loop: LoopRV, statements: int) -> None:
     """Unroll *loop*, and loops inside of it, up to *statements*, by marks that TVM's lowering reads."""
     if statements:

@@ -19,27 +19,20 @@ TVM's scheduling, which would put conditions into all loops of tiles that do not
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import tvm
 from tvm import arith, ir, s_tir, te, tirx
 from tvm.s_tir.schedule import LoopRV
 
-from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
-from adt.compiler.passes.gpu.schedules import prove
-from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import FLOATS, ceil_blocks
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
-from adt.compiler.passes.scheduling import NoSchedule, refusals
+from adt.compiler.passes.scheduling import Decisions, NoSchedule
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES
-
-log = logging.getLogger("adt.compile")
 
 LEFT, RIGHT, SUMS, PARTS, TOTAL, STORE = "left", "right", "sums", "parts", "total", "product"
 """The blocks of such a kernel."""
@@ -110,44 +103,20 @@ class Terms:
         )
 
 
-def product_schedule(function: tirx.PrimFunc, gpu: Gpu, *, by_lane: bool = False) -> tirx.PrimFunc:
-    """Schedule the TIR *function*, a matrix product in buffers, for *gpu*.
+def product(
+    schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions, *, by_lane: bool = False
+) -> s_tir.Schedule:
+    """Schedule a matrix product in buffers, whose indices are narrow, anew.
 
     With *by_lane*, the epilogue is computed lane by lane, where TVM has no vectors of it (``erf``).
     """
-    narrow = narrow_indices(function)
-    with refusals():
-        terms = terms_of(narrow)
-        product = terms.product
-        return tiled(narrow, terms, product, best_product_tile(product, gpu), by_lane=by_lane)
-
-
-def schedule_products(gpu: Gpu) -> tvm.transform.Pass:
-    """The pass that schedules each matrix product in buffers that has no schedule yet."""
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.Products")  # type: ignore[untyped-decorator]
-    def schedule(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        target = tvm.target.Target.current()
-        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-        for variable, function in module.functions_items():
-            if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {}):
-                result.update_func(variable, _scheduled(function, gpu, target, variable.name_hint))
-        return result
-
-    return schedule
-
-
-def _scheduled(function: tirx.PrimFunc, gpu: Gpu, target: tvm.target.Target, name: str) -> tirx.PrimFunc:
-    """*function* by :func:`product_schedule`; as it is where that does not take it."""
-    for by_lane in (False, True):
-        try:
-            scheduled = product_schedule(function, gpu, by_lane=by_lane)
-            prove(scheduled, target)
-        except NoSchedule as reason:
-            log.debug("%s is scheduled as no product: %s", name, reason)
-        else:
-            return scheduled.with_attr(SCHEDULED, True)
-    return function
+    function = schedule.mod["main"]
+    terms = terms_of(function)
+    computed = terms.product
+    tile = best_product_tile(computed, gpu)
+    tiles = s_tir.Schedule(_Tiles(terms, computed, tile).function(function))
+    _bind(tiles, computed, tile, by_lane=by_lane)
+    return tiles
 
 
 def terms_of(function: tirx.PrimFunc) -> Terms:
@@ -256,15 +225,6 @@ def _lies_along(expression: tirx.PrimExpr, axis: Axis) -> bool:
         ):
             return False
     return bool(loads) and not tir_nodes(expression, tirx.Call)
-
-
-def tiled(
-    function: tirx.PrimFunc, terms: Terms, product: Product, tile: ProductTile, *, by_lane: bool
-) -> tirx.PrimFunc:
-    """Schedule the *function* that computes *terms*, by *tile*."""
-    schedule = s_tir.Schedule(_Tiles(terms, product, tile).function(function))
-    _bind(schedule, product, tile, by_lane=by_lane)
-    return schedule.mod["main"]
 
 
 class _Tiles:

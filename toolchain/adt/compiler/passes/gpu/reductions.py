@@ -7,11 +7,11 @@ group share its terms, each reading every P-th, and TVM puts their parts togethe
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tvm import s_tir, tirx
 
 from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.passes.gpu.kernel_blocks import reduce_loops
 from adt.compiler.passes.gpu.texels import writes_texels
 from adt.compiler.passes.layout.signature import SPATIAL, reduces, variables_of
 from adt.compiler.passes.scheduling import Decisions, divisors
@@ -55,7 +55,7 @@ def reduction(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions) -> None
         schedule.bind(group, "blockIdx.x")
         schedule.bind(item, "threadIdx.x")
         schedule.compute_at(total, item, preserve_unit_loops=True)
-        schedule.decompose_reduction(total, _reduce_loops(schedule, total)[0])
+        schedule.decompose_reduction(total, reduce_loops(schedule, total)[0])
         return
     sizes = [1 << power for power in range(11) if 1 << power <= min(gpu.work_group, terms // LEAST_EACH)]
     items = next((size for size in sizes[2:] if size * count >= gpu.items), sizes[-1])
@@ -64,17 +64,11 @@ def reduction(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions) -> None
     schedule.bind(group, "blockIdx.x")
     schedule.bind(one, "threadIdx.y")
     schedule.compute_at(total, one, preserve_unit_loops=True)
-    reduce = _reduce_loops(schedule, total)
+    reduce = reduce_loops(schedule, total)
     along = schedule.fuse(*reduce) if len(reduce) > 1 else reduce[0]
     step, item = schedule.split(along, [None, items])
     schedule.reorder(item, step)
     schedule.bind(item, "threadIdx.x")
-
-
-def _reduce_loops(schedule: s_tir.Schedule, reduction: Any) -> list[Any]:
-    kinds = [int(axis.iter_type) for axis in schedule.get(reduction).iter_vars]
-    loops = schedule.get_loops(reduction)[-len(kinds) :]
-    return [loop for loop, kind in zip(loops, kinds, strict=True) if kind != SPATIAL]
 
 
 def _terms(block: tirx.SBlock) -> int:

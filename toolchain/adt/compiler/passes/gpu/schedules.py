@@ -7,15 +7,22 @@ and reads images gets a work-item for each element.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
+from tvm.s_tir.dlight import ScheduleRule
 
+from adt.compiler.ir.flops import SCHEDULED
+from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.convolution import convolution
+from adt.compiler.passes.gpu.products import product
 from adt.compiler.passes.gpu.reductions import is_other_reduction, reduction
 from adt.compiler.passes.gpu.rows import is_dealt, rows, with_own_places
 from adt.compiler.passes.gpu.texels import elements, is_global_pool, pool, reads_images, texels, writes_texels
@@ -27,6 +34,8 @@ from adt.compiler.passes.workarounds import plain_unit_reductions
 from adt.compiler.targets.gpu import Gpu
 from adt.errors import last_line, lines_of
 
+log = logging.getLogger("adt.compile")
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -34,8 +43,9 @@ class Rule:
 
     takes: Callable[[tirx.PrimFunc], bool]
     """True for the unscheduled kernels that it is for."""
-    schedule: Callable[..., None]
-    """Schedules a kernel, given TVM's Schedule, the Gpu and Decisions, or raises NoSchedule."""
+    schedule: Callable[..., s_tir.Schedule | None]
+    """Schedules a kernel, given TVM's Schedule, the Gpu and Decisions, or raises NoSchedule; what it returns
+    is the Schedule of a kernel that it wrote anew."""
     by_lane: bool = False
     """True if it is tried again, computing lane by lane, where TVM has no vectors of what is computed."""
     narrow: bool = False
@@ -101,10 +111,11 @@ def schedule_of(
     """
     reasons: list[NoSchedule] = []
     for form in (form for rule in rules if rule.takes(function) for form in rule.forms):
-        schedule = s_tir.Schedule(narrow_indices(function) if form.narrow else function)
+        start = narrow_indices(function) if form.narrow else function
         try:
             with refusals():
-                form.schedule(schedule, gpu, decisions)
+                schedule = s_tir.Schedule(start)
+                schedule = form.schedule(schedule, gpu, decisions) or schedule
             result = schedule.mod["main"]
             result = form.finish(result) if form.finish else result
             prove(result, target)
@@ -139,3 +150,72 @@ def prove(function: tirx.PrimFunc, target: tvm.target.Target) -> None:
         raise NoSchedule(f"TVM cannot lower it: {last_line(error):.160}") from error
     if faults:
         raise NoSchedule(faults[0])
+
+
+PLAIN = (Rule(lambda _function: True, product, by_lane=True, narrow=True),)
+"""Rules for kernels of plain buffers, which come before TVM's."""
+TVM_RULES = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
+
+
+def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
+    """The pass that schedules each kernel that has no schedule yet: a matrix product by adt's rule, others by
+    TVM's.
+
+    A rule of TVM's that raises (TVM 0.25's GEMV does, on some fused epilogues) counts as one that does not
+    apply: the next one is tried, and the last takes every kernel.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="adt.GpuSchedules")  # type: ignore[untyped-decorator]
+    def schedule(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+        target = tvm.target.Target.current()
+        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+        for variable, function in module.functions_items():
+            if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {}):
+                with contextlib.suppress(NoSchedule):
+                    _, kernel = schedule_of(function, target, gpu, Untuned(), PLAIN)
+                    result.update_func(variable, kernel.with_attr(SCHEDULED, True))
+        with _any_gpu(target):
+            rules = (_careful(getattr(dlight.gpu, rule)()) for rule in TVM_RULES)
+            return dlight.ApplyDefaultSchedule(*rules)(result)
+
+    return schedule
+
+
+def _any_gpu(target: tvm.target.Target) -> Any:
+    """*target* without the words by which TVM's rules know an Adreno GPU or Android.
+
+    Their branch for these schedules some matrix-vector products (TVM 0.25's GEMV) so that
+    the result is wrong, without a word. It also depends on the host's triple: what runs
+    here to be checked would not be what the device gets.
+    """
+    limits = {name: int(value) for name, value in target.attrs.items() if isinstance(value, int)}
+    arch = {"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}
+    keys = [str(key) for key in target.keys if key not in ("adreno", "texture")]
+    return tvm.target.Target(
+        {"kind": target.kind.name, "keys": keys, **arch, **limits, "host": {"kind": "llvm"}}
+    )
+
+
+def _careful(rule: Any) -> Any:
+    """*rule*, which does not apply where it raises, nor where it is known to be wrong."""
+    wrong = _splits_what_it_sums if type(rule).__name__ == "Reduction" else lambda _function: False
+
+    class Careful(ScheduleRule):  # type: ignore[misc]
+        def apply(self, func: Any, target: tvm.target.Target, tunable: bool) -> Any:
+            try:
+                return None if wrong(func) else rule.apply(func, target, tunable)
+            except Exception as error:  # rules fail with whatever Python or TVM raises
+                log.debug("TVM's schedule rule %s fails on a kernel: %s", type(rule).__name__, error)
+                return None
+
+    return Careful()
+
+
+def _splits_what_it_sums(function: Any) -> bool:
+    """Return True if a sum of the kernel reads at an index that divides one, as grouped convolutions do.
+
+    The rule Reduction then keeps the sums in another order of axes than the rest of the kernel
+    reads them (TVM 0.25): work-items take each other's.
+    """
+    sums = (block for block in tir_nodes(function.body, tirx.SBlock) if block.init is not None)
+    return any(tir_nodes(block.body, tirx.FloorDiv) for block in sums)

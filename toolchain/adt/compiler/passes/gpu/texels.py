@@ -25,6 +25,7 @@ from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.kernel_blocks import (
     KernelBlocks,
     kernel_blocks,
+    reduce_loops,
     reduction_loops,
     texel_loops,
     unroll,
@@ -101,12 +102,18 @@ def elements(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions) -> None:
     """Schedule a kernel that writes a buffer, with one work-item for each element."""
     blocks = kernel_blocks(schedule)
     loops = schedule.get_loops(blocks.store)
-    if not loops or blocks.reduction is not None:
-        raise NoSchedule("it computes one number, or sums")
+    if not loops:
+        raise NoSchedule("it computes one number")
     items = decisions.choose("items", [size for size in ITEMS if size <= max(gpu.work_group, ITEMS[-1])])
     group, item = schedule.split(schedule.fuse(*loops), [None, items])
     schedule.bind(group, "blockIdx.x")
     schedule.bind(item, "threadIdx.x")
+    for part in blocks.before:
+        schedule.compute_at(part, item, preserve_unit_loops=True)
+    if blocks.reduction is not None:
+        first, *_ = reduce_loops(schedule, blocks.reduction)
+        unroll(schedule, first, decisions.choose("unroll", UNROLLED))
+        schedule.decompose_reduction(blocks.reduction, first)
 
 
 def _groups(schedule: s_tir.Schedule, loops: Sequence[LoopRV], gpu: Gpu) -> list[tuple[int, ...]]:

@@ -131,17 +131,9 @@ class Tile:
         return math.prod(self.group) * self.parts
 
 
-def best_tile(sums: Sums, gpu: Gpu, *, shared: bool | None = None) -> Tile | None:
-    """Choose the cheapest tile on *gpu*, or None where none fits.
-
-    With *shared*, only of tiles whose sums work-items share, or only of others; None: of all.
-    """
-    return next(iter(ranked_tiles(sums, gpu, shared=shared)), None)
-
-
-def ranked_tiles(sums: Sums, gpu: Gpu, *, shared: bool | None = None) -> list[Tile]:
-    """:func:`best_tile`, and then the others among which a search chooses, the cheapest first."""
-    tiles = sorted(_tiles(sums, gpu, shared), key=lambda tile: cost(sums, tile, gpu))
+def ranked_tiles(sums: Sums, gpu: Gpu) -> list[Tile]:
+    """The tiles among which a search chooses, the cheapest on *gpu* first, which compiling takes."""
+    tiles = sorted(_tiles(sums, gpu), key=lambda tile: cost(sums, tile, gpu))
     return tiles[:MOST_TRIED]
 
 
@@ -213,9 +205,9 @@ def _items(sums: Sums, tile: Tile) -> int:
     return texels // tile.sums * tile.parts
 
 
-def _tiles(sums: Sums, gpu: Gpu, shared: bool | None) -> Iterator[Tile]:
-    parts = [] if shared else [1]
-    if shared is not False and sums.in_fours:
+def _tiles(sums: Sums, gpu: Gpu) -> Iterator[Tile]:
+    parts = [1]
+    if sums.in_fours:
         counts = PARTS_OF_A_PIXEL if sums.height * sums.width == 1 else PARTS
         parts += [count for count in counts if sums.fours % count == 0]
     depths = [n for n in DEPTHS if sums.depth % n == 0] if sums.shares_input else [1]
