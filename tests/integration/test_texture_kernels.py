@@ -16,7 +16,7 @@ from tvm.s_tir import Schedule
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.choice import ALWAYS
 from adt.compiler.passes.gpu.placement import ImageLimits, place, with_images
-from adt.compiler.passes.gpu.schedules import TEXELS, element_schedule, prove
+from adt.compiler.passes.gpu.schedules import TEXELS, elements_by_tvm, prove
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.lowering import check_images, image_faults, texture_lowering
 from adt.compiler.passes.records.schedules import Untuned
@@ -66,7 +66,9 @@ def test_a_texel_schedule_writes_whole_texels() -> None:
 
 def test_a_store_of_single_lanes_is_refused() -> None:
     """One work-item for each element is what upstream's fallback makes of it: wrong numbers, no message."""
-    function = element_schedule(with_images(copy_kernel(), (False, True)), TARGET)
+    plain = Schedule(with_images(copy_kernel(), (False, True)))
+    with TARGET:
+        function = elements_by_tvm(plain, ANY_ADRENO, Usual()).mod["main"]
     module = lowered(function)
 
     (fault,) = image_faults(module)

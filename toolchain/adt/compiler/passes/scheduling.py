@@ -10,9 +10,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-import tvm
-from tvm import s_tir
-
 from adt.errors import lines_of
 
 Way = TypeVar("Way")
@@ -27,7 +24,7 @@ def refusals() -> Iterator[None]:
     """Raise NoSchedule for what TVM's scheduling raises meanwhile."""
     try:
         yield
-    except (s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError) as error:
+    except (RuntimeError, ValueError, TypeError) as error:  # TVM's own are of the first
         raise NoSchedule(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 

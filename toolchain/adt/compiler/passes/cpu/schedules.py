@@ -27,7 +27,7 @@ from adt.compiler.passes.cpu.terms import whole_vectors
 from adt.compiler.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.indices import narrow_indices, simple_indices
-from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned
+from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned, refusals
 from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
 log = logging.getLogger("adt.compile")
@@ -77,15 +77,15 @@ def schedule_of(
     Raises:
         NoSchedule: none does.
     """
-    refusals = (NoSchedule, s_tir.schedule.ScheduleError, tvm.error.InternalError, ValueError, TypeError)
     for rule, start in _attempts(narrow_indices(function), vectors, rules):
         schedule = s_tir.Schedule(start)
         try:
-            words = rule(schedule, vectors, decisions)
-            if rule is elements and reads_differ(function, schedule.mod["main"]):
-                raise NoSchedule("TVM makes wrong indices of it")
-        except refusals as reason:
-            log.debug("%s: %s does not apply: %s", name, rule.__name__, str(reason).strip()[-200:])
+            with refusals():
+                words = rule(schedule, vectors, decisions)
+                if rule is elements and reads_differ(function, schedule.mod["main"]):
+                    raise NoSchedule("TVM makes wrong indices of it")
+        except NoSchedule as reason:
+            log.debug("%s: %s does not apply: %s", name, rule.__name__, reason)
             continue
         root = schedule.get_sblock("root")
         schedule.annotate(root, CPU_SCHEDULE, words)

@@ -27,12 +27,12 @@ from tvm import ir, relax, tirx
 from adt.compiler.ir.flops import SCHEDULED, flops_of
 from adt.compiler.ir.nodes import is_kernel_call
 from adt.compiler.ir.rewriter import Rewriter, bindings_of, static_shape
-from adt.compiler.passes.gpu.schedules import RULES, TEXELS, prove, scheduled
+from adt.compiler.passes.gpu.schedules import ELEMENTS, RULES, TEXELS, prove, schedule_of
 from adt.compiler.passes.gpu.texels import moves_texels
 from adt.compiler.passes.layout.blocks import FLOATS
 from adt.compiler.passes.records.schedules import KernelSchedules, is_scheduled
 from adt.compiler.passes.records.workload import REFUSED, marked
-from adt.compiler.passes.scheduling import NoSchedule
+from adt.compiler.passes.scheduling import NoSchedule, Untuned
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
 from adt.package.reports import LANES, SCOPE, KernelTextures, WeightTexture
 
@@ -304,11 +304,12 @@ class GpuKernels:
         return recorded
 
     def _default_schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc | NoSchedule:
+        rules = (*RULES, ELEMENTS) if self.images and not writes else RULES
         try:
-            result = scheduled(function, self.target, self.gpu, elements=self.images and not writes)
+            _, kernel = schedule_of(function, self.target, self.gpu, Untuned(), rules)
         except NoSchedule as reason:
             return reason
-        return result.with_attr(SCHEDULED, True)
+        return kernel.with_attr(SCHEDULED, True)
 
 
 def with_images(function: tirx.PrimFunc, textured: tuple[bool, ...]) -> tirx.PrimFunc:

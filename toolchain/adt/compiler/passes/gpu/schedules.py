@@ -32,7 +32,7 @@ from adt.compiler.passes.lowering import image_faults, texture_lowering
 from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned, refusals
 from adt.compiler.passes.workarounds import plain_unit_reductions
 from adt.compiler.targets.gpu import Gpu
-from adt.errors import last_line, lines_of
+from adt.errors import last_line
 
 log = logging.getLogger("adt.compile")
 
@@ -60,10 +60,17 @@ class Rule:
         return (self, by_lane) if self.by_lane else (self,)
 
 
+def elements_by_tvm(schedule: s_tir.Schedule, _gpu: Gpu, _decisions: Decisions) -> s_tir.Schedule:
+    """Schedule a kernel that writes a buffer, with one work-item for each element, by TVM's rule."""
+    module = plain_unit_reductions()(schedule.mod)
+    return s_tir.Schedule(dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(module)["main"])
+
+
 CONVOLUTION = Rule(is_convolution, convolution, by_lane=True)
 TEXELS = Rule(writes_texels, texels, by_lane=True)
+ELEMENTS = Rule(lambda _function: True, elements_by_tvm)
 TILED = (CONVOLUTION, TEXELS, Rule(reads_images, elements))
-"""Rules that leave something open; the last is for what compiling gives TVM's rule for elements."""
+"""Rules that leave something open; the last is for what compiling gives :data:`ELEMENTS`."""
 RULES = (
     CONVOLUTION,
     Rule(is_other_reduction, reduction, narrow=True),
@@ -71,29 +78,6 @@ RULES = (
     Rule(is_global_pool, pool, narrow=True),
     TEXELS,
 )
-
-
-def scheduled(
-    function: tirx.PrimFunc, target: tvm.target.Target, gpu: Gpu, *, elements: bool
-) -> tirx.PrimFunc:
-    """Schedule the TIR *function* by the first rule that takes it, for *gpu*.
-
-    With *elements*, what no rule takes gets one work-item for each element.
-
-    Raises:
-        NoSchedule: there is no schedule that uses its images rightly; the reason is that of the first rule.
-    """
-    try:
-        return schedule_of(function, target, gpu, Untuned())[1]
-    except NoSchedule as reason:
-        if not elements:
-            raise
-        try:
-            result = element_schedule(function, target)
-            prove(result, target)
-        except NoSchedule as error:
-            raise (reason if any(rule.takes(function) for rule in RULES) else error) from error
-        return result
 
 
 def schedule_of(
@@ -113,7 +97,7 @@ def schedule_of(
     for form in (form for rule in rules if rule.takes(function) for form in rule.forms):
         start = narrow_indices(function) if form.narrow else function
         try:
-            with refusals():
+            with target, refusals():
                 schedule = s_tir.Schedule(start)
                 schedule = form.schedule(schedule, gpu, decisions) or schedule
             result = schedule.mod["main"]
@@ -124,16 +108,6 @@ def schedule_of(
         else:
             return schedule, result
     raise reasons[0] if reasons else NoSchedule("no rule takes it")
-
-
-def element_schedule(function: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
-    """Schedule the TIR *function*, whose output is a buffer, with one work-item for each element."""
-    module = plain_unit_reductions()(tvm.IRModule({"main": function}))
-    try:
-        with target:
-            return dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(module)["main"]
-    except (tvm.error.InternalError, RuntimeError, ValueError) as error:
-        raise NoSchedule(f"TVM's scheduling refuses it: {lines_of(error)[0]:.160}") from error
 
 
 def prove(function: tirx.PrimFunc, target: tvm.target.Target) -> None:
