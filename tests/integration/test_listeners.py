@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-from support.devices.listeners import MARK, ListenerWatch, parse
+from support.devices.listeners import MARK, TABLES, ListenerWatch, parse, reachable
 
 LISTEN = "import socket,sys; s=socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
 
@@ -49,3 +49,22 @@ def test_the_run_is_watched(listeners: ListenerWatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as own:
         listeners.look()
         assert f"127.0.0.1:{own.getsockname()[1]}" in listeners.seen
+
+
+def test_the_tables_tell_what_others_can_reach() -> None:
+    """Local addresses are in the kernel's order of bytes; a socket with a peer is no listener."""
+    nobody, everybody = "00000000", "0" * 32
+    rows = [
+        ("00000000:1F90", f"{nobody}:0000", True),
+        ("0201A8C0:1F90", f"{nobody}:0000", True),
+        ("0100007F:1F90", f"{nobody}:0000", False),
+        ("0201A8C0:1F90", "0301A8C0:D431", False),
+        (f"{everybody}:1F90", f"{everybody}:0000", True),
+        ("00000000000000000000000001000000:1F90", f"{everybody}:0000", False),
+        ("0000000000000000FFFF00000100007F:1F90", f"{everybody}:0000", False),
+    ]
+    for local, remote, expected in rows:
+        table = f"header\n 0: {local} {remote} 0A 00:00 00:00 0 0 0 4711 1"
+        assert reachable(table) == ({f"{local} 4711"} if expected else set()), local
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        assert f":{own.getsockname()[1]:04X}" in TABLES[0].read_text(), "the table has it"

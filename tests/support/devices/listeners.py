@@ -1,9 +1,10 @@
 """Listening processes of a test run: nothing but the loopback may be opened.
 
-A thread asks `ss` twice a second. A process is ours when it, or whoever started
-it, was given the mark of this run in its environment; so servers that outlive
-their parent are seen, too. What listens inside a virtual device's own network
-namespace cannot be reached from anywhere and is not looked at.
+A thread reads the kernel's tables twice a second, and asks `ss` whose a socket is
+that others can reach. A process is ours when it, or whoever started it, was given
+the mark of this run in its environment; so servers that outlive their parent are
+seen, too. What listens inside a virtual device's own network namespace cannot be
+reached from anywhere and is not looked at.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from pathlib import Path
 MARK = "ADT_TEST_RUN"
 """Variable that every process of a run inherits."""
 LOOPBACK = ("127.", "[::1]", "[::ffff:127.")
+LOOPBACK_DIGITS = re.compile("(0{16}FFFF0000)?[0-9A-F]{6}7F|0{24}01000000")
+"""The kernel's notation of 127.x.x.x, also within an IPv6 address, and of ::1."""
+TABLES = [Path("/proc/net", name) for name in ("tcp", "tcp6", "udp", "udp6")]
 
 
 def parse(text: str) -> set[tuple[str, int]]:
@@ -31,8 +35,19 @@ def parse(text: str) -> set[tuple[str, int]]:
     return found
 
 
+def reachable(table: str) -> set[str]:
+    """Return local address and inode of the sockets without a peer, in a table of /proc/net, that others can reach."""
+    rows = (line.split() for line in table.splitlines()[1:])
+    return {
+        f"{row[1]} {row[9]}"
+        for row in rows
+        if int(row[2].partition(":")[0], 16) == 0 and not LOOPBACK_DIGITS.fullmatch(row[1].partition(":")[0])
+    }
+
+
 class ListenerWatch:
-    """Watches from ``start`` to ``stop``; then :attr:`seen` has every address that a process of ours listened on."""
+    """Watches from ``start`` to ``stop``; then :attr:`seen` has every address that a process of ours listened on
+    and others could reach, and what was there at each look."""
 
     def __init__(self) -> None:
         self.mark = secrets.token_hex(8)
@@ -61,8 +76,12 @@ class ListenerWatch:
         self.look()
 
     def _watch(self) -> None:
+        known: set[str] = set()
         while not self._ended.wait(0.5):
-            self.look()
+            sockets = {row for table in TABLES if table.exists() for row in reachable(table.read_text())}
+            if sockets - known:
+                self.look()
+            known = sockets
 
     def look(self) -> None:
         """Ask `ss` once."""
