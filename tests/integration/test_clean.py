@@ -19,10 +19,12 @@ from adt.device.rtvm import RtvmOptions
 from adt.device.scripts import script
 from adt.device.transport import adb
 from adt.device.transport.deadline import Deadline
-from support.devices.fixtures import Rack, child, entries, processes, rack
-from support.devices.programs import adt, adt_json
+from support.devices.fixtures import Rack, child, entries, processes
+from support.devices.fixtures import native_rack as rack
+from support.devices.programs import invoke, invoke_json
 from support.devices.remains import remains, soon_nothing, wrong_files
-from support.standins.artefacts import make_bundle, make_package
+from support.standins.artefacts import native_bundle as make_bundle
+from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
 __all__ = ["rack"]
@@ -215,12 +217,12 @@ def test_the_verb(phone: Device, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "b")
     for number in (1, 2):
         package = make_package(tmp_path / "p", params=b"%d" % number)
-        done = adt("deploy", package.path, "--bundle", bundle.path, "--serial", phone.serial)
+        done = invoke("deploy", package.path, "--bundle", bundle.path, "--serial", phone.serial)
         assert done.returncode == 0, done.stderr
-    document = adt_json("clean", "--keep", 1, "--dry-run", "--serial", phone.serial)
+    document = invoke_json("clean", "--keep", 1, "--dry-run", "--serial", phone.serial)
     assert len(document["removed"]) == 1 and len(document["kept"]) == 1 and document["applied"] is False
-    done = adt("clean", "--keep", 0, "--all", "--json")
+    done = invoke("clean", "--keep", 0, "--all", "--json")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["devices"]
     assert (row["serial"], len(row["removed"]), row["bytes"] > 0) == (phone.serial, 2, True)
-    assert adt("clean", "--keep", -1).returncode == 2
+    assert invoke("clean", "--keep", -1).returncode == 2

@@ -40,9 +40,11 @@ from adt.errors import (
 )
 from adt.package.package import ModelPackage
 from support.devices import faulty
-from support.devices.fixtures import Rack, child, entries, processes, rack
+from support.devices.fixtures import NATIVE, Rack, child, entries, processes
+from support.devices.fixtures import native_rack as rack
 from support.devices.remains import soon_nothing, wrong_files
-from support.standins.artefacts import make_bundle, make_package
+from support.standins.artefacts import native_bundle as make_bundle
+from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
 __all__ = ["rack"]
@@ -127,7 +129,7 @@ def test_files_are_where_and_what_they_should_be(
 
 
 def test_a_bundle_alone_can_be_deployed(phone: Device, bundle: TargetBundle) -> None:
-    assert put(phone, bundle, None).deployment.name == "bundle-linux-aarch64"
+    assert put(phone, bundle, None).deployment.name == f"bundle-{NATIVE.linux_platform}"
 
 
 @pytest.mark.parametrize("damage", ["echo bad >", "rm -f", ": >"])

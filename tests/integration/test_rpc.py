@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import random
 import signal
@@ -28,7 +27,7 @@ from adt.bundle.platforms import platform_named
 from adt.checkup import sockets
 from adt.compiler.link import linker_for
 from adt.device import selection
-from adt.device.deploy.store import user_directory
+from adt.device.deploy.store import Deployment, deploy, user_directory
 from adt.device.device import Device
 from adt.device.transport import adb, forwards
 from adt.device.transport.forwards import Forward
@@ -38,9 +37,10 @@ from adt.host.process import run
 from adt.rpc import cleanup, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from support.devices import faulty
-from support.devices.fixtures import Rack, child, entries, processes, rack  # noqa: F401
+from support.devices.fixtures import NATIVE, Rack, child, entries, processes
+from support.devices.fixtures import native_rack as rack  # noqa: F401
 from support.devices.ports import free_span
-from support.devices.programs import ADT, adt_json
+from support.devices.programs import ADT, adt_json, invoke, invoke_json
 from support.devices.programs import adt as run_adt
 from support.waiting import wait_for
 
@@ -50,19 +50,19 @@ SPAN = 12
 
 @pytest.fixture(scope="module")
 def bundle() -> TargetBundle:
-    return adt.build_target(platform="linux-aarch64").bundle
+    return adt.build_target(platform=NATIVE.linux_platform).bundle
 
 
 @pytest.fixture(scope="module")
 def library(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``add_one``, compiled for aarch64 and linked as adt links models."""
+    """``add_one``, compiled and linked as adt links models."""
     import tvm
     from tvm import te
 
     a = te.placeholder((LENGTH,), "float32", name="A")
     b = te.compute((LENGTH,), lambda i: a[i] + 1.0, name="B")
     function = te.create_prim_func([a, b]).with_attr("global_symbol", "add_one")
-    platform = platform_named("linux-aarch64")
+    platform = platform_named(NATIVE.linux_platform)
     target = tvm.target.Target({"kind": "llvm", "mtriple": platform.llvm_triple(28)})
     built = tvm.compile(tvm.IRModule({"add_one": function}), target=target)
     linker = linker_for(platform, ndk=None, api_level=28, bundle=bundle)
@@ -83,9 +83,38 @@ class Site:
     one: Device
     two: Device
     bundle: Path
+    deployment: Deployment
+    """That of the bundle on the first device."""
 
     def start(self, device: Device, key: str = "phone", **options: Any) -> server.RpcServer:
         return adt.rpc_start(serial=device.serial, key=key, bundle=self.bundle, **options)
+
+    def serve(self) -> server.RpcServer:
+        """The first device's server, the one of an earlier test if it did not die more than once."""
+        running = [one for one in adt.rpc_status().servers if one.serial == self.one.serial]
+        if running and running[0].restarts > 1:
+            adt.rpc_stop(serial=self.one.serial)
+        return server.start(self.one, self.deployment, key="phone")
+
+    def check_stop(self) -> None:
+        """Stop every server as a user would; nothing but the tracker is left."""
+        adt.rpc_stop(everything=True)
+        assert [row for row in ours() if "adt.rpc.tracker" not in row] == []
+        for device in (self.one, self.two):
+            assert there(device) == []
+            assert forwards.listed(device.serial) == {}
+            assert forwards.listed(device.serial, reverse=True) == {}
+        left = [
+            path for path in state.rpc_directory().rglob("*") if path.is_file() and path.suffix != ".lock"
+        ]
+        assert [path for path in left if path.parent != state.tracker_home().directory] == []
+
+    def check_tracker_stop(self) -> None:
+        """Stop the tracker; nothing of it is left."""
+        adt.tracker_stop()
+        assert ours() == []
+        left = [path.name for path in state.rpc_directory().rglob("*") if path.is_file()]
+        assert [name for name in left if not name.endswith(".lock")] == []
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +126,11 @@ def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
         patch.setenv("ADT_RPC_TRACKER_PORT", str(tracker_ports))
         patch.setenv("ADT_RPC_TRACKER_PORT_END", str(tracker_ports + SPAN - 1))
         patch.setattr(session, "CONNECT_SECONDS", 240.0)  # of a slow machine under load, too
-        yield Site(rack.start("one", faults=[]), rack.start("two"), bundle.path)
+        one = rack.start("one", faults=[])
+        site = Site(one, rack.start("two"), bundle.path, deploy(one, bundle, None).deployment)
+        yield site
+        site.check_stop()
+        site.check_tracker_stop()
 
 
 def ours() -> list[str]:
@@ -119,17 +152,19 @@ def there(device: Device) -> list[str]:
 
 @pytest.fixture
 def site(racked: Site) -> Iterator[Site]:
-    """Stop what the test started as a user would, and check that nothing is left."""
+    """No server runs before the test, and nothing of one is left after it. A tracker may run throughout."""
+    if adt.rpc_status().servers:
+        racked.check_stop()
     yield racked
-    adt.rpc_stop(everything=True)
-    adt.tracker_stop()
-    assert ours() == []
-    for device in (racked.one, racked.two):
-        assert there(device) == []
-        assert forwards.listed(device.serial) == {}
-        assert forwards.listed(device.serial, reverse=True) == {}
-    left = [path.name for path in state.rpc_directory().rglob("*") if path.is_file()]
-    assert [name for name in left if not name.endswith(".lock")] == []
+    racked.check_stop()
+
+
+@pytest.fixture
+def shared(racked: Site) -> Iterator[Site]:
+    """A server runs on the first device, as is asked of :meth:`Site.serve`, and serves after the test."""
+    racked.serve()
+    yield racked
+    wait_for(lambda: status_of(racked.one).state == "ready", "the next test has a server")
 
 
 def add_one(remote: Any, library: Path) -> float:
@@ -151,12 +186,13 @@ def status_of(device: Device) -> ServerStatus:
     return next(one for one in adt.rpc_status().servers if one.serial == device.serial)
 
 
-def is_ready(device: Device, *, restarts: int) -> Callable[[], bool]:
-    """Return a check that the server serves after *restarts* or, on a slow machine, one more."""
+def restarted(device: Device) -> Callable[[], bool]:
+    """Return a check that the server serves, and was started again since this call."""
+    before = status_of(device).restarts
 
     def ask() -> bool:
-        found = status_of(device)
-        return found.state == "ready" and found.restarts >= restarts
+        now = status_of(device)
+        return now.state == "ready" and now.restarts > before
 
     return ask
 
@@ -172,17 +208,18 @@ def test_add_one_over_tracker_and_server(site: Site, library: Path) -> None:
     assert wire.summary(words["tracker"]).queue("phone") == wire.Queue("phone", 1, 1, 0)
     with adt.rpc_session(key="phone", timeout=300) as remote:
         assert add_one(remote, library) > 0
-        during = adt_json("rpc", "status")
+        during = invoke_json("rpc", "status")
         assert during["tracker"]["queues"] == [{"key": "phone", "total": 1, "free": 0, "pending": 0}]
         assert [(one["serial"], one["state"]) for one in during["servers"]] == [(site.one.serial, "ready")]
     wait_for(lambda: wire.summary(words["tracker"]).queue("phone").free == 1, "the device is free again")
     with adt.rpc_session(key="phone", tracker=words["tracker"]) as remote:
         assert add_one(remote, library) > 0
-    table = run_adt("rpc", "status").stdout
+    table = invoke("rpc", "status").stdout
     assert "key    total  free  pending" in table and "phone  1" in table
 
 
 def test_add_one_over_a_direct_connection(site: Site, library: Path) -> None:
+    site.check_tracker_stop()
     started = site.start(site.one, use_tracker=False)
     assert started.tracker == "" and not adt.tracker_status().running
     with adt.rpc_session(key="phone", address=started.address) as remote:
@@ -191,7 +228,7 @@ def test_add_one_over_a_direct_connection(site: Site, library: Path) -> None:
         adt.rpc_session(key="wrong-key", address=started.address).__enter__()
 
 
-def test_two_devices_under_one_key_serve_in_parallel(site: Site, library: Path) -> None:
+def test_two_devices_under_one_key_serve_in_parallel_on_the_loopback_alone(site: Site, library: Path) -> None:
     started = [site.start(site.one), site.start(site.two)]
     assert len({one.port for one in started}) == 2 and len({one.tracker for one in started}) == 1
     assert adt.rpc_status().tracker.summary.queue("phone") == wire.Queue("phone", 2, 2, 0)
@@ -213,12 +250,36 @@ def test_two_devices_under_one_key_serve_in_parallel(site: Site, library: Path) 
     for worker in workers:
         worker.join()
     assert failures == []
+    check_listeners([site.one, site.two])
+
+
+def check_listeners(devices: list[Device]) -> None:
+    """A tracker and a server for each device listen on no address but the loopback."""
+    pids = {int(row.partition(":")[0]) for row in ours()}
+    assert len(pids) == 1 + len(devices), "a tracker and the watchdogs"
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes.add(str(link.readlink()))
+    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    everything = [one for table in tables for one in sockets.parse_listeners(table)]
+    mine = [one for one in everything if f"socket:[{one.inode}]" in inodes]
+    assert len(mine) == 1, "the tracker's own"
+    carried = {port for device in devices for port in forwards.listed(device.serial)}
+    assert len(carried) == len(devices)
+    mine += [one for one in everything if one.port in carried]
+    assert len(mine) == 1 + len(devices) and all(one.loopback for one in mine)
+    for device in devices:
+        heard = sockets.parse_listeners(device.shell(["cat", "/proc/net/tcp"]).out)
+        assert heard and all(one.loopback for one in heard)
 
 
 def test_what_runs_already_stays(site: Site) -> None:
+    site.check_tracker_stop()
     first = adt_json("tracker", "start")
     assert not first["already"]
-    again = adt_json("tracker", "start")
+    again = invoke_json("tracker", "start")
     assert again["already"] and (again["pid"], again["address"]) == (first["pid"], first["address"])
     one = site.start(site.one)
     assert one.tracker == first["address"]
@@ -232,26 +293,26 @@ def test_what_runs_already_stays(site: Site) -> None:
 # faults -------------------------------------------------------------------------------------------
 
 
-def test_a_killed_server_comes_back_and_says_why_it_died(site: Site, library: Path) -> None:
-    site.start(site.one)
-    site.one.shell(["kill", "-9", str(status_of(site.one).device_pid)])
-    wait_for(is_ready(site.one, restarts=1), "it was started again")
-    assert "SIGKILL" in status_of(site.one).last_error
-    assert len([row for row in there(site.one) if "tvm_rpc server" in row and "qemu" not in row]) <= 2
+def test_a_killed_server_comes_back_and_says_why_it_died(shared: Site, library: Path) -> None:
+    came_back = restarted(shared.one)
+    shared.one.shell(["kill", "-9", str(status_of(shared.one).device_pid)])
+    wait_for(came_back, "it was started again")
+    assert "SIGKILL" in status_of(shared.one).last_error
+    assert len([row for row in there(shared.one) if "tvm_rpc server" in row and "qemu" not in row]) <= 2
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
 
 
-def test_a_server_that_dies_in_a_session_is_an_error_that_says_so(site: Site, library: Path) -> None:
-    site.start(site.one)
+def test_a_server_that_dies_in_a_session_is_an_error_that_says_so(shared: Site, library: Path) -> None:
+    came_back = restarted(shared.one)
     with (
         pytest.raises(RpcError, match=r"ended during the session: .*SIGKILL"),
         adt.rpc_session(key="phone") as remote,
     ):
         add_one(remote, library)
-        kill_servers(site.one)
+        kill_servers(shared.one)
         add_one(remote, library)
-    wait_for(is_ready(site.one, restarts=1), "it was started again")
+    wait_for(came_back, "it was started again")
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
 
@@ -266,8 +327,8 @@ def kill_servers(device: Device) -> None:
     )
 
 
-def test_the_time_limit_of_a_session_is_named(site: Site, library: Path) -> None:
-    site.start(site.one)
+@pytest.mark.usefixtures("shared")
+def test_the_time_limit_of_a_session_is_named(library: Path) -> None:
     with (
         pytest.raises(RpcError, match="time limit of 2 s"),
         adt.rpc_session(key="phone", timeout=2) as remote,
@@ -277,8 +338,8 @@ def test_the_time_limit_of_a_session_is_named(site: Site, library: Path) -> None
             add_one(remote, library)
 
 
-def test_an_error_of_the_program_in_a_session_is_its_own(site: Site) -> None:
-    site.start(site.one)
+@pytest.mark.usefixtures("shared")
+def test_an_error_of_the_program_in_a_session_is_its_own() -> None:
     with pytest.raises(ValueError, match="mine"), adt.rpc_session(key="phone"):
         raise ValueError("mine")
     with pytest.raises(Exception, match=r"nothing\.so") as caught, adt.rpc_session(key="phone") as remote:
@@ -286,65 +347,62 @@ def test_an_error_of_the_program_in_a_session_is_its_own(site: Site) -> None:
     assert not isinstance(caught.value, RpcError)
 
 
-def test_stop_removes_what_a_killed_watchdog_left(site: Site) -> None:
+def test_stop_removes_what_a_killed_watchdog_left_through_the_adb_server_of_the_start(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started = site.start(site.one)
     os.kill(started.pid, signal.SIGKILL)
     wait_for(lambda: process.start_time(started.pid) is None, "the watchdog is gone")
     assert status_of(site.one).state == "lost"
     assert started.port in forwards.listed(site.one.serial)
-    assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
+    with monkeypatch.context() as patch:
+        with socket.create_server(("127.0.0.1", 0)) as plug:
+            patch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
+        assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
+        assert not adb.server_listens()
     assert adt.rpc_stop(serial=site.one.serial) == ()
     # the fixture looks for what is left
 
 
-def test_stop_works_through_the_adb_server_of_the_start(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = site.start(site.one)
-    os.kill(started.pid, signal.SIGKILL)
-    with monkeypatch.context() as patch:
-        with socket.create_server(("127.0.0.1", 0)) as plug:
-            patch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
-        adt.rpc_stop(serial=site.one.serial)
-        assert not adb.server_listens()
-    assert forwards.listed(site.one.serial) == {}
-
-
-def test_a_device_that_goes_is_waited_for(site: Site, rack: Rack, library: Path) -> None:  # noqa: F811
-    site.start(site.one)
+def test_a_device_that_goes_is_waited_for(shared: Site, rack: Rack, library: Path) -> None:  # noqa: F811
     info = rack.kill("one")
-    wait_for(lambda: status_of(site.one).state == "waiting", "status says that it is gone")
-    assert status_of(site.one).last_error
+    wait_for(lambda: status_of(shared.one).state == "waiting", "status says that it is gone")
+    assert status_of(shared.one).last_error
     with pytest.raises(TrackerError, match="no device with the key phone; no device has registered"):
         adt.rpc_session(key="phone", wait=1).__enter__()
     rack.boot("one", faults=[], port=info.port)
-    wait_for(lambda: status_of(site.one).state == "ready", "it serves again")
+    wait_for(lambda: status_of(shared.one).state == "ready", "it serves again")
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
-    selection.select(site.one.serial)
+    selection.select(shared.one.serial)
 
 
-def test_ports_that_somebody_removed_come_back(site: Site, library: Path) -> None:
-    started = site.start(site.one)
-    (reverse,) = forwards.listed(site.one.serial, reverse=True)
+def test_ports_that_somebody_removed_come_back(shared: Site, library: Path) -> None:
+    port, restarts = shared.serve().port, status_of(shared.one).restarts
+    (reverse,) = forwards.listed(shared.one.serial, reverse=True)
     adb_program = adb.find_adb().path
     for verb in ("forward", "reverse"):
-        run([adb_program, "-s", site.one.serial, verb, "--remove-all"])
-    wait_for(lambda: started.port in forwards.listed(site.one.serial), "the forward is there again")
-    wait_for(lambda: reverse in forwards.listed(site.one.serial, reverse=True), "the reverse is there again")
+        run([adb_program, "-s", shared.one.serial, verb, "--remove-all"])
+    wait_for(lambda: port in forwards.listed(shared.one.serial), "the forward is there again")
+    wait_for(
+        lambda: reverse in forwards.listed(shared.one.serial, reverse=True), "the reverse is there again"
+    )
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
-    assert status_of(site.one).restarts == 0
+    assert status_of(shared.one).restarts == restarts
 
 
-def test_a_registered_device_without_its_forward_is_unreachable(site: Site) -> None:
-    started = site.start(site.one)
-    os.kill(started.pid, signal.SIGSTOP)  # so that it cannot mend
+def test_a_registered_device_without_its_forward_is_unreachable(shared: Site) -> None:
+    running = shared.serve()
+    os.kill(running.pid, signal.SIGSTOP)  # so that it cannot mend
     try:
-        forwards.end(site.one.serial, Forward(started.port, started.port))
+        forwards.end(shared.one.serial, Forward(running.port, running.port))
         with pytest.raises(RpcError, match="cannot be reached there") as caught:
             adt.rpc_session(key="phone").__enter__()
-        assert f"adt rpc start --serial {site.one.serial}" in caught.value.remedy
+        assert f"adt rpc start --serial {shared.one.serial}" in caught.value.remedy
     finally:
-        os.kill(started.pid, signal.SIGCONT)
+        os.kill(running.pid, signal.SIGCONT)
+    wait_for(lambda: running.port in forwards.listed(shared.one.serial), "the forward is there again")
 
 
 def test_a_taken_port_is_passed_over(site: Site) -> None:
@@ -373,17 +431,25 @@ def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
         assert list(forwards.listed(site.one.serial)) == [port]
 
 
-def test_taken_tracker_ports(site: Site) -> None:
+def test_taken_tracker_ports_and_no_tracker(site: Site) -> None:
+    site.check_tracker_stop()
     first = int(os.environ["ADT_RPC_TRACKER_PORT"])
     with socket.create_server(("127.0.0.1", first)):
         with pytest.raises(TrackerError, match=f"port {first} is in use"):
             adt.tracker_start(port=first, port_end=first)
-        assert adt.tracker_start().address == f"127.0.0.1:{first + 1}"
+        address = adt.tracker_start().address
+        assert address == f"127.0.0.1:{first + 1}"
+    site.check_tracker_stop()
+    with pytest.raises(TrackerError, match="no tracker runs") as caught:
+        adt.rpc_session(key="phone").__enter__()
+    assert "adt rpc start" in caught.value.remedy
+    with pytest.raises(TrackerError, match="no tracker runs at"):
+        adt.rpc_session(key="phone", tracker=address).__enter__()
 
 
-def test_garbage_and_half_frames_do_not_stop_the_tracker(site: Site) -> None:
-    started = site.start(site.one)
-    address = wire.parse_address(started.tracker)
+def test_garbage_and_half_frames_do_not_stop_the_tracker(shared: Site) -> None:
+    tracker = shared.serve().tracker
+    address = wire.parse_address(tracker)
     magic = struct.pack("<i", wire.MAGIC)
     rng = random.Random(7)
     held = []
@@ -407,38 +473,31 @@ def test_garbage_and_half_frames_do_not_stop_the_tracker(site: Site) -> None:
         held.append(sock)  # half of them stay open
         if len(held) % 2:
             sock.close()
-    assert wire.summary(started.tracker).queue("phone") == wire.Queue("phone", 1, 1, 0)
+    assert wire.summary(tracker).queue("phone") == wire.Queue("phone", 1, 1, 0)
     with adt.rpc_session(key="phone") as remote:
         assert remote.cpu(0) is not None
     for sock in held:
         sock.close()
 
 
-def test_a_session_without_a_tracker_or_with_an_unknown_key(site: Site) -> None:
-    with pytest.raises(TrackerError, match="no tracker runs") as caught:
-        adt.rpc_session(key="phone").__enter__()
-    assert "adt rpc start" in caught.value.remedy
-    started = site.start(site.one, key="tablet")
-    with pytest.raises(TrackerError, match="no device with the key phone; it has tablet"):
-        adt.rpc_session(key="phone").__enter__()
+@pytest.mark.usefixtures("shared")
+def test_a_session_with_an_unknown_key_or_a_device_that_is_taken() -> None:
+    with pytest.raises(TrackerError, match="no device with the key tablet; it has phone"):
+        adt.rpc_session(key="tablet").__enter__()
     with (
-        adt.rpc_session(key="tablet"),
-        pytest.raises(TrackerError, match="no device with the key tablet bec"),
+        adt.rpc_session(key="phone"),
+        pytest.raises(TrackerError, match="no device with the key phone bec"),
     ):
-        adt.rpc_session(key="tablet", wait=2).__enter__()
-    adt.tracker_stop()
-    with pytest.raises(TrackerError, match="no tracker runs at"):
-        adt.rpc_session(key="tablet", tracker=started.tracker).__enter__()
+        adt.rpc_session(key="phone", wait=1).__enter__()
 
 
-def test_a_tracker_that_was_killed_can_be_started_again(site: Site, library: Path) -> None:
-    started = site.start(site.one)
-    tracker = adt.tracker_status()
-    os.kill(tracker.pid, signal.SIGKILL)
+def test_a_tracker_that_was_killed_can_be_started_again(shared: Site, library: Path) -> None:
+    address = shared.serve().tracker
+    os.kill(adt.tracker_status().pid, signal.SIGKILL)
     wait_for(lambda: not adt.tracker_status().running, "it is gone")
     assert "died" in adt.tracker_status().error
-    assert adt.tracker_start(port=wire.parse_address(started.tracker)[1]).address == started.tracker
-    wait_for(lambda: wire.summary(started.tracker).queue("phone").free == 1, "the server registers again")
+    assert adt.tracker_start(port=wire.parse_address(address)[1]).address == address
+    wait_for(lambda: wire.summary(address).queue("phone").free == 1, "the server registers again")
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
 
@@ -469,70 +528,35 @@ def test_a_start_that_is_ended_early_leaves_nothing(site: Site, number: int, mom
     assert adt.rpc_status().servers == ()
 
 
-def test_a_bundle_that_does_not_start_gives_its_last_words(site: Site, tmp_path: Path) -> None:
-    site.start(site.one)
-    deployment = state.read_server(state.server_home(site.one.serial)).deployment
-    adt.rpc_stop(everything=True)
-    program = f"{deployment}/bin/tvm_rpc"
-    script = f'real=$(readlink -f {program}) && rm {program} && printf "#!/bin/sh\\n%s\\n" "$1" >{program}'
+def test_a_bundle_that_does_not_start_gives_its_last_words(site: Site) -> None:
+    program = f"{site.deployment.directory}/bin/tvm_rpc"
     site.one.script(
-        f'real=$(readlink {program}); {script}; chmod 755 {program}; ln -s "$real" {program}.real',
+        f'real=$(readlink {program}) && rm {program} && printf "#!/bin/sh\\n%s\\n" "$1" >{program} && '
+        f'chmod 755 {program} && ln -s "$real" {program}.real',
         "echo CANNOT LINK EXECUTABLE >&2; exit 1",
     )
     try:
-        device = selection.select(site.one.serial)
-        from adt.device.deploy.store import Deployment
-
-        broken = Deployment(device.serial, "bundle", deployment.rpartition("/")[2], user_directory())
-        with pytest.raises(RpcError, match=r"did not start: tvm_rpc ended with exit code 1: CANNOT LINK"):
-            server.start(device, broken, key="phone")
+        with pytest.raises(RpcError, match="did not start: tvm_rpc ended with exit code 1: CANNOT LINK"):
+            server.start(site.one, site.deployment, key="phone")
         assert adt.rpc_status().servers == ()
     finally:
         site.one.script(f"mv -f {program}.real {program}")
 
 
-def test_nothing_listens_on_any_address_but_the_loopback(site: Site) -> None:
-    site.start(site.one)
-    site.start(site.two)
-    pids = {int(row.partition(":")[0]) for row in ours()}
-    assert len(pids) == 3, "a tracker and two watchdogs"
-    inodes = set()
-    for pid in pids:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                inodes.add(str(link.readlink()))
-    everything = [
-        one
-        for name in ("tcp", "tcp6")
-        for one in sockets.parse_listeners(Path(f"/proc/net/{name}").read_text())
-    ]
-    mine = [one for one in everything if f"socket:[{one.inode}]" in inodes]
-    assert len(mine) == 1, "the tracker's own"
-    carried = {port for device in (site.one, site.two) for port in forwards.listed(device.serial)}
-    assert len(carried) == 2
-    mine += [one for one in everything if one.port in carried]
-    assert len(mine) == 3 and all(one.loopback for one in mine)
-    for device in (site.one, site.two):
-        heard = sockets.parse_listeners(device.shell(["cat", "/proc/net/tcp"]).out)
-        assert heard and all(one.loopback for one in heard)
-
-
 def test_what_scripts_read(site: Site) -> None:
-    done = run_adt("rpc", "status", "--json")
-    assert done.returncode == 0
-    document = json.loads(done.stdout)
+    site.check_tracker_stop()
+    document = adt_json("rpc", "status")
     assert document["schema"] == "adt.rpc-status" and document["servers"] == []
     assert not document["tracker"]["running"]
-    assert adt_json("rpc", "stop", "--all")["stopped"] == []
-    assert adt_json("tracker", "stop")["stopped"] is False
-    serve = adt_json("rpc", "serve", "--board", "pi@board", "--key", "rpi", "--bundle", site.bundle)
+    assert invoke_json("rpc", "stop", "--all")["stopped"] == []
+    assert invoke_json("tracker", "stop")["stopped"] is False
+    serve = invoke_json("rpc", "serve", "--board", "pi@board", "--key", "rpi", "--bundle", site.bundle)
     copy, start = serve["commands"]
     assert copy.startswith("scp -r ") and "pi@board" in copy
     assert "--host=127.0.0.1" in start and " -R " in start and not serve["exposed"]
     with pytest.raises(NoDevice):
         adt.rpc_start(serial="nobody", bundle=site.bundle)
-    with child("import adt, sys; print(adt.rpc_status().servers)") as running:
-        assert running.communicate(timeout=300)[0].strip() == "()"
+    assert adt.rpc_status().servers == ()
 
 
 # at scale -----------------------------------------------------------------------------------------
@@ -583,49 +607,49 @@ with adt.rpc_session(key="phone", timeout=300, wait=240) as remote:
 @pytest.mark.parametrize(
     "kills", [4, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
-def test_kills_at_random_moments_of_sessions(site: Site, library: Path, kills: int) -> None:
+def test_kills_at_random_moments_of_sessions(shared: Site, library: Path, kills: int) -> None:
     """Whoever is killed, and whenever: the next session works, and in the end nothing is left (the fixture counts)."""
     rng = random.Random(20261121)
-    address = site.start(site.one).tracker
+    address = shared.serve().tracker
     victims = ("client", "server", "watchdog", "wrapper")
     for victim in [*victims, *rng.choices(victims, k=kills - len(victims))]:
         with child(SESSION) as client:
             assert client.stdout is not None and client.stderr is not None
             assert client.stdout.readline() == "open\n", client.stderr.read()
             time.sleep(rng.random())
-            found = status_of(site.one)
+            found = status_of(shared.one)
             if victim == "client":
                 client.kill()
             elif victim == "watchdog":
                 os.kill(found.pid, signal.SIGKILL)
             elif victim == "server":
-                site.one.shell(["kill", "-9", str(found.device_pid)])
+                shared.one.shell(["kill", "-9", str(found.device_pid)])
             else:
-                record = state.read_server(state.server_home(site.one.serial))
+                record = state.read_server(state.server_home(shared.one.serial))
                 assert record is not None
-                site.one.shell(["kill", "-9", str(record.there.pids[0])])
+                shared.one.shell(["kill", "-9", str(record.there.pids[0])])
             if victim == "wrapper":  # nobody notices, and what it guarded goes on
                 client.kill()
             client.wait(300)
         if victim == "watchdog":
-            site.start(site.one)
+            shared.serve()
         wait_for(lambda: wire.summary(address).queue("phone").free == 1, f"ready after {victim}")
         with adt.rpc_session(key="phone") as remote:
             add_one(remote, library)
-        left = there(site.one)
+        left = there(shared.one)
         assert len([name for name in left if "-adt" in name and "/" not in name]) == 1, left
-    assert status_of(site.one).state == "ready"
+    assert status_of(shared.one).state == "ready"
 
 
 # a device that misbehaves ---------------------------------------------------------------------------
 
 
 @pytest.fixture
-def inject(site: Site) -> Iterator[Callable[[str], None]]:
-    """Let the first device misbehave; it does no more before the fixture of the site counts what is left."""
+def inject(racked: Site) -> Iterator[Callable[[str], None]]:
+    """Let the first device misbehave; it does no more after the test."""
     yield lambda fault: faulty.set_faults("one", [fault])
     faulty.set_faults("one", [])
-    settle(site.one)
+    settle(racked.one)
 
 
 def settle(device: Device) -> None:
@@ -634,27 +658,27 @@ def settle(device: Device) -> None:
     wait_for(lambda: cleanup.usable(device.serial) is not None, "the device is usable")
 
 
-def test_a_device_that_restarts(site: Site, inject: Callable[[str], None], library: Path) -> None:
-    site.start(site.one)
+def test_a_device_that_restarts(shared: Site, inject: Callable[[str], None], library: Path) -> None:
+    came_back = restarted(shared.one)
     inject("reboot-after=0@once")
     with contextlib.suppress(AdtError):
-        site.one.shell(["true"], timeout=30)
-    wait_for(is_ready(site.one, restarts=1), "it serves again")
-    assert "connection" in status_of(site.one).last_error
+        shared.one.shell(["true"], timeout=30)
+    wait_for(came_back, "it serves again")
+    assert "connection" in status_of(shared.one).last_error
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
 
 
 def test_a_link_that_is_cut_during_a_session(
-    site: Site, inject: Callable[[str], None], library: Path
+    shared: Site, inject: Callable[[str], None], library: Path
 ) -> None:
-    site.start(site.one)
+    came_back = restarted(shared.one)
     with pytest.raises(RpcError, match="ended during the session"), adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
         inject("drop-after=4k@once")
         for _ in range(50):
             add_one(remote, library)
-    wait_for(is_ready(site.one, restarts=1), "it serves again")
+    wait_for(came_back, "it serves again")
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
 
@@ -692,8 +716,9 @@ def test_a_device_without_shell_v2(site: Site, inject: Callable[[str], None], li
     started = site.start(old)
     with adt.rpc_session(key="phone") as remote:
         add_one(remote, library)
+    came_back = restarted(old)
     kill_servers(old)
-    wait_for(is_ready(old, restarts=1), "it was started again")
+    wait_for(came_back, "it was started again")
     assert "SIGKILL" in status_of(old).last_error
     os.kill(started.pid, signal.SIGKILL)
     assert adt.rpc_stop(serial=old.serial) == (old.serial,)

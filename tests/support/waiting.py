@@ -7,8 +7,13 @@ from collections.abc import Callable
 
 
 def wait_for(condition: Callable[[], object], what: str = "it", seconds: float = 120) -> None:
-    """Poll until *condition* holds; the limit is for what never happens, on a slow machine under load, too."""
+    """Poll until *condition* holds; the limit is for what never happens, on a slow machine under load, too.
+
+    Between two polls it waits for as long as one takes: one that asks a device would slow down what it waits for.
+    """
     end = time.monotonic() + seconds
-    while not condition():
+    while begun := time.monotonic():
+        if condition():
+            return
         assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.02)
+        time.sleep(max(0.02, time.monotonic() - begun))

@@ -38,7 +38,7 @@ def build(sanitizers: str = "address,undefined", *targets: str) -> Path:
             cmake().path, "-S", RUNNER / "tests", "-B", place, "-G", "Ninja",
             f"-DCMAKE_MAKE_PROGRAM={ninja().path}", "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++",
             f"-DADT_TVM_SOURCE={tree}", f"-DADT_RUNTIME={bundle.path}",
-            f"-DADT_SANITIZERS={sanitizers}",
+            f"-DADT_SANITIZERS={sanitizers}", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
         ]  # fmt: skip
         for command in (configure, [ninja().path, "-C", place, *targets]):
             done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -21,10 +21,13 @@ from adt.device.device import Device
 from adt.device.transport import adb
 from adt.host.cache import cache_dir
 from adt.virtual import emulator
+from adt.virtual.abis import ABIS
 from support.devices import faulty
 from support.devices.ports import free_port
 
 DEBIAN_ADB = Path("/usr/bin/adb")
+NATIVE = next(abi for abi in ABIS.values() if abi.native)
+"""Processor of this machine: a device that has it needs no emulation, where each start of a program takes 25 ms."""
 
 
 @dataclass
@@ -32,6 +35,8 @@ class Rack:
     """Virtual devices behind one adb server; all of it ends with the test module."""
 
     state: Path
+    abi: str | None = None
+    """Processor of devices that name none; None for arm64."""
     _names: list[str] = field(default_factory=list)
 
     def start(
@@ -76,9 +81,11 @@ class Rack:
             data_size: of its /data; None for what there is.
             faults: those it has from the start, and it takes others later; None for the product's own device.
             port: None for a free one.
-            abi: None for arm64.
+            abi: None for that of the rack.
             rootfs: its userland; None for the default one of *abi*.
         """
+        if rootfs is None:
+            abi = abi or self.abi
         if faults is None:
             info = emulator.start(name, port=port, data_size=data_size, abi=abi, rootfs=rootfs)
         else:
@@ -112,9 +119,16 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def native_rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+    """An empty rack whose devices have this machine's processor."""
+    with open_rack(tmp_path_factory.mktemp("home"), abi=NATIVE.name) as opened:
+        yield opened
+
+
 @contextlib.contextmanager
-def open_rack(home: Path, *, program: Path | None = None) -> Iterator[Rack]:
-    """An empty rack; *program* is the adb to use, else the one that adt finds."""
+def open_rack(home: Path, *, program: Path | None = None, abi: str | None = None) -> Iterator[Rack]:
+    """An empty rack; *program* is the adb to use, else the one that adt finds, and *abi* the rack's."""
     cache = cache_dir()  # downloads are shared with other runs; everything else is ours
     with pytest.MonkeyPatch.context() as patch:
         for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_SERIAL", "ADB_VENDOR_KEYS"):
@@ -126,7 +140,7 @@ def open_rack(home: Path, *, program: Path | None = None) -> Iterator[Rack]:
         patch.setenv("ADB_MDNS", "0")
         if program is not None:
             patch.setenv("ADBUTILS_ADB_PATH", str(program))
-        found = Rack(home / "state")
+        found = Rack(home / "state", abi)
         try:
             yield found
         finally:

@@ -1,4 +1,4 @@
-"""Run the installed `adt` program as a user would."""
+"""Run the installed `adt` program as a user would, or its command line in this process."""
 
 from __future__ import annotations
 
@@ -29,6 +29,27 @@ def adt(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProc
 def adt_json(*arguments: object, cwd: Path | None = None) -> dict[str, Any]:
     """Run `adt … --json`, which must work, and return its document."""
     done = adt(*arguments, "--json", cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def invoke(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line `adt` with *arguments* in this process, which needs no start of a program."""
+    from typer.testing import CliRunner
+
+    from adt.cli.app import app
+
+    words = list(map(str, arguments))
+    done = CliRunner().invoke(app, words)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+
+
+def invoke_json(*arguments: object) -> dict[str, Any]:
+    """Run `adt … --json` in this process, which must work, and return its document."""
+    done = invoke(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document

@@ -7,11 +7,11 @@ files and forwards are listed as they are.
 from __future__ import annotations
 
 import json
-import time
 
 from adt.device.device import Device
 from adt.device.transport import adb
 from adt.device.transport.deadline import Deadline
+from support.waiting import wait_for
 
 OURS = "/data/local/tmp/adt"
 
@@ -50,10 +50,16 @@ def remains(device: Device) -> list[str]:
 
 def soon_nothing(device: Device, seconds: float = 120.0, *, after: str = "") -> None:
     """Assert that nothing remains, once what was ended has had time to clean up after itself."""
-    end = time.monotonic() + seconds
-    while found := remains(device):
-        assert time.monotonic() < end, "\n".join([after, *found])
-        time.sleep(0.1)
+    found: list[str] = []
+
+    def nothing() -> bool:
+        found[:] = remains(device)
+        return not found
+
+    try:
+        wait_for(nothing, seconds=seconds)
+    except AssertionError:
+        raise AssertionError("\n".join([after, *found])) from None
 
 
 def wrong_files(device: Device, directory: str, manifest: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from adt.bundle import bundle as bundle_module
@@ -29,6 +30,7 @@ from adt.package.manifest import (
     TensorSpec,
 )
 from adt.package.package import ModelPackage, load_package
+from support.devices.fixtures import NATIVE
 
 LIBRARIES = ("libadt_runner.so", "libtvm_ffi.so", "libtvm_runtime.so")
 HEADERS = ("include/adt/adt_runner.h", "include/adt/runner.h")
@@ -117,17 +119,28 @@ def package_manifest(
     )
 
 
-def make_bundle(directory: Path, files: dict[str, bytes] | None = None) -> TargetBundle:
+def make_bundle(
+    directory: Path, files: dict[str, bytes] | None = None, *, platform: str = "linux-aarch64"
+) -> TargetBundle:
     """Write a bundle with *files* beside its stand-in rtvm."""
     contents = {"bin/rtvm": STANDIN_RTVM.encode(), "lib/libone.so": b"one" * 1000, **(files or {})}
-    return _bundle(directory, replace(bundle_manifest(), files=_bundle_files(directory, contents)))
+    return _bundle(directory, replace(bundle_manifest(platform), files=_bundle_files(directory, contents)))
 
 
 def make_package(
-    directory: Path, *, library: bytes = b"library", params: bytes = b"params", name: str = "toy"
+    directory: Path,
+    *,
+    library: bytes = b"library",
+    params: bytes = b"params",
+    name: str = "toy",
+    platform: str = "linux-aarch64",
 ) -> ModelPackage:
     """Write a package of one entry x → x, float32 (1, 4)."""
-    return _package(directory, package_manifest(name=name), library, params)
+    return _package(directory, package_manifest(platform, name), library, params)
+
+
+native_bundle = partial(make_bundle, platform=NATIVE.linux_platform)
+native_package = partial(make_package, platform=NATIVE.linux_platform)
 
 
 def make_inspected_package(directory: Path) -> ModelPackage:
