@@ -17,9 +17,10 @@ from adt.device.device import Device
 from adt.device.place import DevicePlace
 from adt.device.rtvm import RtvmOptions
 from support.devices import clock
-from support.devices.fixtures import Rack, entries, rack
+from support.devices.fixtures import Rack, entries
+from support.devices.fixtures import native_rack as rack
 from support.devices.ports import free_span
-from support.devices.programs import adt, adt_json
+from support.devices.programs import invoke, invoke_json
 from support.devices.remains import soon_nothing, wrong_files
 from support.models.small import small_model
 
@@ -71,7 +72,7 @@ def test_what_was_used_last_stays_whatever_the_clock_says(phone: Device, package
     second = put(phone, packages[1]).deployment
     assert clean(phone, keep=1, dry_run=True).removed == (f"small.{first.digest}",)
     jump(phone, 2 * EARLIER)
-    assert adt("run", packages[0], "--serial", phone.serial).returncode == 0, "a use"
+    assert invoke("run", packages[0], "--serial", phone.serial).returncode == 0, "a use"
     with workspace(phone, f"{user_directory()}/runs", uses=first.digest):
         jump(phone, LATER)
         report = clean(phone, keep=0)
@@ -85,9 +86,9 @@ def test_what_was_used_last_stays_whatever_the_clock_says(phone: Device, package
 @pytest.mark.parametrize("years", [LATER, EARLIER])
 def test_results_and_times_are_right(phone: Device, packages: tuple[Path, Path], years: int) -> None:
     jump(phone, years)
-    assert adt("verify", packages[0], "--serial", phone.serial).returncode == 0
+    assert invoke("verify", packages[0], "--serial", phone.serial).returncode == 0
     words = ("--serial", phone.serial, "--protocol", "quick", "--no-record")
-    assert adt_json("bench", packages[0], *words)["correct"] is True
+    assert invoke_json("bench", packages[0], *words)["correct"] is True
     began = time.monotonic()
     place = DevicePlace(phone, put(phone, packages[0]).deployment)
     times = place.run(RtvmOptions(run_count=20, keep_times=True)).times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +35,34 @@ def arm64(rack: Rack) -> str:  # noqa: F811
     return str(rack.start("xnnpack").serial)
 
 
-def compiled(model: Path, out: Path, platform: str = "host") -> ModelPackage:
+Compile = Callable[[Callable[[Path], Path]], tuple[Path, ModelPackage]]
+
+
+@pytest.fixture(scope="module")
+def compiled(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Return a function that writes a network and compiles it for this machine, each one once."""
+
+    @functools.cache
+    def compile_once(net: Callable[[Path], Path]) -> tuple[Path, ModelPackage]:
+        place = tmp_path_factory.mktemp("net")
+        model = net(place / "net.onnx")
+        return model, compile_for(model, place / "package", "host")
+
+    return compile_once
+
+
+@functools.cache
+def integers(kind: str, place: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """Return a model in integers and inputs for it."""
+    import onnx
+
+    (directory := place / kind.replace(" ", "-")).mkdir()
+    model = written_by_onnxruntime("convolutions", kind, directory)
+    (feeds,) = examples(onnx.load(model), 1)
+    return model, feeds
+
+
+def compile_for(model: Path, out: Path, platform: str) -> ModelPackage:
     return adt.compile(model, out=out, platform=platform, offload="xnnpack", use_cache=False)
 
 
@@ -50,41 +78,36 @@ def test_the_bundle_has_it_and_all_others_stay_as_they_are(bundle: TargetBundle)
 
 
 @pytest.mark.parametrize("net", [residual_net, mobile_net, wide_net])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_networks_through_rtvm(
-    net: Callable[[Path], Path], threads: int, bundle: TargetBundle, tmp_path: Path
-) -> None:
-    model = net(tmp_path / "net.onnx")
-    package = compiled(model, tmp_path / "package")
+def test_networks_through_rtvm(net: Callable[[Path], Path], compiled: Compile, bundle: TargetBundle) -> None:
+    model, package = compiled(net)
     (share,) = package.manifest.made.offload.shares
     assert share.ops >= 5
     shape = package.manifest.entry().inputs[0].shape
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    options = RtvmOptions(threads=threads)
-    ran = adt.run(package.path, inputs={"x": x}, bundle=bundle.path, run_count=2, options=options)
-    for name, expected in run_reference(model, {"x": x}).items():
-        np.testing.assert_allclose(ran.outputs[name], expected, rtol=1e-4, atol=1e-5)
-    assert adt.verify(package.path).verification.passed, "the newest fitting bundle is one with XNNPACK"
+    reference = run_reference(model, {"x": x})
+    for threads in (1, 2):
+        options = RtvmOptions(threads=threads)
+        ran = adt.run(package.path, inputs={"x": x}, bundle=bundle.path, run_count=2, options=options)
+        for name, expected in reference.items():
+            np.testing.assert_allclose(ran.outputs[name], expected, rtol=1e-4, atol=1e-5)
+    if net is residual_net:
+        assert adt.verify(package.path).verification.passed, "the newest fitting bundle is one with XNNPACK"
 
 
-def test_what_stays_says_why(tmp_path: Path) -> None:
-    package = compiled(mobile_net(tmp_path / "net.onnx"), tmp_path / "package")
-    left = "\n".join(package.manifest.made.offload.left)
+def test_what_stays_says_why(compiled: Compile) -> None:
+    left = "\n".join(compiled(mobile_net)[1].manifest.made.offload.left)
     assert "1 × nn.avg_pool2d: XNNPACK leaves padding out of averages" in left
     assert "1 × nn.conv2d_transpose" in left
-    whole = compiled(residual_net(tmp_path / "residual.onnx"), tmp_path / "residual")
+    whole = compiled(residual_net)[1]
     assert [line.partition(":")[0] for line in whole.manifest.made.offload.left] == ["1 × nn.softmax"]
     assert len(adt.inspect(whole.path).subgraphs()["xnnpack"]) == 1
 
 
 @pytest.mark.parametrize("kind", ["QDQ int8", "QDQ uint8"])
-def test_integers_through_rtvm(kind: str, bundle: TargetBundle, tmp_path: Path) -> None:
+def test_integers_through_rtvm(kind: str, bundle: TargetBundle, workdir: Path, tmp_path: Path) -> None:
     """Within some steps of the output's scale: onnxruntime rounds sums before an activation, too."""
-    model = written_by_onnxruntime("convolutions", kind, tmp_path)
-    package = compiled(model, tmp_path / "package")
-    import onnx
-
-    (feeds,) = examples(onnx.load(model), 1)
+    model, feeds = integers(kind, workdir)
+    package = compile_for(model, tmp_path / "package", "host")
     ran = adt.run(package.path, inputs=feeds, bundle=bundle.path)
     for name, expected in run_reference(model, feeds).items():
         assert np.abs(ran.outputs[name] - expected).max() <= 0.05 * np.abs(expected).max()
@@ -92,7 +115,7 @@ def test_integers_through_rtvm(kind: str, bundle: TargetBundle, tmp_path: Path) 
 
 @pytest.mark.parametrize("net", [residual_net, mobile_net])
 def test_networks_on_arm64(net: Callable[[Path], Path], arm64: str, tmp_path: Path) -> None:
-    package = compiled(net(tmp_path / "net.onnx"), tmp_path / "package", "linux-aarch64")
+    package = compile_for(net(tmp_path / "net.onnx"), tmp_path / "package", "linux-aarch64")
     result = adt.verify(package.path, serial=arm64)
     assert result.verification.passed and result.emulated
 
@@ -112,19 +135,16 @@ def test_half_precision_on_arm64(arm64: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["QDQ int8", "QDQ uint8"])
-def test_integers_on_arm64(kind: str, arm64: str, tmp_path: Path) -> None:
-    model = written_by_onnxruntime("convolutions", kind, tmp_path)
-    package = compiled(model, tmp_path / "package", "linux-aarch64")
-    import onnx
-
-    (feeds,) = examples(onnx.load(model), 1)
+def test_integers_on_arm64(kind: str, arm64: str, workdir: Path, tmp_path: Path) -> None:
+    model, feeds = integers(kind, workdir)
+    package = compile_for(model, tmp_path / "package", "linux-aarch64")
     result = adt.verify(package.path, serial=arm64, inputs=feeds)
     ((name, step),) = package.manifest.made.quanta.items()
     assert np.abs(result.outputs[name] - result.right[name]).max() <= 1.01 * step
 
 
-def test_a_bundle_without_it_refuses_the_package(tmp_path: Path) -> None:
-    package = compiled(residual_net(tmp_path / "net.onnx"), tmp_path / "package")
+def test_a_bundle_without_it_refuses_the_package(compiled: Compile) -> None:
+    package = compiled(residual_net)[1]
     plain = adt.build_target(platform="host").bundle
     with pytest.raises(MismatchError, match="no XNNPACK runtime") as caught:
         adt.run(package.path, bundle=plain.path)
