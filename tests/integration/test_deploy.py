@@ -332,7 +332,7 @@ def test_a_run_that_takes_too_long_is_ended(
     deployment = put(phone, bundle, package).deployment
     with pytest.raises(DeviceError, match="longer than 2 s"):
         DevicePlace(phone, deployment).run(RtvmOptions(entry="hang"), X, timeout=2)
-    wait_for(lambda: not [line for line in processes(phone) if "4321" in line], "it is ended")
+    wait_for(lambda: not [line for line in processes(phone) if "sleep 4321" in line], "it is ended")
     wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
 
 
@@ -354,10 +354,10 @@ def test_a_killed_run_leaves_neither_process_nor_directory(
 ) -> None:
     d = put(phone, bundle, package).deployment
     with child(RUN, d.serial, d.name, d.digest, d.base) as running:
-        wait_for(lambda: any("4321" in line for line in processes(phone)), "the run has started")
+        wait_for(lambda: any("sleep 4321" in line for line in processes(phone)), "the run has started")
         running.send_signal(sig)
         assert running.wait(120) != 0
-    wait_for(lambda: not any("4321" in line for line in processes(phone)), "the program is ended")
+    wait_for(lambda: not any("sleep 4321" in line for line in processes(phone)), "the program is ended")
     wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
 
 

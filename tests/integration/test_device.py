@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -20,7 +19,9 @@ from adt.device.device import Device
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
 from support.devices import faulty
-from support.devices.fixtures import Rack, child, entries, only, processes, rack
+from support.devices.fixtures import NATIVE, Rack, child, entries, only, processes
+from support.devices.fixtures import native_rack as rack
+from support.devices.ports import free_port
 from support.waiting import wait_for
 
 __all__ = ["only", "rack"]
@@ -51,8 +52,8 @@ def test_the_only_device_is_taken_and_described(phone: Device) -> None:
     found = selection.listing()
     assert [(d.serial, d.state, d.transport) for d in found] == [(phone.serial, "device", "tcp")]
     assert selection.select().serial == phone.serial
-    assert phone.platform == "linux-aarch64"
-    assert phone.facts.machine == "aarch64"
+    assert phone.platform == NATIVE.linux_platform
+    assert phone.facts.machine == NATIVE.machine
     assert "virtual" in phone.facts.label
 
 
@@ -124,10 +125,8 @@ def _try_to_connect(serial: str) -> None:
 
 
 def test_connecting_to_nothing_is_an_error(alone: Rack) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        port = plug.getsockname()[1]
     with pytest.raises(NoDevice, match="cannot connect"):
-        selection.connect(f"127.0.0.1:{port}")
+        selection.connect(f"127.0.0.1:{free_port()}")
 
 
 def test_a_device_that_died_is_not_used(alone: Rack) -> None:
@@ -191,13 +190,13 @@ def test_large_output_arrives_whole(phone: Device) -> None:
 def test_a_timeout_leaves_no_remote_process(phone: Device) -> None:
     with pytest.raises(DeviceError, match="longer than"):
         phone.script("sleep 4321 & sleep 4321; wait", timeout=1)
-    wait_for(lambda: not [line for line in processes(phone) if "4321" in line], "it is ended")
+    wait_for(lambda: not [line for line in processes(phone) if "sleep 4321" in line], "it is ended")
 
 
 def test_a_process_that_ignores_term_is_killed(phone: Device) -> None:
     with pytest.raises(DeviceError, match="longer than"):
         phone.script("trap '' TERM HUP; while :; do sleep 4322; done", timeout=1)
-    wait_for(lambda: not [line for line in processes(phone) if "4322" in line], "it is killed")
+    wait_for(lambda: not [line for line in processes(phone) if "sleep 4322" in line], "it is killed")
 
 
 LONG = """
@@ -214,10 +213,10 @@ def test_ctrl_c_ends_the_remote_command(phone: Device) -> None:
     with child(LONG, phone.serial) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "started\n"
-        assert [line for line in processes(phone) if "4323" in line]
+        assert [line for line in processes(phone) if "sleep 4323" in line]
         running.send_signal(signal.SIGINT)
         assert running.wait(120) != 0
-        wait_for(lambda: not [line for line in processes(phone) if "4323" in line], "it is ended")
+        wait_for(lambda: not [line for line in processes(phone) if "sleep 4323" in line], "it is ended")
 
 
 def test_files_come_back_as_they_went(phone: Device, tmp_path: Path) -> None:
@@ -314,8 +313,8 @@ def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path:
             device.shell(["no-such-program"])
         with pytest.raises(DeviceError, match="longer than"):
             device.script("sleep 4332; sleep 4332", timeout=1)
-        wait_for(lambda: not [row for row in processes(device) if "4332" in row], "it is ended")
-        assert device.facts.machine == "aarch64"
+        wait_for(lambda: not [row for row in processes(device) if "sleep 4332" in row], "it is ended")
+        assert device.facts.machine == NATIVE.machine
         with workspace(device, "/data/local/tmp/marked") as there:
             device.push(b"contents", f"{there}/f")
             assert device.pull(f"{there}/f", tmp_path / "f") == len("contents")
@@ -330,7 +329,7 @@ def test_the_list_does_not_wait_for_a_device_that_hangs(rack: Rack) -> None:
         began = time.monotonic()
         found = {device.serial: device for device in overview.overview(seconds=2)}
         assert time.monotonic() - began < 60, "not a connection's own, longer patience"
-        assert (found[well.serial].problem, found[well.serial].abis) == ("", ("arm64-v8a",))
+        assert (found[well.serial].problem, found[well.serial].abis) == ("", (NATIVE.name,))
         assert "virtual" in found[well.serial].model and found[well.serial].virtual
         assert "longer than 2 s" in found[hung.serial].problem
         faulty.set_faults("hung", [])

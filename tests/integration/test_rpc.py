@@ -13,7 +13,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from adt.rpc.server import ServerStatus
 from support.devices import faulty
 from support.devices.fixtures import NATIVE, Rack, child, entries, processes
 from support.devices.fixtures import native_rack as rack  # noqa: F401
-from support.devices.ports import free_span
+from support.devices.ports import free_port, free_span
 from support.devices.programs import ADT, adt_json, invoke, invoke_json
 from support.devices.programs import adt as run_adt
 from support.waiting import wait_for
@@ -356,8 +355,7 @@ def test_stop_removes_what_a_killed_watchdog_left_through_the_adb_server_of_the_
     assert status_of(site.one).state == "lost"
     assert started.port in forwards.listed(site.one.serial)
     with monkeypatch.context() as patch:
-        with socket.create_server(("127.0.0.1", 0)) as plug:
-            patch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
+        patch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
         assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
         assert not adb.server_listens()
     assert adt.rpc_stop(serial=site.one.serial) == ()
@@ -559,35 +557,7 @@ def test_what_scripts_read(site: Site) -> None:
     assert adt.rpc_status().servers == ()
 
 
-# at scale -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.nightly  # test_rack.py has ten devices every time
-def test_ten_devices_at_once(site: Site, rack: Rack, library: Path) -> None:  # noqa: F811
-    """Ten servers registered under one key and ten sessions at the same time."""
-    names = [f"rack{number}" for number in range(8)]
-    devices = [site.one, site.two, *(rack.start(name) for name in names)]
-    try:
-        with ThreadPoolExecutor(len(devices)) as pool:
-            started = list(pool.map(lambda device: site.start(device, key="rack"), devices))
-            assert len({one.port for one in started}) == len({one.serial for one in started}) == 10
-            assert wire.summary(started[0].tracker).queue("rack") == wire.Queue("rack", 10, 10, 0)
-            together = threading.Barrier(10, timeout=240)
-
-            def work(_: Device) -> None:
-                with adt.rpc_session(key="rack", timeout=300) as remote:
-                    together.wait()  # passed only when all ten have a device
-                    add_one(remote, library)
-
-            list(pool.map(work, devices))
-        assert [(one.state, one.restarts) for one in adt.rpc_status().servers] == [("ready", 0)] * 10
-        assert set(adt.rpc_stop(everything=True)) == {device.serial for device in devices}
-        for device in devices:
-            assert there(device) == []
-    finally:
-        adt.rpc_stop(everything=True)
-        for name in names:
-            rack.stop(name)
+# kills -----------------------------------------------------------------------------------------
 
 
 SESSION = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import adt
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
 from support.devices.adb_server import Peer, fake_server, text
+from support.devices.ports import free_port
 
 TWO = "one device usb:1\ntwo recovery usb:2\nthree device usb:3\n"
 
@@ -82,8 +82,7 @@ def test_one_in_another_system_can_be_restarted(monkeypatch: pytest.MonkeyPatch)
 def test_a_server_of_ours_does_not_listen_for_announcements(
     monkeypatch: pytest.MonkeyPatch, program: Path, given: str | None, passed: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(plug.getsockname()[1]))
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
     if given is not None:
         monkeypatch.setenv("ADB_MDNS", given)
     with pytest.raises(DeviceError, match="did not start"):

@@ -31,6 +31,7 @@ from adt.rpc.server import ServerStatus
 from adt.rpc.tracker import TrackerInfo
 from adt.virtual.state import EmulatorRecord
 from support.devices.adb_server import Peer, fake_server, text
+from support.devices.ports import free_port
 from support.standins.artefacts import make_bundle, make_package
 
 PHONE = DeviceFacts(
@@ -88,8 +89,7 @@ def test_a_server_that_other_machines_reach_is_told() -> None:
 
 
 def test_no_server_is_started_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        port = plug.getsockname()[1]
+    port = free_port()
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
     monkeypatch.delenv("ADB_SERVER_SOCKET", raising=False)
     assert adb.look() == Server(port, running=False)

@@ -30,6 +30,7 @@ from adt.rpc import board, instance, launch, relay, server, session, state, trac
 from adt.rpc.handshake import Answer
 from adt.rpc.instance import Death, Instance, ServerConfig
 from adt.rpc.watchdog import Watchdog
+from support.devices.ports import free_port
 from support.standins.artefacts import bundle_manifest
 from support.waiting import wait_for
 
@@ -139,10 +140,10 @@ def test_exposing_warns(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptu
 
 
 def test_the_next_free_port_is_taken_and_none_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        taken = plug.getsockname()[1]
-        with pytest.raises(TrackerError, match=f"port {taken} is in use"):
-            tracker.listen(PortRange(taken, taken), "127.0.0.1")
+    taken = free_port()
+    in_use = pytest.raises(TrackerError, match=f"port {taken} is in use")
+    with socket.create_server(("127.0.0.1", taken)), in_use:
+        tracker.listen(PortRange(taken, taken), "127.0.0.1")
     with tracker.listen(PortRange(taken, taken), "127.0.0.1") as listening:
         assert listening.getsockname() == ("127.0.0.1", taken)
 

@@ -16,6 +16,7 @@ import pytest
 from adt.errors import ConfigError, TrackerError
 from adt.rpc import handshake, wire
 from adt.rpc.handshake import Answer
+from support.devices.ports import free_port
 
 MAGIC = struct.pack("<i", wire.MAGIC)
 Serve = Callable[[socket.socket], None]
@@ -155,10 +156,8 @@ def test_a_trickle_does_not_prolong_the_deadline() -> None:
 
 
 def test_nothing_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        port = plug.getsockname()[1]
     with pytest.raises(TrackerError, match="no tracker runs at") as caught:
-        wire.summary(f"127.0.0.1:{port}")
+        wire.summary(f"127.0.0.1:{free_port()}")
     assert "adt tracker start" in caught.value.remedy
 
 
@@ -265,6 +264,4 @@ def test_what_listens_at_a_port(serve: Serve, answer: Answer) -> None:
 
 
 def test_nobody_at_a_port() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        port = plug.getsockname()[1]
-    assert handshake.try_server("127.0.0.1", port, seconds=60) is Answer.ABSENT
+    assert handshake.try_server("127.0.0.1", free_port(), seconds=60) is Answer.ABSENT

@@ -8,16 +8,19 @@ import socket
 from pathlib import Path
 
 BLOCK = 100
-"""Ports that one call of :func:`free_span` takes at most."""
+"""Ports that a process reserves at once, and that one call of :func:`free_span` takes at most."""
 
 _reserved: list[socket.socket] = []
 """One abstract name for each block that this process has taken, until it ends."""
 
 
+_ports: list[int] = []
+"""Ports of the newest block that no call has taken yet, in a row."""
+
+
 def free_port() -> int:
-    """A TCP port of the loopback that nothing listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        return int(plug.getsockname()[1])
+    """Reserve one port, see :func:`free_span`."""
+    return free_span(1)
 
 
 def free_span(length: int) -> int:
@@ -27,16 +30,30 @@ def free_span(length: int) -> int:
     connection unless it may take nearly all ports.
     """
     assert length <= BLOCK
+    while True:
+        if len(_ports) < length:
+            _ports[:] = _new_block()
+        span, _ports[:length] = _ports[:length], []
+        if all(map(_is_free, span)):
+            return span[0]
+
+
+def _is_free(port: int) -> bool:
+    """Return True if nothing listens on *port* of the loopback."""
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def _new_block() -> range:
+    """Reserve a block of ports that no other test process has."""
     blocks = list(range(10000, _first_of_connections() - BLOCK, BLOCK)) or list(range(20000, 32000, BLOCK))
     random.shuffle(blocks)
     for first in blocks:
-        with contextlib.ExitStack() as plugs, contextlib.suppress(OSError):
-            reservation = plugs.enter_context(socket.socket(socket.AF_UNIX))
+        with socket.socket(socket.AF_UNIX) as reservation, contextlib.suppress(OSError):
             reservation.bind(f"\0adt tests: ports from {first}")
-            for port in range(first, first + length):
-                plugs.enter_context(socket.create_server(("127.0.0.1", port)))
             _reserved.append(reservation.dup())
-            return first
+            return range(first, first + BLOCK)
     raise AssertionError("no free ports")
 
 
