@@ -12,7 +12,7 @@ import pytest
 from adt.device import selection
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, NoDevice
-from support.devices.fixtures import Rack, adb_program, adb_server, open_rack
+from support.devices.fixtures import NATIVE, Rack, adb_program, adb_server, open_rack
 from support.devices.programs import ADT, adt, adt_json
 from support.waiting import wait_for
 
@@ -20,7 +20,9 @@ from support.waiting import wait_for
 @pytest.fixture(scope="module", params=["debian", "adbutils"])
 def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """A rack behind a server of that program."""
-    with open_rack(tmp_path_factory.mktemp("home"), program=adb_program(request.param)) as opened:
+    with open_rack(
+        tmp_path_factory.mktemp("home"), program=adb_program(request.param), abi=NATIVE.name
+    ) as opened:
         yield opened
 
 
@@ -44,7 +46,7 @@ def test_a_device_on_the_network_is_connected_and_forgotten(connected: str) -> N
     assert connected in adt("adb", "devices").stdout
     (row,) = adt_json("devices")["devices"]
     assert (row["serial"], row["state"], row["transport"], row["problem"]) == (connected, "device", "tcp", "")
-    assert row["abis"] == ["arm64-v8a"] and row["api_level"] is None and row["virtual"] is True
+    assert row["abis"] == [NATIVE.name] and row["api_level"] is None and row["virtual"] is True
     assert adt("adb", "--", "disconnect", connected).returncode == 0
     assert selection.listing() == ()
 

@@ -18,6 +18,7 @@ from support.devices.fixtures import Rack, child, entries, rack  # noqa: F401
 from support.devices.ports import free_span
 from support.devices.programs import ADT
 from support.models.small import small_model
+from support.sampling import matrix
 from support.waiting import wait_for
 
 HELD = "7"
@@ -36,7 +37,10 @@ def phone(rack: Rack) -> Device:  # noqa: F811
     return rack.start("awake", abi="x86_64")
 
 
-@pytest.fixture(params=["null", "3"])
+BEFORE = ("null", "3")
+
+
+@pytest.fixture(params=BEFORE)
 def before(phone: Device, request: pytest.FixtureRequest) -> Iterator[str]:
     """Yield the setting before the test; nothing else may be left after it."""
     words = ("delete",) if request.param == "null" else ("put", request.param)
@@ -60,7 +64,10 @@ def setting(device: Device) -> str:
     return change(device, "get")
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+ENDS = (None, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("before", "end"), matrix(BEFORE, ENDS), indirect=["before"])
 def test_the_setting_comes_back(phone: Device, before: str, end: signal.Signals | None) -> None:
     with child(HOLD, phone.serial) as holder:
         wait_for(lambda: setting(phone) == HELD, "it is held")
@@ -130,7 +137,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return adt.compile(small_model(top / "small.onnx"), out=top / "package", platform="host").path
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("before", "end"), matrix(BEFORE, (None, signal.SIGINT, signal.SIGKILL)), indirect=["before"]
+)
 def test_bench_holds_it(phone: Device, before: str, package: Path, end: signal.Signals | None) -> None:
     words = ("bench", package, "--serial", phone.serial, "--no-record")
     with subprocess.Popen(
@@ -143,7 +152,7 @@ def test_bench_holds_it(phone: Device, before: str, package: Path, end: signal.S
         assert (running.wait(120) == 0) == (end is None)
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(("before", "killed"), matrix(BEFORE, (False, True)), indirect=["before"])
 def test_a_server_holds_it(phone: Device, before: str, package: Path, killed: bool) -> None:
     span = free_span(20)
     server = adt.rpc_start(serial=phone.serial, use_tracker=False, port=span, port_end=span + 19)

@@ -172,7 +172,7 @@ def test_a_deploy_waits_for_a_clean(phone: Device, tmp_path: Path) -> None:
         wait_for(lambda: entries(phone, f"{BASE}/tmp") != [], "the deploy has set its mark")
         deploying_too.join(1)
         assert deploying_too.is_alive() and not reports
-    deploying_too.join(30)
+    deploying_too.join(120)
     assert len(reports) == 1 and whole(phone, reports[0].deployment)
 
 

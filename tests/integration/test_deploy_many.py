@@ -19,10 +19,12 @@ from adt.device.parallel import Event
 from adt.errors import ConfigError
 from adt.virtual import state
 from support.devices import faulty
-from support.devices.fixtures import Rack, entries, rack
-from support.devices.programs import adt
+from support.devices.fixtures import Rack, entries
+from support.devices.fixtures import native_rack as rack
+from support.devices.programs import invoke
 from support.devices.remains import soon_nothing, wrong_files
-from support.standins.artefacts import make_bundle, make_package
+from support.standins.artefacts import native_bundle as make_bundle
+from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
 __all__ = ["rack"]
@@ -65,7 +67,7 @@ def test_all_of_them_get_everything(phones: dict[str, Device], made: tuple[Path,
 def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
     bundle, package = made
     faulty.set_faults("two", ["enospc=100k"])
-    done = adt("deploy", package, "--bundle", bundle, "--all", "--json")
+    done = invoke("deploy", package, "--bundle", bundle, "--all", "--json")
     assert done.returncode == 17, done.stderr
     rows = {row["serial"]: row for row in json.loads(done.stdout)["devices"]}
     assert len(rows) == 3
@@ -76,7 +78,7 @@ def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Pa
     assert entries(phones["two"], f"{user_directory()}/deployments") == []
 
     faulty.set_faults("two", [])
-    again = adt("deploy", package, "--bundle", bundle, "--all")
+    again = invoke("deploy", package, "--bundle", bundle, "--all")
     assert again.returncode == 0, again.stderr
     lines = {line.split()[0]: line for line in again.stdout.splitlines()}
     assert "sent 0 files" in lines[phones["one"].serial]
@@ -86,7 +88,7 @@ def test_one_that_fails_stops_no_other(phones: dict[str, Device], made: tuple[Pa
 def test_the_summary_names_who_failed(phones: dict[str, Device], made: tuple[Path, Path]) -> None:
     bundle, package = made
     named = f"{phones['one'].serial},127.0.0.1:1"
-    done = adt("deploy", package, "--bundle", bundle, "--serial", named)
+    done = invoke("deploy", package, "--bundle", bundle, "--serial", named)
     assert done.returncode == 13
     assert f"{phones['one'].serial}  sent 6 files" in done.stdout
     assert "127.0.0.1:1" in done.stdout and "1 of 2 devices failed" in done.stderr
@@ -94,7 +96,7 @@ def test_the_summary_names_who_failed(phones: dict[str, Device], made: tuple[Pat
 
 
 def test_nothing_is_done_for_what_is_no_package(phones: dict[str, Device], tmp_path: Path) -> None:
-    done = adt("deploy", tmp_path, "--all")
+    done = invoke("deploy", tmp_path, "--all")
     assert done.returncode == 11
     with pytest.raises(ConfigError):
         api.deploy_many(serials=["a"], run_as="no app")

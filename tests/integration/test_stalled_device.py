@@ -23,12 +23,13 @@ from adt.errors import INTERRUPTED, DeviceError, PackageError, RpcError
 from adt.tuning.database.store import open_database
 from adt.virtual import emulator
 from support.devices import faulty
-from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.fixtures import NATIVE, Rack
+from support.devices.fixtures import native_rack as rack  # noqa: F401
 from support.devices.ports import free_span
-from support.devices.programs import ADT, adt_json
-from support.devices.programs import adt as run_adt
+from support.devices.programs import ADT, invoke, invoke_json
 from support.devices.remains import soon_nothing
-from support.standins.artefacts import make_bundle, make_package
+from support.standins.artefacts import native_bundle as make_bundle
+from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
 PATIENCE = 15.0
@@ -69,11 +70,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def package(phone: Device, model: Path) -> Path:
     """A real one, which lies on the device with its bundle."""
-    adt.build_target(platform="linux-aarch64")
+    adt.build_target(platform=NATIVE.linux_platform)
     out = model.with_name("package")
-    adt_json("compile", model, "--for", "linux-aarch64", "-o", out)
-    adt_json("run", out, "--serial", phone.serial)
-    adt_json("deploy", "--no-rpc", "--serial", phone.serial)
+    invoke_json("compile", model, "--for", NATIVE.linux_platform, "-o", out)
+    invoke_json("run", out, "--serial", phone.serial)
+    invoke_json("deploy", "--no-rpc", "--serial", phone.serial)
     return out
 
 
@@ -173,14 +174,14 @@ def test_a_time_limit_holds_for_every_step(device: Device, tmp_path: Path) -> No
     words = ("deploy", package.path, "--bundle", bundle.path, "--no-rpc", "--serial", device.serial)
     for stall, doing in (("0", "running a shell script on"), ("3m", "deploying toy to")):
         faulty.set_faults("phone", [f"stall-after={stall}"])
-        done = run_adt(*words, "--timeout", 6)
+        done = invoke(*words, "--timeout", 6)
         assert done.returncode == DeviceError.exit_code, done.stderr
         assert (
             f"error: {doing} {device.serial} took longer than 6 s; no byte came for the last" in done.stderr
         )
         assert "--timeout" in done.stderr.partition("remedy: ")[2]
         faulty.set_faults("phone", [])
-    assert run_adt(*words, "--timeout", 300).returncode == 0, "the remedy"
+    assert invoke(*words, "--timeout", 300).returncode == 0, "the remedy"
 
 
 @pytest.mark.parametrize(
@@ -214,15 +215,15 @@ def test_one_ctrl_c_ends_the_start_of_a_server(device: Device, stall: str) -> No
 
 @pytest.mark.usefixtures("package")
 def test_a_session_ends_though_the_server_has_stalled(device: Device) -> None:
-    adt_json("rpc", "start", "--serial", device.serial)
+    invoke_json("rpc", "start", "--serial", device.serial)
     with (
         pytest.raises(RpcError, match="time limit of 2 s"),
-        adt.rpc_session(key="linux-aarch64", timeout=2) as remote,
+        adt.rpc_session(key=NATIVE.linux_platform, timeout=2) as remote,
     ):
         faulty.set_faults("phone", ["stall-after=0"])
         remote.cpu(0).sync()
     faulty.set_faults("phone", [])
-    with pytest.raises(KeyboardInterrupt), adt.rpc_session(key="linux-aarch64", timeout=None) as remote:
+    with pytest.raises(KeyboardInterrupt), adt.rpc_session(key=NATIVE.linux_platform, timeout=None) as remote:
         faulty.set_faults("phone", ["stall-after=0"])
         raise KeyboardInterrupt
     assert faulty.armed_faults("phone"), "the device has not come back"
@@ -236,7 +237,7 @@ def has_records(directory: Path) -> bool:
 
 def test_one_ctrl_c_ends_a_tuning(device: Device, package: Path, model: Path, tmp_path: Path) -> None:
     words = ("--trials", 500, "--tuner", "random", "--db", tmp_path / "db", "--serial", device.serial)
-    with verb("tune", model, "--for", "linux-aarch64", *words, stall=None) as running:
+    with verb("tune", model, "--for", NATIVE.linux_platform, *words, stall=None) as running:
         wait_for(lambda: has_records(tmp_path / "db"), "it measures", 300)
         faulty.set_faults("phone", ["stall-after=0"])
         running.stalls()

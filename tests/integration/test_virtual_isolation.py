@@ -103,7 +103,7 @@ def test_data_of_an_earlier_start_stays_usable(connect: Callable[..., Phone]) ->
 
 def greet(port: int) -> bytes:
     """The first word that the device at *port* answers to an adb server of this process."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as plug:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as plug:
         payload = b"host::"
         plug.sendall(wire.header(wire.CNXN, wire.VERSION_SKIP, 4096, payload, summed=True) + payload)
         try:
@@ -122,7 +122,7 @@ from adt.virtual import wire
 def packet(command, first, payload):
     return wire.header(command, first, 4096, payload, summed=True) + payload
 for end in (lambda plug: plug.recv(4), lambda plug: plug.shutdown(socket.SHUT_WR), lambda plug: None):
-    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10) as plug:
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60) as plug:
         try:
             plug.sendall(packet(wire.CNXN, wire.VERSION_CHECKSUM, b"host::")
                          + packet(wire.OPEN, 7, b"shell:touch /data/local/tmp/taken\\0"))

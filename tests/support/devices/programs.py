@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -41,7 +42,14 @@ def invoke(*arguments: object) -> subprocess.CompletedProcess[str]:
     from adt.cli.app import app
 
     words = list(map(str, arguments))
+    logger = logging.getLogger("adt")
+    handlers, propagate, level = logger.handlers[:], logger.propagate, logger.level
     done = CliRunner().invoke(app, words)
+    logger.handlers[:], logger.propagate = (
+        handlers,
+        propagate,
+    )  # the command line's write to a stream that is closed
+    logger.setLevel(level)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
