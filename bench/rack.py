@@ -1,11 +1,11 @@
 """A rack of virtual devices on this machine: deploy, servers, sessions; what it takes in time and memory.
 
-    python bench/rack.py [--devices N] [--json]
+    python bench/rack.py [--devices N] [--abi arm64-v8a|x86_64] [--json]
 
 Starts N virtual devices, deploys to all of them at once with an RPC server on each
 under one key, opens N sessions that are all held at the same time, sends numbers there
 and back, and takes everything away again. It has state and an adb server of its own.
-The times are those of this machine with emulated devices, and no phone's.
+The times are those of this machine, and no phone's; devices are emulated unless they have its processor.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--devices", type=int, default=10)
+    parser.add_argument("--abi", default="arm64-v8a")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     count: int = arguments.devices
@@ -84,7 +85,8 @@ def main() -> int:
         names = [f"rack-{number}" for number in range(count)]
         try:
             with phase("start the devices", times), ThreadPoolExecutor(4) as pool:
-                serials = [info.serial for info in pool.map(adt.emulator_start, names)]
+                started = pool.map(lambda name: adt.emulator_start(name, abi=arguments.abi), names)
+                serials = [info.serial for info in started]
             with phase("deploy and start the servers", times):
                 outcomes = adt.deploy_many(serials=serials, key=KEY)
             for outcome in outcomes.failed:

@@ -107,7 +107,7 @@ def test_an_offline_device_says_how_to_reconnect(alone: Rack, monkeypatch: pytes
     try:
         asking = threading.Thread(target=_try_to_connect, args=(info.serial,))
         asking.start()
-        wait_for(lambda: bool(selection.listing()), "the device is listed")
+        wait_for(lambda: info.serial in {d.serial for d in selection.listing()}, "the device is listed")
         with pytest.raises(DeviceNotReady, match=r"offline|connecting") as caught:  # one, then the other
             selection.select()
         assert caught.value.remedy

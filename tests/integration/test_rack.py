@@ -10,15 +10,20 @@ from pathlib import Path
 import pytest
 
 import adt
+from adt.virtual.abis import ARM64, Abi
+from support.devices.fixtures import NATIVE
 
 BENCH = Path(__file__).parents[2] / "bench/rack.py"
 COUNT = 10
 
 
-def test_ten_devices_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    adt.build_target(platform="linux-aarch64")
+@pytest.mark.parametrize(
+    "abi", [NATIVE, pytest.param(ARM64, marks=pytest.mark.nightly)], ids=lambda abi: abi.name
+)
+def test_ten_devices_at_once(abi: Abi, capsys: pytest.CaptureFixture[str]) -> None:
+    adt.build_target(platform=abi.linux_platform)
     done = subprocess.run(
-        [sys.executable, BENCH, "--devices", str(COUNT), "--json"],
+        [sys.executable, BENCH, "--devices", str(COUNT), "--abi", abi.name, "--json"],
         capture_output=True,
         text=True,
         timeout=500,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from adt.checkup import sockets
 from adt.errors import EmulatorError
 from adt.host import process
 from adt.host.process import python_path
@@ -74,13 +75,7 @@ def test_the_userland_is_read_only_and_the_host_is_not_in_sight(phone: Phone, pl
 
 
 def test_listens_on_loopback_only(phone: Phone) -> None:
-    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    listening = [
-        row[1] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == phone.info.port
-    ]
-    assert listening == [f"0100007F:{phone.info.port:04X}"]
-    six = Path("/proc/net/tcp6")
-    assert not six.exists() or f":{phone.info.port:04X} " not in six.read_text()
+    assert [listener.address for listener in sockets.listeners([phone.info.port])] == ["127.0.0.1"]
 
 
 # shell -----------------------------------------------------------------------------------------
@@ -120,8 +115,8 @@ def test_terminal(phone: Phone) -> None:
         os.write(terminal, b"stty rows 33 cols 77; stty size; tty\n")
         read_until(b"33 77")
         read_until(b"/dev/pts/")
-        os.write(terminal, b"sleep 1000\n")
-        wait_for(lambda: "sleep 1000" in phone.shell("ps -A -o ARGS"))
+        os.write(terminal, b"sleep 4324\n")
+        wait_for(lambda: "sleep 4324" in phone.shell("ps -A -o ARGS"))
         os.write(terminal, b"\x03")
         read_until(b"^C")
         os.write(terminal, b"echo after-$?\n")

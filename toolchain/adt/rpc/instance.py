@@ -248,13 +248,14 @@ class Instance:
 
     def _stay(self) -> Death:
         """Look after ports until the server ends."""
-        looked = time.monotonic()
+        looked, gone = time.monotonic(), 0
         while True:
             if death := self._next(POLL_SECONDS):
                 return death
             if time.monotonic() - looked >= POLL_SECONDS:
                 self._mend()
-                if self._doubtful() and self._vanished():
+                gone = gone + 1 if (gone or self._doubtful()) and self._vanished() else 0
+                if gone > 1:  # the shell, which knows why, has had its time to say so
                     return Death("tvm_rpc is gone, and the shell that was to end what it leaves")
                 looked = time.monotonic()
 
@@ -345,8 +346,7 @@ class Instance:
         """
         self._looked = time.monotonic()
         pids = self.record.now.there.pids
-        device = cleanup.usable(self.config.serial)
-        if device is None or not pids:
+        if not pids or (device := cleanup.usable(self.config.serial)) is None:
             return False
         try:
             done = device.shell(["kill", "-0", str(pids[1])], timeout=ANSWER_SECONDS, check=False)
