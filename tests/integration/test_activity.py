@@ -33,7 +33,7 @@ from adt.measure import app_bench
 from adt.rpc import handshake, wire
 from adt.rpc.handshake import Answer
 from support.devices.ports import free_port
-from support.devices.programs import adt_json
+from support.devices.programs import invoke_json
 from support.models.kernels import add_one, compile_add_one
 from support.models.small import small_model
 from support.standins.ndk import make_player, make_standin_ndk
@@ -174,14 +174,14 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
     place = tmp_path_factory.mktemp("activity")
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     words = ["--ndk", ndk]
-    bundle = load_bundle(Path(adt_json("build-target", "--for", f"android-{ABI}", *words)["path"]))
+    bundle = load_bundle(Path(invoke_json("build-target", "--for", f"android-{ABI}", *words)["path"]))
     libraries = place / "lib"
     shutil.copytree(bundle.file("lib"), libraries)
     for name, dims in (("small", (1, 4)), ("open", ("n", 4))):
         model = small_model(place / f"{name}.onnx", dims=dims)
         package = place / name
         built = ["--bundle", bundle.path, "-o", package]
-        adt_json("compile", model, "--for", f"android-{ABI}", *words, *built)
+        invoke_json("compile", model, "--for", f"android-{ABI}", *words, *built)
         shutil.copy(package / "mod.so", libraries / f"lib{name}_model.so")
     kernel = compile_add_one(
         place / "add_one.so", platform=f"android-{ABI}", ndk=str(ndk), bundle=bundle.path

@@ -32,8 +32,9 @@ from adt.host.cache import cache_dir
 from adt.integrate.apk.build import misplaced
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, ERROR, RESULTS
 from adt.integrate.contents import OPENCL_LIBRARIES
-from support.devices.fixtures import Rack, entries, processes, rack
-from support.devices.programs import ADT, adt, adt_json
+from support.devices.fixtures import NATIVE, Rack, entries, processes
+from support.devices.fixtures import native_rack as rack
+from support.devices.programs import ADT, invoke, invoke_json
 from support.models.small import MAGIKA, small_model
 from support.standins.elf import header_offset
 from support.standins.ndk import make_standin_ndk
@@ -81,7 +82,7 @@ def parts(workdir: Path) -> Parts:
 @pytest.fixture(scope="module")
 def made(parts: Parts, workdir: Path) -> dict[str, Any]:
     """Return the document that `adt apk` prints about the APK it wrote."""
-    return adt_json(*parts.words(workdir / "vision.apk"))
+    return invoke_json(*parts.words(workdir / "vision.apk"))
 
 
 def say(*words: object) -> str:
@@ -96,7 +97,7 @@ def test_an_apk_is_signed_aligned_and_would_load(made: dict[str, Any], parts: Pa
     say("zipalign", "-c", "-p", "4", apk)  # Debian's knows pages of 4 KB; misplaced() looks for 16 KB
     assert misplaced(apk) == ()
     for words in ((), ("--for", "android-arm64-v8a")):
-        audited = adt("elf", apk, "--ndk", parts.ndk, *words)
+        audited = invoke("elf", apk, "--ndk", parts.ndk, *words)
         assert audited.returncode == 0, audited.stdout + audited.stderr
         assert "libadt_activity.so" in audited.stdout
     assert made["elf"]["arm64-v8a"]["verdict"] == "ok"
@@ -188,7 +189,7 @@ def test_an_sdk_makes_the_same_apk(
 ) -> None:
     make_sdk(tmp_path / "sdk")
     monkeypatch.setenv("ANDROID_HOME", str(tmp_path / "sdk"))
-    again = adt_json(*parts.words(tmp_path / "again.apk"))
+    again = invoke_json(*parts.words(tmp_path / "again.apk"))
     assert "build-tools 35.0.0, android-35" in again["tools"]
     assert (tmp_path / "again.apk").read_bytes() == Path(made["path"]).read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["sdk", "again.apk"]  # nothing temporary stays
@@ -205,12 +206,12 @@ def test_a_users_key_signs_and_its_password_stays_unseen(
     )
     words = (*parts.words(out), "--keystore", store)
     monkeypatch.setenv("ADT_KEYSTORE_PASSWORD", "another")
-    wrong = adt(*words)
+    wrong = invoke(*words)
     assert wrong.returncode == ConfigError.exit_code and "is wrong" in wrong.stderr, wrong.stderr
     assert "java." not in wrong.stderr and "remedy: Check ADT_KEYSTORE_PASSWORD" in wrong.stderr
     assert not out.exists()
     (tmp_path / "password").write_text("pass-word-7\n")
-    done = adt(*words, "--keystore-password-file", tmp_path / "password", "-v")
+    done = invoke(*words, "--keystore-password-file", tmp_path / "password", "-v")
     assert done.returncode == 0 and "apksigner sign" in done.stderr, done.stderr
     assert "pass-word-7" not in done.stderr + done.stdout  # -v shows every argument of every program
     assert "CN=Vision Ltd" in say("apksigner", "verify", "--print-certs", out)
@@ -223,7 +224,7 @@ def test_a_library_that_would_not_load_is_refused(parts: Parts, tmp_path: Path) 
     files = {name: facts for name, facts in found.manifest.files.items() if "tvm_ffi" not in name}
     manifest.write(replace(found.manifest, files=files), tmp_path / "bundle/bundle.json")
     lacking = Parts(parts.package, tmp_path / "bundle", parts.ndk)
-    done = adt(*lacking.words(tmp_path / "a.apk"))
+    done = invoke(*lacking.words(tmp_path / "a.apk"))
     assert done.returncode == BuildError.exit_code
     assert "would not load from the APK" in done.stderr and "libtvm_ffi.so" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
@@ -238,11 +239,11 @@ def test_a_library_for_small_pages_is_refused(parts: Parts, tmp_path: Path) -> N
     file = replace(facts.files[name], sha256=hashlib.sha256(contents).hexdigest())
     manifest.write(replace(facts, files={**facts.files, name: file}), tmp_path / "bundle/bundle.json")
     words = Parts(parts.package, tmp_path / "bundle", parts.ndk).words(tmp_path / "a.apk")
-    done = adt(*words)
+    done = invoke(*words)
     assert done.returncode == BuildError.exit_code
     assert "libtvm_ffi.so does not load on devices with pages of 16 KB" in done.stderr
     assert "--allow-4k" in done.stderr and not (tmp_path / "a.apk").exists()
-    done = adt(*words, "--allow-4k")
+    done = invoke(*words, "--allow-4k")
     assert done.returncode == 0, done.stderr
 
 
@@ -251,7 +252,7 @@ def test_a_machine_without_the_tools_says_what_to_install(parts: Parts, tmp_path
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        done = adt(*parts.words(tmp_path / "a.apk"))
+        done = invoke(*parts.words(tmp_path / "a.apk"))
     assert done.returncode == 4
     assert "apt-get install --no-install-recommends aapt apksigner" in done.stderr
 
@@ -265,9 +266,9 @@ def test_ctrl_c_leaves_nothing_behind(parts: Parts, tmp_path: Path) -> None:
     (sdk / "build-tools/35.0.0/apksigner").chmod(0o755)
     words = [ADT, *parts.words(place / "a.apk"), "--sdk", sdk]
     with subprocess.Popen(list(map(str, words)), stderr=subprocess.PIPE, text=True) as running:
-        wait_for(lambda: started.is_file() and bool(started.read_text()), "apksigner starts", seconds=60)
+        wait_for(lambda: started.is_file() and bool(started.read_text()), "apksigner starts")
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=30)
+        _, said = running.communicate(timeout=120)
     assert running.returncode == 130 and "interrupted" in said
     assert not Path(f"/proc/{started.read_text().strip()}").exists()
     assert list(place.iterdir()) == []
@@ -343,13 +344,13 @@ def tiny(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.apk"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("AndroidManifest.xml", b"")
-        archive.writestr("lib/arm64-v8a/libsmall_model.so", b"")
+        archive.writestr(f"lib/{NATIVE.name}/libsmall_model.so", b"")
         archive.writestr(BENCH_PLAN, json.dumps({"app": APP, "models": [{"stem": "small"}]}))
     return path
 
 
 def test_a_device_without_a_package_manager_is_refused(tiny: Path, plain: Device) -> None:
-    done = adt("install", tiny, "--serial", plain.serial)
+    done = invoke("install", tiny, "--serial", plain.serial)
     assert done.returncode == DeviceError.exit_code
     assert "has no package manager" in done.stderr and "adt run" in done.stderr
     assert entries(plain, "/data/local/tmp") in ([], ["adt"])
@@ -357,7 +358,7 @@ def test_a_device_without_a_package_manager_is_refused(tiny: Path, plain: Device
 
 def test_an_apk_is_installed(tiny: Path, phone: Phone) -> None:
     phone.tell()
-    document = adt_json("install", tiny, "--serial", phone.device.serial)
+    document = invoke_json("install", tiny, "--serial", phone.device.serial)
     assert (document["app"], document["records"]) == (APP, [])
     sent = phone.device.script('sha256sum <"$1/installed"', phone.home).out.split()[0]
     assert sent == hashlib.sha256(tiny.read_bytes()).hexdigest()
@@ -369,7 +370,7 @@ def test_an_apk_is_installed(tiny: Path, phone: Phone) -> None:
 
 def test_what_the_device_refuses_has_a_remedy(tiny: Path, phone: Phone) -> None:
     phone.tell(says="Failure [INSTALL_FAILED_UPDATE_INCOMPATIBLE: signatures do not match]\n")
-    done = adt("install", tiny, "--serial", phone.device.serial)
+    done = invoke("install", tiny, "--serial", phone.device.serial)
     assert done.returncode == DeviceError.exit_code
     assert f"uninstall {APP}" in done.stderr and "signatures do not match" in done.stderr
 
@@ -378,8 +379,8 @@ def test_an_apk_for_another_machine_is_not_sent(phone: Phone, tmp_path: Path) ->
     phone.tell()
     with zipfile.ZipFile(tmp_path / "a.apk", "w") as archive:
         archive.writestr("AndroidManifest.xml", b"")
-        archive.writestr("lib/x86_64/liba.so", b"")
-    with pytest.raises(MismatchError, match=r"is for x86_64, and .* runs arm64-v8a"):
+        archive.writestr("lib/armeabi-v7a/liba.so", b"")
+    with pytest.raises(MismatchError, match=rf"is for armeabi-v7a, and .* runs {NATIVE.name}"):
         api.install(tmp_path / "a.apk", serial=phone.device.serial)
     with pytest.raises(ConfigError, match="not made by `adt apk`"):
         api.install(tmp_path / "a.apk", serial=phone.device.serial, run=True)
@@ -467,7 +468,7 @@ def measured(package: str = "small", **more: Any) -> str:
 
 def test_what_the_app_measured_is_fetched_and_kept(tiny: Path, phone: Phone, own_data: Path) -> None:
     phone.tell(out__small_json=measured())
-    document = adt_json("install", tiny, "--serial", phone.device.serial, "--run")
+    document = invoke_json("install", tiny, "--serial", phone.device.serial, "--run")
     (record,) = document["records"]
     assert record["subject"]["package"] == "small" and record["speed"]["times"]["p50_ms"] == 2.0
     assert record["correct"] is None
@@ -494,7 +495,7 @@ def test_an_app_that_says_why_it_failed_is_quoted(tiny: Path, phone: Phone) -> N
 def test_results_of_an_earlier_run_do_not_count(tiny: Path, phone: Phone, tmp_path: Path) -> None:
     phone.tell(out__small_json=measured())
     run = {"results": RESULTS, "files": ["small.json"], "over": ERROR, "into": tmp_path}
-    assert run_app(phone.device, APP, ACTIVITY_CLASS, timeout=5, **run) == (tmp_path / "small.json",)  # type: ignore[arg-type]
+    assert run_app(phone.device, APP, ACTIVITY_CLASS, timeout=60, **run) == (tmp_path / "small.json",)  # type: ignore[arg-type]
     phone.tell()
     with pytest.raises(RunError, match="within 1 s"):
         run_app(phone.device, APP, ACTIVITY_CLASS, timeout=1, **run)  # type: ignore[arg-type]

@@ -512,30 +512,8 @@ def _usable(serial: str) -> bool:
 
 
 PIECES = st.sampled_from(
-    [
-        "a",
-        "b c",
-        " lead",
-        "trail ",
-        "'",
-        '"',
-        "$(touch pwned)",
-        "`x`",
-        "*",
-        "?",
-        "[a]",
-        "-rf",
-        "~",
-        "#",
-        ";",
-        "ü",
-        "…",
-        "&",
-        "|",
-    ]
-)
-
-
+    ["a", "b c", " lead", "trail ", "'", '"', "$(touch pwned)", "`x`", "*", "?", "[a]", "-rf", "~", "#", ";", "ü", "…", "&", "|"]
+)  # fmt: skip
 NAMES = st.lists(st.lists(PIECES, min_size=1, max_size=3).map("".join), min_size=1, max_size=3).map("/".join)
 
 

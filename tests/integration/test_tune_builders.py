@@ -24,7 +24,8 @@ from adt.tuning.fleet.build_process import build
 from adt.tuning.fleet.builders import Builders, LocalBuilders, make_builders
 
 TOOLCHAIN = Toolchain({"kind": "llvm", "mtriple": "x86_64-linux-gnu"}, "cpu", 64, False, 3, "g++", (), None)
-TIMEOUT = 4.0
+TIMEOUT = 15.0
+"""Seconds for a candidate that hangs; a busy machine takes several for one that does not."""
 
 
 @pytest.fixture(scope="module")
@@ -245,5 +246,5 @@ def test_killed_with_minus_nine_nothing_is_left(
         children = psutil.Process(parent.pid).children(recursive=True)
         parent.kill()
     assert len(children) >= 3, "the compiling process, the compiler, what that runs"
-    _, alive = psutil.wait_procs(children, timeout=20)
+    _, alive = psutil.wait_procs(children, timeout=120)
     assert not alive
