@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 
 from adt.device.transport import forwards
+from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError, NoDevice
 from support.devices.adb_server import Peer, fake_server, text
@@ -79,3 +81,15 @@ def test_why_a_port_is_not_carried(
         forwards.end("S", Forward(9090, 9090, reverse))  # that it is gone is no error
     if isinstance(caught.value, DeviceError):
         assert forwards.taken(caught.value) == taken
+
+
+def test_a_forward_whose_removal_was_cancelled_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def server(peer: Peer) -> None:
+        peer.request()
+        asked.set()  # and the result never comes
+        peer.drain()
+
+    with fake_server(monkeypatch, server), cancel_on(asked), pytest.raises(Cancelled):
+        forwards.end("S", Forward(9090, 9090))

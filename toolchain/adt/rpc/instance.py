@@ -331,8 +331,8 @@ class Instance:
                 summary = wire.summary(self.config.tracker)
             except TrackerError:
                 return late
-            mine = (self.config.key, self.record.now.port)
-            if not any((server.key, server.port) == mine for server in summary.servers):
+            servers = {(server.key, server.port) for server in summary.servers}
+            if (self.config.key, self.record.now.port) not in servers:
                 return True
             queue = summary.queue(self.config.key)
             late = late and queue.free < queue.total

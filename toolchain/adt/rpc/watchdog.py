@@ -159,8 +159,7 @@ class Watchdog:
             if adb.server_listens():
                 try:
                     serial = self.config.serial
-                    known = {device.serial for device in selection.listing()}
-                    if serial not in known and selection.is_address(serial):
+                    if serial not in {d.serial for d in selection.listing()} and selection.is_address(serial):
                         with contextlib.suppress(NoDevice):
                             selection.connect(serial, seconds=HELLO_SECONDS)
                     return selection.select(serial)
@@ -177,8 +176,7 @@ class Watchdog:
 
     def _drop_forward(self) -> None:
         """End the forward of the last life, if it had one."""
-        port = self.record.port
-        if port and adb.server_listens():
+        if (port := self.record.port) and adb.server_listens():
             forwards.end(self.config.serial, Forward(port, port), seconds=ANSWER_SECONDS)
         self._live.update(port=0)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from adt.device.transport import adb
-from adt.device.transport.deadline import SHORT, Deadline
+from adt.device.transport.deadline import SHORT, Cancelled, Deadline
 from adt.errors import AdtError, DeviceError
 
 log = logging.getLogger("adt.device.transport.forwards")
@@ -90,6 +90,8 @@ def end(serial: str, link: Forward, *, seconds: float = SHORT) -> None:
     try:
         with _service(serial, link.reverse, f"killforward:tcp:{link.listening}", deadline) as wire:
             wire.status()
+    except Cancelled:  # it is still there, for who cleans up
+        raise
     except AdtError as error:
         log.debug("%s was already gone: %s", link, error)
 
