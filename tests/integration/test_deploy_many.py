@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from adt.virtual import state
 from support.devices import faulty
 from support.devices.fixtures import Rack, entries
 from support.devices.fixtures import native_rack as rack
-from support.devices.programs import invoke
+from support.devices.programs import ADT, invoke
 from support.devices.remains import soon_nothing, wrong_files
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
@@ -110,17 +108,7 @@ def test_interrupted_it_leaves_nothing_anywhere(
     for name in NAMES:
         faulty.set_faults(name, ["bandwidth=400k"])
     running = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from adt.cli.main import main; main()",
-            "deploy",
-            str(package),
-            "--bundle",
-            str(bundle),
-            "--all",
-        ],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        [ADT, "deploy", package, "--bundle", bundle, "--all"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

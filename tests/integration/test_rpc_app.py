@@ -35,7 +35,7 @@ from adt.package.package import load_package
 from adt.rpc.remote_model import remote_model
 from support.devices.fixtures import Rack, entries, rack
 from support.devices.ports import free_span
-from support.devices.programs import adt_json
+from support.devices.programs import invoke_json
 from support.models.kernels import add_one, compile_add_one
 from support.models.small import small_model
 from support.standins.ndk import make_player, make_standin_ndk
@@ -87,11 +87,11 @@ class Site:
 
     def install(self, *words: str) -> dict[str, Any]:
         words = (*words, "--tracker", self.tracker, "--key", "phone")
-        return adt_json("install", self.apk, "--serial", self.device.serial, "--run", *words)
+        return invoke_json("install", self.apk, "--serial", self.device.serial, "--run", *words)
 
     @property
     def status(self) -> dict[str, Any]:
-        (found,) = adt_json("rpc", "status")["servers"]
+        (found,) = invoke_json("rpc", "status")["servers"]
         return dict(found)
 
     def session(self) -> Any:
@@ -108,7 +108,7 @@ def site(rack: Rack, workdir: Path, tmp_path_factory: pytest.TempPathFactory) ->
         ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
         bundle = api.build_target(platform="android-arm64-v8a", ndk=str(ndk)).bundle
         apk = workdir / "rpc.apk"
-        adt_json("apk", "--rpc-server", "--bundle", bundle.path, "--ndk", ndk, "-o", apk)
+        invoke_json("apk", "--rpc-server", "--bundle", bundle.path, "--ndk", ndk, "-o", apk)
         options = {"platform": "android-arm64-v8a", "ndk": str(ndk), "bundle": bundle.path}
         kernel = compile_add_one(workdir / "add_one.so", **options)
         device = rack.start_with("app", {"pm": PM, "am": AM, "pidof": PIDOF}, workdir)
@@ -176,7 +176,7 @@ def test_it_serves_until_it_is_stopped(site: Site, tmp_path: Path) -> None:
         assert [found.shape for found in model.outputs().values()] == [(1, 3)]
     assert site.status["restarts"] == 0, "sessions that end well end nothing else"
     assert site.install()["server"]["pid"] != server["pid"], "the app was replaced"
-    assert adt_json("rpc", "stop")["stopped"] == [site.device.serial]
+    assert invoke_json("rpc", "stop")["stopped"] == [site.device.serial]
     calls = site.device.script('cat "$1/calls"', HOME).out.splitlines()
     assert f"start -S -n {APP}/android.app.NativeActivity --es key phone" in calls[0]
     assert calls[-1] == f"force-stop {APP}"
@@ -184,7 +184,7 @@ def test_it_serves_until_it_is_stopped(site: Site, tmp_path: Path) -> None:
     assert entries(site.device, f"{user_directory()}/rpc") == []
     for reverse in (False, True):
         assert forwards.listed(site.device.serial, reverse=reverse) == {}
-    assert adt_json("rpc", "status")["servers"] == []
+    assert invoke_json("rpc", "status")["servers"] == []
 
 
 def test_a_client_that_was_killed_costs_a_new_start_and_no_more(site: Site) -> None:
