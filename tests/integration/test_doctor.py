@@ -22,9 +22,11 @@ from adt.device.transport import adb
 from adt.errors import DeviceError, NoDevice
 from adt.host import process
 from adt.virtual import state
-from support.devices.fixtures import Rack, rack
-from support.devices.programs import ADT, adt, real_program
-from support.standins.artefacts import make_bundle, make_package
+from support.devices.fixtures import NATIVE, Rack
+from support.devices.fixtures import native_rack as rack
+from support.devices.programs import ADT, adt, invoke, real_program
+from support.standins.artefacts import native_bundle as make_bundle
+from support.standins.artefacts import native_package as make_package
 from support.standins.ndk import make_standin_ndk
 from support.waiting import wait_for
 
@@ -35,7 +37,7 @@ FAILED = 26
 
 def doctor(*arguments: object, code: int = 0) -> dict[str, Any]:
     """Run `adt doctor … --json`; the document, with its checks by name."""
-    done = adt("doctor", *arguments, "--json")
+    done = invoke("doctor", *arguments, "--json")
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     document: dict[str, Any] = json.loads(done.stdout)  # one document, also when a check failed
@@ -44,6 +46,13 @@ def doctor(*arguments: object, code: int = 0) -> dict[str, Any]:
     assert sum(document["counts"].values()) == len(document["checks"])
     document["by_name"] = {check["name"]: check for check in document["checks"]}
     return document
+
+
+@pytest.fixture
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache: that of this machine may have tens of thousands of files, which the doctor counts."""
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def test_this_machine_passes_and_says_where_things_are() -> None:
@@ -56,6 +65,7 @@ def test_this_machine_passes_and_says_where_things_are() -> None:
     assert os.environ["ADT_CACHE_DIR"] in found["cache directory"]["found"]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_every_check_has_all_its_fields_and_its_area() -> None:
     document = doctor()
     assert {check["area"] for check in document["checks"]} == {"host", "ndk", "device", "rpc"}
@@ -67,8 +77,9 @@ def test_every_check_has_all_its_fields_and_its_area() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_lines_for_people() -> None:
-    done = adt("doctor")
+    done = invoke("doctor")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "host" and "ndk" in lines
@@ -85,6 +96,7 @@ def test_output_that_cannot_show_the_marks(monkeypatch: pytest.MonkeyPatch) -> N
     assert "  ? ports: " in done.stdout
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_path_without_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     found = doctor("host")["by_name"]
@@ -99,6 +111,7 @@ def test_a_path_without_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert found["compiler for host"]["status"] == "warning"
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_old_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An old cmake counts where adt has none of its own; the program it found is named."""
     old = tmp_path / "adt-venv/bin"
@@ -125,6 +138,7 @@ def test_old_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert found["virtual device"]["status"] == "warning"
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_wrong_setting_is_a_line_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADT_NO_SUCH", "1")
     found = doctor("host", code=FAILED)["by_name"]
@@ -133,7 +147,7 @@ def test_a_wrong_setting_is_a_line_among_others(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_unknown_area() -> None:
-    done = adt("doctor", "hots")
+    done = invoke("doctor", "hots")
     assert done.returncode == 2
     assert "'host'" in done.stderr
 
@@ -227,7 +241,7 @@ def test_a_ready_device_its_deployment_and_its_package(
         found = doctor("device", "package", "--package", package.path, "--bundle", bundle.path)["by_name"]
         here = {name.removeprefix(f"{device.serial}: "): check for name, check in found.items()}
         assert {check["status"] for check in found.values()} == {"ok"}
-        assert "linux-aarch64" in here["platform"]["found"]
+        assert NATIVE.linux_platform in here["platform"]["found"]
         assert here["page size"]["found"] == "4096 bytes"
         assert here["programs"]["found"].startswith("run from")
         assert "1: toy" in here["deployments"]["found"]
@@ -279,7 +293,8 @@ def test_an_offline_device(rack: Rack) -> None:
     asking = threading.Thread(target=connect)
     asking.start()
     try:
-        wait_for(lambda: any(d.state == "offline" for d in selection.listing()), "the device is offline")
+        offline = (info.serial, "offline")
+        wait_for(lambda: offline in {(d.serial, d.state) for d in selection.listing()}, "it is offline")
         found: dict[str, Any] = {}
         repair: dict[str, Any] = {}
 
@@ -316,8 +331,11 @@ def test_a_virtual_device_that_adb_lost_is_connected_again(rack: Rack) -> None:
         rack.stop_all()
 
 
-def test_the_record_of_a_device_that_died_is_removed(rack: Rack) -> None:
+def test_the_record_of_a_device_that_died_is_removed(
+    rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info = rack.boot("dead")
+    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
     at = state.home("dead")
     os.kill(info.pid, signal.SIGKILL)
     wait_for(lambda: process.start_time(info.pid) is None, "it is gone")
@@ -326,18 +344,12 @@ def test_the_record_of_a_device_that_died_is_removed(rack: Rack) -> None:
     assert at.record.exists()
     mended = doctor("host", "--fix")
     repairs = [(repair["action"], repair["done"]) for repair in mended["repairs"]]
-    assert ("remove-stale-emulator-records", True) in repairs  # a fresh machine may have others
+    assert ("remove-stale-emulator-records", True) in repairs
     assert "virtual device: records" not in mended["by_name"]
     assert not at.record.exists()
 
 
 # --- the cache, packages of the system, ctrl-C -------------------------------
-
-
-@pytest.fixture
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def test_a_damaged_bundle_in_the_cache_is_removed(own_cache: Path) -> None:
@@ -391,7 +403,8 @@ def test_ctrl_c_leaves_no_program_behind(
 ) -> None:
     started = tmp_path / "started"
     program = tmp_path / "g++"
-    program.write_text(f'#!/bin/sh\ntouch "{started}"\nsleep 4325 & sleep 4325; wait\n')
+    seconds = f"4325.{os.getpid()}"  # another run of the tests has its own
+    program.write_text(f'#!/bin/sh\ntouch "{started}"\nsleep {seconds} & sleep {seconds}; wait\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with subprocess.Popen(
@@ -402,7 +415,7 @@ def test_ctrl_c_leaves_no_program_behind(
         _, err = running.communicate(timeout=300)
     assert running.returncode == 130
     assert b"interrupted" in err and b"Traceback" not in err
-    assert not list(processes_with("sleep\x004325"))
+    assert not list(processes_with(f"sleep\0{seconds}"))
 
 
 # --- RPC ---------------------------------------------------------------------
