@@ -221,6 +221,41 @@ def device_bundle() -> TargetBundle:
     return adt.build_target(platform=NATIVE.linux_platform).bundle
 
 
+def logged(database: Path) -> int:
+    """Lines of the tasks' logs: each is written when its record was acknowledged."""
+    return sum(log.read_text().count("\n") for log in database.glob("logs/*/*.log"))
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.nightly)])
+def test_kills_of_tuning_lose_nothing(
+    tmp_path: Path, rounds: int, record_property: Callable[..., None]
+) -> None:
+    bundle = adt.build_target(platform="host").bundle
+    place = Range(tmp_path)
+    network, database = small_network(tmp_path / "small.onnx"), tmp_path / "db"
+    words = ("tune", network, "--target", "host", *QUICK, "--db", database, "--bundle", bundle.path)
+    place.times["tune"] = 20.0 if rounds > 2 else 4.0
+    kept: list[object] = []
+    began = time.monotonic()
+    for number in range(rounds):
+        # Every second one has measured something new before it is killed.
+        after = [lambda: True, lambda: logged(database) > len(kept)][number % 2]  # noqa: B023
+        what = place.kill("tune", number, *words, "--trials", 400, "--seed", number, after=after)
+        place.nothing_here(what)
+        records_now: list[object] = [*records(database)]
+        assert records_now[: len(kept)] == kept, what
+        assert logged(database) <= len(records_now), what
+        assert not database.exists() or verify(database).passed, what
+        kept = records_now
+    record_property("killed", {str(code): count for code, count in place.codes.items()})
+    record_property("records", len(kept))
+    record_property("seconds", round(time.monotonic() - began))
+    assert kept, "some of them measured"
+    wait_for(lambda: not list(place.running()), "all of it ended")
+    assert invoke_json("db", "verify", database)["passed"]
+
+
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("rounds", [12, pytest.param(200, marks=pytest.mark.nightly)])
 def test_kills_of_deploy_rpc_and_compile_leave_nothing(
@@ -329,38 +364,3 @@ def test_kills_of_what_writes_leave_all_of_it_or_nothing(
     record_property("killed", {str(code): count for code, count in place.codes.items()})
     record_property("seconds", round(time.monotonic() - began))
     assert any(code in place.codes for code in (INTERRUPTED, -signal.SIGKILL)), "some of them were killed"
-
-
-def logged(database: Path) -> int:
-    """Lines of the tasks' logs: each is written when its record was acknowledged."""
-    return sum(log.read_text().count("\n") for log in database.glob("logs/*/*.log"))
-
-
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.nightly)])
-def test_kills_of_tuning_lose_nothing(
-    tmp_path: Path, rounds: int, record_property: Callable[..., None]
-) -> None:
-    bundle = adt.build_target(platform="host").bundle
-    place = Range(tmp_path)
-    network, database = small_network(tmp_path / "small.onnx"), tmp_path / "db"
-    words = ("tune", network, "--target", "host", *QUICK, "--db", database, "--bundle", bundle.path)
-    place.times["tune"] = 20.0 if rounds > 2 else 4.0
-    kept: list[object] = []
-    began = time.monotonic()
-    for number in range(rounds):
-        # Every second one has measured something new before it is killed.
-        after = [lambda: True, lambda: logged(database) > len(kept)][number % 2]  # noqa: B023
-        what = place.kill("tune", number, *words, "--trials", 400, "--seed", number, after=after)
-        place.nothing_here(what)
-        records_now: list[object] = [*records(database)]
-        assert records_now[: len(kept)] == kept, what
-        assert logged(database) <= len(records_now), what
-        assert not database.exists() or verify(database).passed, what
-        kept = records_now
-    record_property("killed", {str(code): count for code, count in place.codes.items()})
-    record_property("records", len(kept))
-    record_property("seconds", round(time.monotonic() - began))
-    assert kept, "some of them measured"
-    wait_for(lambda: not list(place.running()), "all of it ended")
-    assert invoke_json("db", "verify", database)["passed"]

@@ -15,6 +15,7 @@ from test_runner_memory import unload, unloaded
 
 import adt
 from adt.bundle.bundle import TargetBundle
+from adt.device.deploy.payload import payload_of
 from adt.host.elf import read_elf
 from adt.package.package import ModelPackage
 from support.devices.fixtures import Rack, rack
@@ -85,7 +86,13 @@ def test_its_programs_run_and_it_is_unloaded(
     unloaded(unload, "-", bundle.file("lib/libadt_runner.so"))
 
 
-def test_it_is_deployed(rack: Rack, tmp_path: Path) -> None:
+def test_the_one_library_is_deployed(bundle: TargetBundle, package: ModelPackage) -> None:
+    sent = [file.name for file in payload_of(bundle, package).files]
+    assert [name for name in sent if name.startswith("lib/")] == ["lib/libadt_runner.so"]
+
+
+@pytest.mark.nightly  # a build for arm64
+def test_it_runs_on_a_device(rack: Rack, tmp_path: Path) -> None:
     phone = rack.start("phone", faults=[])
     bundle = adt.build_target(platform="linux-aarch64", one_library=True).bundle
     package = package_for(bundle, tmp_path)

@@ -13,6 +13,7 @@ from test_cpp_runner import (
     Built,
     Package,
     arrays,
+    compile_commands,
     echo,
     mixed,
     symbolic,
@@ -86,6 +87,21 @@ def test_c_interface(built: Built, mixed: Package) -> None:
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
     source = (sanitized.RUNNER / "tests/c_program.c").read_text()
     assert [name for name in declared() if f"{name}(" not in source] == []
+
+
+def test_clang_has_compiled_all_of_our_code_without_a_warning() -> None:
+    """Warnings are errors in the build of the sanitized programs."""
+    ours = compile_commands(sanitized.build())
+    targets = {Path(output).parts[2].removesuffix(".dir") for output in ours}
+    assert targets >= {
+        "adt_probe",
+        "adt_rpc_functions",
+        "adt_runner",
+        "adt_runner_core",
+        "adt_timed_runs",
+        "rtvm",
+    }
+    assert all("clang++" in command and "-Werror" in command for command in ours.values())
 
 
 def test_sanitizers_watch(tmp_path: Path) -> None:
