@@ -73,7 +73,9 @@ def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> 
     plain = offloaded.module
     for name in ("external_mods", "const_name_to_constant"):
         plain = plain.without_attr(name) if name in attributes else plain
-    machine = VirtualMachine(tvm.compile(plain, tvm.target.Target("llvm")), tvm.cpu())
+    machine = VirtualMachine(
+        tvm.compile(plain, tvm.target.Target({"kind": "llvm", "opt-level": 0})), tvm.cpu()
+    )
     answer = machine["main"](*map(tvm.runtime.tensor, inputs), *offloaded.params.values())
     return [tensor.numpy() for tensor in ([answer] if hasattr(answer, "numpy") else answer)]
 

@@ -20,13 +20,13 @@ from adt.errors import EmulatorError
 from adt.host import process
 from adt.host.process import python_path
 from adt.virtual import emulator, init, prerequisites, properties, state, userland
+from support.devices.fixtures import adb_program
 from support.devices.ports import free_port
 from support.devices.virtual import (
     TMP,
     Phone,
     adb,
     ask,
-    bundled_adb,
     connect,
     echo_server,
     phone,
@@ -99,7 +99,9 @@ def test_standard_input(phone: Phone) -> None:
 def test_terminal(phone: Phone) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execve(bundled_adb(), phone.adb.argv("shell", "-tt", serial=phone.info.serial), phone.adb.env)
+        os.execve(
+            adb_program("adbutils"), phone.adb.argv("shell", "-tt", serial=phone.info.serial), phone.adb.env
+        )
     seen = b""
 
     def read_until(text: bytes) -> None:

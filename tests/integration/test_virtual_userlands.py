@@ -17,11 +17,10 @@ import pytest
 from adt.device.survey import parse
 from adt.errors import EmulatorError
 from adt.virtual import emulator, packages, prerequisites, rootfs, state, userland
-from adt.virtual.abis import ABIS, ARM64, X86_64, Abi
-from support.devices.virtual import TMP, Adb, Phone, adb, connect, phone, places, sha256
+from adt.virtual.abis import ARM64, X86_64, Abi
+from support.devices.fixtures import NATIVE
+from support.devices.virtual import TMP, Phone, adb, connect, phone, places, sha256
 
-NATIVE = next(abi for abi in ABIS.values() if abi.native)
-"""The ABI that runs here without emulation."""
 needs_x86_64 = pytest.mark.skipif(NATIVE is not X86_64, reason="x86-64 is not emulated")
 
 __all__ = ["adb", "connect", "phone", "places"]
@@ -259,7 +258,7 @@ def test_userland_whose_shell_does_not_start_is_refused(phone: Phone, tmp_path: 
     assert "shell-less" not in {info.name for info in emulator.listing()}
 
 
-# other processors, OpenCL, many at once --------------------------------------------------------
+# other processors, OpenCL ---------------------------------------------------------------------
 
 
 @needs_x86_64
@@ -277,27 +276,6 @@ def test_without_emulation(connect: Callable[..., Phone]) -> None:
     subprocess.run([program, "-o", source.with_suffix(""), source], check=True)
     device("push", source.with_suffix(""), f"{TMP}/hello")
     assert device("shell", f"{TMP}/hello", rc=7).stdout == "hello\n"
-
-
-@pytest.mark.nightly  # test_rack.py has ten every time
-def test_ten_at_once(connect: Callable[..., Phone], adb: Adb) -> None:
-    devices = [connect(f"rack{number}", abi=NATIVE.name) for number in range(10)]
-    assert len({device.info.port for device in devices}) == 10
-    asked = [
-        subprocess.Popen(
-            adb.argv("shell", "hostname", serial=device.info.serial),
-            env=adb.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for device in devices
-    ]
-    assert [child.communicate(timeout=300)[0].strip() for child in asked] == [
-        f"rack{number}" for number in range(10)
-    ]
-    for device in devices:
-        emulator.stop(device.info.name)
 
 
 @pytest.mark.nightly

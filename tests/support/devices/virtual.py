@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import os
 import socket
 import subprocess
@@ -22,16 +21,10 @@ from adt.errors import EmulatorError
 from adt.host import cache
 from adt.virtual import emulator
 from adt.virtual.emulator import EmulatorInfo
+from support.devices.fixtures import adb_program
 from support.devices.ports import free_port
 
 TMP = "/data/local/tmp"
-
-
-def bundled_adb() -> Path:
-    """The adb of the adbutils package; a distribution's older one must not be taken by chance."""
-    spec = importlib.util.find_spec("adbutils")
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent / "binaries/adb"
 
 
 @dataclass
@@ -47,7 +40,7 @@ class Adb:
         return clean | {"HOME": str(self.home), "ANDROID_ADB_SERVER_PORT": str(self.port), "ADB_MDNS": "0"}
 
     def argv(self, *words: str | Path, serial: str = "") -> list[str]:
-        return [str(bundled_adb()), *(["-s", serial] if serial else []), *map(str, words)]
+        return [str(adb_program("adbutils")), *(["-s", serial] if serial else []), *map(str, words)]
 
     def __call__(
         self,
