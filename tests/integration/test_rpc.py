@@ -83,7 +83,7 @@ class Site:
     two: Device
     bundle: Path
     deployment: Deployment
-    """That of the bundle on the first device."""
+    """Deployment of the bundle on the first device."""
 
     def start(self, device: Device, key: str = "phone", **options: Any) -> server.RpcServer:
         return adt.rpc_start(serial=device.serial, key=key, bundle=self.bundle, **options)
