@@ -20,62 +20,45 @@ from adt.compiler.passes.cpu.schedules import scheduled
 from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
 from adt.compiler.passes.fusion import folded_by_numpy
 from adt.compiler.passes.gpu.choice import BY_MODEL
-from adt.compiler.passes.pipeline import prepare_module
+from adt.compiler.passes.pipeline import PreparedModule, prepare_module
 from adt.compiler.passes.records.schedules import Untuned
 from adt.compiler.targets.target import model_target
 from adt.package.inspection.graph import CPU_SCHEDULE
 from support.models import sequences, transformers, vision
-from support.models.blocked import RANDOM, conv, model, weight
+from support.models.blocked import RANDOM, computed, conv, model, weight
 from support.models.onnx_graphs import graph_of, node, recurrent, write
-
-HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
-PROCESSORS = {"nehalem": (4, "sse4_2"), "haswell": (8, "avx2"), "skylake-avx512": (16, "avx512f")}
-"""Core to the lanes of its vectors, and the feature that a machine runs its code with."""
-
-
-@pytest.fixture(params=PROCESSORS)
-def cpu(request: pytest.FixtureRequest) -> str:
-    lanes, feature = PROCESSORS[request.param]
-    assert "sse4_2" in HERE, "these tests run on x86-64"
-    if feature not in HERE:
-        pytest.skip(f"this machine has no {feature}")
-    assert vectors_of(_target(request.param)).lanes == lanes
-    return str(request.param)
-
+from support.processors import PROCESSORS, runnable
+from support.sampling import matrix
 
 def _target(cpu: str) -> Any:
     return tvm.target.Target(model_target("cpu", platform_named("host"), 28, cpu=cpu).spec)
 
 
-def like_plain_loops(module: tvm.IRModule, shape: tuple[int, ...], cpu: str) -> list[str]:
-    """Check the outputs of the scheduled *module*; the names of its kernels that have no schedule."""
+def test_each_processor_has_its_own_vectors() -> None:
+    assert [vectors_of(_target(cpu)).lanes for cpu in PROCESSORS] == [4, 8, 16]
+
+
+def _prepared(module: tvm.IRModule, params: Any, cpu: str) -> PreparedModule:
     target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
-    prepared = prepare_module(module, {}, target, 64, Untuned(), BY_MODEL)
-    x = RANDOM.normal(size=shape).astype(np.float32)
-    loops: list[str] = []
-
-    @tvm.transform.module_pass(opt_level=0)
-    def look(module: Any, _context: Any) -> Any:
-        loops.extend(
-            name.name_hint
-            for name, function in module.functions.items()
-            if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {})
-        )
-        return module
-
-    def run(module: Any, pipeline: Any, *weights: Any) -> list[np.ndarray]:
-        built = tvm.compile(module, _target(cpu), relax_pipeline=pipeline)
-        result = relax.VirtualMachine(built, tvm.cpu())["main"](tvm.runtime.tensor(x), *weights)
-        return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
-
     with _target(cpu):
-        look(prepared.relax_pipeline(prepared.module))
-    have = run(prepared.module, prepared.relax_pipeline, *prepared.params.values())
-    want = run(module, relax.get_pipeline("default_build"))
-    for one, other in zip(have, want, strict=True):
-        assert one.shape == other.shape and np.abs(other).max() > 0
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6 * np.abs(other).max())
-    return loops
+        return prepare_module(module, params, target, 64, Untuned(), BY_MODEL)
+
+
+def like_plain_loops(module: tvm.IRModule, shape: tuple[int, ...], cpu: str) -> list[str]:
+    """Check the outputs of the scheduled *module*; return the names of its kernels that have no schedule."""
+    prepared = _prepared(module, {}, cpu)
+    with _target(cpu):
+        kernels = prepared.relax_pipeline(prepared.module)
+    x = RANDOM.normal(size=shape).astype(np.float32)
+    have = computed(kernels, x, *prepared.params.values(), target=_target(cpu), lowered=True)
+    for mine, plain in zip(have, computed(module, x), strict=True):
+        assert mine.shape == plain.shape and np.abs(plain).max() > 0
+        np.testing.assert_allclose(mine, plain, rtol=1e-4, atol=2e-6 * np.abs(plain).max())
+    return [
+        name.name_hint
+        for name, function in kernels.functions.items()
+        if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {})
+    ]
 
 
 Body = Callable[[relax.BlockBuilder, Any], Any]
@@ -242,8 +225,8 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
         _chain(lambda x: relax.op.subtract(x, relax.op.mean(x, [2], keepdims=True))),
     ),
     "wide prime": ((1, 32, 5, 71), _chain(lambda x: conv(x, 48, 32, 3), _bias(48))),
-    "concatenation, upsampling, padding": ((1, 16, 9, 7), lambda builder, x: _joined(builder, x)),
-    "rolled windows": ((4, 49, 32), lambda builder, x: _rolled(builder, x)),
+    "concatenation, upsampling, padding": ((1, 16, 9, 7), _joined),
+    "rolled windows": ((4, 49, 32), _rolled),
     "repeated edges": (
         (2, 3, 4, 4),
         _chain(lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 3, 4, 1, 2], pad_mode="replicate")),
@@ -257,8 +240,8 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
         _chain(lambda x: relax.op.nn.conv1d(x, weight(32, 16, 5), padding=2, strides=2)),
     ),
     "residual": ((1, 16, 14, 14), _residual),
-    "one map for all channels": ((1, 16, 14, 14), lambda builder, x: _attended(builder, x)),
-    "constants times a scalar": ((2, 20, 12), lambda builder, x: _less_scaled(builder, x)),
+    "one map for all channels": ((1, 16, 14, 14), _attended),
+    "constants times a scalar": ((2, 20, 12), _less_scaled),
     "pools": (
         (1, 16, 16, 16),
         _chain(
@@ -335,11 +318,11 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "cpu"), matrix(MODELS, PROCESSORS))
 def test_kernels_compute_what_plain_loops_do(name: str, cpu: str) -> None:
     shape, body = MODELS[name]
 
-    loops = like_plain_loops(model(shape, _emitting(body)), shape, cpu)
+    loops = like_plain_loops(model(shape, _emitting(body)), shape, runnable(cpu))
 
     loops = [kernel for kernel in loops if not kernel.startswith("reshape")]  # views
     assert not loops or name == "scalar", f"{loops} have no schedule"
@@ -386,10 +369,11 @@ NETWORKS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "cpu"), matrix(NETWORKS, PROCESSORS))
 def test_networks_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: Path) -> None:
     import onnxruntime
 
+    cpu = runnable(cpu)
     path = NETWORKS[name](tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     feeds = {
@@ -399,9 +383,7 @@ def test_networks_compute_what_onnxruntime_does(name: str, cpu: str, tmp_path: P
         for spec in session.get_inputs()
     }
     imported = import_model(path, {}, CpuSteps())
-    target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
-    with _target(cpu):
-        prepared = prepare_module(imported.module, imported.params, target, 64, Untuned(), BY_MODEL)
+    prepared = _prepared(imported.module, imported.params, cpu)
     layers = [function for function in prepared.plain.values() if is_recurrence(function)]
 
     built = tvm.compile(prepared.module, _target(cpu), relax_pipeline=prepared.relax_pipeline)
@@ -452,19 +434,17 @@ EXTREMA: dict[str, tuple[tuple[int, ...], list[int] | None]] = {
 }
 
 
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize("name", EXTREMA)
+@pytest.mark.parametrize(("name", "keepdims", "cpu"), matrix(EXTREMA, (0, 1), PROCESSORS))
 def test_extrema_keep_nan_in_one_pass(name: str, keepdims: int, cpu: str, tmp_path: Path) -> None:
-    """As numpy has it, wherever NaN stands; onnxruntime keeps it in the first place only."""
+    """Compare with numpy, wherever NaN stands; onnxruntime keeps it in the first element only."""
+    cpu = runnable(cpu)
     shape, axes = EXTREMA[name]
     more = {} if axes is None else {"axes": axes}
     nodes = [node(f"Reduce{op}", ["x"], [op], keepdims=keepdims, **more) for op in ("Max", "Min")]
     imported = import_model(
         write(graph_of(nodes, {"x": shape}, ["Max", "Min"], opset=13), tmp_path / "m.onnx"), {}
     )
-    target = model_target("cpu", platform_named("host"), 28, cpu=cpu)
-    with _target(cpu):
-        prepared = prepare_module(imported.module, imported.params, target, 64, Untuned(), BY_MODEL)
+    prepared = _prepared(imported.module, imported.params, cpu)
     pipelines = {"relax_pipeline": prepared.relax_pipeline, "tir_pipeline": prepared.tir_pipeline}
     main = relax.VirtualMachine(tvm.compile(prepared.module, _target(cpu), **pipelines), tvm.cpu())["main"]
 

@@ -35,11 +35,22 @@ def weight(*shape: int) -> relax.Constant:
     return relax.const(RANDOM.normal(size=shape).astype(np.float32))
 
 
-def computed(module: tvm.IRModule, x: np.ndarray) -> list[np.ndarray]:
-    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    machine = relax.VirtualMachine(tvm.compile(module, target), tvm.cpu())
-    found = machine["main"](tvm.runtime.tensor(x))
-    return [found.numpy()] if hasattr(found, "numpy") else [part.numpy() for part in found]
+PLAIN = {"kind": "llvm", "opt-level": 0}
+"""Code that LLVM does not optimize, which is compiled fastest."""
+
+
+def computed(
+    module: tvm.IRModule, x: np.ndarray, *weights: Any, target: Any = PLAIN, lowered: bool = False
+) -> list[np.ndarray]:
+    """Return the outputs of *module* on this machine's CPU.
+
+    Args:
+        lowered: its kernels are scheduled; without, they are plain loops.
+    """
+    pipeline = tvm.transform.Sequential([]) if lowered else relax.get_pipeline("default_build")
+    executable = tvm.compile(module, tvm.target.Target(target), relax_pipeline=pipeline)
+    result = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x), *weights)
+    return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
 
 
 def blocked_like_plain(module: tvm.IRModule, shape: tuple[int, ...]) -> tuple[tvm.IRModule, list[str]]:
