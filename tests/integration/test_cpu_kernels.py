@@ -30,6 +30,7 @@ from support.models.onnx_graphs import graph_of, node, recurrent, write
 from support.processors import PROCESSORS, runnable
 from support.sampling import matrix
 
+
 def _target(cpu: str) -> Any:
     return tvm.target.Target(model_target("cpu", platform_named("host"), 28, cpu=cpu).spec)
 
@@ -343,9 +344,9 @@ class _Flattening:
 
 
 NETWORKS: dict[str, Callable[[Path], Path]] = {
-    "3-d convolutions": lambda path: vision.resnet3d(path, 16),
+    "3-d convolutions": lambda path: vision.resnet3d(path, 16, stages=((32, 1), (64, 2))),
     "generator": lambda path: vision.image_translation(path, 32),
-    "shuffled channels": lambda path: vision.shufflenet(path, 64),
+    "shuffled channels": lambda path: vision.shufflenet(path, 64, ((116, 3),)),
     "bert": lambda path: sequences.bert(path, 1),
     "bert, decomposed": lambda path: sequences.bert(path, 1, decomposed=True),
     "vit": lambda path: transformers.vit(path, 1, 48, 3, 96),

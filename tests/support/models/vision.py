@@ -10,6 +10,8 @@ from onnx import helper
 from adt.compiler.networks.builder import Network
 from adt.compiler.networks.known import write_network
 
+Stages = tuple[tuple[int, int], ...]
+
 
 class VisionNetwork(Network):
     """With the layers that no network of adt's has."""
@@ -140,8 +142,8 @@ def text_recognition(path: Path, width: int = 320, classes: int = 6625) -> Path:
     return net.save(path, net.op("Softmax", [x], classes, axis=-1), (1, None, classes))
 
 
-def shufflenet(path: Path, size: int = 224) -> Path:
-    """ShuffleNet-v2."""
+def shufflenet(path: Path, size: int = 224, stages: Stages = ((116, 4), (232, 8), (464, 4))) -> Path:
+    """ShuffleNet-v2; channels and blocks of its stages."""
     net = VisionNetwork((1, 3, size, size))
     x, extent = net.max_pool(net.relu(net.conv("x", 24, 3, 2)), 3, 2), size // 4
 
@@ -149,7 +151,7 @@ def shufflenet(path: Path, size: int = 224) -> Path:
         y = net.conv(net.relu(net.conv(x, out, 1)), out, 3, stride, groups=out)
         return net.relu(net.conv(y, out, 1))
 
-    for out, repeat in ((116, 4), (232, 8), (464, 4)):
+    for out, repeat in stages:
         extent //= 2
         shortcut = net.conv(x, net.channels[x], 3, 2, groups=net.channels[x])
         x = net.concat(net.relu(net.conv(shortcut, out // 2, 1)), branch(x, out // 2, 2))
@@ -160,11 +162,13 @@ def shufflenet(path: Path, size: int = 224) -> Path:
     return net.save(path, net.classifier(net.relu(net.conv(x, 1024, 1))), (1, 1000))
 
 
-def resnet3d(path: Path, size: int = 64, frames: int = 8) -> Path:
-    """The first stages of a ResNet for videos: R3D-18."""
+def resnet3d(
+    path: Path, size: int = 64, frames: int = 8, stages: Stages = ((32, 1), (64, 2), (64, 1), (128, 2))
+) -> Path:
+    """The first stages of a ResNet for videos, R3D-18; channels and stride of its blocks."""
     net = VisionNetwork((1, 3, frames, size, size))
     x = net.relu(net.conv("x", 32, (3, 7, 7), (1, 2, 2)))
-    for out, stride in ((32, 1), (64, 2), (64, 1), (128, 2)):
+    for out, stride in stages:
         shortcut = net.conv(x, out, 1, stride) if stride > 1 else x
         x = net.relu(net.add(net.conv(net.relu(net.conv(x, out, 3, stride)), out), shortcut))
     return net.save(path, net.classifier(x, 101), (1, 101))
