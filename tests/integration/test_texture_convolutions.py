@@ -6,31 +6,20 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pytest
-import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from adt.bundle.plugins import load_plugin, opencl_runtime
 from adt.compiler.passes.gpu.convolution import convolution_of, schedule_convolution
 from adt.compiler.passes.gpu.placement import with_images
 from adt.compiler.passes.gpu.schedules import prove, schedule_of
 from adt.compiler.passes.gpu.tiles import Tile, ranked_tiles
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.layout.blocks import is_convolution
-from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.scheduling import NoSchedule, Untuned
 from adt.compiler.targets.gpu import ANY_ADRENO
-
-TARGET = tvm.target.Target(
-    {
-        "kind": "opencl",
-        "device": "adreno",
-        "keys": ["adreno", "opencl", "gpu", "texture"],
-        "host": {"kind": "llvm"},
-    }
-)
+from support.models.gpu_kernels import ADRENO, built, check_schedules
+from support.sampling import matrix
 
 
 @dataclass(frozen=True)
@@ -92,70 +81,38 @@ def scheduled(function: Any, *, shared: bool | None = None, tile: Tile | None = 
     tile = tile or next(each for each in fitting if shared in (None, each.parts > 1))
     schedule_convolution(schedule, conv, tile, Untuned())
     made = schedule.mod["main"]
-    prove(made, TARGET)
+    prove(made, ADRENO)
     return made
 
 
-def built(function: Any, target: Any, *, textures: bool = False, buffers: bool = False) -> Any:
-    main = function.with_attr({"global_symbol": "main", "tirx.noalias": True})
-    pipeline = tir_pipeline(64, textures=textures, buffers=buffers)
-    return tvm.compile(tvm.IRModule({"main": main}), target=target, tir_pipeline=pipeline)
-
-
-def computed(function: Any, target: Any, device: Any, arrays: list[Any]) -> Any:
-    scopes = [function.buffer_map[parameter].scope() for parameter in function.params]
-    gpu, images = device.dlpack_device_type() != tvm.cpu().dlpack_device_type(), "global.texture" in scopes
-    tensors = [
-        tvm.runtime.empty(
-            array.shape, array.dtype, device, mem_scope=scope if "texture" in scope else None
-        ).copyfrom(array)
-        for array, scope in zip(arrays, scopes, strict=True)
-    ]
-    built(function, target, textures=gpu and images, buffers=gpu and not images)["main"](*tensors)
-    device.sync()
-    return tensors[-1].numpy()
-
-
 def check(layer: Layer, *, shared: bool | None = None, tile: Tile | None = None) -> None:
-    """Check that the scheduled kernel computes on OpenCL the values of the unscheduled one on the CPU."""
-    load_plugin(opencl_runtime())
     function = layer.function()
-    random = np.random.default_rng(0)
-    buffers = [function.buffer_map[parameter] for parameter in function.params]
-    arrays = [random.uniform(-1, 1, [int(n) for n in b.shape]).astype(b.dtype) for b in buffers]
-    plain = with_images(function, (False,) * len(buffers))
-    right = computed(plain, tvm.target.Target({"kind": "llvm"}), tvm.cpu(), arrays)
-    arrays[-1] = np.full_like(arrays[-1], np.nan)
-    made = scheduled(function, shared=shared, tile=tile, by_lane=layer.epilogue == "erf")
-    found = computed(made, TARGET, tvm.opencl(), arrays)
-    np.testing.assert_allclose(found, right, rtol=0, atol=1e-5 * float(np.abs(right).max()))
+    check_schedules(
+        function, [scheduled(function, shared=shared, tile=tile, by_lane=layer.epilogue == "erf")]
+    )
 
 
-@pytest.mark.parametrize(
-    ("layer", "shared"),
-    [
-        (Layer(16, 30, (9, 12), 3), False),
-        (Layer(64, 32, (6, 6), 3, stride=2), True),
-        (Layer(32, 16, (5, 17)), False),  # the row is rounded up to 20
-        (Layer(12, 12, (9, 14), 3, groups=12), False),
-        (Layer(32, 32, (6, 6), 3, groups=2), True),
-        (Layer(3, 8, (15, 15), 3, stride=2, plain=True), False),
-        (Layer(64, 48, (1, 1), images=6), True),  # rows of a matrix
-        (Layer(16, 30, (3, 5, 17), 3), False),
-        (Layer(64, 32, (4, 5, 6), 3, stride=2), True),
-        (Layer(12, 12, (4, 9, 7), 3, groups=12), False),
-        (Layer(32, 24, (5, 6, 7), 3, groups=2, dilation=2, images=2), False),
-        (Layer(3, 8, (5, 9, 9), 3, stride=2, plain=True), False),
-    ],
-    ids=[
-        *("direct", "shared", "17 columns", "depthwise", "grouped", "three channels", "matrix"),
-        *("three axes", "three axes, shared", "three axes, depthwise", "three axes, dilated groups"),
-        "three axes, three channels",
-    ],
-)
-@pytest.mark.parametrize("textures", [True, False], ids=["textures", "buffers"])
-def test_a_scheduled_convolution_computes_what_it_should(layer: Layer, shared: bool, textures: bool) -> None:
-    check(replace(layer, textures=textures), shared=shared)
+LAYERS = {
+    "direct": (Layer(16, 30, (9, 12), 3), False),
+    "shared": (Layer(64, 32, (6, 6), 3, stride=2), True),
+    "17 columns": (Layer(32, 16, (5, 17)), False),  # the row is rounded up to 20
+    "depthwise": (Layer(12, 12, (9, 14), 3, groups=12), False),
+    "grouped": (Layer(32, 32, (6, 6), 3, groups=2), True),
+    "three channels": (Layer(3, 8, (15, 15), 3, stride=2, plain=True), False),
+    "rows of a matrix": (Layer(64, 48, (1, 1), images=6), True),
+    "three axes, shared": (Layer(64, 32, (4, 5, 6), 3, stride=2), True),
+    "three axes": (Layer(16, 30, (3, 5, 17), 3), False),
+    "three axes, depthwise": (Layer(12, 12, (4, 9, 7), 3, groups=12), False),
+    "three axes, three channels": (Layer(3, 8, (5, 9, 9), 3, stride=2, plain=True), False),
+    "three axes, dilated groups": (Layer(32, 24, (5, 6, 7), 3, groups=2, dilation=2, images=2), False),
+}
+"""Layer, and whether work-items share its sums."""
+
+
+@pytest.mark.parametrize(("name", "memory"), matrix(LAYERS, ["textures", "buffers"]))
+def test_a_scheduled_convolution_computes_what_it_should(name: str, memory: str) -> None:
+    layer, shared = LAYERS[name]
+    check(replace(layer, textures=memory == "textures"), shared=shared)
 
 
 @pytest.mark.nightly
@@ -195,7 +152,7 @@ def test_a_texel_is_read_once_for_its_four_channels_and_for_all_columns() -> Non
     channel."""
     function = Layer(16, 16, (12, 12), 3, epilogue="").function()
     tile = Tile(4, 1, 1, (3, 4, 1), 1)
-    made = built(scheduled(function, tile=tile, by_lane=False), TARGET, textures=True)
+    made = built(scheduled(function, tile=tile, by_lane=False))
     source = made.mod.imports[0].inspect_source()
 
     assert len(re.findall(r"READ_IMAGEF\(x,", source)) == 4 + 2
@@ -207,7 +164,7 @@ def test_in_buffers_a_texel_is_one_aligned_vector() -> None:
     """Read and write whole vectors, as many as there would be texels, and divide no index."""
     function = Layer(16, 16, (12, 12), 3, epilogue="", textures=False).function()
     tile = Tile(4, 1, 1, (3, 4, 1), 1)
-    made = built(scheduled(function, tile=tile, by_lane=False), TARGET, buffers=True)
+    made = built(scheduled(function, tile=tile, by_lane=False))
     source = made.mod.imports[0].inspect_source()
 
     assert set(re.findall(r"__global (\w+)", source)) == {"float4"}
