@@ -20,6 +20,7 @@ from support.devices.emulated import outputs_of
 from support.models.onnx_graphs import graph_of, write
 from support.models.sequences import recurrent
 from support.models.vision import mixed_blocks, mobilenet_v2, residual_blocks, resnet18
+from support.sampling import of_each_run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 NETWORKS = (resnet18, mobilenet_v2, mixed_blocks)
@@ -30,13 +31,11 @@ SUM_OF_HALVES = re.compile(r"fmla\tv\d+\.8h, v\d+\.8h, v\d+\.h\[")
 
 @pytest.mark.parametrize(
     ("network", "cpu"),
-    [
-        (residual_blocks, "cortex-a76"),
-        (residual_blocks, "cortex-a55"),
-        (mixed_blocks, ""),
-        pytest.param(resnet18, "cortex-a76", marks=pytest.mark.nightly),
-        pytest.param(mobilenet_v2, "cortex-a55", marks=pytest.mark.nightly),
-    ],
+    of_each_run(
+        2,
+        *[(residual_blocks, "cortex-a55"), (mixed_blocks, ""), (residual_blocks, "cortex-a76")],
+        *[(resnet18, "cortex-a76"), (mobilenet_v2, "cortex-a55")],
+    ),
 )
 def test_on_arm64(network: Callable[[Path, int], Path], cpu: str, tmp_path: Path) -> None:
     like_onnxruntime(network(tmp_path / "model.onnx", 40), "linux-aarch64", cpu)
@@ -55,11 +54,13 @@ def test_in_half_precision(precision: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("layer", "precision"),
-    [
-        *((layer, "float32") for layer in ("3x3", "first3x3", "points", "depthwise@14+relu6", "product")),
-        *((layer, "float16") for layer in ("3x3s2", "first3x3", "points", "depthwise@14+relu6", "product")),
-        ("3x3s2", "float16_acc32"),
-    ],
+    of_each_run(
+        6,
+        *[("3x3", "float32"), ("points", "float32"), ("product", "float32")],
+        *[("first3x3", "float16"), ("depthwise@14+relu6", "float16"), ("3x3s2", "float16_acc32")],
+        *((layer, "float32") for layer in ("first3x3", "depthwise@14+relu6")),
+        *((layer, "float16") for layer in ("3x3s2", "points", "product")),
+    ),
 )
 def test_sums_stay_in_registers(layer: str, precision: str, tmp_path: Path) -> None:
     from cpu_asm import assembly, kernel_loops
@@ -74,15 +75,17 @@ def test_sums_stay_in_registers(layer: str, precision: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("layer", "cpu", "moves"),
-    [
-        *((layer, "cortex-a72", "dup") for layer in ("3x3s2", "points@14", "product")),
-        *((layer, "cortex-a76", "[0]") for layer in ("3x3", "points@7", "product")),
-        *((layer, "snapdragon-8gen2", "zip1") for layer in ("3x3@14", "points@14")),
-        ("product", "snapdragon-8gen2", "smmla"),
-    ],
+    of_each_run(
+        4,
+        *[("3x3s2", "cortex-a72", "dup"), ("points@7", "cortex-a76", "[0]")],
+        *[("3x3@14", "snapdragon-8gen2", "zip1"), ("product", "snapdragon-8gen2", "smmla")],
+        *((layer, "cortex-a72", "dup") for layer in ("points@14", "product")),
+        *((layer, "cortex-a76", "[0]") for layer in ("3x3", "product")),
+        ("points@14", "snapdragon-8gen2", "zip1"),
+    ),
 )
-def test_sums_of_whole_numbers_stay_in_registers(layer: str, cpu: str, moves: str, tmp_path: Path) -> None:
-    """And what is read is brought to the lanes in registers: no ``ld1r`` for each, but for rests of a row."""
+def test_sums_of_integers_stay_in_registers(layer: str, cpu: str, moves: str, tmp_path: Path) -> None:
+    """Inputs are brought to the lanes in registers, but for the last ones of a row: no ``ld1r`` for each."""
     from cpu_asm import assembly, kernel_loops
 
     loops = dict(kernel_loops(assembly(tmp_path, layer, cpu, "linux-aarch64", quantized=True)))
@@ -93,7 +96,7 @@ def test_sums_of_whole_numbers_stay_in_registers(layer: str, cpu: str, moves: st
     assert moves in loop.text and 12 * loop.text.count("ld1r") < loop.multiply_adds
 
 
-@pytest.mark.parametrize("cpu", ["cortex-a76", ""])
+@pytest.mark.parametrize("cpu", of_each_run(1, "", "cortex-a76"))
 def test_extrema_and_sums_on_arm64(cpu: str, tmp_path: Path) -> None:
     """With NaN, as numpy has it; rows and columns that are whole vectors and that are not."""
     nodes = [
@@ -115,7 +118,7 @@ def test_extrema_and_sums_on_arm64(cpu: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(have[f"{name}{number}"], want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("hidden", [48, 80, 96])
+@pytest.mark.parametrize("hidden", of_each_run(1, 80, 48, 96))
 def test_sums_of_a_recurrent_step_stay_in_registers(hidden: int, tmp_path: Path) -> None:
     """Panels of 48 columns are twelve vectors of four."""
     from cpu_asm import innermost_loops, split_functions

@@ -20,6 +20,7 @@ from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.models import vision
 from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA
+from support.sampling import of_each_run
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def test_a_row_fitted_on_a_device_is_written_and_taken(place: Place, tmp_path: P
     assert adt.verify(package.path, serial=place.serial, timeout=500).verification.passed
 
 
-@pytest.mark.parametrize("target", ["opencl", "adreno"])
+@pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))
 def test_a_dynamically_quantized_convolution(target: str, tmp_path: Path) -> None:
     """TVM's simplifier could not compute with the 2**32 by which its converter of Cast wrapped numbers."""
     nodes = [
@@ -138,7 +139,7 @@ def test_a_dynamically_quantized_convolution(target: str, tmp_path: Path) -> Non
     assert adt.verify(package.path).verification.passed
 
 
-@pytest.mark.parametrize("target", ["opencl", "adreno"])
+@pytest.mark.parametrize("target", of_each_run(1, "opencl", "adreno"))
 def test_running_sums_need_no_lockstep(target: str, tmp_path: Path) -> None:
     """TVM's kernel lets 32 work-items count on one another without a barrier; PoCL's take turns."""
     forms: tuple[tuple[str, dict[str, int]], ...] = (
@@ -162,7 +163,7 @@ def test_running_sums_need_no_lockstep(target: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, np.concatenate([along, along - x, backwards, np.cumsum(x, 0)]))
 
 
-@pytest.mark.parametrize("target", ["opencl", "adreno"])
+@pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))
 def test_rows_are_replaced_at_once(target: str, tmp_path: Path) -> None:
     """Places that count from the end, too, and updates of whole rows and of single elements."""
     random = np.random.default_rng(0)

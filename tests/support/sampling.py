@@ -25,3 +25,14 @@ def matrix(*axes: Iterable[Any]) -> list[Any]:
         )
         for places in itertools.product(*(range(len(axis)) for axis in values))
     ]
+
+
+def of_each_run(count: int, *cases: Any) -> list[Any]:
+    """Return parameters for *cases*, of which all but the first *count* are nightly."""
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=[pytest.mark.nightly] if place >= count else [],
+        )
+        for place, case in enumerate(cases)
+    ]
