@@ -25,7 +25,7 @@ from adt.compiler.passes.records.schedules import Untuned
 from adt.compiler.targets.target import model_target
 from adt.package.inspection.graph import CPU_SCHEDULE
 from support.models import sequences, transformers, vision
-from support.models.blocked import RANDOM, computed, conv, model, weight
+from support.models.blocked import RANDOM, computed, conv, emitted, model, weight
 from support.models.onnx_graphs import graph_of, node, recurrent, write
 from support.processors import PROCESSORS, runnable
 from support.sampling import matrix
@@ -68,7 +68,7 @@ Body = Callable[[relax.BlockBuilder, Any], Any]
 def _chain(*calls: Callable[[Any], Any]) -> Body:
     def body(builder: relax.BlockBuilder, x: Any) -> Any:
         for call in calls:
-            x = builder.emit(call(x))
+            x = emitted(builder, call(x))
         return x
 
     return body
@@ -323,24 +323,10 @@ MODELS: dict[str, tuple[tuple[int, ...], Body]] = {
 def test_kernels_compute_what_plain_loops_do(name: str, cpu: str) -> None:
     shape, body = MODELS[name]
 
-    loops = like_plain_loops(model(shape, _emitting(body)), shape, runnable(cpu))
+    loops = like_plain_loops(model(shape, body), shape, runnable(cpu))
 
     loops = [kernel for kernel in loops if not kernel.startswith("reshape")]  # views
     assert not loops or name == "scalar", f"{loops} have no schedule"
-
-
-def _emitting(body: Body) -> Body:
-    """*body*, whose nested calls are bound to variables."""
-    return lambda builder, x: body(_Flattening(builder), x)
-
-
-class _Flattening:
-    def __init__(self, builder: relax.BlockBuilder) -> None:
-        self._builder = builder
-
-    def emit(self, call: Any) -> Any:
-        args = [self.emit(arg) if isinstance(arg, relax.Call) else arg for arg in call.args]
-        return self._builder.emit(relax.Call(call.op, args, call.attrs, call.sinfo_args))
 
 
 NETWORKS: dict[str, Callable[[Path], Path]] = {

@@ -21,6 +21,7 @@ from support.models.blocked import (
     calls,
     computed,
     conv,
+    emitted,
     last,
     model,
     transposed,
@@ -49,17 +50,11 @@ from support.models.blocked import (
          "shared-block", "shared-blocks", "transposed", "transposed-rgb", "transposed-groups"],
 )  # fmt: skip
 def test_convolutions(shape: tuple[int, ...], make: Callable[[Any], Any]) -> None:
-    module = model(shape, lambda builder, x: _emitted(builder, make(x)))
+    module = model(shape, lambda builder, x: emitted(builder, make(x)))
 
     _, reasons = blocked_like_plain(module, shape)
 
     assert set(reasons) == {""}
-
-
-def _emitted(builder: relax.BlockBuilder, call: Any) -> Any:
-    """*call*, whose inner calls are bound to variables first."""
-    args = [_emitted(builder, arg) if isinstance(arg, relax.Call) else arg for arg in call.args]
-    return builder.emit(relax.Call(call.op, args, call.attrs, call.sinfo_args))
 
 
 def test_a_convolution_over_one_axis_is_blocked() -> None:

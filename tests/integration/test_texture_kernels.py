@@ -25,15 +25,8 @@ from adt.compiler.passes.scheduling import Untuned as Usual
 from adt.compiler.targets.gpu import ANY_ADRENO
 from adt.package.reports import SCOPE
 from support.models import vision
+from support.models.gpu_kernels import ADRENO
 
-TARGET = tvm.target.Target(
-    {
-        "kind": "opencl",
-        "device": "adreno",
-        "keys": ["adreno", "opencl", "gpu", "texture"],
-        "host": {"kind": "llvm"},
-    }
-)
 LIMITS = ImageLimits(side=8192, layers=2048)
 
 
@@ -44,9 +37,9 @@ def copy_kernel(lanes: int = 4) -> Any:
 
 
 def lowered(function: Any) -> Any:
-    with TARGET:
+    with ADRENO:
         return texture_lowering()(
-            tvm.IRModule({"k": function.with_attr({"target": TARGET, "global_symbol": "k"})})
+            tvm.IRModule({"k": function.with_attr({"target": ADRENO, "global_symbol": "k"})})
         )
 
 
@@ -61,13 +54,13 @@ def test_a_texel_schedule_writes_whole_texels() -> None:
     function = texel_schedule(with_images(copy_kernel(), (True, True)))
 
     assert image_faults(lowered(function)) == []
-    prove(function, TARGET)
+    prove(function, ADRENO)
 
 
 def test_a_store_of_single_lanes_is_refused() -> None:
     """One work-item for each element is what upstream's fallback makes of it: wrong numbers, no message."""
     plain = Schedule(with_images(copy_kernel(), (False, True)))
-    with TARGET:
+    with ADRENO:
         function = elements_by_tvm(plain, ANY_ADRENO, Usual()).mod["main"]
     module = lowered(function)
 
@@ -77,7 +70,7 @@ def test_a_store_of_single_lanes_is_refused() -> None:
     with pytest.raises(RuntimeError, match="would use images wrongly"):
         check_images()(module)
     with pytest.raises(NoSchedule, match="no texel"):
-        prove(function, TARGET)
+        prove(function, ADRENO)
 
 
 def test_an_image_that_is_read_and_written_is_refused() -> None:
@@ -108,7 +101,7 @@ def _one_kernel(function: Any) -> Any:
         tirx.transform.FlattenBuffer(),
         tirx.transform.VectorizeLoop(),
     ]
-    with TARGET:
+    with ADRENO:
         return tvm.transform.Sequential(passes)(tvm.IRModule({"k": function}))
 
 
@@ -119,7 +112,7 @@ def test_what_cannot_be_a_vector_is_computed_lane_by_lane_and_stored_as_a_texel(
     images = with_images(function, (True, True))
 
     with pytest.raises(NoSchedule, match="cannot lower it"):
-        prove(texel_schedule(images), TARGET)
+        prove(texel_schedule(images), ADRENO)
     assert image_faults(lowered(texel_schedule(images, form=1))) == []
 
 
@@ -149,7 +142,7 @@ def fused(path: Path) -> Any:
 
     imported = import_model(path, {})
     module = rewriter.bind_params(imported.module, imported.params)
-    with TARGET:
+    with ADRENO:
         module = relax.transform.FoldConstant()(relax.transform.DecomposeOpsForInference()(module))
         module, _ = block_channels(module, ALWAYS)
         for name in ("FoldConstant", "LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR"):
@@ -158,7 +151,7 @@ def fused(path: Path) -> Any:
 
 
 def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
-    placed = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), TARGET, LIMITS, Untuned())
+    placed = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), ADRENO, LIMITS, Untuned())
     module, rows = placed.module, placed.kernels
 
     by_name = {row.kernel: row for row in rows}
@@ -178,7 +171,7 @@ def test_tensors_become_images_where_every_kernel_can(tmp_path: Path) -> None:
 def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None:
     small = ImageLimits(side=8, layers=2048)
 
-    rows = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), TARGET, small, Untuned()).kernels
+    rows = place(fused(vision.mixed_blocks(tmp_path / "m.onnx")), ADRENO, small, Untuned()).kernels
 
     assert any("over the device's limits" in row.reason for row in rows)
     assert any(row.textured for row in rows)
@@ -190,7 +183,7 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
 
     imported = import_model(vision.mixed_blocks(tmp_path / "m.onnx"), {})
 
-    made = for_gpu(imported.module, imported.params, TARGET, LIMITS, Untuned(), chooser=ALWAYS)
+    made = for_gpu(imported.module, imported.params, ADRENO, LIMITS, Untuned(), chooser=ALWAYS)
 
     names = [str(param.name_hint) for param in made.module["main"].params]
     assert names[1:] == list(made.params)
@@ -220,7 +213,7 @@ def placed(path: Path) -> Any:
     from adt.compiler.passes.gpu.pipeline import for_gpu
 
     imported = import_model(path, {})
-    return for_gpu(imported.module, imported.params, TARGET, LIMITS, Untuned()).module
+    return for_gpu(imported.module, imported.params, ADRENO, LIMITS, Untuned()).module
 
 
 @pytest.mark.parametrize("make", [classifier, rows_merged])
@@ -257,7 +250,7 @@ def test_work_items_share_the_sum_over_a_whole_map(tmp_path: Path, size: int) ->
 def lowered_main(module: Any) -> str:
     from adt.compiler.passes.pipeline import fused_pipeline
 
-    with TARGET:
+    with ADRENO:
         return str(fused_pipeline(Untuned())(module)["main"].script())
 
 

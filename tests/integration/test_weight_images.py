@@ -33,6 +33,7 @@ from adt.package.package import ModelPackage
 from adt.package.reports import SCOPE
 from support.devices import intel_opencl
 from support.devices.programs import Finished
+from support.models.gpu_kernels import ADRENO
 
 PACKAGE, MISMATCH = 3, 6
 """Exit code of rtvm where a package is at fault."""
@@ -250,15 +251,7 @@ def test_a_server_without_the_function_for_images_is_named(
 
 def placed(model: Path, limits: ImageLimits) -> GpuModule:
     imported = import_model(model, {})
-    target = tvm.target.Target(
-        {
-            "kind": "opencl",
-            "device": "adreno",
-            "keys": ["adreno", "opencl", "gpu", "texture"],
-            "host": {"kind": "llvm"},
-        }
-    )
-    return for_gpu(imported.module, imported.params, target, limits, Untuned(), chooser=ALWAYS)
+    return for_gpu(imported.module, imported.params, ADRENO, limits, Untuned(), chooser=ALWAYS)
 
 
 def test_a_weight_over_the_limits_of_images_stays_a_buffer(model: Path) -> None:

@@ -31,6 +31,12 @@ def model(shape: tuple[int, ...], body: Callable[[relax.BlockBuilder, Any], Any]
     return builder.get()
 
 
+def emitted(builder: relax.BlockBuilder, call: relax.Call) -> relax.Var:
+    """Bind the calls within *call* to variables, and then *call*."""
+    args = [emitted(builder, arg) if isinstance(arg, relax.Call) else arg for arg in call.args]
+    return builder.emit(relax.Call(call.op, args, call.attrs, call.sinfo_args))
+
+
 def weight(*shape: int) -> relax.Constant:
     return relax.const(RANDOM.normal(size=shape).astype(np.float32))
 
