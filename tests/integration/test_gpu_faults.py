@@ -16,6 +16,7 @@ from test_runner_abi import case
 
 import adt
 from adt.package.package import ModelPackage
+from support.sampling import of_each_run
 
 __all__ = ["built", "onnx_file", "textured"]
 
@@ -61,15 +62,18 @@ def test_every_call_may_fail(
     assert len(done.stdout.splitlines()) == 3
 
 
-def test_a_gpu_that_is_lost_while_it_is_profiled(built: Built, textured: ModelPackage, driver: Path) -> None:
-    """From each of the OpenCL calls on; the last of them end the process, where nothing fails any more."""
+@pytest.mark.parametrize("step", of_each_run(1, 7, 1))
+def test_a_gpu_that_is_lost_while_it_is_profiled(
+    built: Built, textured: ModelPackage, driver: Path, step: int
+) -> None:
+    """Lose it from each *step*-th of the OpenCL calls on, until the process ends before that call."""
     words = ["--model", textured.path, "--profile", "1", "--program-cache", "off", "--build-threads", "1"]
     failures = 0
-    for call in range(1, 5000):
+    for call in range(1, 5000, step):
         environment = {"LD_LIBRARY_PATH": str(driver), "STANDIN_LOST": str(call)}
         done = built.run(*words, "--run-count", "1", "--dry-run", "0", env=environment)
         if done.code == 0:
             break
         failures += 1
         assert done.code > 0 and "rtvm: error: " in done.err, (call, done.code, done.err)
-    assert 100 < failures < 4000
+    assert 100 < failures * step < 4000
