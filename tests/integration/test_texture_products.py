@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from tvm import relax
 
@@ -16,9 +15,9 @@ from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.choice import ALWAYS, BY_MODEL
 from adt.compiler.passes.layout.channels import channels_first
 from adt.compiler.passes.layout.operators import block_channels
-from adt.package.host_run.run import run_package
-from adt.package.inputs.random import random_inputs
 from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
+from support.models.reference import off_reference
+from support.sampling import of_each_run
 
 Body = Callable[[relax.BlockBuilder, Any], Any]
 
@@ -243,7 +242,7 @@ def test_products_after_channels_last(name: str) -> None:
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("target", ["adreno", "opencl"])
+@pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))
 def test_on_a_driver_what_joins_convolutions_is_right(target: str, tmp_path: Path) -> None:
     """A gate that a convolution multiplies, an enlarged map that one reads, a pool of a large map whose
     window work-items share, and dense layers, one with spare lanes."""
@@ -260,10 +259,7 @@ def test_on_a_driver_what_joins_convolutions_is_right(target: str, tmp_path: Pat
     options = {"use_cache": False, "check": False, "texture_choice": "always"}
     package = adt.compile(source, out=tmp_path / "package", platform="host", target=target, **options)
 
-    inputs = random_inputs(package.manifest.entry().inputs, seed=3)
-    (found,) = run_package(package.path, inputs, timeout=300).values()
-    (want,) = onnxruntime.InferenceSession(str(source)).run(None, dict(inputs))
-    assert np.abs(found - want).max() < 1e-5 * np.abs(want).max()
+    assert off_reference(package, source) < 1e-5
     made = package.manifest.made
     operators = made.textures.convolutions if made.textures else made.blocked
     assert [row.reason for row in operators if row.kind == "product"] == ["", ""]
