@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 import adt
-from adt.errors import MismatchError
 from adt.measure.reference import run_reference
 from adt.package.package import ModelPackage
 from support.models.offload import Net
@@ -204,12 +203,6 @@ def test_a_library_that_is_not_there_is_named_with_what_brings_it(
     done = machine.run(package.path, LD_LIBRARY_PATH=f"{tmp_path}:{machine.bundle / 'lib'}")
     assert done.returncode != 0
     assert "libcudnn.so.9" in done.stderr and "nvidia-cudnn-cu13" in done.stderr
-
-
-def test_a_bundle_without_cuda_refuses_the_package(package: ModelPackage, machine: Machine) -> None:
-    with pytest.raises(MismatchError) as caught:
-        adt.run(package.path, bundle=machine.bundle)
-    assert "adt build-target --for host --cuda" in caught.value.remedy
 
 
 def there_is_a_gpu() -> bool:
