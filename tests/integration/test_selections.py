@@ -12,6 +12,7 @@ import pytest
 import adt
 from adt.compiler.importers.onnx.comparison import run
 from adt.compiler.passes.selections import selections
+from support.models.blocked import PLAIN
 from support.models.onnx_graphs import graph_of, node, write
 
 SHAPES = {"row": ((1, 1031), -1), "rows": ((37, 101), 1), "across": ((2, 67, 3), 1), "one": ((1, 1), 0)}
@@ -69,7 +70,7 @@ def test_every_type_is_sorted_with_equal_elements_in_order(dtype: str) -> None:
         calls += [relax.op.sort(x, 1, descending) for descending in (False, True)]
         calls += [relax.op.topk(x, k, 1, "indices", True, "int64") for k in (1, 7, 60)]
         builder.emit_func_output(relax.Tuple([builder.emit(call) for call in calls]))
-    executable = tvm.compile(selections()(builder.get()), target="llvm")
+    executable = tvm.compile(selections()(builder.get()), tvm.target.Target(PLAIN))
     machine = relax.VirtualMachine(executable, tvm.cpu())
 
     up, down, sorted_up, sorted_down, *most = (

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adt.compiler.importers.imported_model import ImportedModel
+from support.models.blocked import PLAIN
 
 
 def run_imported(
@@ -16,7 +17,7 @@ def run_imported(
     """Compile an imported model for this machine's CPU and run it in TVM's virtual machine."""
     import tvm
 
-    built = tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"}), tir_pipeline=tir_pipeline)
+    built = tvm.compile(imported.module, tvm.target.Target(PLAIN), tir_pipeline=tir_pipeline)
     machine = tvm.relax.VirtualMachine(built, tvm.cpu())
     given = [tvm.runtime.tensor(np.asarray(inputs[spec.name])) for spec in imported.inputs]
     out = machine["main"](*given, *imported.params.values())
