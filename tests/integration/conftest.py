@@ -55,6 +55,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing of the user's is read or changed but the cache; no ADB server but our own."""
     home = tmp_path_factory.mktemp("home")
+    kernels = cache_dir() / "tests/pocl"  # each takes PoCL a second to compile
+    kernels.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADT_CACHE_DIR", str(cache_dir()))
         patch.setenv("HOME", str(home))
@@ -62,6 +64,7 @@ def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathF
         patch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
         patch.setenv("ADT_TVM_PROVIDER", "registry")
         patch.setenv("ADB_MDNS", "0")  # for adb that a test starts itself
+        patch.setenv("POCL_CACHE_DIR", str(kernels))
         for name in list(os.environ):
             if name.startswith(("ANDROID_NDK", "ANDROID_SDK", "ANDROID_HOME", "ANDROID_SERIAL", "TVM_HOME")):
                 patch.delenv(name)
