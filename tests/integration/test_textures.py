@@ -20,7 +20,7 @@ from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
 from support.devices import intel_opencl
 from support.models import vision
 from support.models.reference import off_reference
-from support.sampling import matrix
+from support.sampling import matrix, of_each_run
 
 
 def compiled(model: Path, out: Path, **options: Any) -> ModelPackage:
@@ -95,7 +95,7 @@ def test_a_gpu_without_textures_has_the_same_blocks_in_buffers(
     assert any("__local" in source for source in convolutions) == (target == "opencl")
 
 
-@pytest.mark.parametrize("target", ["opencl", "adreno"])
+@pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))
 def test_volumes_are_blocked_and_lie_in_images_whose_layers_are_frames(tmp_path: Path, target: str) -> None:
     model = vision.resnet3d(tmp_path / "model.onnx", 16, 4, ((32, 1), (64, 2)))
 
