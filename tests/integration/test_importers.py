@@ -17,7 +17,7 @@ from adt.compiler.importers.importer import explain_model, import_model
 from adt.compiler.importers.onnx.comparison import Runner
 from adt.compiler.importers.onnx.conversion import to_relax
 from adt.compiler.passes.extrema import EXTREMUM
-from adt.compiler.passes.lowering import tir_pipeline
+from adt.compiler.passes.lowering import limits_keep_nan, tir_pipeline
 from adt.errors import ModelError, UnsupportedOp
 from adt.measure.reference import run_reference
 from adt.measure.verify import compare
@@ -185,6 +185,35 @@ def test_limits_that_keep_nan_are_one_instruction_of_aarch64() -> None:
     kernel = tvm.tirx.build(te.create_prim_func([x, y, z]), target=target, pipeline=tir_pipeline(64))
     text = kernel.inspect_source("asm")
     assert "\tfmax\t" in text and "\tfmin\t" in text and "\tfcm" not in text
+
+
+def test_limits_that_are_no_constants_keep_nan_and_grow_no_code() -> None:
+    """As a quantized layer has one behind the other."""
+    import tvm
+    from tvm import te, tirx
+
+    x, low, high = (
+        te.placeholder((length,), "float32", name) for length, name in ((67, "x"), (1, "l"), (1, "h"))
+    )
+
+    def limited(i: Any) -> Any:
+        value = x[i]
+        for _ in range(5):
+            value = tirx.min(tirx.max(value, low[0]), high[0])
+        return value
+
+    target = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu"})
+    function = te.create_prim_func([x, low, high, te.compute(x.shape, limited)]).with_attr("target", target)
+    limits = limits_keep_nan()(tvm.IRModule({"main": function}))
+    assert limits.script().count("isnan(") == 10
+    kernel = tvm.compile(function, target, tir_pipeline=tir_pipeline(64))
+    values = np.where(np.arange(67) % 5, f32(67), np.float32(np.nan))
+    for least, most in ((-0.5, 0.5), (np.nan, 0.5), (-0.5, np.nan)):
+        given = [tvm.runtime.tensor(np.float32(each)) for each in (values, [least], [most], values)]
+        kernel["main"](*given)
+        np.testing.assert_array_equal(
+            given[3].numpy(), np.minimum(np.maximum(values, least), most, dtype="f4")
+        )
 
 
 @pytest.mark.parametrize("opset", [9, 21])

@@ -281,7 +281,9 @@ def limits_keep_nan() -> tvm.transform.Pass:
             loads = [each for each in (node.a, node.b) if isinstance(each, tirx.BufferLoad)]
             if any(load.buffer.data.same_as(data) for load in loads for data in reduced):
                 return node
-            return tirx.Select(tirx.isnan(node.a), node.a, node)
+            # The shorter: limits of limits, as quantized layers have many, would be thrice as large at each.
+            first, second = (node.b, node.a) if isinstance(bound, tirx.BufferLoad) else (node.a, node.b)
+            return tirx.Select(tirx.isnan(first), first, type(node)(first, second))
 
         kinds = ["tirx.Max", "tirx.Min", "tirx.Select", "tirx.Call"]
         return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, kept, kinds))
