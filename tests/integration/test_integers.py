@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,28 +32,36 @@ from support.devices.programs import adt_json
 from support.models import quantized_layers, quantized_tflite, quantized_tflite_layers
 from support.models.quantized_onnx import Examples, Net, written_by_onnxruntime
 from support.models.vision import VisionNetwork, mobilenet_v2, residual_blocks, resnet18
+from support.sampling import matrix
 
 HERE = frozenset(Path("/proc/cpuinfo").read_text().split())
-PROCESSORS = {
-    "x86-64": ("sse2", "pmaddwd"),
-    "haswell": ("avx2", "vpmaddwd"),
-    "skylake-avx512": ("avx512bw", "vpmaddwd"),
-    "cascadelake": ("avx512_vnni", "vpdpbusd"),
-}
-"""Core to the feature that a machine runs its code with, and the instruction that sums products."""
+PROCESSORS = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw", "cascadelake": "avx512_vnni"}
+"""Processor to the feature that a machine runs its code with."""
 ARM = {"cortex-a72": "sadalp", "cortex-a76": "sdot", "snapdragon-8gen2": "smmla"}
 """Processors that qemu has, and the instruction that each adds."""
+INSTRUCTIONS = {
+    **dict.fromkeys(PROCESSORS, "vpmaddwd"),
+    "x86-64": "pmaddwd",
+    "cascadelake": "vpdpbusd",
+    **ARM,
+}
+"""Processor to the instruction that sums products."""
 WRITTEN = ("convolutions", "transformer")
 KINDS = ("QDQ uint8", "QOperator int8")
 
 
-@pytest.fixture(params=PROCESSORS)
+@pytest.fixture
 def cpu(request: pytest.FixtureRequest) -> str:
-    feature, _ = PROCESSORS[request.param]
-    assert "sse2" in HERE, "these tests run on x86-64"
-    if feature not in HERE:
-        pytest.skip(f"this machine has no {feature}")
-    return str(request.param)
+    """Return the processor, or the widest before it that this machine or qemu runs code for."""
+    names = list(PROCESSORS)
+    if request.param in ARM:
+        return str(request.param)
+    return next(name for name in names[names.index(request.param) :: -1] if PROCESSORS[name] in HERE)
+
+
+def platform_of(cpu: str) -> str:
+    """Return the platform that has the processor *cpu*."""
+    return "linux-aarch64" if cpu in ARM else "host"
 
 
 def quantized(
@@ -90,30 +99,19 @@ def quanta_off(model: Path, have: np.ndarray, quantum: float, seed: int = 5) -> 
 
 
 @pytest.mark.parametrize(
-    ("network", "kind", "cpu"),
-    [
-        *zip(WRITTEN, KINDS, ["x86-64"] * 2, strict=True),
-        *zip(WRITTEN, reversed(KINDS), ["cascadelake"] * 2, strict=True),
-        *(
-            pytest.param(*case, cpu, marks=pytest.mark.nightly)
-            for cpu, kinds in (("x86-64", KINDS[::-1]), ("cascadelake", KINDS))
-            for case in zip(WRITTEN, kinds, strict=True)
-        ),
-        *zip(WRITTEN, KINDS, ["haswell"] * 2, strict=True),  # wider vectors of the same instruction
-        *zip(WRITTEN, reversed(KINDS), ["skylake-avx512"] * 2, strict=True),
-    ],
-    indirect=["cpu"],
+    ("written", "cpu"), matrix(itertools.product(WRITTEN, KINDS), INSTRUCTIONS), indirect=["cpu"]
 )
-def test_what_onnxruntime_writes(network: str, kind: str, cpu: str, tmp_path: Path) -> None:
+def test_what_onnxruntime_writes(written: tuple[str, str], cpu: str, tmp_path: Path) -> None:
+    network, kind = written
     model = written_by_onnxruntime(network, kind, tmp_path)
 
-    package = adt.compile(model, out=tmp_path / "package", platform="host", cpu=cpu)
+    package = adt.compile(model, out=tmp_path / "package", platform=platform_of(cpu), cpu=cpu)
 
     (have,) = outputs_of(package.path, inputs_of(model)).values()
     (quantum,) = package.manifest.made.quanta.values()
     assert quanta_off(model, have, quantum) <= 2.01
     inspection = adt.inspect(package.path)
-    assert f"\t{PROCESSORS[cpu][1]}\t" in inspection.assembly()
+    assert f"\t{INSTRUCTIONS[cpu]}\t" in inspection.assembly()
     assert package.manifest.made.integers
     assert {operator.reason for operator in package.manifest.made.integers} == {""}
     assert {"plain loops"}.isdisjoint(kernel.schedule for kernel in inspection.cpu())
@@ -152,22 +150,22 @@ def test_what_is_quantized_at_run_time(cpu: str, tmp_path: Path) -> None:
     (have,) = outputs_of(package.path, inputs_of(model)).values()
     (want,) = onnxruntime.InferenceSession(str(model)).run(None, inputs_of(model))
     assert np.abs(want).max() > 0 and np.abs(have - want).max() <= 1e-5
-    assert f"\t{PROCESSORS[cpu][1]}\t" in adt.inspect(package.path).assembly()
+    assert f"\t{INSTRUCTIONS[cpu]}\t" in adt.inspect(package.path).assembly()
 
 
 @pytest.mark.parametrize(
-    ("weights", "per_channel"),
-    [(QuantType.QInt8, False), (QuantType.QInt8, True), (QuantType.QUInt8, False)],
-)
-@pytest.mark.parametrize(
-    ("platform", "cpu"), [("host", "haswell"), ("host", "cascadelake"), ("linux-aarch64", "cortex-a76")]
+    ("cpu", "of_weights"),
+    matrix(
+        ["haswell", "cascadelake", "cortex-a76"],
+        [(QuantType.QInt8, False), (QuantType.QInt8, True), (QuantType.QUInt8, False)],
+    ),
+    indirect=["cpu"],
 )
 def test_convolutions_of_what_is_quantized_at_run_time(
-    platform: str, cpu: str, weights: QuantType, per_channel: bool, tmp_path: Path
+    cpu: str, of_weights: tuple[QuantType, bool], tmp_path: Path
 ) -> None:
     """With a border, which is the zero point, and without; in groups, channel by channel, of points."""
-    if platform == "host" and PROCESSORS[cpu][0] not in HERE:
-        pytest.skip(f"this machine has no {PROCESSORS[cpu][0]}")
+    weights, per_channel = of_weights
     net = Network((1, 3, 24, 24))
     x = net.conv("x", 32, 3, 2, norm=False)
     x = net.conv(net.relu(net.conv(x, 32, groups=32, norm=False)), 32, groups=2, norm=False)
@@ -179,7 +177,7 @@ def test_convolutions_of_what_is_quantized_at_run_time(
         per_channel=per_channel,
     )  # fmt: skip
 
-    package = adt.compile(model, out=tmp_path / "package", platform=platform, cpu=cpu)
+    package = adt.compile(model, out=tmp_path / "package", platform=platform_of(cpu), cpu=cpu)
 
     assert [row.reason for row in package.manifest.made.integers] == [""] * 5
     (have,) = outputs_of(package.path, inputs_of(model)).values()
@@ -187,19 +185,20 @@ def test_convolutions_of_what_is_quantized_at_run_time(
     assert np.abs(want).max() > 1 and np.abs(have - want).max() <= 1e-5
 
 
-@pytest.mark.parametrize("cpu", ["x86-64", "cascadelake"], indirect=True)
 @pytest.mark.parametrize(
-    ("channels", "filters", "extent", "stride", "pads", "more", "weights"),
-    [
-        (32, 24, 2, 2, 0, 0, QuantType.QInt8),
-        (32, 16, 3, 2, 1, 1, QuantType.QInt8),
-        (16, 3, 4, 2, 1, 0, QuantType.QUInt8),
-    ],
+    ("layer", "cpu"),
+    matrix(
+        [
+            (32, 24, 2, 2, 0, 0, QuantType.QInt8),
+            (32, 16, 3, 2, 1, 1, QuantType.QInt8),
+            (16, 3, 4, 2, 1, 0, QuantType.QUInt8),
+        ],
+        ["x86-64", "cascadelake"],
+    ),
+    indirect=["cpu"],
 )
-def test_transposed_convolutions(
-    channels: int, filters: int, extent: int, stride: int, pads: int, more: int, weights: QuantType,
-    cpu: str, tmp_path: Path,
-) -> None:  # fmt: skip
+def test_transposed_convolutions(layer: tuple[Any, ...], cpu: str, tmp_path: Path) -> None:
+    channels, filters, extent, stride, pads, more, weights = layer
     net = Net()
     net.add(
         "ConvTranspose", "x", net.weight(channels, filters, extent, extent, scale=0.2), net.weight(filters),
@@ -279,34 +278,6 @@ def products(path: Path, _extent: int) -> Path:
     for after in (20, 24, 12):
         value, before = net.op("MatMul", [value, net.drawn((before, after), 1)], after), after
     return net.save(path, value, (6, 12))
-
-
-def test_products_of_no_whole_blocks(cpu: str, tmp_path: Path) -> None:
-    model = quantized(products, QuantType.QUInt8, tmp_path)
-
-    package = assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
-
-    assert f"\t{PROCESSORS[cpu][1]}\t" in adt.inspect(package.path).assembly()
-
-
-@pytest.mark.parametrize(
-    ("network", "activations", "weights", "cpu"),
-    [
-        (residual_blocks, QuantType.QUInt8, QuantType.QInt8, "haswell"),
-        (residual_blocks, QuantType.QUInt8, QuantType.QUInt8, "cascadelake"),
-        (residual_blocks, QuantType.QInt8, QuantType.QInt8, "x86-64"),
-        (products, QuantType.QUInt8, QuantType.QUInt8, "haswell"),
-        pytest.param(mobilenet_v2, QuantType.QUInt8, QuantType.QUInt8, "haswell", marks=pytest.mark.nightly),
-        pytest.param(resnet18, QuantType.QInt8, QuantType.QInt8, "x86-64", marks=pytest.mark.nightly),
-    ],
-    indirect=["cpu"],
-)
-def test_networks(
-    network: Callable[[Path, int], Path], activations: QuantType, weights: QuantType, cpu: str, tmp_path: Path
-) -> None:
-    model = quantized(network, activations, tmp_path, weights)
-
-    assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
 
 
 RUN = partial(run_package, timeout=300)
@@ -410,8 +381,42 @@ def gates(path: Path, extent: int) -> Path:
     return net.save(path, net.conv(x, 16, norm=False), (1, 16, extent // 2, extent // 2))
 
 
-@pytest.mark.parametrize("network", [parts, gates])
-@pytest.mark.parametrize("cpu", ["haswell", "cascadelake"], indirect=True)
+NETWORKS = [
+    *((products, QuantType.QUInt8, QuantType.QInt8, cpu) for cpu in PROCESSORS),
+    *((products, QuantType.QInt8, QuantType.QInt8, cpu) for cpu in ARM),
+    (products, QuantType.QUInt8, QuantType.QUInt8, "haswell"),
+    (residual_blocks, QuantType.QUInt8, QuantType.QInt8, "haswell"),
+    (residual_blocks, QuantType.QUInt8, QuantType.QUInt8, "cascadelake"),
+    (residual_blocks, QuantType.QInt8, QuantType.QInt8, "x86-64"),
+    *((residual_blocks, QuantType.QUInt8, QuantType.QInt8, cpu) for cpu in ARM),
+]
+BY_NIGHT = [
+    (parts, QuantType.QUInt8, QuantType.QInt8, "cortex-a76"),
+    (mobilenet_v2, QuantType.QUInt8, QuantType.QUInt8, "haswell"),
+    (resnet18, QuantType.QInt8, QuantType.QInt8, "x86-64"),
+    (resnet18, QuantType.QUInt8, QuantType.QInt8, "snapdragon-8gen2"),
+    (mobilenet_v2, QuantType.QUInt8, QuantType.QInt8, "cortex-a72"),
+]
+
+
+@pytest.mark.parametrize(
+    ("network", "activations", "weights", "cpu"),
+    [*NETWORKS, *(pytest.param(*case, marks=pytest.mark.nightly) for case in BY_NIGHT)],
+    indirect=["cpu"],
+)
+def test_networks(
+    network: Callable[[Path, int], Path], activations: QuantType, weights: QuantType, cpu: str, tmp_path: Path
+) -> None:
+    model = quantized(network, activations, tmp_path, weights)
+
+    package = assert_each_layer(model, tmp_path, platform=platform_of(cpu), cpu=cpu)
+
+    assert f"\t{INSTRUCTIONS[cpu]}\t" in adt.inspect(package.path).assembly()
+
+
+@pytest.mark.parametrize(
+    ("network", "cpu"), matrix([parts, gates], ["haswell", "cascadelake"]), indirect=["cpu"]
+)
 def test_maps_stay_bytes(network: Callable[[Path, int], Path], cpu: str, tmp_path: Path) -> None:
     model = quantized(network, QuantType.QUInt8, tmp_path)
     assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
@@ -432,47 +437,6 @@ def test_a_tflite_network(cpu: str, tmp_path: Path) -> None:
     package = assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
 
     assert len(package.manifest.made.integers) == 4
-
-
-@pytest.mark.parametrize(
-    ("network", "kind", "cpu"),
-    [("convolutions", "QDQ uint8", "cortex-a76"), *(("transformer", "QOperator int8", cpu) for cpu in ARM)],
-)
-def test_small_networks_on_arm64(network: str, kind: str, cpu: str, tmp_path: Path) -> None:
-    model = written_by_onnxruntime(network, kind, tmp_path)
-
-    package = adt.compile(model, out=tmp_path / "package", platform="linux-aarch64", cpu=cpu)
-
-    (have,) = outputs_of(package.path, inputs_of(model)).values()
-    (quantum,) = package.manifest.made.quanta.values()
-    assert quanta_off(model, have, quantum) <= 2.01
-    assert f"\t{ARM[cpu]}\t" in adt.inspect(package.path).assembly()
-
-
-@pytest.mark.parametrize(
-    ("network", "cpu"),
-    [
-        *((residual_blocks, cpu) for cpu in ARM),
-        (parts, "cortex-a76"),
-        pytest.param(resnet18, "snapdragon-8gen2", marks=pytest.mark.nightly),
-        pytest.param(mobilenet_v2, "cortex-a72", marks=pytest.mark.nightly),
-    ],
-)
-def test_on_arm64(network: Callable[[Path, int], Path], cpu: str, tmp_path: Path) -> None:
-    model = quantized(network, QuantType.QUInt8, tmp_path)
-
-    package = assert_each_layer(model, tmp_path, platform="linux-aarch64", cpu=cpu)
-
-    assert f"\t{ARM[cpu]}\t" in adt.inspect(package.path).assembly()
-
-
-@pytest.mark.parametrize("cpu", ARM)
-def test_products_of_no_whole_blocks_on_arm64(cpu: str, tmp_path: Path) -> None:
-    model = quantized(products, QuantType.QInt8, tmp_path)
-
-    package = assert_each_layer(model, tmp_path, platform="linux-aarch64", cpu=cpu)
-
-    assert f"\t{ARM[cpu]}\t" in adt.inspect(package.path).assembly()
 
 
 @pytest.mark.parametrize("cpu", ARM)
