@@ -23,6 +23,7 @@ from adt.compiler.passes.records.schedules import Untuned
 from adt.compiler.targets.target import model_target
 from adt.errors import CompileError
 from support.models.onnx_graphs import graph_of, node, write
+from support.sampling import matrix
 
 SHAPE = (1, 3, 8, 10)
 
@@ -72,8 +73,7 @@ def _stores(kernel: Any) -> list[Any]:
     return stores
 
 
-@pytest.mark.parametrize("steps", [4, 8, 16])
-@pytest.mark.parametrize("chain", [_curve, _quantized])
+@pytest.mark.parametrize(("chain", "steps"), matrix([_curve, _quantized], [4, 8, 16]))
 def test_the_expressions_of_kernels_are_bounded(
     tmp_path: Path, chain: Callable[[int], onnx.ModelProto], steps: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from adt.compiler.importers.onnx.preparation import prepare
 from adt.errors import UnsupportedOp
 from support.models.imported import run_imported
 from support.models.onnx_graphs import f32, node, write
+from support.sampling import matrix
 
 INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")
@@ -83,14 +85,13 @@ def test_comparisons(dtype: str, tmp_path: Path) -> None:
     check(model(nodes, {"x": x, "y": y}, results, [top], 19), {"x": x, "y": y}, tmp_path / "compare.onnx")
 
 
-@pytest.mark.parametrize("op", ["Add", "Max", "Min", "Mul", "Sub", "Where"])
-def test_scalars_beyond_int64(op: str, tmp_path: Path) -> None:
+def test_scalars_beyond_int64(tmp_path: Path) -> None:
     x = extreme("uint64")[0]
-    top = onnx.numpy_helper.from_array(np.uint64(2**64 - 3), "top")
-    inputs = {"x": x, "c": x > 4} if op == "Where" else {"x": x}
-    operands = ["c", "x", "top"] if op == "Where" else ["x", "top"]
-    proto = model([node(op, operands, ["y"])], inputs, {"y": int(TensorProto.UINT64)}, [top], 19)
-    check(proto, inputs, tmp_path / "beyond.onnx", by_numpy=True)
+    top, inputs = onnx.numpy_helper.from_array(np.uint64(2**64 - 3), "top"), {"x": x, "c": x > 4}
+    nodes = [node(op, ["x", "top"], [op]) for op in ("Add", "Max", "Min", "Mul", "Sub")]
+    nodes.append(node("Where", ["c", "x", "top"], ["Where"]))
+    outputs = dict.fromkeys((each.op_type for each in nodes), int(TensorProto.UINT64))
+    check(model(nodes, inputs, outputs, [top], 19), inputs, tmp_path / "beyond.onnx", by_numpy=True)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", *FLOATS[1:]])
@@ -100,14 +101,19 @@ def test_running_sums(dtype: str, tmp_path: Path) -> None:
     check(model([sums], {"x": x}, {"y": number(dtype)}, [axis], 14), {"x": x}, tmp_path / "sums.onnx")
 
 
-@pytest.mark.parametrize("scan", ["cumsum", "cumprod"])
-@pytest.mark.parametrize("dtype", [None, "int32", "int64", "float32", "bool"])
-@pytest.mark.parametrize("exclusive", [False, True])
-def test_running_sums_of_booleans(scan: str, dtype: str | None, exclusive: bool) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "way"),
+    matrix(
+        [None, "int32", "int64", "float32", "bool"],
+        itertools.product(["cumsum", "cumprod"], [False, True]),
+    ),
+)
+def test_running_sums_of_booleans(dtype: str | None, way: tuple[str, bool]) -> None:
     """As numpy and PyTorch have them: of int64 if no type is given."""
     import tvm
     from tvm import relax
 
+    scan, exclusive = way
     x = np.random.default_rng(5).random((3, 9)) > 0.3
     builder, operand = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo(x.shape, "bool"))
     with builder.function("main", [operand]):
@@ -196,8 +202,7 @@ def pairs(dtype: str, extents: tuple[int, ...], depth: int, wraps: str = "Sigmoi
     return model(nodes, {"x": f32(2, 4, 5)}, {x: 1}, constants, 17)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
-@pytest.mark.parametrize("extents", [(), (1,), (4,)], ids=["scalar", "one", "channels"])
+@pytest.mark.parametrize(("dtype", "extents"), matrix(["int8", "uint8", "int16", "uint16"], [(), (1,), (4,)]))
 def test_quantized_activations_of_com_microsoft(dtype: str, extents: tuple[int, ...], tmp_path: Path) -> None:
     proto, inputs = pairs(dtype, extents, 3), {"x": f32(2, 4, 5)}
     options = onnxruntime.SessionOptions()  # it cannot fuse those of a scale for each channel, and fails

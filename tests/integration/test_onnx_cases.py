@@ -12,7 +12,7 @@ from support.models import onnx_cases
 
 STORED = onnx_cases.stored()
 LEAST_RIGHT = 1150
-EVERY = 10
+EVERY = 40
 """One case with constants of so many runs every time, the rest by night."""
 
 

@@ -47,7 +47,7 @@ def params() -> dict[str, Any]:
     return {"b": random.random(3, dtype=np.float32), "w": random.random((4, 3), dtype=np.float32)}
 
 
-@pytest.mark.parametrize("target", ["cpu", "opencl", "adreno"])
+@pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.nightly), "adreno"])
 def test_the_example(target: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLE, "host", target],

@@ -18,6 +18,7 @@ from adt.measure.reference import run_reference
 from support.models import quantized_tflite
 from support.models.imported import run_imported
 from support.models.onnx_graphs import f32, node, write
+from support.sampling import matrix
 
 INT64, FLOAT = TensorProto.INT64, TensorProto.FLOAT
 
@@ -67,8 +68,7 @@ NAMES = [
 """An input that nothing needs, and two that are."""
 
 
-@pytest.mark.parametrize("names", NAMES, ids="|".join)
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize(("names", "order"), matrix(NAMES, [(0, 1, 2), (1, 0, 2), (2, 1, 0)]))
 def test_an_input_is_the_one_of_its_name(
     names: tuple[str, str, str], order: tuple[int, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

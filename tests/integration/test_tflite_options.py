@@ -66,7 +66,7 @@ def check_case(case: tflite_options.Case, path: Path) -> None:
         assert np.abs(value.astype(np.float64) - wanted).max() <= limit
 
 
-@pytest.mark.parametrize("case", [*CASES[::4], CASES[-1]], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES[::8], CASES[-1]], ids=lambda case: case.name)
 def test_options_as_the_interpreter_computes_them(case: tflite_options.Case, tmp_path: Path) -> None:
     check_case(case, tmp_path / "m.tflite")
 
