@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from support.devices.programs import adt, adt_json
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs, quantized_tflite
 from support.models.imported import run_imported
-from support.models.onnx_graphs import CONVERTED, f32, graph_of, node, tiny, write
+from support.models.onnx_graphs import CONVERTED, f32, graph_of, joined, node, tiny, write
 from support.models.published import REAL_MODELS, RealModel, named
 from support.models.quantized_onnx import KINDS, written_by_onnxruntime
 
@@ -76,27 +76,58 @@ def test_all_real_models(model: RealModel) -> None:
 GRAPHS = onnx_graphs.GRAPHS | microsoft_graphs.GRAPHS
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-def test_what_is_rewritten_computes_the_same_in_tvm(name: str, tmp_path: Path) -> None:
-    model = GRAPHS[name][1]()
-    runner = Runner(model)
-    got = tvm_outputs(write(model, tmp_path / "m.onnx"), runner.inputs)
-    for value, (out, wanted) in zip(got, runner.expected.items(), strict=True):
-        allowed = 1 if wanted.dtype == np.uint8 else 1e-5 * max(1.0, float(np.abs(wanted).max()))
-        assert value.shape == wanted.shape, out
-        assert np.abs(value.astype(np.float64) - wanted).max() <= allowed, out
+def assert_same_in_tvm(
+    models: Mapping[str, onnx.ModelProto],
+    path: Path,
+    allowed: Callable[[str, np.ndarray], Any],
+    given: Mapping[str, dict[str, Any]] | None = None,
+) -> None:
+    """Compare with onnxruntime, or ONNX's reference; *models* of one opset and engine are one, compiled once.
+
+    Args:
+        allowed: difference for a model's name and right output.
+        given: inputs by model; none: random ones.
+    """
+    groups: dict[tuple[str, int], dict[str, Runner]] = {}
+    for name, model in models.items():
+        runner = Runner(model, given[name] if given else None)
+        (opset,) = [each.version for each in model.opset_import if not each.domain]
+        groups.setdefault((runner.run.__name__, opset), {})[name] = runner
+    wrong = {}
+    for runners in groups.values():
+        imported = import_model(write(joined([each.model for each in runners.values()]), path), {})
+        inputs = {
+            f"m{number}_{name}": value
+            for number, runner in enumerate(runners.values())
+            for name, value in runner.inputs.items()
+        }
+        got = run_imported(imported, inputs)
+        for number, (model, runner) in enumerate(runners.items()):
+            for name, wanted in runner.expected.items():
+                value = got.pop(f"m{number}_{name}")
+                same = (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
+                off = np.abs(value.astype(np.float64) - wanted) if same else np.inf
+                if not np.all(off <= allowed(model, wanted)):
+                    wrong[model, name] = np.max(off)
+        assert not got
+    assert not wrong
 
 
-@pytest.mark.parametrize("name", CONVERTED)
-def test_what_adt_converts_computes_the_same_in_tvm(name: str, tmp_path: Path) -> None:
-    model = CONVERTED[name]()
-    runner = Runner(model)
-    got = tvm_outputs(write(model, tmp_path / "m.onnx"), runner.inputs)
-    for value, (out, expected) in zip(got, runner.expected.items(), strict=True):
-        assert (value.shape, value.dtype) == (expected.shape, expected.dtype), out
+def test_what_is_rewritten_computes_the_same_in_tvm(tmp_path: Path) -> None:
+    models = {name: make() for name, (_, make) in GRAPHS.items()}
+    assert_same_in_tvm(
+        models,
+        tmp_path / "m.onnx",
+        lambda _, wanted: 1 if wanted.dtype == np.uint8 else 1e-5 * max(1.0, np.abs(wanted).max()),
+    )
+
+
+def test_what_adt_converts_computes_the_same_in_tvm(tmp_path: Path) -> None:
+    def allowed(name: str, wanted: np.ndarray) -> float:
         limit = 2e-3 if "half" in name else 2e-6
-        allowed = limit * max(1, np.abs(expected).max()) if expected.dtype.kind == "f" else 0
-        assert np.abs(value.astype(np.float64) - expected).max() <= allowed, out
+        return limit * max(1.0, float(np.abs(wanted).max())) if wanted.dtype.kind == "f" else 0
+
+    assert_same_in_tvm({name: make() for name, make in CONVERTED.items()}, tmp_path / "m.onnx", allowed)
 
 
 def test_operators_that_onnx_defines_by_others_are_written_out(tmp_path: Path) -> None:
@@ -127,11 +158,7 @@ def test_an_old_resize_leaves_no_model_at_its_opset(scale: list[float], tmp_path
     assert {row.op for row in explain_model(path, {}).ops} >= {"Resize", "Slice"}
 
 
-ZERO, ZEROS = np.float32(0), np.zeros((1, 1), np.float32)
-
-
-@pytest.mark.parametrize("zero", [ZERO, -ZERO, ZEROS], ids=["scalar", "negative", "tensor"])
-def test_floats_by_zero_are_infinities_and_nan(zero: Any, tmp_path: Path) -> None:
+def test_floats_by_zero_are_infinities_and_nan(tmp_path: Path) -> None:
     nodes = [
         node("Div", ["x", "zero"], ["a"]),
         node("Div", ["zero", "x"], ["b"]),
@@ -143,33 +170,29 @@ def test_floats_by_zero_are_infinities_and_nan(zero: Any, tmp_path: Path) -> Non
         node("ReduceSum", ["x"], ["s"], keepdims=0),
         node("Div", ["s", "zero"], ["g"]),
     ]
-    model = graph_of(nodes, {"x": (1, 5)}, list("abcefg"), {"zero": zero})
-    path, x = write(model, tmp_path / "zero.onnx"), np.array([[1, -2, 0, np.inf, np.nan]], np.float32)
-    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
-    for value, reference in zip(tvm_outputs(path, {"x": x}), wanted, strict=True):
+    zeros = (np.float32(0), np.float32(-0.0), np.zeros((1, 1), np.float32))
+    models = [graph_of(nodes, {"x": (1, 5)}, list("abcefg"), {"zero": zero}) for zero in zeros]
+    x = np.array([[1, -2, 0, np.inf, np.nan]], np.float32)
+    path, given = write(joined(models), tmp_path / "zero.onnx"), {f"m{number}_x": x for number in range(3)}
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, given)
+    for value, reference in zip(tvm_outputs(path, given), wanted, strict=True):
         np.testing.assert_array_equal(value, reference, strict=True)
 
 
-NAN_KEPT = {
-    "Relu": node("Relu", ["x"], ["y"]),
-    "Clip": node("Clip", ["x", "low", "high"], ["y"]),
-    "Max": node("Max", ["x", "low"], ["y"]),
-    "Min": node("Min", ["high", "x"], ["y"]),
-    "Elu": node("Elu", ["x"], ["y"]),
-    "PRelu": node("PRelu", ["x", "slope"], ["y"]),
-    "HardSigmoid": node("HardSigmoid", ["x"], ["y"]),
-}
-
-
-@pytest.mark.parametrize("op", NAN_KEPT)
-def test_nan_passes_limits_on_a_cpu(op: str, tmp_path: Path) -> None:
+def test_nan_passes_limits_on_a_cpu(tmp_path: Path) -> None:
+    operands = {
+        "Relu": ["x"], "Clip": ["x", "low", "high"], "Max": ["x", "low"], "Min": ["high", "x"], "Elu": ["x"],
+        "PRelu": ["x", "slope"], "HardSigmoid": ["x"],
+    }  # fmt: skip
+    nodes = [node(op, names, [op]) for op, names in operands.items()]
     limits = {"low": np.float32(0), "high": np.float32(6), "slope": f32(1)}
-    path = write(graph_of([NAN_KEPT[op]], {"x": (1, 67)}, ["y"], limits), tmp_path / "nan.onnx")
+    path = write(graph_of(nodes, {"x": (1, 67)}, list(operands), limits), tmp_path / "nan.onnx")
     x = f32(1, 67)
     x[0, ::5] = np.nan
-    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
-    (got,) = run_imported(import_model(path, {}), {"x": x}, tir_pipeline=tir_pipeline(64)).values()
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
+    got = run_imported(import_model(path, {}), {"x": x}, tir_pipeline=tir_pipeline(64))
+    for op, reference in zip(operands, wanted, strict=True):
+        np.testing.assert_allclose(got[op], reference, rtol=1e-5, atol=1e-6, err_msg=op)
 
 
 def test_limits_that_keep_nan_are_one_instruction_of_aarch64() -> None:
@@ -264,19 +287,20 @@ def test_a_branch_is_rewritten_like_the_main_graph(tmp_path: Path) -> None:
         assert np.allclose(tvm_outputs(path, {"x": x})[0], np.maximum(x, limit))
 
 
-@pytest.mark.parametrize("op", ["Max", "Min", "Sum", "Mean"])
-def test_operators_of_many_inputs_are_chains(op: str, tmp_path: Path) -> None:
+def test_operators_of_many_inputs_are_chains(tmp_path: Path) -> None:
     """TVM's own converters stack their inputs, and take the wrong maximum of two constants."""
-    nodes = [
-        node("Constant", [], ["k"], value_floats=[0.5, -0.5, 0.1]),
-        node(op, ["k", "w"], ["kw"]),
-        node(op, ["x", "kw", "w"], ["y"]),
-    ]
-    path = write(graph_of(nodes, {"x": (2, 3)}, ["y"], {"w": f32(1, 3)}), tmp_path / "many.onnx")
+    nodes, operators = (
+        [node("Constant", [], ["k"], value_floats=[0.5, -0.5, 0.1])],
+        ["Max", "Min", "Sum", "Mean"],
+    )
+    for op in operators:
+        nodes += [node(op, ["k", "w"], [f"{op}_kw"]), node(op, ["x", f"{op}_kw", "w"], [op])]
+    path = write(graph_of(nodes, {"x": (2, 3)}, operators, {"w": f32(1, 3)}), tmp_path / "many.onnx")
     assert "stack" not in import_model(path, {}).module.script()
     x = f32(2, 3)
-    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
-    assert np.abs(tvm_outputs(path, {"x": x})[0] - wanted).max() <= 1e-6
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})
+    for value, reference in zip(tvm_outputs(path, {"x": x}), wanted, strict=True):
+        assert np.abs(value - reference).max() <= 1e-6
 
 
 def test_weights_whose_names_the_importer_would_cut_stay_apart(tmp_path: Path) -> None:
@@ -526,34 +550,31 @@ def typed_model(op: str, dtype: str, operands: int, **attributes: Any) -> onnx.M
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("op", "dtype"),
-    [
-        *(("Equal", dtype) for dtype in ("bool", "int32", "int64", "float16")),
-        *((op, "int32") for op in ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")),
-        *(("Sign", dtype) for dtype in ("uint8", "uint16", "uint32", "uint64", "int8", "int64", "float16")),
-        *(("ReduceMean", dtype) for dtype in ("int32", "uint32", "int64", "float32")),
-        *(("ReduceL2", dtype) for dtype in ("int32", "int64", "uint32")),
-        *((op, "int64") for op in ("ReduceLogSum", "ReduceLogSumExp")),
-    ],
-)
-def test_an_operator_has_a_kernel_for_each_of_its_types(op: str, dtype: str, tmp_path: Path) -> None:
-    pair = op in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-    more = {"axes": [1], "keepdims": 0} if op.startswith("Reduce") else {}
-    random = np.random.default_rng(4)
-    low = 1 if dtype.startswith("u") or "Log" in op else -3
-    given = {name: random.integers(low, 4, (3, 4)).astype(dtype) for name in ("a", "b")[: 1 + pair]}
-    path = write(typed_model(op, dtype, 1 + pair, **more), tmp_path / "m.onnx")
-    (got,) = tvm_outputs(path, given)
-    try:
-        (wanted,) = onnxruntime.InferenceSession(path).run(None, given)
-    except Exception:  # it has no kernel for some
-        (wanted,) = onnx.reference.ReferenceEvaluator(onnx.load(path)).run(None, given)
-    assert got.dtype == wanted.dtype
-    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+TYPES = {
+    **dict.fromkeys(COMPARISONS, ("int32",)),
+    "Equal": ("bool", "int32", "int64", "float16"),
+    "Sign": ("uint8", "uint16", "uint32", "uint64", "int8", "int64", "float16"),
+    "ReduceMean": ("int32", "uint32", "int64", "float32"),
+    "ReduceL2": ("int32", "int64", "uint32"),
+    **dict.fromkeys(["ReduceLogSum", "ReduceLogSumExp"], ("int64",)),
+}
 
 
-@pytest.mark.parametrize("op", ["Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"])
+def test_an_operator_has_a_kernel_for_each_of_its_types(tmp_path: Path) -> None:
+    random, models, given = np.random.default_rng(4), {}, {}
+    for op, dtype in ((op, dtype) for op, dtypes in TYPES.items() for dtype in dtypes):
+        operands = 1 + (op in COMPARISONS)
+        more = {"axes": [1], "keepdims": 0} if op.startswith("Reduce") else {}
+        low = 1 if dtype.startswith("u") or "Log" in op else -3
+        models[f"{op} {dtype}"] = typed_model(op, dtype, operands, **more)
+        given[f"{op} {dtype}"] = {
+            name: random.integers(low, 4, (3, 4)).astype(dtype) for name in "ab"[:operands]
+        }
+    assert_same_in_tvm(models, tmp_path / "m.onnx", lambda _, wanted: 1e-6 * np.abs(wanted), given)
+
+
+@pytest.mark.parametrize("op", COMPARISONS)
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 def test_a_comparison_of_constants_is_boolean(op: str, dtype: str) -> None:
     """As the converter sees it, before anything folds it."""
@@ -573,8 +594,8 @@ def test_a_mean_of_integers_in_tflite(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-SHAPE_CHAINS = {
-    "Resize": [
+SHAPE_CHAINS = [
+    [
         node("Shape", ["v"], ["s"]),
         node("Slice", ["s", "two", "four"], ["hw"]),
         node("Mul", ["hw", "two"], ["larger"]),
@@ -582,7 +603,7 @@ SHAPE_CHAINS = {
         node("Concat", ["nc", "larger"], ["size"], axis=0),
         node("Resize", ["v", "", "", "size"], ["y"], mode="nearest"),
     ],
-    "Expand and Reshape": [
+    [
         node("Shape", ["v"], ["s"]),
         node("Concat", ["four", "s"], ["size"], axis=0),
         node("Expand", ["v", "size"], ["e"]),
@@ -591,28 +612,30 @@ SHAPE_CHAINS = {
         node("Concat", ["u", "rest"], ["r"], axis=0),
         node("Reshape", ["e", "r"], ["y"]),
     ],
-    "Range and Gather": [
+    [
         node("Size", ["v"], ["n"]),
         node("Div", ["n", "ten"], ["m"]),
         node("Range", ["first", "m", "step"], ["i"]),
         node("Mod", ["i", "step"], ["j"]),
         node("Gather", ["v", "j"], ["y"], axis=3),
     ],
-}
+]
 
 
-@pytest.mark.parametrize("chain", SHAPE_CHAINS)
-def test_static_shapes_are_known_where_onnxslims_result_is_not_used(chain: str, tmp_path: Path) -> None:
+def test_static_shapes_are_known_where_onnxslims_result_is_not_used(tmp_path: Path) -> None:
     """It cannot be confirmed here: all that the model gives is NaN, from all inputs."""
     nodes = [node("Abs", ["x"], ["a"]), node("Sub", ["less", "a"], ["b"]), node("Log", ["b"], ["v"])]
     numbers = {"zero": [0], "two": [2], "four": [4], "rest": [-1], "ten": 10, "first": 0, "step": 1}
     weights = {name: np.array(number) for name, number in numbers.items()} | {"less": np.float32(-1)}
-    model = graph_of([*nodes, *SHAPE_CHAINS[chain]], {"x": (1, 2, 4, 5)}, ["y"], weights)
+    model = joined(
+        [graph_of([*nodes, *chain], {"x": (1, 2, 4, 5)}, ["y"], weights) for chain in SHAPE_CHAINS]
+    )
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
-    path, given = write(model, tmp_path / "m.onnx"), {"x": f32(1, 2, 4, 5)}
-    (got,), (wanted,) = tvm_outputs(path, given), run_reference(path, given).values()
-    assert np.isnan(got).all() and np.isnan(wanted).all() and got.shape == wanted.shape
+    path = write(model, tmp_path / "m.onnx")
+    given = {f"m{number}_x": f32(1, 2, 4, 5) for number in range(len(SHAPE_CHAINS))}
+    for got, wanted in zip(tvm_outputs(path, given), run_reference(path, given).values(), strict=True):
+        assert np.isnan(got).all() and np.isnan(wanted).all() and got.shape == wanted.shape
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])

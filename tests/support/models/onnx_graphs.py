@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, compose, helper, numpy_helper
 
 FLOAT, INT64, UINT8, INT8 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8, TensorProto.INT8
 
@@ -41,6 +41,20 @@ def graph_of(
         if not value.type.tensor_type.HasField("shape"):  # of another domain: as the first input
             value.type.tensor_type.shape.CopyFrom(model.graph.input[0].type.tensor_type.shape)
     return model
+
+
+def joined(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
+    """Return one model of *models*, which have the same opset: the names of the first begin with ``m0_``."""
+    graph, opsets = onnx.GraphProto(name="joined"), {}
+    for number, model in enumerate(models):
+        graph.MergeFrom(compose.add_prefix(model, f"m{number}_").graph)
+        opsets |= {each.domain: each.version for each in model.opset_import}
+    graph.name = "joined"
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid(*pair) for pair in opsets.items()],
+        ir_version=max(model.ir_version for model in models),
+    )
 
 
 def write(model: onnx.ModelProto, path: Path) -> Path:
@@ -254,7 +268,6 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
     "quantized matmul": ("QLinearMatMul", _qlinear_matmul),
     "integer conv": ("ConvInteger", _conv_integer),
 }  # fmt: skip
-"""Name to the operator that is rewritten, and a model with it."""
 """Name to an operator that is rewritten, and a model with it."""
 
 
