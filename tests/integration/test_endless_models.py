@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from support.devices.programs import ADT
 from support.models.onnx_graphs import node
+from support.sampling import matrix
 from support.waiting import wait_for
 
 SECONDS = 60
@@ -84,8 +85,7 @@ def busy(scratch: Path) -> bool:
     return any(seconds > 3 for seconds in family(scratch).values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("model", [loop, doubling])
+@pytest.mark.parametrize(("model", "number"), matrix([loop, doubling], [signal.SIGINT, signal.SIGTERM]))
 def test_an_interrupt_ends_adt(model: object, number: signal.Signals, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
