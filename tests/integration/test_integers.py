@@ -385,12 +385,13 @@ NETWORKS = [
     *((products, QuantType.QUInt8, QuantType.QInt8, cpu) for cpu in PROCESSORS),
     *((products, QuantType.QInt8, QuantType.QInt8, cpu) for cpu in ARM),
     (products, QuantType.QUInt8, QuantType.QUInt8, "haswell"),
-    (residual_blocks, QuantType.QUInt8, QuantType.QInt8, "haswell"),
     (residual_blocks, QuantType.QUInt8, QuantType.QUInt8, "cascadelake"),
     (residual_blocks, QuantType.QInt8, QuantType.QInt8, "x86-64"),
-    *((residual_blocks, QuantType.QUInt8, QuantType.QInt8, cpu) for cpu in ARM),
+    (residual_blocks, QuantType.QUInt8, QuantType.QInt8, "cortex-a72"),
+    (residual_blocks, QuantType.QUInt8, QuantType.QInt8, "snapdragon-8gen2"),
 ]
 BY_NIGHT = [
+    *((residual_blocks, QuantType.QUInt8, QuantType.QInt8, cpu) for cpu in ("haswell", "cortex-a76")),
     (parts, QuantType.QUInt8, QuantType.QInt8, "cortex-a76"),
     (mobilenet_v2, QuantType.QUInt8, QuantType.QUInt8, "haswell"),
     (resnet18, QuantType.QInt8, QuantType.QInt8, "x86-64"),
