@@ -1,4 +1,4 @@
-"""Run the installed `adt` program as a user would, or its command line in this process."""
+"""Run `adt` as a user would, in a fork that has its libraries loaded (fork_server), or in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.devices.fork_server import forked_adt
+
 ADT = Path(sys.executable).parent / "adt"
+"""The installed program: for tests of its start, of what it imports, and of equal bytes from two processes."""
 
 
 def real_program(name: str) -> str | None:
@@ -21,15 +24,20 @@ def real_program(name: str) -> str | None:
     return shutil.which(name, path=f"/usr/bin:/bin:{os.environ['PATH']}")
 
 
-def adt(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `adt` with *arguments* and return how it ended."""
-    words = [str(ADT), *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=1500, cwd=cwd)
+def adt(
+    *arguments: object,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    program: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `adt` with *arguments* and return how it ended: a fork, unless *program* is given."""
+    words = [str(program or forked_adt(str(ADT))), *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=1500, cwd=cwd, env=env)
 
 
-def adt_json(*arguments: object, cwd: Path | None = None) -> dict[str, Any]:
+def adt_json(*arguments: object, **options: Any) -> dict[str, Any]:
     """Run `adt … --json`, which must work, and return its document."""
-    done = adt(*arguments, "--json", cwd=cwd)
+    done = adt(*arguments, "--json", **options)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
