@@ -12,7 +12,9 @@ import contextlib
 import functools
 import gc
 import json
+import logging
 import os
+import runpy
 import selectors
 import shutil
 import signal
@@ -20,10 +22,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+FORKED = ("adt.host.isolated", "adt.package.host_run.child")
+"""Modules that run in children of the program, and import what the server has loaded."""
+ON_SMALL_DISK = "--on-small-disk"
+"""First argument, before those of :func:`small_disk.fork`."""
 SUPPORT = Path(__file__).parent
 CLIENT = """#!{python} -IS
 import sys
@@ -46,7 +56,7 @@ def forked_adt(program: str) -> str:
     server = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdin is not None and server.stdout is not None
     assert server.stdout.readline() == b"ready\n", "the server of forks does not start"
-    atexit.register(server.stdin.close)  # it ends with this process
+    atexit.register(server.communicate)  # it ends with this process
     return str(client)
 
 
@@ -93,16 +103,16 @@ class Server:
     def serve(self) -> Request:
         """Serve until stdin ends; return in each fork."""
         while True:
-            for key, _ in self._selector.select():
-                if key.fileobj is self._listener:
-                    if request := self._accept():
-                        return request
-                elif key.fileobj is sys.stdin:
-                    for pid, _descriptor, _connection in self._forks:
-                        os.kill(pid, signal.SIGKILL)
-                    os._exit(0)
-                for fork in [fork for fork in self._forks if key.fileobj in fork[1:]]:
-                    self._finish(*fork)
+            ready = self._selector.select()[0][0].fileobj  # one at a time: it may close what else is ready
+            if ready is self._listener:
+                if request := self._accept():
+                    return request
+            elif ready is sys.stdin:
+                for pid, _descriptor, _connection in self._forks:
+                    os.kill(pid, signal.SIGKILL)
+                os._exit(0)
+            else:
+                self._finish(*next(fork for fork in self._forks if ready in fork[1:]))
 
     def _accept(self) -> Request | None:
         """Fork for the next client; return its request in the fork."""
@@ -156,6 +166,63 @@ def preload() -> None:
     assert len(os.listdir("/proc/self/task")) == 1, "a fork would lack the threads of a library"  # noqa: PTH208
 
 
+class _Forked(subprocess.Popen[bytes]):
+    """A child that was forked."""
+
+    def __init__(self, pid: int, argv: Sequence[object], stdin: int, stdout: int) -> None:
+        self.args, self.pid, self.returncode, self.stderr = argv, pid, None, None  # type: ignore[assignment]
+        self._child_created, self._waitpid_lock = True, threading.Lock()
+        self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+
+
+def fork_module(argv: Sequence[object], *, stderr: int, **options: Any) -> subprocess.Popen[bytes]:
+    """Start ``python -P -m MODULE`` as :func:`adt.host.process.start` does; fork if that is as good.
+
+    It is for two of adt's own modules, and while no library has started a thread: one waits for interrupts.
+    """
+    from adt.host import isolated, process, reaper
+
+    _, _, _, module, *arguments = map(str, argv)
+    if module not in FORKED or len(os.listdir("/proc/self/task")) > 2:  # noqa: PTH208
+        return process.start(argv, stderr=stderr, **options)  # type: ignore[arg-type]
+    (requests, stdin), (stdout, answers) = os.pipe(), os.pipe()
+    environment = process.environment()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with process._interrupts_put_off():
+        if pid := os.fork():
+            reaper.reap_group(pid)
+    if pid:
+        os.close(requests)
+        os.close(answers)
+        return _Forked(pid, argv, stdin, stdout)
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for place, descriptor in enumerate((requests, answers, stderr)):
+            os.dup2(descriptor, place)
+        os.closerange(3, 4096)
+        os.chdir(process.NEUTRAL)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+        logging.getLogger("adt").handlers.clear()
+        gc.freeze()  # no object of the parent's is to close a descriptor of ours
+        if module == "adt.host.isolated":
+            isolated._serve(int(arguments[0]), arguments[1:])
+        else:
+            runpy.run_module(module, run_name="__main__")
+        os._exit(0)
+    except SystemExit as end:
+        os._exit(int(end.code or 0))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
 def main(address: str, program: str) -> None:
     """Serve; in a fork, be the program."""
     from fork_client import conditions
@@ -171,7 +238,15 @@ def main(address: str, program: str) -> None:
 
     for name, value in SILENT.items():
         os.environ.setdefault(name, value)
-    sys.argv[:] = [program, *request.arguments]
+    from adt.host import child
+
+    child.start = fork_module
+    arguments = request.arguments
+    if arguments[:1] == [ON_SMALL_DISK]:
+        from small_disk import fork
+
+        arguments = fork(*arguments[1:])
+    sys.argv[:] = [program, *arguments]
     sys.exit(run())
 
 

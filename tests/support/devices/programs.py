@@ -24,6 +24,11 @@ def real_program(name: str) -> str | None:
     return shutil.which(name, path=f"/usr/bin:/bin:{os.environ['PATH']}")
 
 
+def path_with_adt() -> str:
+    """Return PATH with an `adt` that is a fork, for shells."""
+    return f"{Path(forked_adt(str(ADT))).parent}:{ADT.parent}:{os.environ['PATH']}"
+
+
 def adt(
     *arguments: object,
     cwd: Path | None = None,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,8 +19,19 @@ from adt.virtual import namespaces
 FILL = "filled"
 
 
-def main(directory: Path, options: str, free: str, listing: Path, command: list[str]) -> int:
-    """Mount, fill, run and list; returns the command's exit code."""
+def fork(at: str, options: str, free: str, listing: str, *command: str) -> list[str]:
+    """Mount and fill the disk, and return *command* in a fork; this process lists the names, and ends as it does."""
+    mount(Path(at), options, free)
+    if pid := os.fork():
+        _, status = os.waitpid(pid, 0)
+        names = [path.name for path in Path(at).iterdir() if path.name != FILL]
+        Path(listing).write_text("".join(f"{name}\n" for name in names))
+        os._exit(os.waitstatus_to_exitcode(status) % 256)
+    return list(command)
+
+
+def mount(directory: Path, options: str, free: str) -> None:
+    """Mount a tmpfs on *directory* for this process and its children, and fill it."""
     uid, gid = os.getuid(), os.getgid()
     flags = namespaces.CLONE_NEWNS | (namespaces.CLONE_NEWUSER if uid else 0)
     if ctypes.CDLL(None, use_errno=True).unshare(flags):
@@ -44,11 +54,8 @@ def main(directory: Path, options: str, free: str, listing: Path, command: list[
                     if error.errno != errno.ENOSPC:
                         raise
                     break
-    code = subprocess.run(command, check=False).returncode
-    listing.write_text("".join(f"{path.name}\n" for path in directory.iterdir() if path.name != FILL))
-    return code
 
 
 if __name__ == "__main__":
-    at, mount_options, space, names, *words = sys.argv[1:]
-    sys.exit(main(Path(at), mount_options, space, Path(names), words))
+    words = fork(*sys.argv[1:5], *sys.argv[5:])
+    os.execvp(words[0], words)
