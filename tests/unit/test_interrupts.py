@@ -77,6 +77,7 @@ def test_what_is_ignored_stays_so() -> None:
 WATCHED = """
 import os, signal, time
 from adt.host import interrupts
+interrupts.PATIENCE = 0.5
 interrupts.handle(interrupts.interrupt)
 interrupts.watch(lambda: os._exit(3))
 """
