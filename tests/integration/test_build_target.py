@@ -27,7 +27,7 @@ from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.tools import ninja
 from support.codegen.bionic_levels import LEVELS
-from support.devices.programs import ADT, adt_json, real_program
+from support.devices.programs import ADT, adt_json, forked_adt, real_program
 from support.devices.programs import adt as run_adt
 from support.standins.ndk import DESCRIPTION, make_standin_ndk
 
@@ -233,7 +233,7 @@ def test_out_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:
 
 
 def test_two_builds_at_once_wait_for_each_other() -> None:
-    words = [str(ADT), "build-target", "--for", "linux-aarch64"]
+    words = [forked_adt(str(ADT)), "build-target", "--for", "linux-aarch64"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     assert [process.wait(timeout=600) for process in both] == [0, 0]
 
@@ -242,13 +242,7 @@ def test_no_cross_compiler(tmp_path: Path) -> None:
     """PATH without the cross compiler: the message names the package."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/bin/sh")
-    done = subprocess.run(
-        [str(ADT), "build-target", "--for", "linux-aarch64"],
-        env={**os.environ, "PATH": str(tmp_path / "bin")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_adt("build-target", "--for", "linux-aarch64", env=os.environ | {"PATH": str(tmp_path / "bin")})
     assert done.returncode == 4
     assert "apt-get install g++-aarch64-linux-gnu" in done.stderr
 
@@ -256,13 +250,8 @@ def test_no_cross_compiler(tmp_path: Path) -> None:
 def test_a_failing_compiler_shows_command_code_and_tail(tmp_path: Path) -> None:
     (tmp_path / "aarch64-linux-gnu-g++").write_text("#!/bin/sh\necho this compiler is broken >&2\nexit 7\n")
     (tmp_path / "aarch64-linux-gnu-g++").chmod(0o755)
-    done = subprocess.run(
-        [str(ADT), "build-target", "--for", "linux-aarch64"],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = run_adt("build-target", "--for", "linux-aarch64", env=environ)
     assert done.returncode == 7
     assert "this compiler is broken" in done.stderr and "configure.log" in done.stderr
 
@@ -353,19 +342,9 @@ def test_a_changed_runner_source_recompiles_that_alone(
 
 
 def test_libraries_laid_out_for_an_app(standin: Path, tmp_path: Path) -> None:
-    words = [
-        "build-target",
-        "--abi",
-        "arm64-v8a",
-        "--layout",
-        "jni",
-        "--ndk",
-        standin,
-        "-o",
-        tmp_path / "app",
-    ]
+    words = ("build-target", "--abi", "arm64-v8a", "--layout", "jni", "--ndk", standin)
     for _ in range(2):
-        assert run_adt(*words).returncode == 0
+        assert run_adt(*words, "-o", tmp_path / "app").returncode == 0
     libraries = {path.name for path in (tmp_path / "app/jniLibs/arm64-v8a").iterdir()}
     assert {"libtvm_runtime.so", "libtvm_ffi.so", "libadt_runner.so"} <= libraries
     assert {path.name for path in (tmp_path / "app/include/adt").iterdir()} >= {"adt_runner.h", "runner.h"}
