@@ -18,6 +18,7 @@ import pytest
 import adt
 from adt.device import opencl
 from adt.device.deploy.payload import user_directory
+from adt.device.device import Device
 from adt.device.probe import _file as remembered_file
 from adt.device.survey import Cpu, CpuCluster
 from adt.host.directories import resource
@@ -378,8 +379,13 @@ def test_a_virtual_device_is_probed_once_per_boot(bundle: Path, rack: Rack) -> N
     assert restarted.serial == phone.serial and after["boot"] != found["boot"] and sent_after
 
 
-def test_the_page_for_people(bundle: Path, rack: Rack) -> None:
-    phone = rack.start("page")
+@pytest.fixture(scope="module")
+def phone(rack: Rack) -> Device:
+    """A virtual device for tests that change nothing on it."""
+    return rack.start("page")
+
+
+def test_the_page_for_people(bundle: Path, phone: Device) -> None:
     done = run_adt("probe", "--serial", phone.serial)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -452,8 +458,7 @@ def test_without_a_bundle_the_rest_is_still_told(
     assert [c["status"] for c in checks if c["name"] == f"{phone.serial}: OpenCL"] == ["ok"]
 
 
-def test_compile_like_a_device(bundle: Path, rack: Rack, tmp_path: Path) -> None:
-    phone = rack.start("like")
+def test_compile_like_a_device(bundle: Path, phone: Device, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small.onnx")
     package = adt_json("compile", model, "--like", phone.serial, "-o", tmp_path / "pkg")["package"]
     assert package["target"]["platform"] == "linux-aarch64"
@@ -465,12 +470,11 @@ def test_compile_like_a_device(bundle: Path, rack: Rack, tmp_path: Path) -> None
 
 
 def test_code_for_the_features_of_a_device_runs(
-    bundle: Path, rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Path, phone: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device that is compiled for is made up; the emulator's CPU has these features."""
     from adt.verbs import device as probing
 
-    phone = rack.start("featured")
     clusters = (CpuCluster((0,), "Cortex-A55", "0x41/0xd05", None, None, None, ""),)
     made_up = Cpu(clusters, ("fp", "asimd", "fphp", "asimdhp", "asimddp"))
     real = probing.probe_device
