@@ -1,4 +1,4 @@
-"""A real model on a virtual arm64 device: from the ONNX file to verified numbers, with the `adt` program."""
+"""A model on a virtual arm64 device: from the ONNX file to verified numbers, with the `adt` program."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ import adt as api
 from adt.errors import InputError
 from adt.virtual import emulator
 from support.devices.programs import adt, adt_json
-from support.models.small import MAGIKA, small_model
+from support.models.small import MAGIKA, detector, small_model
 
 TOLERANCE = 1e-4
 
 
-@pytest.fixture(scope="module")
-def first_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+@pytest.fixture(scope="module", params=["small", pytest.param("real", marks=pytest.mark.nightly)])
+def first_up(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Any]]:
     """`adt up` on a machine with no device; it starts the virtual one, which we stop at the end."""
     directory = tmp_path_factory.mktemp("up")
+    model = detector(directory / "model.onnx") if request.param == "small" else MAGIKA
     given = np.zeros((1, 2048), np.int32)
     given[0, :24] = list(b"#!/bin/sh\necho hello arm")
     np.savez(directory / "in.npz", bytes=given)
     out = directory / "out.npz"
-    document = adt_json("up", MAGIKA, "--input", directory / "in.npz", "--output", out)
-    yield document | {"directory": directory, "given": given, "out": out}
+    document = adt_json("up", model, "--input", directory / "in.npz", "--output", out)
+    yield document | {"model": model, "directory": directory, "given": given, "out": out}
     if any(info.running for info in emulator.listing()):
         adt("emulator", "stop")
 
@@ -45,7 +48,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_numbers_are_onnxruntimes(first_up: dict[str, Any]) -> None:
     import onnxruntime
 
-    wanted = onnxruntime.InferenceSession(str(MAGIKA)).run(None, {"bytes": first_up["given"]})[0]
+    wanted = onnxruntime.InferenceSession(str(first_up["model"])).run(None, {"bytes": first_up["given"]})[0]
     with np.load(first_up["out"]) as got:
         assert np.abs(got["target_label"] - wanted).max() <= TOLERANCE
     verification = first_up["verification"]
@@ -55,7 +58,7 @@ def test_the_numbers_are_onnxruntimes(first_up: dict[str, Any]) -> None:
 
 
 def test_a_second_run_reuses_everything_and_says_so(first_up: dict[str, Any]) -> None:
-    done = adt("up", MAGIKA)
+    done = adt("up", first_up["model"])
     assert done.returncode == 0, done.stderr
     steps = {line.split()[1]: line for line in done.stdout.splitlines() if line.startswith("✓")}
     assert "emulator" not in steps and "import" not in steps

@@ -30,3 +30,22 @@ def small_model(path: Path, *, op: str = "Relu", dims: tuple[int | str, ...] = (
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, path)
     return path
+
+
+def detector(path: Path) -> Path:
+    """Write a network with the inputs and outputs of MAGIKA, and one layer."""
+    weight = np.random.default_rng(0).uniform(-1, 1, (2048, 214)).astype(np.float32) / 1000
+    nodes = [
+        helper.make_node("Cast", ["bytes"], ["x"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["x", "w"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["target_label"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "detector",
+        [helper.make_tensor_value_info("bytes", TensorProto.INT32, (1, 2048))],
+        [helper.make_tensor_value_info("target_label", TensorProto.FLOAT, (1, 214))],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
