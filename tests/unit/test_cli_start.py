@@ -20,6 +20,7 @@ from adt.cli.app import VERBS, app
 from adt.compiler.targets.parser import NAMES as TARGETS
 from adt.compiler.targets.socs import SOCS
 from adt.errors import OutOfMemory
+from support.devices.programs import adt as forked
 
 HEAVY = ("tvm", "adbutils", "PIL", "jinja2", "onnx", "numpy", "onnxruntime", "cattrs", "requests")
 PROGRAM = """
@@ -222,7 +223,7 @@ def test_each_verb_that_waits_for_a_device_has_a_time_limit() -> None:
     ],
 )
 def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
-    done = adt_program(*arguments, HOME=str(tmp_path), ADT_CACHE_DIR=str(tmp_path))
+    done = forked(*arguments, env=os.environ | {"HOME": str(tmp_path), "ADT_CACHE_DIR": str(tmp_path)})
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -294,10 +295,10 @@ def test_the_ready_command_is_the_users_own(tmp_path: Path) -> None:
     from support.models.onnx_graphs import graph_of, node, write
 
     path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": (1, "n")}, ["y"]), tmp_path / "a model.onnx")
-    done = adt_program("compile", str(path), "--for", "host", "--explain")
+    done = forked("compile", path, "--for", "host", "--explain")
     command = f"adt compile '{path}' --for host --explain --shape n=16"
     assert command in done.stdout.splitlines()[-1]
-    assert adt_program(*shlex.split(command)[1:]).returncode == 0
+    assert forked(*shlex.split(command)[1:]).returncode == 0
 
 
 def test_verbs_are_functions_of_the_package() -> None:

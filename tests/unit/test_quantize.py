@@ -20,6 +20,7 @@ from adt.errors import AdtError, ConfigError, ModelError, VerifyFailed
 from adt.host import isolated
 from adt.quantization import quantizer
 from adt.verbs.quantize import QuantizeResult
+from support.devices.programs import adt as program
 from support.models.quantized_onnx import Net, convolutions, transformer
 
 RNG = np.random.default_rng(5)
@@ -286,24 +287,17 @@ def test_where_it_cannot_be_written(model: Path, samples: Path, tmp_path: Path) 
 
 
 def test_on_the_command_line(model: Path, tmp_path: Path) -> None:
-    program = [sys.executable, "-c", "from adt.cli.main import main; main()", "quantize", model.name]
-    arguments = ["--calibrate", "random:5", "-o", "q.onnx", "--keep", "Gemm,Add"]
-
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        words = [*program, *arguments, *more]
-        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    done = run()
+    words = ["quantize", model.name, "--calibrate", "random:5", "-o", "q.onnx", "--keep", "Gemm,Add"]
+    done = program(*words, cwd=tmp_path)
     assert done.returncode == 0 and "on 4 MADE-UP samples, which tell nothing" in done.stdout, done.stderr
     assert "y: SNR" in done.stdout and "2 nodes stay float" in done.stdout
-    words = [*program, "--weights-only", "int8", "-o", "weights.onnx"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = program("quantize", model.name, "--weights-only", "int8", "-o", "weights.onnx", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("nothing was measured"), done.stderr
-    document = json.loads(run("--json").stdout)
+    document = json.loads(program(*words, "--json", cwd=tmp_path).stdout)
     assert document["schema"] == "adt.quantize" and document["made_up"] is True
     assert document["worst"] == document["outputs"][0]["name"] == "y"
     assert document["layers"][0].keys() == {"name", "operator", "snr_db", "share"}
-    done = run("--mean", "0.5")
+    done = program(*words, "--mean", "0.5", cwd=tmp_path)
     assert done.returncode == 19 and "options for pictures, and no picture" in done.stderr
 
 
