@@ -16,8 +16,10 @@ from adt.errors import DiskError
 from adt.host.cache import cache_dir
 from adt.tuning.database.store import open_database
 from support.devices import small_disk
-from support.devices.programs import ADT
+from support.devices.fork_server import ON_SMALL_DISK
+from support.devices.programs import ADT, adt, adt_json
 from support.models.onnx_graphs import f32, graph_of, node
+from support.sampling import matrix
 from support.standins.tuning_records import applicable, workload
 
 GENERATE = ("generate", "cpp", "--package", "com.example.net")
@@ -46,24 +48,9 @@ class Site:
         }
         for directory in (self.place, *at.values()):
             directory.mkdir(exist_ok=True)
-        program = [
-            sys.executable,
-            small_disk.__file__,
-            self.place,
-            f"size={size},mode=755",
-            free,
-            self.top / "names",
-            ADT,
-        ]
-        return subprocess.run(
-            [*map(str, program), *map(str, words)],
-            env=os.environ | {name: str(path) for name, path in (at | environment).items()},
-            cwd=self.top,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        disk = (ON_SMALL_DISK, self.place, f"size={size},mode=755", free, self.top / "names")
+        environ = os.environ | {name: str(path) for name, path in (at | environment).items()}
+        return adt(*disk, *words, env=environ, cwd=self.top)
 
     def fails(self, *words: object, remedy: str, free: str, size: str = "1m", **environment: Path) -> str:
         """Check that a verb ends with a disk error that names the place and the remedy, and return the
@@ -98,14 +85,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def package(model: Path) -> Path:
     out = model.with_name("pkg")
-    done = subprocess.run(
-        [ADT, "compile", model, "--for", "host", "-o", out], capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    adt_json("compile", model, "--for", "host", "-o", out)
     return out
 
 
-FREE = pytest.mark.parametrize("free", ["200000", "0", "ro"])
+SPACE = ("200000", "0", "ro")
+FREE = pytest.mark.parametrize("free", SPACE)
 
 
 @FREE
@@ -132,8 +117,7 @@ def test_the_cache(site: Site, model: Path, free: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@FREE
-@pytest.mark.parametrize("name", ["pkg", "pkg.tar"])
+@pytest.mark.parametrize(("free", "name"), matrix(SPACE, ("pkg", "pkg.tar")))
 def test_where_a_package_goes(site: Site, model: Path, free: str, name: str) -> None:
     words = ["compile", model, "--for", "host", "-o"]
     out = site.place / name
