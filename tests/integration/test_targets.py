@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adt
+from adt.compiler.networks.builder import Network
 from adt.package.host_run.run import run_package
 from adt.package.package import load_package
 from support.devices.programs import adt as run_adt
@@ -42,13 +43,23 @@ def difference(model: Path, package: Path, seed: int = 0) -> float:
     )
 
 
+@pytest.mark.parametrize("target", ["mali", "host"])
+def test_a_small_model_is_right(target: str, tmp_path: Path) -> None:
+    net = Network((1, 8, 8, 8))
+    x = net.relu(net.conv(net.relu(net.conv("x", 8)), 16, 3, 2))
+    model = net.save(tmp_path / "small.onnx", net.classifier(x, 4), (1, 4))
+    package = adt.compile(model, platform="host", target=target, out=tmp_path / "pkg").path
+    assert difference(model, package) < 1e-5
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "target",
     [
         "mali",
         "host",
-        pytest.param("adreno-buffer", marks=pytest.mark.nightly),
-        pytest.param("opencl -max_num_threads=64", marks=pytest.mark.nightly),
+        "adreno-buffer",
+        "opencl -max_num_threads=64",
     ],
 )
 def test_a_real_model_is_right(target: str, tmp_path: Path) -> None:
