@@ -19,7 +19,7 @@ from adt.package.package import load_package
 from support.devices.programs import adt, adt_json
 from support.models.microsoft import GRAPHS
 from support.models.onnx_graphs import graph_of, node, write
-from support.models.small import MAGIKA, small_model
+from support.models.small import MAGIKA, detector, small_model
 from support.standins.ndk import make_standin_ndk
 
 
@@ -104,7 +104,8 @@ def test_for_android_mod_so_needs_the_system_alone(tmp_path: Path) -> None:
     adt_json("build-target", "--for", "android-arm64-v8a", "--ndk", ndk)
     out = tmp_path / "pkg"
     other = make_standin_ndk(tmp_path / "other-ndk")  # which built no bundle: it only links the model
-    package = adt_json("compile", MAGIKA, "--for", "android-arm64-v8a", "--ndk", other, "-o", out)["package"]
+    model = detector(tmp_path / "model.onnx")
+    package = adt_json("compile", model, "--for", "android-arm64-v8a", "--ndk", other, "-o", out)["package"]
     elf = read_elf(out / "mod.so")
     assert not any("tvm" in name for name in elf.needed)
     assert elf.machine == "AARCH64" and elf.page_alignment == 16384

@@ -20,6 +20,7 @@ from adt.host.cache import cache_dir
 from adt.options.resolve import load_settings
 from adt.package.package import load_package
 from support.devices.programs import adt
+from support.models.onnx_graphs import f32, graph_of, node, write
 from support.models.small import MAGIKA
 from support.standins.ndk import make_standin_ndk
 
@@ -104,12 +105,16 @@ def runs(line: str) -> Any:
 @pytest.mark.parametrize(
     "line", [runs(line) for line in COMPILE if not set(shlex.split(line)) & NOT_COMPILED.keys()]
 )
-def test_each_compile_command_compiles(line: str, place: Path, ndk: Path) -> None:
+def test_each_compile_command_compiles(line: str, ndk: Path, tmp_path: Path) -> None:
+    write(
+        graph_of([node("Conv", ["x", "w"], ["y"])], {"x": (1, 8, 6, 6)}, ["y"], {"w": f32(8, 8, 3, 3)}),
+        tmp_path / "model.onnx",
+    )
     words = [str(ndk) if word == "$NDK" else word for word in shlex.split(line)[1:]]
-    done = adt(*words, cwd=place)
+    done = adt(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert ("is read as" in done.stderr) == classic(line), done.stderr
-    target = load_package(place / option(line, "-o")).manifest.target
+    target = load_package(tmp_path / option(line, "-o")).manifest.target
     assert target.platform == meant(line)
     device = "opencl" if re.search("adreno|mali", option(line, "--target")) else "cpu"
     assert target.device == device
