@@ -25,7 +25,7 @@ from adt.integrate.output import CopiedFile, TextFile
 from adt.integrate.project import project
 from adt.package.manifest import TensorSpec
 from support.codegen.golden_projects import HOSTILE, made_up_project
-from support.codegen.kotlin import compile_kotlin
+from support.codegen.kotlin import JAVAC, compile_kotlin
 from support.standins import android as standin_android
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 from support.standins.ndk import make_standin_ndk
@@ -136,7 +136,7 @@ def compiles(gradle: Path, directory: Path) -> None:
     package(gradle, merged(gradle, directory), directory / "app.apk")
     classes = directory / "classes"
     said = done(
-        *("javac", "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
+        *(*JAVAC, "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
         *("-cp", android, "-d", classes, *gradle.rglob("*.java"), *directory.glob("**/R.java")),
     )
     assert said == ""

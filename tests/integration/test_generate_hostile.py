@@ -15,7 +15,8 @@ from adt.integrate.names import CPP, JAVA, KOTLIN
 from adt.integrate.output import TextFile
 from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import HOSTILE, PLATFORMS, made_up_project
-from support.codegen.kotlin import compile_kotlin
+from support.codegen.kotlin import JAVAC, compile_kotlin
+from support.sampling import matrix
 from support.standins.artefacts import entry, tensor
 
 ROOT = Path(__file__).parents[2]
@@ -176,9 +177,9 @@ def cpp_files(directory: Path) -> Sequence[Path]:
     return sorted(path for path in directory.rglob("*") if path.suffix in (".cc", ".h"))
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_cpp_compiles_without_a_warning(projects: Path, compiler: str) -> None:
-    project = projects / "cpp"
+@pytest.mark.parametrize(("names", "compiler"), matrix(["projects", "strange"], ["g++", "clang++"]))
+def test_cpp_compiles_without_a_warning(names: str, compiler: str, request: pytest.FixtureRequest) -> None:
+    project = request.getfixturevalue(names) / "cpp"
     sources = [path for path in cpp_files(project) if path.suffix == ".cc"]
     assert {path.name for path in sources} == {"main.cc", "models_test.cc"}
     include = [f"-I{project / 'include'}", f"-I{ROOT / 'cpp_runner/include'}"]
@@ -198,14 +199,13 @@ def compile_java(projects: Path, directory: Path) -> Path:
     sources = sorted([*(projects / "jni/java").rglob("*.java"), *runtime])
     assert len(sources) > len(HOSTILE) + len(runtime)
     succeeds(
-        *("javac", "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
+        *(*JAVAC, "-Xlint:all", "-Werror", "--release", "11", "-encoding", "UTF-8"),
         *("-d", directory, *sources),
     )
     return directory
 
 
-def test_strange_names_compile_without_a_warning(strange: Path, tmp_path: Path) -> None:
-    test_cpp_compiles_without_a_warning(strange, "g++")
+def test_strange_names_compile_as_java(strange: Path, tmp_path: Path) -> None:
     classes = compile_java(strange, tmp_path)
     assert (classes / INDIA.replace(".", "/") / "Keywords.class").is_file()
 

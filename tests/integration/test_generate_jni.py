@@ -37,7 +37,7 @@ from adt.package.inputs.pictures import PictureOptions
 from adt.package.package import load_package
 from adt.verbs.reference_run import with_references
 from support.codegen import image_reference as reference
-from support.codegen.kotlin import compile_kotlin
+from support.codegen.kotlin import BRIEF, JAVAC, compile_kotlin
 from support.devices.programs import real_program
 from support.models.published import named
 from support.models.small import MAGIKA, small_model
@@ -114,7 +114,7 @@ class Project:
         self, *words: object, path: Sequence[Path] = (), options: Sequence[str] = (), **environment: str
     ) -> str:
         """Run Java where TVM warns of a CPU's driver, and the JVM of that driver's signal handlers."""
-        checks = ["-Xcheck:jni", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        checks = ["-Xcheck:jni", "-Xmx128m", *BRIEF]
         said = run(
             "java", *checks, *options, f"-Djava.library.path={self.library.parent}",
             "-cp", class_path(*path, *self.jars, self.path / "build/vision_test.jar", self.data), *words,
@@ -176,7 +176,7 @@ def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest
     data = tmp_path_factory.mktemp("data")
     cases = [CASES / f"{name}Cases.java" for name in ("Runner", "Result")]
     project = Project(path, data, built.installed, android_classes(tmp_path_factory.mktemp("android")))
-    run("javac", "-Xlint:all", "-cp", class_path(*project.jars), "-d", data, *cases)
+    run(*JAVAC, "-Xlint:all", "-cp", class_path(*project.jars), "-d", data, *cases)
     return project
 
 
@@ -276,7 +276,7 @@ def test_projects_share_a_runtime_in_one_program(
     annotations = RUNTIME / "jvm/annotations"
     java = [*write_java(other, tmp_path, android=False), CASES / "SharedRuntime.java"]
     path = class_path(*generated.jars)
-    run("javac", "-Xlint:all", "-cp", path, "-sourcepath", annotations, "-d", tmp_path / "classes", *java)
+    run(*JAVAC, "-Xlint:all", "-cp", path, "-sourcepath", annotations, "-d", tmp_path / "classes", *java)
     assert (
         generated.java("SharedRuntime", generated.models / "small", path=[tmp_path / "classes"]) == "done\n"
     )
@@ -347,7 +347,7 @@ def test_pixels_of_every_kind(tmp_path: Path) -> None:
     java = write_java(described, tmp_path / "java", android=False)
     java += [path for part in ("common", "jvm") for path in (RUNTIME / part).rglob("*.java")]
     java.append(CASES / "PictureCases.java")
-    run("javac", "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *java)
+    run(*JAVAC, "-Xlint:all", "-Werror", "-d", tmp_path / "classes", *java)
 
     picture = RNG.integers(0, 256, (10, 12, 3), dtype=np.uint32)
     pixels = 0x7F << 24 | picture[..., 0] << 16 | picture[..., 1] << 8 | picture[..., 2]
@@ -395,7 +395,7 @@ def android_classes(directory: Path) -> list[Path]:
     running = standin_assets.compile_classes(directory / "running", framework)
     java = [path for part in ("common", "android") for path in (RUNTIME / part).rglob("*.java")]
     lint = ("-Xlint:all", "-Werror")
-    run("javac", *lint, "-cp", class_path(running, framework), "-d", directory / "runtime", *java)
+    run(*JAVAC, *lint, "-cp", class_path(running, framework), "-d", directory / "runtime", *java)
     return [running, directory / "runtime", framework]
 
 
@@ -441,7 +441,7 @@ def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotli
 def test_declarations_and_symbols_are_the_same(generated: Project, tmp_path: Path) -> None:
     """Compare javac's headers, the C++ files and the library's symbols, both ways."""
     runtime = generated.path / "runtime"
-    run("javac", "-h", tmp_path, "-d", tmp_path, *runtime.rglob("*.java"))
+    run(*JAVAC, "-h", tmp_path, "-d", tmp_path, *runtime.rglob("*.java"))
     headers = {name: tmp_path / f"org_adt_runtime_{name}.h" for name in ("ImageFiller", "NativeRunner")}
     assert {*tmp_path.glob("*.h")} == {*headers.values()}
     names = r"JNIEXPORT \w+ JNICALL (\w+)"
@@ -486,7 +486,7 @@ class Application:
         sources = write_java(described, path, android=True)
         classes = path / "classes"
         java = [*sources, CASES / "AndroidCases.java", CASES / "DeviceTest.java"]
-        run("javac", "-Xlint:all", "-Werror", "-cp", class_path(*generated.android), "-d", classes, *java)
+        run(*JAVAC, "-Xlint:all", "-Werror", "-cp", class_path(*generated.android), "-d", classes, *java)
         libraries = path / "lib"
         libraries.mkdir()
         shutil.copy(small / "mod.so", libraries / "libsmall_model.so")
@@ -512,7 +512,7 @@ class Application:
     ) -> str:
         """Run the class *cls*."""
         return run(
-            "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS, *options,
+            "java", "-Xcheck:jni", *BRIEF, *standin_assets.JVM_OPTIONS, *options,
             f"-Dassets={standin_assets.write_assets(self.path / 'assets.bin', assets)}",
             f"-Dassets.without={standin_assets.write_assets(self.path / 'none.bin', {})}",
             f"-Djava.library.path={self.generated.library.parent}", "-cp", class_path(*path, Path(self.classes)),
@@ -586,7 +586,7 @@ def test_the_samples_view_model_closes_frames_and_model(
     assert isinstance(sample, TextFile)
     (tmp_path / "kotlin/MainViewModel.kt").write_text(sample.text)
     classes = tmp_path / "classes"
-    run("javac", "-Xlint:all", "-Werror", "-cp", class_path(*generated.android), "-d", classes, *java)
+    run(*JAVAC, "-Xlint:all", "-Werror", "-cp", class_path(*generated.android), "-d", classes, *java)
     kotlin = [
         *(tmp_path / "kotlin").rglob("*.kt"),
         *RUNTIME.rglob("*.kt"),
@@ -598,7 +598,7 @@ def test_the_samples_view_model_closes_frames_and_model(
     shutil.copy(onet / "mod.so", tmp_path / "lib/libface_model.so")
     assets = Application(tmp_path, "", generated).assets(onet, stem="face")
     said = run(
-        "java", "-Xcheck:jni", *standin_assets.JVM_OPTIONS,
+        "java", "-Xcheck:jni", *BRIEF, *standin_assets.JVM_OPTIONS,
         f"-Dassets={standin_assets.write_assets(tmp_path / 'assets.bin', assets)}",
         f"-Djava.library.path={generated.library.parent}",
         "-cp", class_path(classes, *generated.android, *compiled),

@@ -23,6 +23,10 @@ LIBRARIES = ("kotlin-stdlib", "kotlinx-coroutines-core-jvm")
 NEEDED = (*LIBRARIES, "annotations-13.0", "kotlin-compiler", "kotlin-daemon-client", "kotlin-preloader",
           "kotlin-reflect", "kotlin-script-runtime")  # fmt: skip
 """Libraries of the package that compiling needs."""
+BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that runs for seconds: optimizing what it runs would take longer."""
+JAVAC = ("javac", *(f"-J{option}" for option in BRIEF))
+"""Java's compiler."""
 
 
 def home() -> Path:
@@ -52,7 +56,7 @@ def compile_kotlin(sources: Sequence[Path], out: Path, *, classpath: Sequence[Pa
     """
     lib = home() / "package/lib"
     words = [
-        "java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+        "java", "-Xmx512m", *BRIEF,
         "-cp", lib / "kotlin-preloader.jar", "org.jetbrains.kotlin.preloading.Preloader",
         "-cp", lib / "kotlin-compiler.jar", "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler",
         "-kotlin-home", home() / "package", "-Werror", "-no-reflect", "-no-stdlib",

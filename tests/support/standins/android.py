@@ -12,6 +12,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+from support.codegen.kotlin import JAVAC
+
 _UNIT = "// STAND-IN, not Android: signatures only.\npackage {package};\n\n{text}\n"
 
 CLASSES = {
@@ -325,7 +327,7 @@ def compile_classes(directory: Path, *, real: bool = True) -> Path:
     classes = directory / "classes"
     classes.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        ["javac", "--release", "11", "-nowarn", "-d", str(classes), *sources],
+        [*JAVAC, "--release", "11", "-nowarn", "-d", str(classes), *sources],
         check=True,
         capture_output=True,
         text=True,

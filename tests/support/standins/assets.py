@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from support.codegen.kotlin import JAVAC
+
 CLASSES = {
     "android.content.res.AssetManager": """
         public final class AssetManager implements AutoCloseable {
@@ -150,7 +152,7 @@ def compile_classes(directory: Path, android: Path) -> Path:
         path.write_text(f"// STAND-IN, not Android.\npackage {package};\n{text}\n")
     sources = [str(path) for path in directory.rglob("*.java")]
     classes = directory / "classes"
-    subprocess.run(["javac", "-cp", str(android), "-d", str(classes), *sources], check=True)
+    subprocess.run([*JAVAC, "-cp", str(android), "-d", str(classes), *sources], check=True)
     return classes
 
 
