@@ -1,6 +1,6 @@
 """`adt generate cpp`: the project as a user has it, built, tested, installed, moved, used and run on a device.
 
-The compilers, CMake and pkg-config are real, and so are the models; the device is the virtual one.
+The compilers, CMake and pkg-config are real; the device is the virtual one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt_json
-from support.models.small import MAGIKA, small_model
+from support.models.small import detector, small_model
 from support.standins.ndk import make_standin_ndk
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
@@ -60,7 +60,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models for this machine and for the device; the packages that they were are gone."""
     directory = tmp_path_factory.mktemp("cpp")
     models = {
-        "model": MAGIKA,
+        "model": detector(directory / "model.onnx"),
         "small": small_model(directory / "small.onnx"),
     }
     packages, bundles = [], []
@@ -106,7 +106,7 @@ def path_with_cmake() -> str:
 def check_outputs(outputs: Path, *, tolerance: float) -> None:
     """Check the outputs of the example against onnxruntime's."""
     for model, feed, file in (
-        (MAGIKA, {"bytes": BYTES}, "detector.target_label.bin"),
+        (outputs.parent / "model.onnx", {"bytes": BYTES}, "detector.target_label.bin"),
         (outputs.parent / "small.onnx", {"x": X}, "small.y.bin"),
     ):
         session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
