@@ -14,9 +14,14 @@ import pytest
 from PIL import Image
 
 import adt as api
-from support.devices.programs import ADT
+from adt.rpc import tracker
+from adt.virtual import emulator
+from support.devices.programs import path_with_adt
 from support.models.onnx_graphs import graph_of, node, write
 from support.remedies import PLACEHOLDER, TABLE, Case, commands
+
+WORKING: set[str] = set()
+"""Commands that worked in a fresh copy, as they will in another."""
 
 
 @pytest.fixture(scope="module")
@@ -107,17 +112,18 @@ def directory(prepared: Path, tmp_path: Path) -> Iterator[Path]:
     """A copy for one case; what a remedy started is stopped."""
     copy = shutil.copytree(prepared, tmp_path / "at", symlinks=True)
     yield copy
-    for stop in ("emulator stop", "tracker stop"):
-        run(f"adt {stop}", copy)
+    if emulator.listing():
+        run("adt emulator stop", copy)
+    tracker.stop()
 
 
 def run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run *command* as a shell does."""
-    path = f"{ADT.parent}:{os.environ['PATH']}"
+    environ = os.environ | {"PATH": path_with_adt()}
+    shell = ["sh", "-c", command]
     return subprocess.run(
-        ["sh", "-c", command], cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True,
-        timeout=600, check=False,
-    )  # fmt: skip
+        shell, cwd=directory, env=environ, capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.line)
@@ -132,10 +138,14 @@ def test_a_remedy_is_followed(case: Case, directory: Path) -> None:
     assert printed, remedy
     followed = [each for each in printed if not set(PLACEHOLDER.findall(each)) & set(case.unknown)]
     for command in followed:
+        if followed == [command] and command in WORKING and not (case.again or case.after):
+            continue
         assert not PLACEHOLDER.search(command), f"a placeholder: {command}"
         codes = next((codes for start, codes in case.codes.items() if command.startswith(start)), (0,))
         result = run(command, directory)
         assert result.returncode in codes, f"{command}: {result.returncode}\n{result.stdout}{result.stderr}"
+        if command == followed[0]:
+            WORKING.add(command)
     for check in ([line] if case.again else []) + ([f"adt {case.after}"] if case.after else []):
         result = run(check, directory)
         assert result.returncode == 0, f"{check}\n{result.stdout}{result.stderr}"
