@@ -59,13 +59,7 @@ KERNEL_PREFIX = "__tvm_ffi_"
 
 
 def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
-    """Compile the imported model and write mod.so, mod.params and mod.json into *directory*.
-
-    Raises:
-        CompileError: TVM or the linker failed.
-        ModelError: operators were to be handed over, and the model has open dimensions.
-        ToolNotFound, SourceError, DownloadError: … and their code generator cannot be built.
-    """
+    """Compile the imported model and write mod.so, mod.params and mod.json into *directory*."""
     compilation, offloaded = offload(compilation)
     build = _build(compilation, directory)
     if offloaded is not None:
@@ -76,12 +70,7 @@ def assemble(compilation: Compilation, directory: Path) -> ModelPackage:
 
 
 def offload(compilation: Compilation) -> tuple[Compilation, OffloadedModel | None]:
-    """Hand operators to libraries, if that was asked for: what is left, and what was handed over.
-
-    Raises:
-        CompileError: the library's code generator failed.
-        ModelError, ToolNotFound, SourceError, DownloadError: see :func:`assemble`.
-    """
+    """Hand operators to libraries, if that was asked for: what is left, and what was handed over."""
     imported, settings = compilation.imported, compilation.settings
     libraries = settings.compile.offload
     if libraries == NONE:
@@ -112,11 +101,7 @@ def _asserts(module: Any) -> bool:
 
 @contextlib.contextmanager
 def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
-    """TVM's target, and the model ready for ``tvm.compile``, while TVM is set up for *compilation*.
-
-    Raises:
-        CompileError: TVM failed, there or inside.
-    """
+    """TVM's target, and the model ready for ``tvm.compile``, while TVM is set up for *compilation*."""
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
     with tvm_errors("the model"):
         tvm_target = tvm.target.Target(target.spec)
@@ -127,13 +112,7 @@ def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterato
             yield (
                 tvm_target,
                 prepare_module(
-                    module,
-                    params,
-                    target,
-                    compilation.alignment,
-                    schedules,
-                    chooser,
-                    plain=compilation.plain,
+                    module, params, target, compilation.alignment, schedules, chooser, plain=compilation.plain
                 ),
             )
 
@@ -279,10 +258,7 @@ def _manifest(
         ),
         tuned=len(tuned),
         total=len(names),
-        files={
-            LIBRARY: _described(directory / LIBRARY, elf.needed),
-            PARAMS: build.params,
-        },
+        files={LIBRARY: _described(directory / LIBRARY, elf.needed), PARAMS: build.params},
         like=compilation.like,
         made=CompilationRecord(
             settings=_recorded_settings(settings),

@@ -54,11 +54,7 @@ class CompileJob:
     """Each layer that a library takes is a subgraph of its own, so that it can be timed; not as fast."""
 
     def target(self) -> ModelTarget:
-        """Return the target that the settings mean.
-
-        Raises:
-            ConfigError, MismatchError: the target, the platform and the offload do not go together.
-        """
+        """Return the target that the settings mean."""
         settings = self.settings
         target = package_target(self.platform, settings, self.like)
         if self.tuning is not None and self.tuning.gpu is not None and target.gpu is not None:
@@ -67,26 +63,12 @@ class CompileJob:
         return target
 
     def linker(self) -> Linker:
-        """Return the linker of mod.so.
-
-        Raises:
-            ToolNotFound, NdkError, MismatchError: see :func:`adt.compiler.link.linker_for`.
-        """
+        """Return the linker of mod.so."""
         api_level = self.settings.build.api_level
         return linker_for(self.platform, ndk=self.ndk, api_level=api_level, bundle=self.bundle)
 
     def load(self, *, accuracy: bool = True) -> Compilation:
-        """Import the model and bring it into its precision.
-
-        Args:
-            accuracy: measure that of reduced precision, as configured.
-
-        Raises:
-            ModelError, UnsupportedOp: the model cannot be imported.
-            ConfigError, MismatchError, InputError: see
-                :func:`adt.compiler.precision.convert_precision`.
-            ToolNotFound, NdkError: the platform's compiler is not there.
-        """
+        """Import the model and bring it into its precision, whose *accuracy* is measured as configured."""
         settings, platform = self.settings, self.platform
         linker, target = self.linker(), self.target()
         bundled = self.bundle.manifest.options if self.bundle else settings.build

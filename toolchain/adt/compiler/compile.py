@@ -67,12 +67,7 @@ CODE = ("bundle", "compiler", "host", "options", "package")
 def compile_to(job: CompileJob, out: Path, *, use_cache: bool = True) -> ModelPackage:
     """Compile to the directory or .tar *out*, which appears complete or not at all.
 
-    Args:
-        use_cache: False compiles, whatever is in the cache, and leaves nothing there.
-
-    Raises:
-        PackageError: *out* exists and is no package.
-        ModelError, UnsupportedOp, CompileError, …: see :func:`compile_model`.
+    Without *use_cache* nothing is read from the cache, and nothing left there.
     """
     refuse_others(out)
     facts = identity(job) if use_cache else None
@@ -91,14 +86,7 @@ def compile_to(job: CompileJob, out: Path, *, use_cache: bool = True) -> ModelPa
 
 
 def compile_model(job: CompileJob, out: Path) -> ModelPackage:
-    """Compile into the directory *out*, which appears complete or not at all.
-
-    Raises:
-        ModelError, UnsupportedOp, ConfigError, MismatchError, InputError: see :meth:`CompileJob.load`.
-        UnsupportedOp: the code calls a function that no runtime has.
-        CompileError: TVM or the linker failed.
-        PackageError: *out* exists and is no package.
-    """
+    """Compile into the directory *out*, which appears complete or not at all."""
     refuse_others(out)
     compilation = job.load()
     try:
@@ -159,11 +147,7 @@ def _check_mode(target: ModelTarget, setting: str) -> str:
 
 
 def cached_package(job: CompileJob) -> ModelPackage:
-    """The package of *job* in the cache, compiled when it is not there; two at once compile it once.
-
-    Raises:
-        ModelError, UnsupportedOp, CompileError, …: see :func:`compile_model`.
-    """
+    """Return the package of *job* in the cache, compiled when it is not there, once by two at a time."""
     facts = identity(job)
     if facts is not None:
         package = _cached(job, facts)
@@ -199,9 +183,6 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
 
     A callable that builds a model, a pass of the user's own, or a TVM that is no installed
     distribution, has no digest: such a model is compiled each time.
-
-    Raises:
-        ModelError, ConfigError, ToolNotFound, NdkError, MismatchError: as compiling would.
     """
     versions = _versions()
     if job.passes or not job.model.is_file() or not all(versions[name] for name in TOOLS):

@@ -98,9 +98,6 @@ class CudaCompiler:
 
         Args:
             ptx: to what a driver compiles, for *arch* and all later ones; else to machine code.
-
-        Raises:
-            CompileError: the compiler refuses it, or does not know the architecture.
         """
         if self.nvcc is None:
             return _compile_with_nvrtc(self, source, arch, ptx)
@@ -119,11 +116,7 @@ class CudaCompiler:
 
 
 def find_compiler(arch: str = "") -> CudaCompiler:
-    """The compiler of CUDA on this machine: of several the first that knows *arch*, or else the first.
-
-    Raises:
-        ToolNotFound: there is none.
-    """
+    """Return the compiler of CUDA on this machine: the first that knows *arch*, or else the first."""
     compilers = [compiler for release in _RELEASES if (compiler := _nvrtc(release))]
     if nvcc := _nvcc():
         compilers.append(nvcc)
@@ -151,12 +144,7 @@ class CudaCode:
 
 
 def cuda_code(target: ModelTarget, settings: TvmSettings) -> CudaCode | None:
-    """Return the form of kernels for *target*; None where it is not CUDA.
-
-    Raises:
-        ToolNotFound: no compiler of CUDA is here, or none of C++ for the plugin.
-        SourceError, DownloadError: the plugin cannot be built, see :func:`adt.bundle.plugins.build`.
-    """
+    """Return the form of kernels for *target*; None where it is not CUDA."""
     if target.device != "cuda":
         return None
     find_compiler(target.spec["arch"])
@@ -166,12 +154,7 @@ def cuda_code(target: ModelTarget, settings: TvmSettings) -> CudaCode | None:
 
 @contextlib.contextmanager
 def machine_code(code: CudaCode | None) -> Iterator[None]:
-    """Meanwhile TVM compiles kernels for CUDA to *code*; nothing changes for other targets.
-
-    Raises:
-        ToolNotFound: no compiler of CUDA is here.
-        CompileError: the compiler refuses the kernels.
-    """
+    """Meanwhile TVM compiles kernels for CUDA to *code*; nothing changes for other targets."""
     if code is None:
         yield
         return

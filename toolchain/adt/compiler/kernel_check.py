@@ -65,11 +65,7 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
         mode: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can, but for CUDA.
 
     Raises:
-        VerifyFailed: the kernels compute other numbers than the CPU, or a driver refuses their source.
-        InputError: it is wanted, and no inputs can be made up.
         ToolNotFound: it is wanted, and this machine has no OpenCL device that can run them.
-        RunError, SourceError, DownloadError: it is wanted, and they could not be run, or TVM's OpenCL
-            runtime for this machine not be built.
     """
     if compilation.target.device == "cuda":
         if mode == "auto":
@@ -112,12 +108,10 @@ def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelC
 
 
 def limit_of_steps(limit: float, computed: Arrays, expected: Arrays, changed: Callable[[], Arrays]) -> float:
-    """By how much outputs may differ where a model rounds to 8 bits within.
+    """Return how much outputs may differ where a model rounds to 8 bits within; *limit* is for other models.
 
-    Args:
-        limit: of other models.
-        changed: gives what is expected for inputs that are hardly changed; asked where outputs differ by more
-            than usual, for some models make much of one step.
+    *changed* gives what is expected for inputs that are hardly changed. It is asked where outputs differ by
+    more than usual, for some models make much of one step.
     """
     limit = max(limit, STEPS_WITHIN)
     if _spread(computed, expected) <= limit:
@@ -270,16 +264,11 @@ def compare(
     limit: float,
     quantum: float = 0.0,
 ) -> OutputCheck:
-    """Compare *computed* with *expected*.
+    """Compare *computed* with *expected*; at most *limit*, and one *quantum* of a quantized output, pass.
 
-    The difference is the greatest one over the greatest magnitude expected, or over
-    :data:`LEAST_MAGNITUDE` if that is more; of integers, the share that differs (by more than one
-    step, where they are quantised). NaN and infinity must come at the same places, and not everywhere:
-    else the difference is infinite.
-
-    Args:
-        limit: largest difference that passes.
-        quantum: one step of an output that was quantised, which passes, too.
+    The difference is the greatest one over the greatest magnitude expected, or over :data:`LEAST_MAGNITUDE`
+    if that is more; of integers, the share that differs (by more than one step, where they are quantised).
+    NaN and infinity must come at the same places, and not everywhere: else the difference is infinite.
     """
     floating = expected.dtype.kind == "f"
     pair = gaps(computed, expected)

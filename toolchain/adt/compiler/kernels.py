@@ -64,10 +64,6 @@ def compile_kernel(
         kernel: a ``tvm.IRModule`` of PrimFuncs, one PrimFunc (of TVMScript or TE), or the tensors of
             a TE computation, inputs first.
         name: what a single function is called; empty: as it calls itself, else ``main``.
-
-    Raises:
-        ModelError: *kernel* is none of these.
-        CompileError: TVM or the linker failed, or the library would not load on the platform.
     """
     module = _module(kernel, name)
     api_level = settings.build.api_level

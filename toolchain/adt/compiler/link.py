@@ -39,11 +39,8 @@ class Linker:
     def link(self, output: Path, objects: list[str], params: str = "") -> None:
         """Link *objects*, which TVM generated, to the shared library *output*.
 
-        Its SONAME, ``mod-<16 hex digits>.so``, is this package's alone: a linker that is asked for a name
-        takes the library that has it already.
-
-        Args:
-            params: what tells the package's parameters from those of another one with the same code.
+        Its SONAME, ``mod-<16 hex digits>.so``, is this package's alone, also by its *params*: a linker
+        that is asked for a name takes the library that has it already.
 
         Raises:
             CompileError: the linker failed (its message is in the details), or an object has code that runs
@@ -89,12 +86,9 @@ class Linker:
         )
 
     def export(self, built: Any, library: Path, scratch: Path | None = None, params: str = "") -> None:
-        """Write what TVM compiled to the shared library *library*.
+        """Write what ``tvm.compile`` *built* to the shared library *library*.
 
-        Args:
-            built: what ``tvm.compile`` returned.
-            scratch: directory for the compiler's files, which somebody else removes; None: one of its own.
-            params: as for :meth:`link`.
+        The compiler's files go to *scratch*, which the caller removes, or else to a directory of their own.
         """
 
         def link(output: str, objects: list[str], **_options: Any) -> None:
@@ -119,7 +113,7 @@ def _in_memory(path: Path) -> int:
 
 
 def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: TargetBundle | None) -> Linker:
-    """The linker for *platform*.
+    """Return the linker for *platform*.
 
     mod.so needs the system's libraries alone; an undefined symbol is an error here instead of on the device.
 

@@ -44,8 +44,8 @@ def convert_precision(
         files: .npz files to measure the accuracy on; none: random inputs.
 
     Raises:
-        ConfigError: the precision or an operator's name is unknown, or the options contradict each other or
-            the model.
+        ConfigError: the precision or an operator's name is unknown, or the options contradict each other
+            or the model.
         MismatchError: the device does not compute in half precision.
     """
     policy.check_precision(settings.precision)
@@ -122,8 +122,7 @@ def _is_measured(imported: ImportedModel, settings: CompileSettings, files: Sequ
     """Return True if the accuracy is to be measured."""
     if settings.accuracy not in ACCURACY:
         raise ConfigError(
-            f"compile.accuracy is {settings.accuracy!r}",
-            remedy=f"Choose one of: {', '.join(ACCURACY)}.",
+            f"compile.accuracy is {settings.accuracy!r}", remedy=f"Choose one of: {', '.join(ACCURACY)}."
         )
     if settings.accuracy != "auto" or files:
         return settings.accuracy != "off"

@@ -120,12 +120,9 @@ def _label(value: Any) -> str:
 def rank(
     outputs: Mapping[str, Array], *, labels: Sequence[str] = (), top: int = TOP, softmax: bool | None = None
 ) -> Ranking:
-    """The best classes of the output that has scores of classes.
+    """Return the *top* classes of the output that has scores of classes; by number where *labels* is empty.
 
-    Args:
-        labels: of all classes; empty: they are shown by number.
-        top: how many.
-        softmax: None applies it to floats that are no probabilities yet.
+    Softmax None applies it to floats that are no probabilities yet.
 
     Raises:
         InputError: no output, or more than one, has scores of classes; or the labels are not as many.

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
-    """Check that *package* runs on the runtime in *bundle*.
-
-    Raises:
-        MismatchError: it does not; the remedy names the side to rebuild and how.
-    """
+    """Check that *package* runs on the runtime in *bundle*."""
     name, target, platform = package.name, package.target, bundle.platform
     rebuild = f"adt build-target --for {platform}"
     recompile = package.source.compile_command("--for", platform)
@@ -70,15 +66,11 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
 
 
 def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *options: str) -> None:
-    """Check that CPUs have what the package's code uses.
+    """Check that CPUs have what the package's code uses, which would end with SIGILL otherwise.
 
     Args:
         offers: their features in the kernel's names; empty: they are not known, which passes.
-        where: whose they are, for people.
         options: with which ``adt compile`` makes code for them.
-
-    Raises:
-        MismatchError: they do not: the code would end with SIGILL.
     """
     missing = _missing(package.target.cpu_features, offers)
     again = package.source.compile_command
@@ -92,11 +84,7 @@ def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *opt
 
 
 def check_tuned_cpu(uses: Sequence[str], offers: frozenset[str], where: str) -> None:
-    """Check that CPUs on which kernels are to be measured have the features that the code *uses*.
-
-    Raises:
-        MismatchError: they do not: each candidate would end with SIGILL.
-    """
+    """Check that CPUs which measure kernels have the features that the code *uses*, against SIGILL."""
     if missing := _missing(uses, offers):
         raise MismatchError(
             f"the kernels are for CPUs with {', '.join(missing)}, which those of {where} lack",
@@ -111,23 +99,14 @@ def _missing(uses: Sequence[str], offers: frozenset[str]) -> list[str]:
 
 
 def check_own_cpu(package: PackageManifest) -> None:
-    """Check that the CPUs of this machine have what the package's code uses.
-
-    Raises:
-        MismatchError: see :func:`check_cpu`.
-    """
+    """Check that the CPUs of this machine have what the package's code uses."""
     check_cpu(package, own_features(), "this machine", "--for", "host")
 
 
 def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:
-    """Check that an OpenCL device computes in half precision, if the package does.
+    """Check that an OpenCL *device* has cl_khr_fp16 if the package computes in half precision.
 
-    Args:
-        device: what it is, for people.
-        fp16: it has cl_khr_fp16.
-
-    Raises:
-        MismatchError: it does not: its driver would refuse the kernels.
+    Its driver would refuse the kernels.
     """
     if fp16 or not package.needs_half:
         return

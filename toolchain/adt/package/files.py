@@ -48,11 +48,7 @@ def is_inside(name: str) -> bool:
 
 
 def part(directory: Path, name: str) -> Path:
-    """Path of the file *name* of the package in *directory*.
-
-    Raises:
-        OSError: it is missing, or cannot be read.
-    """
+    """Path of the file *name* of the package in *directory*."""
     return contained_file(directory, name, MOST_BYTES)
 
 
@@ -95,11 +91,7 @@ def pack(directory: Path, archive: Path) -> None:
 
 
 def leave_alone(final: Path) -> None:
-    """Refuse to write to *final* if it is there and no archive of a package.
-
-    Raises:
-        PackageError: it is something else.
-    """
+    """Refuse to write to *final* if it is there and no archive of a package."""
     if not final.exists():
         return
     first = None
@@ -117,7 +109,7 @@ def leave_alone(final: Path) -> None:
 
 
 def unpack_cached(archive: Path) -> Path:
-    """The contents of *archive* in a directory of the cache, unpacked on first use.
+    """Return the contents of *archive* in a directory of the cache, unpacked on first use.
 
     Raises:
         PackageError: it is no archive of a package, or holds what no package has.
@@ -131,11 +123,7 @@ def unpack_cached(archive: Path) -> Path:
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack *archive* into the empty *directory*.
-
-    Raises:
-        PackageError: it is no archive, or has an entry that no package has; *directory* is not to be used.
-    """
+    """Unpack *archive* into the empty *directory*."""
     try:
         with Bounded(io.FileIO(archive)) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             members = list(_members(tar, archive))
@@ -147,11 +135,7 @@ def unpack(archive: Path, directory: Path) -> None:
 
 
 def _members(tar: tarfile.TarFile, archive: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """Yield every file of *tar* with the name it gets; that it is a plain one is for whoever writes it.
-
-    Raises:
-        PackageError: one of them is none that a package has, or there are too many.
-    """
+    """Yield every file of *tar* with the name it gets; that it is a plain one is for whoever writes it."""
     total = 0
     for count, member in enumerate(tar):
         name = re.sub(r"^(\./)+", "", member.name)

@@ -276,11 +276,7 @@ class PackageManifest:
         return self.source.compile_command("--for", self.target.platform, *options)
 
     def entry(self, name: str = "main") -> Entry:
-        """The entry function *name*.
-
-        Raises:
-            PackageError: there is none of that name.
-        """
+        """Return the entry function *name*."""
         for candidate in self.entries:
             if candidate.name == name:
                 return candidate

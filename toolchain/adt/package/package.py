@@ -146,11 +146,7 @@ def refuse_others(out: Path) -> None:
 
 
 def write_package(package: ModelPackage, out: Path) -> ModelPackage:
-    """Copy *package* to the directory or .tar *out*, which appears complete or not at all.
-
-    Raises:
-        PackageError: *out* exists and is no package.
-    """
+    """Copy *package* to the directory or .tar *out*, which appears complete or not at all."""
     refuse_others(out)
     if is_archive(out):
         files.pack(package.path, out)

@@ -21,11 +21,7 @@ _NUMBER, _TENSOR_HEAD = 8, 40
 
 
 def write_params(params: Mapping[str, Any], path: Path, alignment: int) -> None:
-    """Write *params* as *path*.
-
-    Args:
-        alignment: bytes; that of the place of each larger parameter in the file. 1: as it comes.
-    """
+    """Write *params* as *path*; each larger parameter begins at a multiple of *alignment* bytes."""
     import tvm
 
     tvm.runtime.save_param_dict_to_file(
@@ -34,11 +30,7 @@ def write_params(params: Mapping[str, Any], path: Path, alignment: int) -> None:
 
 
 def read_params(path: Path) -> dict[str, Any]:
-    """The parameters in *path*, tensors of TVM by name.
-
-    Raises:
-        tvm.error.InternalError, ValueError, …: it is no such file, or is damaged.
-    """
+    """Return the parameters in *path*, tensors of TVM by name."""
     import tvm
 
     tensors = tvm.runtime.load_param_dict_from_file(str(path))

@@ -87,12 +87,8 @@ def layer_costs(
 ) -> tuple[LayerCost, ...]:
     """Return the layers of a quantized *model*, the costliest first.
 
-    Each is quantized alone: the noise that a layer adds to its own output does not tell the model's.
-
-    Args:
-        original: what outputs are compared with.
-        quantize: makes a model in which the named nodes stay float.
-        keep: those that do in *model*.
+    Each is quantized alone, by *quantize*, which gets the nodes that stay float (*keep* in *model*): the
+    noise that a layer adds to its own output does not tell the model's.
     """
     layers = {name: operator for name, operator in _layers(model).items() if name not in keep}
     samples = samples[:LAYER_SAMPLES]

@@ -38,11 +38,7 @@ MOST_ROUNDS = 3
 def check_prepared(
     model: onnx.ModelProto, prepared: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]
 ) -> Mapping[str, Array]:
-    """Check that *prepared* computes what *model* does; return the inputs: the first of *samples*, or random.
-
-    Raises:
-        ModelError: it does not, or onnxruntime cannot run it.
-    """
+    """Check that *prepared* computes what *model* does; return inputs: the first of *samples*, or random."""
     inputs = samples[0] if samples else random_inputs(model, -1.0, 2)
     got = _run(prepared, inputs)
     for name, reference in _run(model, inputs).items():
@@ -57,11 +53,7 @@ def check_prepared(
 def _run(
     model: onnx.ModelProto, inputs: Mapping[str, Array], observed: Sequence[str] = ()
 ) -> dict[str, Array]:
-    """Run *model* node by node: onnxruntime's folding of constants fails at some prepared models.
-
-    Raises:
-        ModelError: onnxruntime cannot run it.
-    """
+    """Run *model* node by node: onnxruntime's folding of constants fails at some prepared models."""
     try:
         return run(model, dict(inputs), observed, optimize=False)
     except Exception as error:  # onnxruntime's own exceptions have no public base
@@ -78,12 +70,7 @@ def faithful(
     keep: frozenset[str],
     inputs: Mapping[str, Array],
 ) -> frozenset[str]:
-    """Return *keep* and the nodes that *quantize* would change or fails at; a warning names each.
-
-    Args:
-        original: the prepared float model.
-        quantize: makes a model in which the named nodes stay float.
-    """
+    """Return *keep* and the nodes that *quantize* would change or fails at; a warning names each."""
     nodes = frozenset(node.name for node in original.graph.node)
     for _ in range(MOST_ROUNDS):
         try:
@@ -103,11 +90,7 @@ def faithful(
 
 
 def check(original: onnx.ModelProto, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> None:
-    """Check that each node of a quantized *model* computes what it does in *original*.
-
-    Raises:
-        ModelError: one does not.
-    """
+    """Check that each node of a quantized *model* computes what it does in *original*."""
     for name, reason in changed(original, model, inputs).items():
         raise _refused(f"{name}: {reason}")
 
@@ -133,11 +116,7 @@ def _failing(
 
 
 def changed(original: onnx.ModelProto, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, str]:
-    """Return the nodes of *original* that compute something else in a quantized *model*, and what differs.
-
-    Raises:
-        ModelError: onnxruntime cannot run it.
-    """
+    """Return the nodes of *original* that compute something else in a quantized *model*, and what differs."""
     makers = {name: node.name for node in original.graph.node for name in node.output if name}
     sequences = {each.name for each in original.graph.value_info if not each.type.HasField("tensor_type")}
     values = {**inputs, **_run(original, inputs, [*makers.keys() - sequences])}

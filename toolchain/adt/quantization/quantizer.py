@@ -52,7 +52,7 @@ LEAST_OPSET = 13
 
 
 def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelProto, Entry]:
-    """The ONNX model in *path* with fixed shapes, and its inputs.
+    """Return the ONNX model in *path* with fixed shapes, and its inputs.
 
     Raises:
         ModelError: it is not valid, its shapes stay open, or it is no float32 model.
@@ -87,9 +87,6 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
 def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
     """Prepare *model* for onnxruntime's quantizer: shapes known, normalizations part of
     convolutions, every node with a name of its own. Temporary files go to *directory*.
-
-    Raises:
-        ModelError: it is of an old opset that cannot be converted, or onnxruntime refuses it.
     """
     path = directory / "prepared.onnx"
     with _asked(

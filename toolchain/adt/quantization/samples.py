@@ -73,8 +73,8 @@ def read_samples(
 
     Raises:
         ConfigError: no sources, or made-up inputs beside real ones.
-        InputError: a file is missing, no picture, damaged, or does not fit; a number is not finite; or there
-            are fewer than two samples.
+        InputError: a file is missing, no picture, damaged, or does not fit; a number is not finite; or
+            there are fewer than two samples.
     """
     if not sources and not calibrates:
         return Samples("", False, (), calibrates)

@@ -39,11 +39,7 @@ def is_callable(model: Path | str) -> bool:
 
 
 def require_model(model: Path | str) -> None:
-    """Check that *model* is a file of a format that adt reads, or spelled as a callable.
-
-    Raises:
-        ModelError: see :func:`format_of`.
-    """
+    """Check that *model* is a file of a format that adt reads, or spelled as a callable."""
     if not is_callable(model):
         format_of(Path(model))
 
@@ -78,11 +74,7 @@ def format_of(path: Path) -> str:
 
 
 def _require_file(path: Path) -> None:
-    """Check that *path* is a regular file.
-
-    Raises:
-        ModelError: it is not.
-    """
+    """Check that *path* is a regular file."""
     if path.is_dir():
         remedy = "Convert it first: tf2onnx or the TFLite converter read SavedModel directories."
         raise ModelError(f"{path} is a directory, not a model file", remedy=remedy)
@@ -94,11 +86,7 @@ def _require_file(path: Path) -> None:
 
 
 def _content_format(path: Path, spelled: str) -> str:
-    """Tell the format from the content; *spelled*, that of the suffix, where the content does not tell.
-
-    Raises:
-        ModelError: the file is empty, or of no format that adt reads.
-    """
+    """Tell the format from the content; *spelled*, that of the suffix, where the content does not tell."""
     with path.open("rb") as file:
         head = file.read(64)
     if not head:
@@ -134,11 +122,7 @@ def _looks_like_onnx(head: bytes) -> bool:
 
 
 def _zip_format(path: Path, spelled: str) -> str:
-    """Tell the format of an archive from its members' names, or *spelled* from the suffix.
-
-    Raises:
-        ModelError: it is damaged, or of no format that adt reads.
-    """
+    """Tell the format of an archive from its members' names, or *spelled* from the suffix."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -44,11 +44,9 @@ for name in sys.argv[split + 1:]:
 
 
 def called_functions(built: Any, lowered: Any) -> tuple[str, ...]:
-    """Functions that a compiled model looks for in the runtime's registry, sorted.
+    """Return the functions that a compiled model looks for in the runtime's registry, sorted.
 
-    Args:
-        built: the executable that ``tvm.compile`` returned.
-        lowered: the module after the last Relax pass, whose kernels may call functions, too.
+    Kernels of *lowered*, the module after the last Relax pass, may call functions, too.
     """
     globals_line = re.search(r"Globals \(#\d+\): \[(.*)\]", built.stats())
     names = set(globals_line[1].split(", ")) if globals_line else set()
@@ -105,11 +103,7 @@ def packed_functions(module: Any) -> tuple[str, ...]:
 def check_functions(imported: ImportedModel, called: Iterable[str], registered: Collection[str]) -> None:
     """Check that a runtime has the functions that the code of *imported* calls.
 
-    Args:
-        registered: see :func:`missing_functions`.
-
-    Raises:
-        UnsupportedOp: it lacks some; the operators that they come from are named where the names tell.
+    An error names the operators that they come from where the names of functions tell.
     """
     missing = missing_functions(called, registered)
     if not missing:
@@ -140,11 +134,7 @@ def unrunnable(module: Any, ops: Sequence[OpRow]) -> dict[str, str]:
 
 
 def missing_functions(called: Iterable[str], registered: Collection[str]) -> tuple[str, ...]:
-    """Return those of *called* that a runtime lacks.
-
-    Args:
-        registered: what it registers; empty: unknown, and the runtime of the installed TVM stands for it.
-    """
+    """Return those of *called* that a runtime lacks; the installed TVM's, where *registered* is empty."""
     if registered:
         return tuple(name for name in called if name not in registered)
 
@@ -155,9 +145,5 @@ def missing_functions(called: Iterable[str], registered: Collection[str]) -> tup
 
 
 def unregistered(libraries: Sequence[Path], names: Iterable[str]) -> tuple[str, ...]:
-    """Return those of *names* that no library registers, in a process without TVM's Python code.
-
-    Args:
-        libraries: of this machine; libtvm_ffi first.
-    """
+    """Return those of *names* that no library (libtvm_ffi is first) registers, without TVM's Python code."""
     return tuple(run([sys.executable, "-I", "-S", "-c", _ASK, *libraries, "--", *names]).stdout.split())

@@ -59,12 +59,8 @@ def imported_model(
 ) -> ImportedModel:
     """Describe *module*, whose ``main`` has ``num_input`` inputs and carries its parameters' values.
 
-    Args:
-        inputs: name of a parameter of ``main`` to the model's input that it is.
-        origin: gives the operator that makes an output's shape depend on the data.
-
-    Raises:
-        ModelError: two parameters have one name, or the shape of an output depends on the data.
+    *inputs* maps names of parameters of ``main`` to the model's inputs. *origin* tells which operator makes
+    an output's shape depend on the data.
     """
     module, values = detached(module)
     main = module["main"]

@@ -53,11 +53,6 @@ def import_model(
             can be; None: they are unrolled.
         blockwise: weights of 4 or 8 bits with scales for blocks stay so; else they become floats.
         check: compare each operator with the format's own runtime.
-
-    Raises:
-        ModelError: the file, the callable or a shape is wrong, or TVM's importer failed.
-        UnsupportedOp: there is no converter for an operator, or it computes something else.
-        ToolNotFound: the format needs an extra that is not installed.
     """
     return _import(*_open(model), shapes, steps, blockwise=blockwise, check=check)
 
@@ -93,12 +88,7 @@ def _import(
 
 
 def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:
-    """The op table of a model, and whether and why its import fails.
-
-    Raises:
-        ModelError: the file is missing or of no format that adt reads.
-        ToolNotFound: the format needs an extra that is not installed.
-    """
+    """Return the op table of a model, and whether and why its import fails."""
     path, source = _open(model)
     imported = None
     try:
@@ -150,11 +140,7 @@ def _open(model: Path | str) -> tuple[Path, SourceModel]:
 
 
 def declared_inputs(model: Path | str, shapes: RequestedShapes) -> dict[str, Shape]:
-    """The inputs that a model will have, as far as its file tells without importing it; else empty.
-
-    Raises:
-        ModelError: the file or a shape is wrong.
-    """
+    """Return the inputs that a model will have, as far as its file tells without importing it; else empty."""
     path = Path(model)
     format = formats.TORCH if formats.is_callable(model) else formats.format_of(path)
     if format == formats.ONNX:

@@ -35,13 +35,7 @@ if TYPE_CHECKING:
 def import_keras(
     path: Path, shapes: RequestedShapes, source: SourceModel, *, check: bool = False
 ) -> ImportedModel:
-    """Import a Keras model through ONNX, whose operators are compared with onnxruntime if *check*.
-
-    Raises:
-        ModelError: the file is damaged, Keras cannot export it, or its ONNX form cannot be imported.
-        UnsupportedOp: there is no converter for an operator.
-        ToolNotFound: the extra is missing.
-    """
+    """Import a Keras model through ONNX, whose operators are compared with onnxruntime if *check*."""
     from adt.compiler.importers.onnx.importer import import_onnx
     from adt.compiler.importers.onnx.prepared_file import onnx_inputs
 
@@ -73,7 +67,6 @@ def load_keras(path: Path) -> Any:
 
     Raises:
         ModelError: it is damaged, or has layers that only its author's code knows.
-        ToolNotFound: the extra is missing.
     """
     os.environ.setdefault("KERAS_BACKEND", "torch")
     if not Path("~/.keras/keras.json").expanduser().exists():  # else it writes one, with our backend for ever

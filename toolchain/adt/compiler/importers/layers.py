@@ -104,9 +104,7 @@ def make_cases(
 ) -> list[Case]:
     """Run an operator on made-up inputs near zero and far from it, with integers that it takes.
 
-    Args:
-        specs: shape and type of each input.
-        indexed: extents of what may be read by indices.
+    *indexed* has the extents of what may be read by indices.
     """
     if sum(math.prod(shape) for shape, _ in specs.values()) > MOST_ELEMENTS:
         raise ValueError("it is too large")

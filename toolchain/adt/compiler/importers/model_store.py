@@ -31,11 +31,7 @@ def _kept(sha256: str) -> Path | None:
 
 
 def require_trusted(model: Path | str, trust: bool) -> None:
-    """Refuse a model that is code, unless the user trusts it or adt kept it here.
-
-    Raises:
-        ModelError: it is refused; or its file is missing, or is not what its suffix says.
-    """
+    """Refuse a model that is code, unless the user trusts it or adt kept it here."""
     kind, path = formats.code_of(model), Path(model).absolute()
     stored = path.parent.parent == cache.cache_dir() / _STORE and path == _kept(path.parent.name)
     if not kind or trust or stored:
@@ -76,14 +72,7 @@ def keep(model: Path, sha256: str) -> Path:
 
 
 def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:
-    """Return the model that *package* was compiled from, as the store keeps it.
-
-    Args:
-        explicit: named by the user; None: the copy that compiling kept.
-
-    Raises:
-        ModelError: *explicit* is another model, or no copy is there.
-    """
+    """Return the model that *package* was compiled from: *explicit*, of the user, or the stored copy."""
     source = package.manifest.source
     if explicit is not None:
         if model_sha256(explicit) != source.sha256:

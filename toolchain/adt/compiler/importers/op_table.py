@@ -40,12 +40,9 @@ def op_rows(
     unsupported: Mapping[str, str],
     supported: Mapping[str, str],
 ) -> tuple[OpRow, ...]:
-    """The table of *ops* (one for each node): what fails first, then what is rewritten, each by count.
+    """Return the table of *ops* (one for each node): what fails first, then what is rewritten, each by count.
 
-    Args:
-        rewritten: operator to note.
-        unsupported: operator to note; wins over *rewritten*.
-        supported: notes on some of the others.
+    The others are notes by operator; *unsupported* wins over *rewritten*.
     """
     rows = []
     for op, count in Counter(ops).items():
@@ -61,11 +58,7 @@ def op_rows(
 def after_trial(
     rows: Iterable[OpRow], failures: Mapping[str, str], untried: Collection[str]
 ) -> tuple[OpRow, ...]:
-    """*rows* after a conversion was tried: what failed is unsupported, what it did not reach untried.
-
-    Args:
-        failures: operator to note.
-    """
+    """Return *rows* after a trial: what failed is unsupported, what it did not reach untried."""
     changed = []
     for row in rows:
         if row.op in failures and row.status != UNSUPPORTED:

@@ -42,11 +42,10 @@ MODULE = "relax"
 
 
 def module_file(module: Any, values: Mapping[str, Any]) -> Path:
-    """A file with the ``tvm.IRModule`` *module*, in the cache of models.
+    """Return a file with the ``tvm.IRModule`` *module*, in the cache of models.
 
-    Args:
-        values: arrays (numpy's or TVM's) by the names of parameters of ``main``; all its other parameters
-            are inputs. What the importers of TVM keep in the module counts, too.
+    *values* are arrays (numpy's or TVM's) by the names of parameters of ``main``; all its other parameters
+    are inputs. What the importers of TVM keep in the module counts, too.
 
     Raises:
         ModelError: it is no module, has no ``main`` of tensors, or the values do not fit it.
@@ -71,11 +70,7 @@ def module_file(module: Any, values: Mapping[str, Any]) -> Path:
 
 
 def _main(module: Any) -> Any:
-    """The function ``main`` of *module*.
-
-    Raises:
-        ModelError: there is none, or TVM finds a fault in the module.
-    """
+    """Return the function ``main`` of *module*."""
     functions = {str(variable.name_hint): function for variable, function in module.functions.items()}
     main = functions.get("main")
     if not isinstance(main, relax.Function):
@@ -96,11 +91,7 @@ def _main(module: Any) -> Any:
 
 
 def _detached(main: Any, values: Mapping[str, Any]) -> tuple[Any, list[Array]]:
-    """*main* with inputs first, and the values of the parameters that follow.
-
-    Raises:
-        ModelError: see :func:`module_file`.
-    """
+    """Return *main* with inputs first, and the values of the parameters that follow."""
     attributes = main.attrs or {}
     names = [str(parameter.name_hint) for parameter in main.params]
     if len(set(names)) != len(names):
@@ -126,11 +117,7 @@ def _detached(main: Any, values: Mapping[str, Any]) -> tuple[Any, list[Array]]:
 
 
 def _spec(parameter: Any) -> TensorSpec:
-    """Name, shape (open dimensions by their symbols) and dtype of a parameter.
-
-    Raises:
-        ModelError: it is no tensor whose rank and dtype are known.
-    """
+    """Name, shape (open dimensions by their symbols) and dtype of a parameter."""
     info = parameter.struct_info
     extents = getattr(getattr(info, "shape", None), "values", None)
     if extents is None or not info.dtype:
@@ -143,11 +130,7 @@ def _spec(parameter: Any) -> TensorSpec:
 
 
 def _value(spec: TensorSpec, value: Any) -> Array:
-    """*value* as an array that fits *spec*.
-
-    Raises:
-        ModelError: it does not.
-    """
+    """Return *value* as an array that fits *spec*."""
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if (array.dtype.name, array.shape) != (spec.dtype, spec.shape):
         raise ModelError(

@@ -51,7 +51,8 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Shape | int]:
     """Parse ``name:1,3,224,224`` (an input) and ``batch=1,past=16`` (symbols) texts.
 
     Raises:
-        ModelError: a text has another form, an extent is not positive, or two texts contradict each other.
+        ModelError: a text has another form, an extent is not positive, or two texts contradict each
+            other.
     """
     given: dict[str, Shape | int] = {}
     for text in texts:
@@ -88,15 +89,15 @@ def option(name: str, value: Shape | int) -> str:
 
 
 def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, Shape]:
-    """The static shape of every input.
+    """Return the static shape of every input.
 
     Args:
         declared: input to shape; a dimension may be a sum or product of other inputs' symbols
             (``past + sequence``).
 
     Raises:
-        ModelError: a name is unknown, the rank or a fixed extent differs, one symbol gets two extents,
-            an input has no elements, or dimensions stay open: all of them are named, with an option that
+        ModelError: a name is unknown, the rank or a fixed extent differs, one symbol gets two extents, an
+            input has no elements, or dimensions stay open: all of them are named, with an option that
             fixes them.
     """
     symbols = fixed_symbols(declared, given)
@@ -127,11 +128,7 @@ def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) 
 
 
 def small(shapes: dict[str, Shape], most: int = MOST_ELEMENTS) -> dict[str, Shape]:
-    """Return *shapes*, none of which has more than *most* elements or :data:`MOST_AXES` axes.
-
-    Raises:
-        ModelError: one has.
-    """
+    """Return *shapes*, none of which has more than *most* elements or :data:`MOST_AXES` axes."""
     for name, shape in shapes.items():
         if len(shape) > MOST_AXES:
             raise ModelError(
@@ -147,13 +144,10 @@ def small(shapes: dict[str, Shape], most: int = MOST_ELEMENTS) -> dict[str, Shap
 
 
 def fixed_symbols(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, int]:
-    """The extent of every symbol that *given* fixes, by itself or by an input's shape.
+    """Return the extent of every symbol that *given* fixes, by itself or by an input's shape.
 
     A symbol that is still open is taken for a batch of 1 where it comes first in an input; not
     when that input has no other dimension and the symbol comes later in another one.
-
-    Raises:
-        ModelError: see :func:`fixed_shapes`.
     """
     known = _symbols(declared)
     symbols: dict[str, int] = {}

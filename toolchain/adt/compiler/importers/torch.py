@@ -39,9 +39,7 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
     """Import a program that ``torch.export.save`` wrote.
 
     Raises:
-        ModelError: the file is damaged, a shape is wrong, or TVM's importer failed.
         UnsupportedOp: there is no converter for an operator.
-        ToolNotFound: the extra is missing.
     """
     program = load_program(path)
     specs = program_inputs(program)
@@ -72,12 +70,7 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
 
 
 def explain_torch(path: Path) -> tuple[OpRow, ...]:
-    """Return the table of the core ATen operators that a program decomposes into.
-
-    Raises:
-        ModelError: the file is damaged.
-        ToolNotFound: the extra is missing.
-    """
+    """Return the table of the core ATen operators that a program decomposes into."""
     program = load_program(path)
     is_open = any(isinstance(extent, str) for spec in program_inputs(program) for extent in spec.shape)
     if is_open and program.example_inputs is not None:
@@ -86,11 +79,7 @@ def explain_torch(path: Path) -> tuple[OpRow, ...]:
 
 
 def _decomposed(program: Any) -> Any:
-    """Return *program* in core ATen operators, with operands of the types that PyTorch computes in.
-
-    Raises:
-        ModelError: torch cannot do that.
-    """
+    """Return *program* in core ATen operators, with operands of the types that PyTorch computes in."""
     torch = load("torch", "torch", "reading a .pt2 file")
     wrong = [torch.ops.aten._adaptive_avg_pool2d, torch.ops.aten.index_add]  # TVM's windows, races
     table = torch.export.default_decompositions()
@@ -156,11 +145,7 @@ def _zeros(program: Any, inputs: Sequence[tuple[Shape, str]]) -> tuple[tuple[Any
 
 
 def _static(program: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Export *program* again, for the shapes of these arguments: torch decomposes no derived dimensions.
-
-    Raises:
-        ModelError: the program does not take them.
-    """
+    """Export *program* again, for the shapes of these arguments: torch decomposes no derived dimensions."""
     torch = load("torch", "torch", "reading a .pt2 file")
     try:
         with quiet():

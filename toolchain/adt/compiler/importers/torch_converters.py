@@ -24,9 +24,6 @@ def put(emit: Emit, data: Any, indices: Sequence[Any], values: Any, *, adds: boo
     """Put *values* into *data*, or add them, where *indices* say, one for each axis; None is all of an axis.
 
     TVM's own operator wants an index for every axis, in their order, and adds from several threads at once.
-
-    Raises:
-        ModelError: there is a value for each element that a mask leaves.
     """
     named = {axis: index for axis, index in enumerate(indices) if index is not None}
     if any(index.struct_info.dtype == "bool" for index in named.values()):

@@ -29,11 +29,10 @@ CONTRACT = (
 
 
 def load_program(path: Path) -> Any:
-    """The ``ExportedProgram`` in a file.
+    """Return the ``ExportedProgram`` in a file.
 
     Raises:
         ModelError: it is damaged, or of a version that this torch does not read.
-        ToolNotFound: the extra is missing.
     """
     torch = load("torch", "torch", "reading a .pt2 file")
     try:
@@ -49,7 +48,7 @@ def load_program(path: Path) -> Any:
 
 
 def program_inputs(program: Any) -> tuple[TensorSpec, ...]:
-    """The inputs that a caller gives, in order; open dimensions are strings.
+    """Return the inputs that a caller gives, in order; open dimensions are strings.
 
     Raises:
         ModelError: an input is no tensor.
@@ -81,7 +80,6 @@ def exported_by(text: str) -> Iterator[Path]:
 
     Raises:
         ModelError: there is no such callable, it fails, or torch cannot export what it returns.
-        ToolNotFound: the extra is missing.
     """
     torch = load("torch", "torch", "importing a Python callable")
     program = _call(text)
@@ -117,8 +115,7 @@ def _call(text: str) -> Any:
             return called()
     except ImportError as error:
         raise ModelError(
-            f"{text} cannot be imported: {error}",
-            remedy=f"Run adt where {name}.py is, or set PYTHONPATH.",
+            f"{text} cannot be imported: {error}", remedy=f"Run adt where {name}.py is, or set PYTHONPATH."
         ) from error
     except AdtError:
         raise

@@ -291,9 +291,7 @@ def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
 def _before(name: str, need: _Need, number: tuple[float, float], *, first: bool) -> _Need | None:
     """Return the need of an operand whose result with a constant must meet *need*; None if unknown.
 
-    Args:
-        number: bounds of the constant.
-        first: the operand is the first one.
+    *number* has the bounds of the constant; *first* says that the operand is the first one.
     """
     least, most = number
     if name == "relax.negative":
@@ -446,12 +444,9 @@ NOT_STEEPER = frozenset(
 
 
 def output_quanta(main: Any, names: Sequence[str]) -> dict[str, float]:
-    """The outputs of *main* that are dequantized by a constant scale, with the greatest scale.
+    """Return the outputs of *main*, by *names*, that a constant scale dequantizes, with the greatest scale.
 
     Operators of :data:`NOT_STEEPER` may come after that.
-
-    Args:
-        names: of the outputs, in order.
     """
     graph = _Graph(main)
 

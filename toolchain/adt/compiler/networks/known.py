@@ -75,11 +75,7 @@ def known_name(text: str) -> str | None:
 
 
 def named(model: Path) -> Path | None:
-    """Return the model file of the network that *model* names; None where it is a file, or no name of one.
-
-    Raises:
-        ModelError: it is nearly one.
-    """
+    """Return the model file of the network that *model* names; None where it is a file, or no name of one."""
     text = str(model)
     bare = not model.suffix or model.suffix[1:].isdecimal()  # any other suffix is that of a file
     known = known_name(text) if bare else None
@@ -114,11 +110,7 @@ def network_file(name: str) -> Path:
 
 
 def write_network(name: str, path: Path, size: int | None = None) -> Path:
-    """Write the network *name* as ONNX.
-
-    Args:
-        size: of its pictures, and a batch of one, where these are not to stay open.
-    """
+    """Write the network *name* as ONNX, for a batch of one picture of *size*; None leaves both open."""
     net = Network((1, 3, size, size)) if size else _empty(name)
     output = NETWORKS[name](net)
     batch, *_, width = net.shape

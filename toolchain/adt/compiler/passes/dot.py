@@ -63,10 +63,7 @@ class Dot:
 
 
 VNNI = Dot(
-    "uint8",
-    "int8",
-    4,
-    tuple((lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}") for lanes in (16, 8, 4)),
+    "uint8", "int8", 4, tuple((lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}") for lanes in (16, 8, 4))
 )
 PAIRS = Dot(
     "int16",

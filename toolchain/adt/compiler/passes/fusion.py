@@ -83,11 +83,9 @@ def _lookups() -> tvm.transform.Pass:
 def fuse(
     operators: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor], dispatch: Sequence[tvm.transform.Pass]
 ) -> tuple[tvm.IRModule, dict[str, tvm.runtime.Tensor]]:
-    """The kernels of a model of *operators*, and their parameters, with those that were packed.
+    """Return the kernels of a model of *operators*, and their parameters, with those that were packed.
 
-    Args:
-        params: the imported model's, for their names.
-        dispatch: passes that take operators which TVM's tensor expressions are not to compute.
+    Names come from *params*. *dispatch* takes operators that TVM's tensor expressions are not to compute.
     """
     legal = tvm.transform.Sequential(
         [

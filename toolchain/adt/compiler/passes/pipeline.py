@@ -75,10 +75,6 @@ def prepare_module(
     Args:
         alignment: bytes to which the device aligns tensors.
         plain: a CPU computes plain loops on the model's own tensors.
-
-    Raises:
-        UnsupportedOp: the model branches at run time, and the target is a GPU; or a kernel of the user's
-            is for a GPU, and the target is a CPU.
     """
     if target.device != "cpu":
         _refuse_branches(module, target)
@@ -149,9 +145,8 @@ def relax_pipeline(
 ) -> Any:
     """Make the pipeline of ``tvm.compile`` for kernels on *device* (``cpu``, ``opencl`` or ``cuda``).
 
-    Args:
-        plain: gets the kernels before they are scheduled, by name.
-        vectors: what a CPU's rules schedule for; None: the rest stay plain loops there.
+    *plain* gets the kernels before they are scheduled, by name. *vectors* are what a CPU's rules schedule
+    for; without, the rest stay plain loops there.
     """
     if device == "cpu":
         return _cpu_pipeline(plain, schedules, vectors)

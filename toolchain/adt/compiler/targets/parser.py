@@ -70,12 +70,7 @@ _IDLE = ("model", "libs", "tag", "mabi", *_FORMER)
 """Options that change nothing that adt compiles."""
 _KINDS = ("llvm", "opencl", "clml", "vulkan", "cuda", "rocm", "metal", "hexagon", "webgpu", "nvptx", "c")
 """Kinds of TVM 0.25, and tvmc's ``clml``."""
-_ARCHES = {
-    "aarch64": "AARCH64",
-    "arm64": "AARCH64",
-    "x86_64": "X86_64",
-    "amd64": "X86_64",
-}
+_ARCHES = {"aarch64": "AARCH64", "arm64": "AARCH64", "x86_64": "X86_64", "amd64": "X86_64"}
 CLML = "--target adreno --offload clml"
 
 

@@ -104,11 +104,7 @@ SOCS = (
         "sm8550",
     ),
     _soc(
-        "snapdragon-8gen3",
-        "cortex-x4 cortex-a720 cortex-a520",
-        _BF16,
-        "cpuinfo: snapdragon-8-gen3",
-        "sm8650",
+        "snapdragon-8gen3", "cortex-x4 cortex-a720 cortex-a520", _BF16, "cpuinfo: snapdragon-8-gen3", "sm8650"
     ),
     _soc("snapdragon-8elite", "oryon-1", _BF16, "cpuinfo: snapdragon-8-elite", "sm8750"),
     _soc("snapdragon-x-elite", "oryon-1", _BF16, "cpuinfo: snapdragon-x-elite", "x1e80100"),
@@ -155,11 +151,7 @@ SOCS = (
     _soc("imx8mq", "cortex-a53", _V8, "cpuinfo: purism-librem-5", "imx8m", "imx8mm", "imx8mn", "imx8mp"),
     _soc("jetson-nano", "cortex-a57", _V8, "cpuinfo: nvidia-jetson-nano", "tegra-x1"),
     _soc(
-        "jetson-xavier",
-        "carmel",
-        "atomics crc32 asimdrdm asimdhp",
-        "cpuinfo: tegra-xavier-agx",
-        "tegra194",
+        "jetson-xavier", "carmel", "atomics crc32 asimdrdm asimdhp", "cpuinfo: tegra-xavier-agx", "tegra194"
     ),
     _soc("jetson-orin", "cortex-a78ae", _DOT, "Linux: nvidia/tegra234.dtsi", "tegra234"),
     _soc("zynqmp", "cortex-a53", _V8, "cpuinfo: xilinx-xczu9eg", "ultra96", "zcu102", "kv260"),

@@ -119,10 +119,7 @@ def parse(text: str) -> tuple[HostOpenCl, ...]:
     elif not document["devices"]:
         log.debug("%s offers no OpenCL device: %s", document["library"], document["said"])
     return tuple(
-        HostOpenCl(
-            library=document["library"],
-            **{**device, "extensions": tuple(device["extensions"])},
-        )
+        HostOpenCl(library=document["library"], **{**device, "extensions": tuple(device["extensions"])})
         for device in document["devices"]
     )
 

@@ -61,12 +61,6 @@ def run_packages(runs: Sequence[HostRun], *, timeout: float) -> list[dict[str, A
     """Run packages one after another in one child process, in *timeout* seconds; each is loaded once.
 
     Returns the outputs of each run by name; the same package may come several times.
-
-    Raises:
-        MismatchError: a package is for another machine, or another processor.
-        ToolNotFound: a package computes on OpenCL and this machine has no device.
-        RunError: the model failed, the driver refused a kernel (its build log is in the details),
-            crashed, or did not end in time.
     """
     packages = {run.package: load_package(run.package) for run in runs}
     for package in packages.values():
@@ -153,11 +147,7 @@ def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
 
 
 def _request(
-    run: HostRun,
-    entry: Entry,
-    manifest: PackageManifest,
-    device: HostOpenCl | None,
-    plugins: Sequence[Path],
+    run: HostRun, entry: Entry, manifest: PackageManifest, device: HostOpenCl | None, plugins: Sequence[Path]
 ) -> dict[str, Any]:
     return {
         "plugins": [str(plugin) for plugin in plugins],

@@ -41,10 +41,7 @@ class InputArray:
 
 
 def read_inputs(
-    entry: Entry,
-    files: Sequence[str],
-    images: Sequence[str] = (),
-    picture: PictureOptions | None = None,
+    entry: Entry, files: Sequence[str], images: Sequence[str] = (), picture: PictureOptions | None = None
 ) -> tuple[InputArray, ...]:
     """Read the inputs of *entry* from *files* and *images*, in this order.
 
@@ -79,8 +76,7 @@ def _split(text: str, entry: Entry) -> tuple[str, Path]:
             return spec.name, Path(text[len(spec.name) + 1 :])
     if "=" in text and not Path(text).exists():
         raise InputError(
-            f"the model has no input {text.partition('=')[0]!r}",
-            remedy=f"It takes {_names(entry)}.",
+            f"the model has no input {text.partition('=')[0]!r}", remedy=f"It takes {_names(entry)}."
         )
     return "", Path(text)
 

@@ -110,11 +110,7 @@ def parse_size(text: str) -> tuple[int, ...]:
 
 
 def parse_numbers(text: str, option: str) -> tuple[float, ...]:
-    """``0.485,0.456,0.406`` as numbers.
-
-    Raises:
-        InputError: it is none.
-    """
+    """``0.485,0.456,0.406`` as numbers."""
     try:
         numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -127,7 +123,7 @@ def parse_numbers(text: str, option: str) -> tuple[float, ...]:
 
 
 def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureOptions) -> PictureBatch:
-    """The array for the input *spec* from one picture, or one for each of its batch.
+    """Return the array for the input *spec* from one picture, or one for each of its batch.
 
     Raises:
         InputError: a file is missing, no picture, damaged or enormous; or the input takes no pictures, or
@@ -179,11 +175,7 @@ class _Form:
 
 
 def _form(spec: TensorSpec, options: PictureOptions) -> _Form:
-    """Return the form that *spec* takes, by its shape.
-
-    Raises:
-        InputError: it is no picture's, or more than one layout fits.
-    """
+    """Return the form that *spec* takes, by its shape."""
     shape, what = spec.shape, f"input {spec.name} is {kind(spec)}"
     if len(shape) == 2 and not options.layout:
         return _Form(None, shape[0], shape[1], 1, "", _color(what, 1, options.color))
@@ -283,11 +275,7 @@ def _pixels(file: Path, form: _Form, options: PictureOptions) -> tuple[NDArray[n
 
 
 def _upright(file: Path, color: str) -> Image:
-    """The decoded picture as its EXIF orientation wants it, in mode RGB or L.
-
-    Raises:
-        InputError: there is none, or it cannot be read.
-    """
+    """Return the decoded picture as its EXIF orientation wants it, in mode RGB or L."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     smaller = "Make it smaller in another program first, if you trust it."

@@ -51,10 +51,6 @@ def random_inputs(
     range or in [0, 100).
 
     *seed* is from 0 to 2^64 - 1, *fill_mode* one of :data:`adt.options.sections.FILL_MODES`.
-
-    Raises:
-        InputError: a shape is symbolic, an element type is none of the above, or nothing is known of
-            integers that become indices; or there is no such *fill_mode*.
     """
     import numpy as np
 

@@ -41,11 +41,7 @@ class Runner:
     """
 
     def __init__(self, model: onnx.ModelProto, inputs: dict[str, Array] | None = None) -> None:
-        """
-        Args:
-            model: with static input shapes.
-            inputs: what it runs on; none: random ones.
-        """
+        """Run *model*, whose input shapes are static, on *inputs*, or else on random ones."""
         self.model = model
         self.expected: dict[str, Array] = {}
         self.reason = ""
@@ -78,8 +74,7 @@ class Runner:
     def difference(self, changed: onnx.ModelProto, observed: Sequence[str] = ()) -> str:
         """Return what *changed* computes otherwise; empty when it computes the same, or nothing can tell.
 
-        Args:
-            observed: tensors that both models have and that are compared besides the outputs.
+        Tensors *observed*, which both models have, are compared besides the outputs.
         """
         if self.reason:
             return ""
@@ -144,8 +139,7 @@ def session_of(model: onnx.ModelProto, *, optimize: bool, threads: int = 0) -> o
 def run_reference(
     model: onnx.ModelProto, inputs: dict[str, Array], observed: Sequence[str] = ()
 ) -> dict[str, Array]:
-    """Return outputs of *model*, and the inner tensors *observed*, as ONNX's reference implementation
-    computes them.
+    """Compute outputs and the inner tensors *observed* by ONNX's reference implementation.
 
     Raises:
         TimeoutError: it took longer than :data:`REFERENCE_SECONDS`.

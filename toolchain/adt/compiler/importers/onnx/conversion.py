@@ -55,12 +55,8 @@ def operators() -> tuple[frozenset[str], frozenset[str]]:
 def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = None) -> Any:
     """Convert *model*, whose initializers become parameters; their values are in ``main``'s attributes.
 
-    Args:
-        layers: the converters of operators that were left as they are.
-
-    Raises:
-        UnsupportedOp: a node cannot be converted; it is in the message.
-        ModelError: TVM's importer failed elsewhere.
+    *layers* convert the operators that were left as they are. UnsupportedOp names the node that cannot be
+    converted.
     """
     layers = layers or {}
     _make_importable(model, layers.keys() & GATES.keys())
@@ -148,11 +144,9 @@ def _make_importable(model: onnx.ModelProto, layers: Collection[str]) -> None:
 
 
 def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_on: bool = False) -> Any:
-    """TVM's importer with our converters.
+    """Subclass TVM's importer with adt's converters and those of *layers*.
 
-    Args:
-        layers: those of operators that were left as they are.
-        goes_on: try the nodes after a refused one, too, and convert nothing in the end.
+    If it *goes_on*, it tries the nodes after a refused one, too, and converts nothing in the end.
     """
     nodes = _named_nodes(model)
     converters = {**CONVERTERS, **layers}
@@ -225,11 +219,7 @@ def _named_nodes(model: onnx.ModelProto) -> dict[str, tuple[onnx.NodeProto, Grap
 
 
 def _check_types(builder: Any, node: onnx.NodeProto, graph: Graph, result: Any, *, shapes: bool) -> None:
-    """Refuse *node* when an output has not the type that ONNX infers, or with *shapes* the shape.
-
-    Raises:
-        UnsupportedOp: see above.
-    """
+    """Refuse *node* when an output has not the type that ONNX infers, or with *shapes* the shape."""
     result = builder.normalize(result) if isinstance(result, relax.Expr) else result
     info = getattr(result, "struct_info", None)
     infos = list(info.fields) if isinstance(info, relax.TupleStructInfo) else [info]
@@ -298,11 +288,8 @@ def _rename_uses(graph: onnx.GraphProto, renamed: dict[str, str]) -> None:
 def _inline_arguments(model: onnx.ModelProto, repacked: Collection[str]) -> None:
     """Turn initializers that are arguments rather than weights into Constant nodes, in place.
 
-    The importer needs the value of a split's sizes or a resize's scales while it
-    converts; as a parameter of the module it would be unknown until run time.
-
-    Args:
-        repacked: weights of which a converter makes others.
+    The importer needs the value of a split's sizes or a resize's scales while it converts; as a parameter
+    of the module it would be unknown until run time. A converter makes others of weights *repacked*.
     """
     weights: list[onnx.TensorProto] = []
     arguments: list[onnx.TensorProto] = []

@@ -65,9 +65,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     except (onnx.checker.ValidationError, ValueError) as error:  # a ValueError over 2 GB
         if not _onnxruntime_takes(model):
             raise ModelError(
-                f"{path} is not a valid ONNX graph",
-                remedy="Export or download it again.",
-                details=str(error),
+                f"{path} is not a valid ONNX graph", remedy="Export or download it again.", details=str(error)
             ) from error
     _write_out_sparse(model)  # of which the checker takes none outside
     for name, parts in files.items():
@@ -81,11 +79,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
 
 
 def data_files(path: Path) -> tuple[str, ...]:
-    """Return the names of the data files of an ONNX file, relative to its directory.
-
-    Raises:
-        ModelError: see :func:`read_onnx`; the graph is not checked.
-    """
+    """Return the names of the data files of an ONNX file, relative to its directory."""
     return tuple(sorted(_parsed(path)[1]))
 
 
@@ -133,11 +127,7 @@ _Parts = list[tuple["onnx.TensorProto", int, int]]
 
 
 def _parsed(path: Path) -> tuple[onnx.ModelProto, dict[str, _Parts]]:
-    """Parse an ONNX file; return also its data files, which are there and long enough, and what is in them.
-
-    Raises:
-        ModelError: it is no ONNX file, or a data file is not to be read.
-    """
+    """Parse an ONNX file; return also its data files, which are long enough, and what is in them."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -170,11 +160,7 @@ def _not_onnx(path: Path, details: str = "") -> ModelError:
 
 
 def _messages(model: Message) -> Iterator[Message]:
-    """Yield *model* and every message in it: graphs, functions, nodes, tensors, wherever they are.
-
-    Raises:
-        ValueError: a text is no UTF-8: protobuf gives bytes for it.
-    """
+    """Yield *model* and every message in it: graphs, functions, nodes, tensors, wherever they are."""
     pending = [model]
     while pending:
         yield (message := pending.pop())
@@ -187,11 +173,7 @@ def _messages(model: Message) -> Iterator[Message]:
 
 
 def _check_element_type(message: Message) -> None:
-    """Check that ONNX has the element type of *message*, where that is a tensor or the type of one.
-
-    Raises:
-        ModelError: it does not.
-    """
+    """Check that ONNX has the element type of *message*, where that is a tensor or the type of one."""
     import onnx
 
     if isinstance(message, onnx.TensorProto):
@@ -208,11 +190,7 @@ def _check_element_type(message: Message) -> None:
 
 
 def _region(tensor: onnx.TensorProto) -> tuple[str, int, int]:
-    """Return data file, offset and number of bytes of the external data of *tensor*.
-
-    Raises:
-        ValueError: they are not told, told twice, or told otherwise than by type and dimensions.
-    """
+    """Return data file, offset and number of bytes of the external data of *tensor*."""
     import onnx
 
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -227,11 +205,7 @@ def _region(tensor: onnx.TensorProto) -> tuple[str, int, int]:
 
 
 def _check_parts(path: Path, name: str, parts: _Parts) -> None:
-    """Check that *parts* are in the data file *name*, and have no more bytes than a model may.
-
-    Raises:
-        ModelError: they do not.
-    """
+    """Check that *parts* are in the data file *name*, and have no more bytes than a model may."""
     with open_data(path, name) as file:
         size = os.fstat(file.fileno()).st_size
     outside = any(length < 0 or offset + length > size for _, offset, length in parts)
@@ -243,11 +217,7 @@ def _check_parts(path: Path, name: str, parts: _Parts) -> None:
 
 
 def _write_out_sparse(model: onnx.ModelProto) -> None:
-    """Replace sparse constants of *model* by dense ones, which is all that importers know.
-
-    Raises:
-        ModelError: one has too many elements.
-    """
+    """Replace sparse constants of *model* by dense ones, which is all that importers know."""
     import onnx
 
     for message in list(_messages(model)):
@@ -259,11 +229,7 @@ def _write_out_sparse(model: onnx.ModelProto) -> None:
 
 
 def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
-    """Return *sparse* as a dense tensor of the same name.
-
-    Raises:
-        ModelError: it has too many elements.
-    """
+    """Return *sparse* as a dense tensor of the same name."""
     import numpy as np
     from onnx import numpy_helper
 
@@ -316,11 +282,7 @@ def declared_inputs(model: onnx.ModelProto) -> dict[str, DeclaredShape]:
 
 
 def fixed_inputs(model: onnx.ModelProto, given: RequestedShapes) -> dict[str, Shape]:
-    """The static shape of every input; open dimensions that *given* leaves have the file's usual extents.
-
-    Raises:
-        ModelError: see :func:`adt.compiler.importers.shapes.fixed_shapes`.
-    """
+    """Return the static shape of every input; what *given* leaves open has the file's usual extents."""
     declared = declared_inputs(model)
     fixed = fixed_symbols(declared, given)
     usual = {
@@ -334,11 +296,7 @@ def fixed_inputs(model: onnx.ModelProto, given: RequestedShapes) -> dict[str, Sh
 
 
 def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.ModelProto:
-    """Return *model* with static input shapes, and without the stale shapes of everything else.
-
-    Raises:
-        ModelError: a node would then make more elements than a machine has room for.
-    """
+    """Return *model* with static input shapes, and without the stale shapes of everything else."""
     result = deepcopy(model)
     for value in result.graph.input:
         if value.name in fixed:
@@ -357,9 +315,6 @@ def _check_sizes(model: onnx.ModelProto) -> None:
     """Check what nodes of *model* make, as far as shapes tell, before anything computes or folds it.
 
     Shapes that depend on computed numbers are not inferred: ONNX then takes memory for vectors of any size.
-
-    Raises:
-        ModelError: it has too many elements.
     """
     import onnx
 

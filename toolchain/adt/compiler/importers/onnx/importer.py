@@ -36,16 +36,7 @@ def import_onnx(
     blockwise: bool = False,
     check: bool = False,
 ) -> ImportedModel:
-    """Import an ONNX model with static shapes.
-
-    Args:
-        steps, blockwise, check: see :func:`adt.compiler.importers.importer.import_model`.
-
-    Raises:
-        ModelError: the file or a shape is wrong, or TVM's importer failed.
-        UnsupportedOp: there is no converter for an operator.
-        OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
-    """
+    """Import an ONNX model with static shapes; see :func:`adt.compiler.importers.importer.import_model`."""
     begin(SIMPLIFIER)
     with prepared_file(path, shapes, *operators(), loops=steps is not None, blockwise=blockwise) as (
         file,
@@ -83,9 +74,6 @@ def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
 
     Without the shapes that it needs the file's own graph is described, and all that some shape may
     make convertible is untried.
-
-    Raises:
-        ModelError: the file cannot be read.
     """
     with prepared_file(path, shapes, *operators(), explains=True) as (file, written):
         if written is None:

@@ -23,11 +23,8 @@ MOST_ELEMENTS = 4096
 def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:
     """Make constants of the nodes of *model* whose values its inferred shapes tell, in place.
 
-    Args:
-        uncomputed: only of those that read constants of types in which nothing computes, of any size.
-
-    Returns:
-        True if there were any: more shapes may be inferred now.
+    Return True if there were any: more shapes may be inferred now. *uncomputed* takes only nodes that read
+    constants of types in which nothing computes, of any size.
     """
     graph = Graph(model, model.graph)
     known: dict[str, Array] = {}

@@ -29,9 +29,7 @@ def kinds_of(model: onnx.ModelProto, kept: Mapping[str, str]) -> Iterator[layers
     """Yield the nodes of a prepared model; those of equal operators, attributes and types are of one kind.
 
     Nodes with branches are left out, and what is in them; and nodes of constants, which become one.
-
-    Args:
-        kept: operator that adt converts as a whole → how.
+    *kept* maps operators that adt converts as a whole to the way.
     """
     graph = Graph(model, model.graph)
     for place, node in enumerate(model.graph.node):

@@ -69,13 +69,11 @@ def prepare(
 ) -> PreparedModel:
     """Simplify *model* (with static input shapes) and rewrite what TVM's importer cannot take.
 
-    Every step is trusted only if the model computes the same with it as without, on random
-    inputs (:mod:`~adt.compiler.importers.onnx.comparison`); a step that is not confirmed is left
-    out and a warning says so. Where nothing can run the model, nothing is left out, and a
-    warning says that.
+    Every step is trusted only if the model computes the same with it as without, on random inputs
+    (:mod:`~adt.compiler.importers.onnx.comparison`); a step that is not confirmed is left out and a warning
+    says so. Where nothing can run the model, nothing is left out, and a warning says that.
 
     Args:
-        name: the model's file name, for messages.
         loops: leave recurrent operators as they are where they can be one function of all steps.
         blockwise: leave products by weights of few bits as they are, where these can stay so.
     """
@@ -230,11 +228,7 @@ def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
 def _function_bodies(
     model: onnx.ModelProto, runner: Runner, name: str
 ) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """*model* with those operators written out that ONNX defines by others and TVM has no converter for.
-
-    Returns:
-        the model, and a note for each operator that was written out.
-    """
+    """Write out operators of *model* that ONNX defines by others and TVM has no converter for; note each."""
     notes: dict[str, str] = {}
     refused: set[tuple[str, str]] = set()
     while functions := {function for function in _functions(model) if function not in refused}:
@@ -304,11 +298,7 @@ def _functions(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
 def _rewritten(
     model: onnx.ModelProto, runner: Runner, kept: Collection[str]
 ) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """*model* with all rewrites that are confirmed, and for each operator what was done.
-
-    Args:
-        kept: operators that are not rewritten.
-    """
+    """Rewrite operators of *model* but *kept* where that is confirmed; tell for each what was done."""
     allowed = {op for op in REWRITES if op not in kept}
     changed, done = _apply(model, allowed)
     if not done:

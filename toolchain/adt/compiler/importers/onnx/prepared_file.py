@@ -55,12 +55,7 @@ def prepared_file(
 ) -> Iterator[tuple[PreparedFile, Path | None]]:
     """Have :func:`_prepare` describe a file; yield also the model that it wrote, if it did.
 
-    Args:
-        by_tvm, by_adt: operators with a converter, TVM's or adt's own.
-
-    Raises:
-        ModelError, UnsupportedOp: the file or a shape is wrong, or an operator has no converter.
-        OutOfMemory: onnx or onnxruntime takes more memory than there is for it.
+    *by_tvm* and *by_adt* are the operators with a converter.
     """
     with scratch_directory("import") as scratch, memory_file("prepared") as out:
         large = scratch / "prepared.onnx"
@@ -84,15 +79,9 @@ def _prepare(
     """Write to *out*, which needs no disk, what TVM's importer is to convert.
 
     Args:
-        by_tvm, by_adt: see :func:`prepared_file`.
         large: written instead, with its weights beside it, where protobuf does not write the whole.
-        loops, blockwise: see :func:`adt.compiler.importers.onnx.preparation.prepare`.
         explains: refuse no operator; without the shapes that it needs, write nothing, and describe the file's
             own graph.
-
-    Raises:
-        ModelError, UnsupportedOp: see :func:`prepared_file`.
-        DiskError: there is no room for it.
     """
     tell_operators(by_tvm, by_adt)
     model = inlined(read_onnx(path), path.name)
@@ -141,20 +130,12 @@ def _unsupported(path: Path, table: tuple[OpRow, ...]) -> UnsupportedOp:
 
 @isolated("reading {path.name}", PREPARATION_SECONDS)
 def onnx_inputs(path: Path, shapes: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each input of an ONNX file.
-
-    Raises:
-        ModelError: the file or a shape is wrong.
-    """
+    """Return the shape of each input of an ONNX file."""
     return fixed_inputs(read_onnx(path), _tuples(shapes))
 
 
 def op_table(prepared: PreparedModel, missing: Mapping[str, str]) -> tuple[OpRow, ...]:
-    """Return what became of each operator of the simplified model.
-
-    Args:
-        missing: operators that cannot be converted, with a note; those that were kept can.
-    """
+    """Return what became of each operator of the simplified model; *missing* ones cannot be converted."""
     missing = {op: note for op, note in missing.items() if op not in prepared.kept}
     ops = [op_name(node) for node in all_nodes(prepared.simplified.graph)]
     hidden = [op for op in missing if op not in ops]  # only in what an operator was rewritten to

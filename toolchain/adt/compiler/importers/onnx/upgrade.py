@@ -19,9 +19,6 @@ def upgraded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """Bring a *model* of before opset 11 to *opset*.
 
     ONNX's converter gives Upsample and Resize the coordinates of opset 11; theirs are asymmetric.
-
-    Raises:
-        Exception: what ONNX's converter throws.
     """
     result = version_converter.convert_version(model, opset)
     result.ir_version = max(4, result.ir_version)  # before, only inputs could be constants

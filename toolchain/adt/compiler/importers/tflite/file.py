@@ -33,12 +33,7 @@ class TensorFacts:
 
 
 def read_tflite(path: Path) -> bytes:
-    """The bytes of a .tflite file that has a subgraph with outputs.
-
-    Raises:
-        ModelError: it is truncated or damaged.
-        ToolNotFound: the extra is missing.
-    """
+    """Return the bytes of a .tflite file that has a subgraph with outputs."""
     need("tflite", "importing a .tflite file")
     data = path.read_bytes()
     tensors(data, path, outputs=True)
@@ -123,7 +118,7 @@ def tensor_name(tensor: Any) -> str:
 
 
 def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFacts, ...]:
-    """The inputs (or outputs) of the main subgraph, in order.
+    """Return the inputs (or outputs) of the main subgraph, in order.
 
     Raises:
         ModelError: the file is truncated or damaged.
@@ -155,11 +150,7 @@ def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFa
 
 
 def fixed_inputs(data: bytes, path: Path, shapes: RequestedShapes) -> dict[str, Shape]:
-    """Shapes of the inputs: the file's own when *shapes* is empty, else as given and what follows from that.
-
-    Raises:
-        ModelError: a shape does not fit.
-    """
+    """Return the inputs' shapes: without *shapes* the file's own, else as given and what follows."""
     inputs = tensors(data, path)
     declared = {tensor.name: tensor.declared if shapes else tensor.shape for tensor in inputs}
     return fixed_shapes(declared, shapes)
@@ -179,7 +170,6 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
 
     Raises:
         ModelError: the graph does not take these shapes, or changes the rank of a tensor.
-        ToolNotFound: the interpreter is not installed.
     """
     inputs = tensors(data, path)
     import numpy as np

@@ -35,16 +35,7 @@ from adt.package.manifest import SourceModel, TensorSpec
 def import_tflite(
     path: Path, shapes: RequestedShapes, source: SourceModel, *, check: bool = False
 ) -> ImportedModel:
-    """Import a .tflite file; its NHWC layout stays.
-
-    Args:
-        check: see :func:`adt.compiler.importers.importer.import_model`.
-
-    Raises:
-        ModelError: the file is damaged, a shape is wrong, or TVM's importer failed.
-        UnsupportedOp: there is no converter for an operator.
-        ToolNotFound: the extra is missing.
-    """
+    """Import a .tflite file; its NHWC layout stays."""
     data = read_tflite(path)
     rows = _op_table(data, path)
     if refusal(rows):
@@ -78,12 +69,7 @@ def _convert(layer: bytes) -> tuple[Any, Sequence[Any]]:
 
 
 def explain_tflite(path: Path) -> tuple[OpRow, ...]:
-    """The op table of a .tflite file whose import fails: every operator is tried, in the file's own shapes.
-
-    Raises:
-        ModelError: the file is damaged.
-        ToolNotFound: the extra is missing.
-    """
+    """Return the op table of a .tflite file whose import fails; all operators, in the file's own shapes."""
     data = read_tflite(path)
     rows = _op_table(data, path)
     refused: list[Refusal] = []
@@ -98,8 +84,7 @@ def _unsupported(path: Path, data: bytes, rows: tuple[OpRow, ...]) -> Unsupporte
     if has_open_shapes(data):
         advice = f"Give the extents that the file leaves open with --shape. {advice}"
     return UnsupportedOp(
-        f"{path.name} uses operators that cannot be imported: {refusal(rows)}",
-        remedy=advice,
+        f"{path.name} uses operators that cannot be imported: {refusal(rows)}", remedy=advice
     )
 
 

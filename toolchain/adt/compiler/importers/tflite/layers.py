@@ -18,11 +18,7 @@ FLOAT, WHOLE = 0, (2, 4, 6)
 
 
 def kinds_of(data: bytes) -> Iterator[layers.Kind]:
-    """Yield the operators of a file; those of equal options and types are of one kind.
-
-    Raises:
-        ToolNotFound: the interpreter is not installed.
-    """
+    """Yield the operators of a file; those of equal options and types are of one kind."""
     schema, model = _model(data)
     codes = {number: text for text, number in vars(schema.BuiltinOperator).items()}
     graph = model.subgraphs[0]

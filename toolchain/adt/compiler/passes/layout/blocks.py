@@ -160,9 +160,7 @@ def unpack(x: te.Tensor, channels: int) -> te.Tensor:
     """``(N, ceil(C/4), …, 4)`` to ``(N, C, …)``."""
     batch, _blocks, *spatial, lanes = x.shape
     return te.compute(
-        (batch, channels, *spatial),
-        lambda n, c, *at: x(n, c // lanes, *at, c % lanes),
-        name="unpack_blocks",
+        (batch, channels, *spatial), lambda n, c, *at: x(n, c // lanes, *at, c % lanes), name="unpack_blocks"
     )
 
 
@@ -220,12 +218,8 @@ def interleaved(
 ) -> te.Tensor:
     """Interleave the pixels of the blocked tensor *x*, whose blocks for each place in a step are adjacent.
 
-    *shape* has the spatial extents of the result.
-
-    Args:
-        blocks: of the result, those of *groups*; in *x* the places in a step are a group's parts.
-        steps: pixels for one of *x* along each spatial axis.
-        first: place of the first pixel in its step.
+    *shape* has the spatial extents of the result and *blocks* its blocks, of *groups*, whose parts in *x* are
+    the places in a step: *steps* pixels for one of *x* along each axis, *first* the place of the first one.
     """
     each, places = blocks // groups, math.prod(steps)
 
@@ -452,15 +446,11 @@ def pool(x: te.Tensor, window: Window, kind: str, count_padding: bool) -> te.Ten
     if kind != "avg":
         lowest = te.min_value(x.dtype)
         return te.compute(
-            shape,
-            lambda n, c, *at: te.max(value(n, c, at, lowest), axis=taps),
-            name=f"{kind}_blocks",
+            shape, lambda n, c, *at: te.max(value(n, c, at, lowest), axis=taps), name=f"{kind}_blocks"
         )
     accumulated = "float32"
     total = te.compute(
-        shape,
-        lambda n, c, *at: te.sum(value(n, c, at).astype(accumulated), axis=taps),
-        name="sum_blocks",
+        shape, lambda n, c, *at: te.sum(value(n, c, at).astype(accumulated), axis=taps), name="sum_blocks"
     )
 
     def mean(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:

@@ -126,9 +126,6 @@ def offload_module(
         half: code is for an Arm CPU that computes in half precision.
         tf32: NVIDIA's libraries may round float32 to TF32.
         apart: each match of a pattern is a subgraph of its own.
-
-    Raises:
-        ModelError: the model has open dimensions or control flow.
     """
     _check_form(module)
     takers = []

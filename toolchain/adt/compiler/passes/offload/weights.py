@@ -50,14 +50,11 @@ def weights_of(
 
 
 def bind_weights(module: tvm.IRModule, names: Mapping[str, str], inside: Set[str]) -> tvm.IRModule:
-    """Bind the weights of *module* after MergeCompositeFunctions, and shorten names of functions handed
-    over (``clml_0``, ``clml_1_softmax``: of one operator alone).
+    """Bind the weights of *module* after MergeCompositeFunctions, and shorten names of functions handed over.
 
-    TVM's are made of all operators inside, too long for a file.
-
-    Args:
-        names: code generator → what the names of its functions begin with.
-        inside: code generators whose functions get the constants that ``main`` passes to them.
+    They begin with what *names* has for the code generator, as ``clml_0``, or ``clml_1_softmax`` of one
+    operator: TVM's are made of all operators inside, too long for a file. Functions of the code generators
+    *inside* get the constants that ``main`` passes to them.
     """
     counts: Counter[str] = Counter()
     unbound: dict[Any, Any] = {}

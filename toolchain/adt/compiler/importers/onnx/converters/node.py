@@ -43,11 +43,7 @@ class Node:
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def shape(self, index: int = 0) -> tuple[int, ...]:
-        """Static shape of an input.
-
-        Raises:
-            UnsupportedOp: it is not static.
-        """
+        """Static shape of an input."""
         extents = getattr(getattr(self.inputs[index].struct_info, "shape", None), "values", None)
         try:
             return tuple(int(extent) for extent in extents or ())
@@ -74,22 +70,14 @@ class Node:
         return array
 
     def constant(self, index: int, what: str) -> Array:
-        """Value of an input that must be constant; *what* is its name in ONNX's documents.
-
-        Raises:
-            UnsupportedOp: it is computed, or an input of the model.
-        """
+        """Value of an input that must be constant; *what* is its name in ONNX's documents."""
         value = self.value(index)
         if value is None:
             raise self.refusal(f"its input {what} is not constant")
         return value
 
     def number(self, index: int, what: str) -> Any:
-        """Value of a constant input that holds one number, of whatever rank.
-
-        Raises:
-            UnsupportedOp: see :meth:`constant`.
-        """
+        """Value of a constant input that holds one number, of whatever rank."""
         return self.constant(index, what).reshape(-1)[0].item()
 
     def axis(self, rank: int, default: int = 0) -> int:

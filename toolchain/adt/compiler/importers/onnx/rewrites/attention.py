@@ -43,8 +43,7 @@ class _Attention:
         query = build.add("Mul", query, build.attribute("scale") or size**-0.5)
         rows = heads // groups * self.queries
         product = self._product(
-            build.reshaped(query, batch, groups, rows, size),
-            build.add("Transpose", key, perm=[0, 1, 3, 2]),
+            build.reshaped(query, batch, groups, rows, size), build.add("Transpose", key, perm=[0, 1, 3, 2])
         )
         scores = build.reshaped(product, batch, heads, self.queries, self.keys)
         probabilities, shown = self._probabilities(scores)

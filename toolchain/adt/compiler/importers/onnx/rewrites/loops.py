@@ -89,11 +89,9 @@ def _unroll(
     inputs: Callable[[int, list[str]], list[str]],
     skipped: int = 0,
 ) -> tuple[list[str], list[list[str]]]:
-    """The states after all steps, and of each other output of *body* what the steps gave.
+    """Return the states after all steps, and of each other output of *body* what the steps gave.
 
-    Args:
-        inputs: the inputs of *body* for a step with its states.
-        skipped: how many outputs of *body* come before the states.
+    *inputs* gives the inputs of *body* for a step; *skipped* outputs of *body* come before the states.
     """
     count = len(states)
     rows: list[list[str]] = [[] for _ in range(len(body.output) - skipped - count)]

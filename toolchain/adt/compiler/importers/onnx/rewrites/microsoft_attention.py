@@ -38,10 +38,8 @@ def _attended(
 ) -> str:
     """Write softmax(query · keyᵀ · scale + *masks*) · value as [B, S, N·H of the values].
 
-    Args:
-        query, key, value: [B, N, S or T, H].
-        widths: N·H of the queries, and of the values.
-        queries, keys: S and T; the queries are the last of the keys.
+    *query*, *key* and *value* are [B, N, S or T, H]; *widths* N·H of the queries and of the values. The S
+    *queries* are the last of the T *keys*.
     """
     scale = build.attribute("scale", 0.0) or 1 / math.sqrt(widths[0] / build.attribute("num_heads"))
     product = build.add("MatMul", query, build.add("Transpose", key, perm=[0, 1, 3, 2]))
@@ -57,11 +55,9 @@ def _attended(
 
 
 def _masks(build: Builder, mask: str, added: str, keys: int) -> list[str]:
-    """Return what is added to the scores: *added*, and *mask* with a great negative number for each key left
-    out.
+    """Return what is added to the scores: *added*, and a great negative number for each key left out.
 
-    Args:
-        mask: lengths [B], or [B, T] or [B, S, T] of 0 and 1.
+    *mask* has lengths [B], or 0 and 1 [B, T] or [B, S, T].
     """
     masks = [added] if added else []
     if not mask:

@@ -18,12 +18,11 @@ def normalized(
     centred: bool = True,
     inner: str = "",
 ) -> list[str]:
-    """(x − mean) / √(variance + epsilon) · scale + bias over *axes*; the mean; the inverse deviation.
+    """Compute (x − mean) / √(variance + epsilon) · scale + bias over *axes*; the mean; the inverse deviation.
 
-    Args:
-        dtype: element type of *value*, when it is not that of the node's first input.
-        centred: False: without the mean, by the root of the mean square.
-        inner: element type of the computation and of mean and deviation, when it is not *dtype*.
+    *dtype* is the element type of *value* when it is not that of the node's first input, *inner* that of the
+    computation, mean and deviation when it is not *dtype*. Without *centred* the root of the mean square
+    divides.
     """
     dtype = dtype or build.dtype
     inner, mean = inner or dtype, ""

@@ -75,14 +75,7 @@ def _quantize(build: Builder, position: int, value: str) -> str:
 def _as_float(
     plain: str, tensors: Sequence[int], out: int, *leading: int, without: Sequence[str] = ()
 ) -> Apply:
-    """A rewrite to *plain* on floats.
-
-    Args:
-        tensors: positions of the quantized tensors.
-        out: position of the output's scale.
-        leading: positions of inputs that are no quantized tensors and come first.
-        without: attributes that *plain* does not have.
-    """
+    """Rewrite to *plain* on floats: inputs *tensors* are quantized, input *out* is the output's scale."""
 
     def apply(build: Builder) -> str:
         last = bool(build.attribute("channels_last", 0))
@@ -332,11 +325,7 @@ _QLINEAR: tuple[tuple[str, str, Apply], ...] = (
     ("com.microsoft::QLinearLeakyRelu", "LeakyRelu", _as_float("LeakyRelu", (0,), 3)),
     ("com.microsoft::QLinearSigmoid", "Sigmoid", _as_float("Sigmoid", (0,), 3)),
     ("com.microsoft::QLinearSoftmax", "Softmax", _softmax),
-    (
-        "com.microsoft::QLinearGlobalAveragePool",
-        "GlobalAveragePool",
-        _as_float("GlobalAveragePool", (0,), 3),
-    ),
+    ("com.microsoft::QLinearGlobalAveragePool", "GlobalAveragePool", _as_float("GlobalAveragePool", (0,), 3)),
     ("com.microsoft::QLinearAveragePool", "AveragePool", _as_float("AveragePool", (0,), 3)),
     ("com.microsoft::QLinearConcat", "Concat", _as_float("Concat", (2,), 0)),
     ("com.microsoft::QLinearWhere", "Where", _as_float("Where", (1, 4), 7, 0)),
