@@ -1,10 +1,9 @@
 """Run a package's kernels for a GPU on this machine at once, and compare them with the CPU.
 
-A GPU's kernels can be wrong without a word: a schedule that races, a driver that
-miscompiles. So the same kernels, with this machine's code around them, run on its
-OpenCL device (PoCL on the CPU is one) beside the same model compiled for the CPU.
-What this cannot show: that another device's driver compiles them as well. Of kernels for CUDA, whose
-schedules are OpenCL's, it shows the schedules, for OpenCL runs them.
+A GPU's kernels can be wrong without a word: a schedule that races, a driver that miscompiles. So the same
+kernels, with this machine's code around them, run on its OpenCL device (PoCL on the CPU is one) beside the
+same model compiled for the CPU. What this cannot show: that another device's driver compiles them as well. Of
+kernels for CUDA, whose schedules are OpenCL's, it shows the schedules, for OpenCL runs them.
 """
 
 from __future__ import annotations

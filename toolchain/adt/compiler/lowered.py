@@ -37,11 +37,7 @@ BOOKKEEPING = (
 
 
 def read_main(module: Any) -> Graph:
-    """The graph of the function ``main`` of a lowered module.
-
-    What it does not know (a branch, an object that is no tensor) is passed over: the
-    graph then lacks it.
-    """
+    """Read the graph of ``main`` of a lowered module, without branches and objects that are no tensors."""
     reader = _Reader(module)
     main = module["main"]
     first = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)

@@ -20,10 +20,7 @@ OPAQUE = 8
 def with_passes(
     imported: ImportedModel, passes: Sequence[Callable[[Any], Any]], target: ModelTarget, opt_level: int
 ) -> ImportedModel:
-    """Apply the user's *passes* to *imported* in order; *target* is TVM's current one meanwhile.
-
-    ModelError if one fails, or changes the arguments or results of ``main``.
-    """
+    """Apply the user's *passes* to *imported* in order; *target* is TVM's current one meanwhile."""
     module, before = imported.module, imported.module["main"]
     for each in passes:
         name = str(getattr(getattr(each, "info", None), "name", "")) or getattr(each, "__name__", repr(each))

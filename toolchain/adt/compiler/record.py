@@ -228,8 +228,7 @@ class KernelSource:
 
 
 def split_program(program: str) -> tuple[KernelSource, ...]:
-    """The kernels of *program*: of OpenCL, which TVM writes in sections that repeat every prototype, or of
-    CUDA, after what they have in common."""
+    """Split *program* into kernels; OpenCL's sections repeat all prototypes, CUDA's share a beginning."""
     definitions = list(CUDA.finditer(program))
     if not definitions:
         return tuple(_kernel(name, text) for name, text in _sections(program))

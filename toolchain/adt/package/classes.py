@@ -191,8 +191,7 @@ def _rows(array: Array) -> Array | None:
 def _softmax_wanted(
     scores: Array, numbers: NDArray[np.float64], setting: bool | None
 ) -> tuple[bool, bool, str]:
-    """Decide whether to apply it, and whether the scores are probabilities without it; return the reason,
-    too."""
+    """Decide if to apply softmax, and if the scores are probabilities without it; return the reason, too."""
     import numpy as np
 
     floating = np.issubdtype(scores.dtype, np.floating)

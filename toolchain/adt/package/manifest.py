@@ -310,8 +310,7 @@ def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
 
 
 def _fault(facts: PackageManifest) -> str:
-    """Return what no package has, and ``rtvm`` refuses, though each field is of the right type; empty for
-    nothing."""
+    """Return a fault of well-typed *facts* that ``rtvm`` refuses, too; empty if there is none."""
     if unknown := set(facts.offload.split(",")) - {NONE, *LIBRARIES}:
         return f"it needs the library {min(unknown)!r}, which this adt does not know"
     for name in facts.files:

@@ -35,8 +35,7 @@ def remember(manifest: PackageManifest) -> None:
 
 
 def is_known(manifest: PackageManifest) -> bool:
-    """Return True if the kernels of the package with *manifest* are those of one compiled here, or it has
-    none."""
+    """Return True if the package has no kernels, or those of one that was compiled here."""
     digest = _digest(manifest)
     try:
         return not digest or digest in _path().read_text(errors="replace").split()

@@ -119,8 +119,7 @@ def name_nodes(model: onnx.ModelProto) -> None:
 
 
 def _with_one_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return *model* with one version of ONNX's own operators: the last that it asks for, as onnxruntime
-    takes it."""
+    """Return *model* with one version of ONNX's operators, the last of several, as onnxruntime does."""
     model = deepcopy(model)
     versions = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in model.opset_import}
     del model.opset_import[:]
@@ -186,8 +185,7 @@ def calibrated(
 
 
 def take_unbounded(ranges: Any, model: onnx.ModelProto) -> frozenset[str]:
-    """Take tensors out of *ranges* that have no finite range; return the nodes of *model* that have or take
-    them."""
+    """Take tensors without a finite range out of *ranges*; return the nodes that have or take them."""
     odd = {name for name, each in ranges.items() if not np.isfinite(each.range_value).all()}
     for name in odd:
         del ranges.data[name]
@@ -223,8 +221,7 @@ def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_few_bits(model: onnx.ModelProto, weights: str, keep: Collection[str]) -> onnx.ModelProto:
-    """A prepared *model* whose MatMul by constants are MatMulNBits of the same names, around 0, all but the
-    nodes *keep*."""
+    """Replace MatMul by constants with MatMulNBits of the same names around 0, but the nodes *keep*."""
     bits = WEIGHTS[weights]
     quantizer = MatMulNBitsQuantizer(
         deepcopy(model), bits=bits, block_size=BLOCK, is_symmetric=True, nodes_to_exclude=sorted(keep)

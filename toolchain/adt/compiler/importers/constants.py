@@ -1,8 +1,7 @@
 """Constants of an imported Relax module: weights become parameters, known shapes become constants.
 
-TVM's TFLite importer writes every weight into the function as a constant, its PyTorch
-importer the running means of batch norms; a package keeps weights apart from the code
-(``mod.params``).
+TVM's TFLite importer writes every weight into the function as a constant, its PyTorch importer the running
+means of batch norms; a package keeps weights apart from the code (``mod.params``).
 
 Importers take a tensor's shape apart at run time (ONNX's Gather adds the table's extent to
 negative indices), even where every extent is known. What they use for it,

@@ -45,10 +45,7 @@ def require_model(model: Path | str) -> None:
 
 
 def code_of(model: Path | str) -> str:
-    """Describe the code that *model* runs by its spelling; empty if it is spelled as data.
-
-    Content is no matter here: :func:`format_of` refuses what disagrees with its suffix.
-    """
+    """Describe the code that *model* runs by its spelling; empty if it is spelled as data."""
     if is_callable(model):
         return "a Python function, which is called"
     return CODE.get(SUFFIXES.get(Path(model).suffix.lower(), ""), "")

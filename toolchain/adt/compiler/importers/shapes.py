@@ -221,8 +221,7 @@ def _names(text: str) -> list[str]:
 
 
 def _extents(dims: DeclaredShape, symbols: Mapping[str, int]) -> _Extents:
-    """Return *dims* with what is known; None for what is still open. A first dimension without a symbol
-    is 1."""
+    """Return *dims* by *symbols*, None for what is still open; a first dimension without a symbol is 1."""
     extents: list[int | None] = []
     for index, dim in enumerate(dims):
         if isinstance(dim, int):
@@ -362,10 +361,7 @@ def _text(shape: Shape) -> str:
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
-    """Number the *names* that come again: a value that is returned twice, equal names in a file.
-
-    A name that comes once stays, whatever the others become.
-    """
+    """Number the *names* that come again; a name that comes once stays."""
     given, result = list(names), list[str]()
     for name in given:
         text, number = name, 1

@@ -1,9 +1,8 @@
 """A PyTorch program, without TVM: one in a ``.pt2`` file, or what a Python callable returns.
 
-The callable, ``module:function``, takes no arguments and returns either a
-``torch.export.ExportedProgram``, or ``(module, example_inputs)``: an ``nn.Module`` and
-the tuple of tensors to call it with. It is looked up as ``python -m`` looks up modules:
-in the current directory first.
+The callable, ``module:function``, takes no arguments and returns either a ``torch.export.ExportedProgram``,
+or ``(module, example_inputs)``: an ``nn.Module`` and the tuple of tensors to call it with. It is looked up as
+``python -m`` looks up modules: in the current directory first.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ UNCOUNTED = ("While", "AttrStmt")
 
 
 def count_flops() -> Any:
-    """A pass that notes each kernel's operations on it, for kernels that are fused and not scheduled yet.
+    """Return a pass that notes the operations of each fused and unscheduled kernel as an attribute.
 
     It belongs behind whatever looks kernels up by their structure, of which attributes are a part.
     """

@@ -274,8 +274,7 @@ def digest(tensor: tvm.runtime.Tensor) -> str:
 
 
 def packed_digest(tensor: tvm.runtime.Tensor) -> tuple[str, int] | None:
-    """A key for the type of *tensor* and its values other than 0, in any order: to pack a tensor moves its
-    values and puts zeros between them. None: it has no other values."""
+    """Return a key for type and values of *tensor* that packing keeps, or None if all are 0."""
     array = tensor.numpy()
     if not array.any():
         return None

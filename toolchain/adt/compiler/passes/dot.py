@@ -92,8 +92,7 @@ _FOR_PAIRS = {16: "avx512bw", 8: "avx2", 4: "sse2"}
 
 
 def dots_of(arch: str, features: Collection[str], lanes: int) -> tuple[Dot, ...]:
-    """The instructions for vectors of at most so many *lanes* of a processor with the *features* that LLVM
-    names, the best first; none: it has none that adt uses."""
+    """Return instructions for at most *lanes* of a processor with LLVM's *features*, the best first."""
     if arch == "aarch64":
         mixed = (SMMLA,) if "i8mm" in features else ()
         return (*mixed, SDOT) if "dotprod" in features else (SMULL,)
@@ -105,8 +104,7 @@ def dots_of(arch: str, features: Collection[str], lanes: int) -> tuple[Dot, ...]
 
 
 def dot_of_computed(dots: Collection[Dot]) -> Dot | None:
-    """The one of *dots* for products of two computed tensors: it takes one row, and any weights; both are of
-    8 bits, or both of 16."""
+    """Return the one of *dots* for products of two computed tensors, both of 8 or both of 16 bits."""
     dot = next((dot for dot in dots if dot.rows == dot.steps == 1 and dot.least == -128), None)
     return COMPUTED_PAIRS if dot == PAIRS else dot
 

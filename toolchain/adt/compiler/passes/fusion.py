@@ -31,8 +31,7 @@ def bound_operators(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def folded_by_numpy() -> tvm.transform.Pass:
-    """Return a pass that computes operators of constants, to the bit as TVM does, which compiles a kernel for
-    each shape: several for each batch norm that no convolution takes."""
+    """Return a pass that computes operators of constants by numpy, to the bit as TVM's kernels do."""
     names = ("add", "subtract", "multiply", "divide", "sqrt")
     functions = {f"relax.{name}": getattr(np, name) for name in names}
 
@@ -56,8 +55,7 @@ def folded_by_numpy() -> tvm.transform.Pass:
 
 
 def gpu_dispatch(target: tvm.target.Target) -> tuple[Any, ...]:
-    """Return the passes by which a GPU of the *target* computes otherwise than by TVM's tensor
-    expressions."""
+    """Return the passes by which a GPU computes otherwise than by TVM's tensor expressions."""
     return (scans_as_reductions(), parallel_scatters(), *generic.library_dispatch_passes(target))
 
 
@@ -67,8 +65,7 @@ def cpu_dispatch() -> tuple[tvm.transform.Pass, ...]:
 
 
 def _lookups() -> tvm.transform.Pass:
-    """The pass that has lookups fused with the sums before them: TVM does not see that they are element by
-    element."""
+    """Return the pass that fuses lookups with sums before them: TVM does not know that they may be."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.Lookups")  # type: ignore[untyped-decorator]
     def annotate(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:

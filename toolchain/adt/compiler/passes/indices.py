@@ -15,10 +15,7 @@ log = logging.getLogger("adt.compile")
 
 
 def narrow_indices(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """*function* with indices of 32 bits, where those do.
-
-    TVM narrows them later, and then forgets which loops are to be partitioned.
-    """
+    """Return *function* with indices of 32 bits where those do, before loops are partitioned."""
     try:
         sizes = [math.prod(map(int, buffer.shape)) for buffer in function.buffer_map.values()]
         if max(sizes, default=0) >= 1 << 31:

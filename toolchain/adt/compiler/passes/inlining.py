@@ -159,8 +159,7 @@ class _Function:
 
 
 def _kernel_of(module: tvm.IRModule, value: relax.Expr) -> tuple[tvm.ir.GlobalVar | None, int]:
-    """Return the kernel that the Relax *value* calls for one tensor, and its pattern; for anything else None
-    and a pattern that is never fused."""
+    """Return the kernel that *value* calls for one tensor, and its pattern; else None and one never fused."""
     if operator_name(value) == "relax.call_tir" and isinstance(value.sinfo_args[0], relax.TensorStructInfo):
         kernel = module[value.args[0]]
         if isinstance(kernel, tirx.PrimFunc) and "op_pattern" in (kernel.attrs or {}):
@@ -173,8 +172,7 @@ def _variables(value: relax.Expr) -> list[relax.Var]:
 
 
 def bounded_expressions() -> tvm.transform.Pass:
-    """Return a pass between TVM's AnnotateTIROpPattern and FuseOps, which stores what is read so often that
-    a kernel's expression would exceed LARGEST nodes, as the result of a reduction is stored."""
+    """Return a pass before FuseOps that stores what would make a kernel larger than LARGEST nodes."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.BoundedExpressions")  # type: ignore[untyped-decorator]
     def bound(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:

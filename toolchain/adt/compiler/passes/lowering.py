@@ -1,10 +1,9 @@
 """Passes over TIR on its way to TVM's code generators, so that the code is right on the device.
 
-Alignment. The TVM wheel is built for 64-byte aligned tensors, and code it generates
-tells LLVM to assume so of every argument; nothing checks it. A runtime built with
-TVM_KALLOC_ALIGNMENT=32 (what phones use) gives 32, so that such a module may fault
-now and then, with the allocator's mood (seen with wide x86-64 vector moves). The
-assumption sits in every TIR buffer's ``data_alignment``.
+Alignment. The TVM wheel is built for 64-byte aligned tensors, and code it generates tells LLVM to assume so
+of every argument; nothing checks it. A runtime built with TVM_KALLOC_ALIGNMENT=32 (what phones use) gives 32,
+so that such a module may fault now and then, with the allocator's mood (seen with wide x86-64 vector moves).
+The assumption sits in every TIR buffer's ``data_alignment``.
 
 Imports. TVM compiles a text that a pragma names, machine code included, into a kernel; whatever schedule
 was applied, none has such a pragma.
@@ -192,8 +191,7 @@ def vector_pointers() -> tvm.transform.Pass:
 
 
 def _quotient(value: tirx.PrimExpr, divisor: tirx.PrimExpr, analyzer: tvm.arith.Analyzer) -> tirx.PrimExpr:
-    """*value* by *divisor*, the parts of a sum or a minimum by themselves where these are multiples of it;
-    a FloorDiv of what is not known to be one."""
+    """Divide *value*, term by term where possible; a FloorDiv where *divisor* may leave a rest."""
 
     def is_multiple(part: tirx.PrimExpr) -> bool:
         return bool(analyzer.can_prove_equal(tirx.floormod(part, divisor), 0))
@@ -206,8 +204,7 @@ def _quotient(value: tirx.PrimExpr, divisor: tirx.PrimExpr, analyzer: tvm.arith.
 
 
 def exact_numbers() -> tvm.transform.Pass:
-    """A pass for kernels of OpenCL: a constant of which the seven digits that TVM's code generator writes are
-    not all becomes one of its bits."""
+    """Return a pass for OpenCL that writes constants with more digits than TVM's seven as their bits."""
 
     def exact(node: tirx.PrimExpr) -> tirx.PrimExpr:
         number = np.float32(node.value)
@@ -342,8 +339,7 @@ def check_images() -> tvm.transform.Pass:
 
 
 def image_faults(module: tvm.IRModule) -> list[str]:
-    """Return the faults of kernels of the lowered TIR *module* (after vectorisation) with images, or
-    vectors."""
+    """Return the faults of kernels of the lowered and vectorised TIR *module* with images, or vectors."""
     faults: list[str] = []
     for name, function in module.functions.items():
         if isinstance(function, tirx.PrimFunc):
@@ -376,8 +372,7 @@ def _faults_of(function: tirx.PrimFunc) -> list[str]:
 
 
 def _scattered_bytes(access: tirx.Stmt | tirx.PrimExpr) -> bool:
-    """Return True if a vector of 8-bit numbers is none in memory: TVM's code generator packs such into an
-    int."""
+    """Return True if 8-bit lanes are not adjacent in memory: TVM's code generator packs such into an int."""
     index, number = access.indices[-1], getattr(access, "value", access).dtype
     if "int8x" not in number:
         return False

@@ -175,10 +175,9 @@ def _cpu_pipeline(
 
 
 def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> tvm.transform.Pass:
-    """The rest of a CPU's pipeline, for a module that is fused and whose reshapes are views.
+    """Return the rest of a CPU's pipeline, for a fused module whose reshapes are views.
 
-    Kernels that have no schedule of *schedules* get one by rules for *vectors*, unless that is None, and
-    what is left of Relax is lowered for the VM.
+    Kernels get one of *schedules*, or one for *vectors* unless that is None; the rest is lowered for the VM.
     """
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuKernels")  # type: ignore[untyped-decorator]
@@ -212,8 +211,7 @@ def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -
 
 
 def _views() -> tuple[Any, ...]:
-    """Passes that make views of reshapes, whose kernels nothing calls then; of a scheduled kernel TVM could
-    not tell that it is one."""
+    """Return passes that make views of reshapes, which TVM no longer knows in scheduled kernels."""
     return relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
 
 

@@ -35,10 +35,7 @@ class Pointwise:
 def applied(
     variable: relax.Var, call: relax.Expr, known: Callable[[Any], Pointwise | None]
 ) -> Pointwise | None:
-    """Return the function of the call *call* of *variable*; None: of several tensors, or of another kind.
-
-    *known* gives the function of a variable of the model.
-    """
+    """Return the function that *call* computes of *variable* alone, by those *known*; else None."""
     function = _functions().get(operator_name(call))
     if function is None or not any(isinstance(arg, relax.Var) and known(arg) for arg in call.args):
         return None

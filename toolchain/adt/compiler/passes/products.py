@@ -104,10 +104,7 @@ class Products(Rewriter):
     def product(
         self, left: relax.Expr, right: relax.Expr, result: relax.Expr, order: Sequence[int] = ()
     ) -> relax.Expr:
-        """Build the call that computes the product of these operands, *result* of the old function.
-
-        *order* has the product's axes in the result; empty: as they are.
-        """
+        """Build the call that computes *result* of these operands; a given *order* has its axes."""
         a, b = self.view_of(left), self.view_of(right)
         dtype = result.struct_info.dtype
         return self.emit_product(
@@ -174,10 +171,7 @@ def sums_of(
     name: str = "product_sums",
     order: Sequence[int] = (),
 ) -> Any:
-    """Make the tensor expression of a product of matrices of these *shapes*, in sums of *dtype*.
-
-    *order* has the product's axes in the result; empty: as they are.
-    """
+    """Express a product of matrices of *shapes* with sums of *dtype*; a given *order* has its axes."""
     (*_, rows, terms), (*_, columns) = shapes
     batch, (of_a, of_b) = broadcast(shapes)
     extents = [*batch, rows, columns]

@@ -48,8 +48,7 @@ def parallel_scatters() -> Any:
 
 
 def _scatter(extents: Sequence[int], data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> Any:
-    """The flat *data* of *extents* with the flat *updates* in the places that *indices* ``[count, axes]``
-    name by the first axes."""
+    """Return flat *data* of *extents* with *updates* at *indices* ``[count, axes]`` into the first axes."""
     named = {"data": data, "indices": indices, "updates": updates, "result": data}
     *given, result = (
         tirx.decl_buffer(tensor.shape, tensor.dtype, name, layout=None) for name, tensor in named.items()

@@ -70,8 +70,7 @@ def packed(weights: Any) -> Any:
 
 
 def combine_words() -> tvm.transform.Pass:
-    """A pass: numbers that lie together are read as a vector, which is the word, and what products are added
-    to is the operator's."""
+    """Return a pass that reads adjacent numbers as a vector, the word, and adds as the operator does."""
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.CombineWords")  # type: ignore[untyped-decorator]
     def combine(

@@ -63,8 +63,7 @@ def scans_as_reductions() -> tvm.transform.Pass:
 def replaced_calls(
     name: str, operators: Collection[str], replace: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr]
 ) -> tvm.transform.Pass:
-    """The pass *name*, by which *replace* says what stands for each call of *operators*, with a builder to
-    emit what that needs."""
+    """Return the pass *name*, in which *replace* rewrites each call of *operators* with a builder."""
 
     @mutator
     class Replace(PyExprMutator):  # type: ignore[misc]

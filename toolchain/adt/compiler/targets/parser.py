@@ -1,8 +1,7 @@
 """Read a target's text: adt's names, TVM's classic strings, its tags and its dictionaries.
 
-TVM 0.25 itself takes tags and dictionaries only. The strings of earlier versions
-(``opencl -device=adreno``, ``llvm -mtriple=aarch64-linux-gnu -mattr=+neon``, tvmc's
-``opencl, llvm``) are what its tutorials still show.
+TVM 0.25 itself takes tags and dictionaries only. The strings of earlier versions (``opencl -device=adreno``,
+``llvm -mtriple=aarch64-linux-gnu -mattr=+neon``, tvmc's ``opencl, llvm``) are what its tutorials still show.
 """
 
 from __future__ import annotations

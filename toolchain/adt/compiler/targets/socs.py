@@ -8,10 +8,9 @@ on devices that were seen. Sources, named in each row:
 - *Linux*: the device tree below ``arch/arm64/boot/dts`` of the kernel names the cores,
   and Arm's manual of the core says what it has.
 
-Two traps are known. The cores of one chip may differ (Exynos 9810), and a vendor's
-kernel may keep what the cores have to itself: none of the Snapdragons up to 8 Gen 3
-offers SVE reliably (one phone with an 8 Gen 1 does, another does not), an 8+ Gen 1
-lacks bf16. So SVE is never used, whatever the dump says.
+Two traps are known. The cores of one chip may differ (Exynos 9810), and a vendor's kernel may keep what the
+cores have to itself: none of the Snapdragons up to 8 Gen 3 offers SVE reliably (one phone with an 8 Gen 1
+does, another does not), an 8+ Gen 1 lacks bf16. So SVE is never used, whatever the dump says.
 """
 
 from __future__ import annotations

@@ -146,10 +146,7 @@ log = logging.getLogger("adt.compile")
 
 
 def settings_and_platform(resolved: Resolved) -> tuple[Settings, Platform]:
-    """Return the settings and the platform; log the meaning of a target in TVM's words.
-
-    A target that names its platform (``host``, or a triple) chooses it where nobody else did.
-    """
+    """Return settings and platform, which a target may choose; log its meaning in TVM's words."""
     settings = resolved.settings
     parsed = parse_target(settings.compile.target)
     if parsed.platform and resolved.origins["build.platform"] == "default":

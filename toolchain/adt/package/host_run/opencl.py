@@ -74,9 +74,8 @@ class HostOpenCl:
 def opencl_device() -> HostOpenCl | None:
     """The device that TVM's OpenCL runtime uses on this machine; None if it finds none.
 
-    The first GPU of any platform, else the first CPU. The loader decides which drivers
-    there are (``OCL_ICD_VENDORS`` and its like). The answer is kept for as long as
-    those variables stay the same.
+    The first GPU of any platform, else the first CPU. The loader decides which drivers there are
+    (``OCL_ICD_VENDORS`` and its like). The answer is kept for as long as those variables stay the same.
     """
     return choose(_all_devices(tuple(os.environ.get(name, "") for name in READ)))
 

@@ -19,8 +19,7 @@ Other fill modes number the elements (``zeros``: all 0, ``ones``: all 1, ``arang
 float is the number, modulo 2^24 (float16: 2^11), so that it is exact; an integer its low bytes, and in a
 known range (n - low) mod (most - low + 1) + low, from low on; a bool its lowest bit.
 
-``cpp_runner/src/random_inputs.cc`` is the
-other copy; a test compares the two for every element type.
+``cpp_runner/src/random_inputs.cc`` is the other copy; a test compares the two for every element type.
 """
 
 from __future__ import annotations

@@ -158,8 +158,7 @@ class Graph:
         return sizes
 
     def device_of(self, call: Call) -> str:
-        """Return where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm`` (the
-        VM)."""
+        """Return where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm``."""
         if call.kind in (BUILTIN, EXTERN):
             return "vm" if call.kind == BUILTIN else "library"
         return next((kernel.device for kernel in self.kernels if kernel.function == call.name), "cpu")

@@ -47,8 +47,7 @@ def in_floats(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def is_blockwise(build: Builder) -> bool:
-    """Return True if the node can be a function that reads its weights as they are
-    (:mod:`adt.compiler.importers.onnx.converters.blockwise`)."""
+    """Return True if the node can be a function that reads its weights as they are."""
     _, values, scales, zeros, order, _ = build.operands(6)
     constants = [build.graph.constant(name) for name in (values, scales, zeros) if name]
     if order or any(constant is None for constant in constants):

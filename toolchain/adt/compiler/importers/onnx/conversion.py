@@ -83,8 +83,7 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
 
 
 def _unknown_argument(model: onnx.ModelProto, name: str) -> str:
-    """Name the first input of node *name* that ONNX defines as int64 (axes, a shape) and is not constant;
-    empty if there is none, or the node is in a branch."""
+    """Name the first computed input of node *name* that ONNX defines as int64 (axes, a shape)."""
     graph = Graph(model, model.graph)
     node = next((node for node in model.graph.node if node.name == name), None)
     if node is None or not defs.has(node.op_type, opset(model), node.domain):
@@ -251,10 +250,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _rename_initializers(model: onnx.ModelProto) -> None:
-    """Give initializers with names of :data:`UNSAFE` names that nothing else in *model* has, in place.
-
-    Exporters' prefix ``onnx::`` is dropped where that is enough.
-    """
+    """Rename initializers with names of :data:`UNSAFE` in place, if that is enough by dropping ``onnx::``."""
     taken = {tensor.name for tensor in model.graph.initializer}
     taken |= {value.name for value in (*model.graph.input, *model.graph.output)}
     taken |= {name for node in all_nodes(model.graph) for name in (*node.input, *node.output)}

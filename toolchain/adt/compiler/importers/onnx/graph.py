@@ -311,8 +311,7 @@ def all_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def drop_unused(model: onnx.ModelProto) -> None:
-    """Remove nodes and initializers that nothing uses, in place: rewrites leave some, and each would be
-    computed, or become a parameter."""
+    """Remove unused nodes and initializers in place, which would be computed, or become parameters."""
     read = {value.name for value in model.graph.output}
     needed: list[onnx.NodeProto] = []
     for node in reversed(model.graph.node):

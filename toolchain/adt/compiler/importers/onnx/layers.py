@@ -43,8 +43,7 @@ def kinds_of(model: onnx.ModelProto, kept: Mapping[str, str]) -> Iterator[layers
 
 
 def _key(node: onnx.NodeProto, graph: Graph, shapes: Mapping[str, Sequence[int] | None]) -> Any:
-    """Return what nodes that are converted alike have in common: of extents if they are 1, and what strides
-    leave of them."""
+    """Return what nodes that are converted alike have in common."""
     step = max((max(each.ints) for each in node.attribute if each.name == "strides"), default=1)
     most = layers.MOST_ELEMENTS if node.op_type in ("Resize", "Upsample") else 2  # these go by ratios
 
@@ -76,8 +75,7 @@ def layers_of(path: Path, kinds: list[layers.Kind]) -> list[layers.Layer]:
 
 
 def shorter(shapes: Sequence[Sequence[int]], kept: set[int]) -> dict[int, int]:
-    """Give each long extent of large *shapes*, but those *kept*, a short one of the same remainder by 8;
-    different ones stay different."""
+    """Give each long extent of *shapes*, but those *kept*, a short one of its own, equal modulo 8."""
     if sum(map(math.prod, shapes)) <= SMALL:
         return {}
     long = sorted({extent for shape in shapes for extent in shape if extent >= LONG} - kept)

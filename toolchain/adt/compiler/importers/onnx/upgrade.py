@@ -30,8 +30,7 @@ def upgraded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 
 
 def _shrink_upwards(model: onnx.ModelProto) -> None:
-    """Round nearest pixels up along axes that a Resize of *model* makes shorter, as onnxruntime does before
-    opset 11."""
+    """Round nearest pixels up along axes that a Resize shortens, as onnxruntime does before opset 11."""
     graph = Graph(model, model.graph)
     for node in list(model.graph.node):
         scales: Any = graph.constant(operand(node, 2)) if node.op_type == "Resize" else None
@@ -41,8 +40,10 @@ def _shrink_upwards(model: onnx.ModelProto) -> None:
 
 
 def correct_windows(graph: Graph) -> bool:
-    """Write out the padding of the first pool in which ONNX's inference counts a window that begins behind
-    the data, which onnxruntime and PyTorch leave out; false if there is none."""
+    """Write out the padding of the first pool with a window that begins behind the data; False if none has.
+
+    ONNX's inference counts it, onnxruntime and PyTorch leave it out.
+    """
     for node in graph.graph.node:
         shape = graph.shape(operand(node, 0)) if attribute(node, "ceil_mode", 0) else None
         if node.op_type not in POOLS or shape is None or attribute(node, "auto_pad", "NOTSET") != "NOTSET":
@@ -82,8 +83,7 @@ def _pad_explicitly(graph: Graph, node: onnx.NodeProto, pads: list[int], behind:
 
 
 def correct_extents(graph: Graph) -> bool:
-    """Give extents to the first Resize whose scales ONNX's inference multiplies to others than onnxruntime
-    and PyTorch, which do so in float32; false if there is none."""
+    """Give extents to the first Resize whose float32 scales make others than ONNX infers, if there is one."""
     for node in graph.graph.node:
         scales: Any = graph.constant(operand(node, 2)) if node.op_type == "Resize" else None
         shape = graph.shape(operand(node, 0))

@@ -23,10 +23,7 @@ ROUNDS = 3 << 22
 
 
 class Integers(Rewriter):
-    """Rewrites ``main`` for a processor that sums products of integers.
-
-    The arguments are those of :func:`adt.compiler.passes.integers.rules.in_integers`.
-    """
+    """Rewrites ``main`` for a processor that sums products of integers; see :func:`.rules.in_integers`."""
 
     def __init__(
         self,
@@ -169,8 +166,7 @@ class Integers(Rewriter):
         return self._rounded(steps, low, high, self.number(ROUNDS - zero))
 
     def quantized_by(self, value: relax.Expr, scale: relax.Expr, zero: relax.Expr) -> relax.Expr:
-        """The float tensor *value* of the new function, as :attr:`dtype`, by a scale and a zero of 8 bits
-        that are scalars of it."""
+        """Quantize the float tensor *value* by scalars of the new function, a scale and a zero of 8 bits."""
         op, shift = relax.op, self.shift(zero.struct_info.dtype)
         start = self.emit(
             op.subtract, relax.const(float(ROUNDS - shift)), self.emit(op.astype, zero, "float32")

@@ -1,11 +1,10 @@
 """Operators on blocked tensors, as tensor expressions.
 
-A blocked tensor holds the channels of ``(N, C, spatial…)`` in blocks of four:
-``(N, ceil(C/4), spatial…, 4)``. The last axis is one texel of an image. Lanes beyond
-the last channel hold anything, and nothing that computes a channel reads them.
-Weights of a convolution ``(O, I/groups, kernel…)`` become ``(ceil(O/4), taps, I/groups, 4)``,
-those of a depthwise one ``(1, ceil(C/4), taps, 4)``: an array of images, too, of which a texel
-holds what four output channels multiply with one input value. The kernel's axes are one, "taps".
+A blocked tensor holds the channels of ``(N, C, spatial…)`` in blocks of four: ``(N, ceil(C/4), spatial…,
+4)``. The last axis is one texel of an image. Lanes beyond the last channel hold anything, and nothing that
+computes a channel reads them. Weights of a convolution ``(O, I/groups, kernel…)`` become ``(ceil(O/4), taps,
+I/groups, 4)``, those of a depthwise one ``(1, ceil(C/4), taps, 4)``: an array of images, too, of which a
+texel holds what four output channels multiply with one input value. The kernel's axes are one, "taps".
 
 TVM's own convolutions for this layout know neither groups nor another
 accumulator type, and pad in a kernel of their own; these pad where they read.
@@ -396,16 +395,16 @@ def is_convolution(function: tirx.PrimFunc) -> bool:
 
 
 def divisible(extents: Sequence[int]) -> tuple[int, ...]:
-    """*extents*, of which the last, the row, is rounded up to a multiple of four where a work-item could not
-    take several texels of it otherwise (13, 17, 73, 149): what that adds is at most a fifth."""
+    """Round the row of *extents* up to a multiple of four where its length (13, 17, 73, 149) would allow a
+    work-item but one texel; that adds at most a fifth.
+    """
     *others, row = extents
     hard = row > 2 * LANES and all(row % size for size in range(3, 2 * LANES + 1))
     return (*others, row + -row % LANES if hard else row)
 
 
 def _staged(x: te.Tensor, window: Window, outputs: Sequence[int], dtype: str) -> te.Tensor:
-    """*x* with its border, exactly what the windows of the *outputs* cover, as *dtype*: a stage that a
-    schedule may keep in registers."""
+    """Return *x* with its border, which the windows of *outputs* cover, as *dtype*: a stage for registers."""
     spatial = [int(extent) for extent in x.shape[2 : 2 + len(outputs)]]
     covered = [
         (extent - 1) * stride + (size - 1) * spread + 1

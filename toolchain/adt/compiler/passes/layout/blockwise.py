@@ -82,8 +82,7 @@ class BlockwiseWeights:
 
 
 def floats(form: Blockwise, words: Any, scales: te.Tensor, *zeros: te.Tensor) -> Any:
-    """The weights ``(ceil(N/L), 1, K, L)`` that a product on blocked tensors reads, as a tensor expression of
-    what :meth:`BlockwiseWeights.packed` gives."""
+    """Compute the weights ``(ceil(N/L), 1, K, L)`` from what :meth:`BlockwiseWeights.packed` gives."""
     count, _, lanes = words.shape
     first = MANTISSA - form.bits
     mask, share = ((1 << form.bits) - 1) << first, 1 / (1 << form.bits)
@@ -106,8 +105,7 @@ def floats(form: Blockwise, words: Any, scales: te.Tensor, *zeros: te.Tensor) ->
 
 
 def weights_of(module: tvm.IRModule, call: relax.Expr) -> BlockwiseWeights | None:
-    """The constant weights that the *call* of Relax multiplies by; None: it is no such product, or no words
-    hold its columns."""
+    """Return the constant weights that *call* multiplies by; None: there are none that words hold."""
     if operator_name(call) != "relax.call_tir":
         return None
     attributes = module[call.args[0]].attrs

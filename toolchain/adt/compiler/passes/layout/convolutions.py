@@ -89,8 +89,7 @@ def convolution(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def _terms(walk: Walk, variable: relax.Var, channels: int, positions: tuple[int, ...]) -> Terms | None:
-    """Return how *variable*, sums over *channels* for each of a row of *positions*, is computed if it is
-    of integers."""
+    """Return how *variable*, sums over *channels* for each of *positions*, is computed as integers."""
     if not walk.blocking.terms or variable.struct_info.dtype != "int32":
         return None
     return walk.blocking.terms_of(channels, math.prod(positions))
@@ -160,8 +159,7 @@ def _convolution_obstacle(walk: Walk, data: relax.Expr, weight: Any, attrs: tvm.
 
 
 def _obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr, attrs: tvm.ir.Attrs, layout: str) -> str:
-    """Return why no convolution of *data* can be blocked whose *weight* is to begin with the axes
-    *layout*."""
+    """Return why a convolution of *data* by *weight*, to begin with the axes *layout*, cannot be blocked."""
     if static_shape(weight) is None or static_shape(data) is None:
         return "its shapes are not static"
     if not isinstance(weight, relax.Constant):
@@ -202,8 +200,7 @@ def _convolution_weight(array: NDArray[np.generic], groups: int, lanes: int) -> 
 
 
 def _in_terms(weight: Any, terms: Terms) -> Any:
-    """The packed *weight* ``(blocks, taps, I, L)`` as ``(blocks, taps, I/terms, L, terms)``, with zeros for
-    channels that are none."""
+    """Reorder *weight* ``(blocks, taps, I, L)`` as ``(blocks, taps, I/terms, L, terms)``, zero-padded."""
     *outer, inputs, lanes = weight.shape
     whole = np.pad(weight, [(0, 0), (0, 0), (0, -inputs % terms.channels), (0, 0)])
     split = whole.reshape(*outer, -1, terms.count, lanes).swapaxes(-1, -2)
@@ -411,9 +408,10 @@ def blockwise_product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool
 
 
 def _product_of_rows(x: te.Tensor, multiply: Callable[[Any], Any], blocking: Blocking) -> te.Tensor:
-    """Return what *multiply* makes of the rows *x*, as a tensor expression. Of a number of rows that
-    nothing divides (197 tokens) a work-item could take but one at a time: it is rounded up, and what that
-    adds is not stored."""
+    """Return what *multiply* makes of *x*, rounded up where nothing divides the number of rows (197 tokens).
+
+    A work-item could take but one row at a time otherwise; what that adds is not stored.
+    """
     rows = int(x.shape[0])
     (count,) = blocks.divisible((rows,)) if blocking.rounds else (rows,)
     if count == rows:

@@ -14,10 +14,7 @@ from adt.compiler.passes.layout.walk import Inlined, Walk, one_pixel
 
 
 def pad(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """Padding of the spatial axes, and of the channels at their end by whole blocks.
-
-    Zeros around the spatial axes are a matter of where a convolution reads, and so is what stands for them.
-    """
+    """Pad spatial axes, whose zeros a convolution reads itself, and the end of channels by whole blocks."""
     data, rank = call.args[0], len(static_shape(variable) or ())
     if len(call.args) != 1 or rank not in RANKS:
         return False
@@ -131,8 +128,7 @@ def strided_slice(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def resize(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """TVM's resize computes any layout that names its axes; where it repeats pixels, a convolution reads the
-    small map."""
+    """Resize any layout that names its axes; where pixels repeat, a convolution reads the small map."""
     data = call.args[0]
     shape, output = static_shape(data), static_shape(variable)
     if data not in walk.blocked or str(call.attrs.layout) != "NCHW" or not walk.can_block(variable):

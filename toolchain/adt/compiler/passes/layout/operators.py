@@ -105,8 +105,7 @@ def prelu(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def _gate(walk: Walk, variable: relax.Var, call: relax.Call) -> None:
-    """Leave the product of a map and its gate, channel by channel, to a convolution that reads each of its
-    texels once: the end of squeeze-and-excite."""
+    """Leave a map's gate by channel (squeeze-and-excite) to the convolution that reads its texels once."""
     if call.op.name != "relax.multiply":
         return
     output = static_shape(variable)
@@ -192,8 +191,7 @@ def _rows_of_constant(walk: Walk, value: relax.Expr, output: tuple[int, ...]) ->
 
 
 def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
-    """Part of the kernel; but a parameter where a CPU sums integers: layers of other scales share it. A
-    GPU takes longer to be told of each parameter."""
+    """Make *array* part of a GPU's kernel, a parameter where a CPU sums integers: layers share kernels."""
     shared = walk.blocking.terms and not walk.blocking.words
     return relax.const(array if shared else array.reshape(()), dtype)
 
@@ -274,8 +272,7 @@ def global_pool(kind: str) -> Rule:
 
 
 def of_all(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """A number of all elements, in whatever order: as one row, which a CPU reads by vectors, or as several:
-    each work-group of a GPU takes one."""
+    """Reduce all elements as one row, which a CPU reads by vectors, or as a row for each GPU work-group."""
     (data,) = call.args
     shape = static_shape(data)
     if call.attrs.axis is not None or static_shape(variable) != () or not shape or not walk.blocking.widens:

@@ -64,10 +64,7 @@ def convolution(
 
 
 def product(dtype: str, rows: Sequence[int], inputs: int, outputs: int) -> Signature:
-    """Make the signature of a product by a matrix of constants.
-
-    *rows* are the extents of the result but the last one, which is *outputs*.
-    """
+    """Make the signature of a product by constants; *rows* are the result's extents before *outputs*."""
     extents = [(extent, 1) for extent in rows if extent > 1]
     return Signature(
         dtype, ceil_blocks(outputs) * LANES, channels=inputs, taps=(), grouped=False, **_over(extents, ())

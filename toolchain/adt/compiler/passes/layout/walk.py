@@ -9,9 +9,8 @@ A tensor has up to three forms, and each is made once, when an operator wants it
 Where L divides C, a plain tensor and its rows are the same numbers in the same order,
 and a blocked tensor of one pixel is what its rows are: a change of shape, no kernel.
 
-L is 4 for images and NEON, 8 or 16 for wider vectors. Where blocked tensors are stored (buffers,
-images) is of no account here: for textures
-:mod:`adt.compiler.passes.gpu.placement` decides.
+L is 4 for images and NEON, 8 or 16 for wider vectors. Where blocked tensors are stored (buffers, images) is
+of no account here: for textures :mod:`adt.compiler.passes.gpu.placement` decides.
 """
 
 from __future__ import annotations
@@ -69,10 +68,7 @@ class LayoutChooser(Protocol):
     """Chooses the layout of the convolutions and matrix products that could have either."""
 
     def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
-        """Choose whether *computes* is blocked.
-
-        *channels* of the output are not to spare; *moves* is the cost at the neighbours.
-        """
+        """Choose if *computes* is blocked, with unused *channels*, and the cost *moves* at neighbours."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +185,7 @@ class Walk(Rewriter):
         return self.rows[value]
 
     def weight(self, array: NDArray[np.generic], sums: str) -> relax.Constant:
-        """The packed weight *array* of a convolution whose sums are of the type *sums*, which a CPU's kernels
-        make of 8 bits in registers."""
+        """Return the packed *array* of a convolution with *sums*, which a CPU may make of 8 bits."""
         if array.dtype.kind == "i" and not self.blocking.words and -128 <= array.min() <= array.max() <= 127:
             return relax.const(array.astype("int8"))
         return relax.const(array.astype(sums) if self.blocking.widens else array)

@@ -288,8 +288,7 @@ def _scales(core: relax.Call, calls: list[relax.Call]) -> str:
 
 
 def _layer_scales(name: str, weights: list[relax.Expr], scale: float, out: float) -> str:
-    """Check the scales of the filters and the bias of a layer, whose input and output have *scale* and
-    *out*."""
+    """Check the scales of filters and bias of a layer, whose input and output have *scale* and *out*."""
     for call in weights:
         if str(call.args[0].struct_info.dtype) not in ("int8", "int32") or _array(call.args[2]).any():
             return "XNNPACK's weights are int8 around zero, and what it adds int32"

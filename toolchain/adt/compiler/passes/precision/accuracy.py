@@ -1,8 +1,7 @@
 """Accuracy of a model in reduced precision, against float32: both are computed here, on the CPU.
 
-TVM computes half precision on any processor: every operation is rounded to half where
-the processor has none. A device's own half units round the same way; it may add in
-another order.
+TVM computes half precision on any processor: every operation is rounded to half where the processor has none.
+A device's own half units round the same way; it may add in another order.
 """
 
 from __future__ import annotations
@@ -97,10 +96,7 @@ def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
 def measure(
     model: ReducedModel, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], samples: Samples
 ) -> Accuracy:
-    """Compute both modules on *given*, and compare their outputs.
-
-    When an output is far off, the values that half precision cannot hold are looked for.
-    """
+    """Compare both modules' outputs on *samples*; look for overflows where one is far off."""
     exact = [*zip(*_run(model.module, model.params, inputs, samples), strict=True)]
     got = [*zip(*_run(model.reduced_module, model.reduced_params, inputs, samples), strict=True)]
     rows = tuple(_compare(spec, list(a), list(b)) for spec, a, b in zip(outputs, got, exact, strict=True))
@@ -210,10 +206,7 @@ def overflows_of(
     inputs: Sequence[TensorSpec],
     samples: Sequence[Mapping[str, Array]],
 ) -> tuple[Overflow, ...]:
-    """The float32 values in *module*'s entry that pass 65504 on *samples*, in order of execution.
-
-    None are found in an entry with control flow.
-    """
+    """Return the float32 values above 65504 on *samples*, in order; none of an entry with control flow."""
     if not all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks):
         return ()
     probed, names = _probed(module)
@@ -230,11 +223,7 @@ def overflows_of(
 
 
 def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
-    """The Relax variables whose operators must stay float32 for none of the values to be half.
-
-    They are those that give an overflowing value and those that read one, as far as they compute
-    in half precision in the module *reduced*.
-    """
+    """Return the Relax variables that give or read *overflows* and compute in half precision in *reduced*."""
     main = reduced["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
     names = {item.name for item in overflows}
@@ -253,10 +242,7 @@ def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
 
 
 def _probed(module: tvm.IRModule) -> tuple[Any, dict[str, str]]:
-    """*module* with the largest magnitude of every float32 value as its outputs, and whose they are.
-
-    The second of the two maps each value's name to the operator that gives it.
-    """
+    """Return *module* with the greatest magnitude of each float32 value as outputs, and its operator."""
     main = module["main"]
     count = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
     values = {str(var.name_hint): (var, "input") for var in list(main.params)[:count]}

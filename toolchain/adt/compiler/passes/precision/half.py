@@ -1,13 +1,11 @@
 """Rewrite a Relax function so that operators compute in half precision.
 
-One walk in order of execution. Each tensor remembers in which type it was made and is
-cast where a reader wants the other one, once. What is *flexible* (weights, constants, and
-operators that only move them) has no type of its own and takes each reader's: that is
-how weights become half in the file, and never at run time.
+One walk in order of execution. Each tensor remembers in which type it was made and is cast where a reader
+wants the other one, once. What is *flexible* (weights, constants, and operators that only move them) has no
+type of its own and takes each reader's: that is how weights become half in the file, and never at run time.
 
-A tensor is *wide* between a convolution that adds up in float32 and the place where it
-is stored as half: elementwise operators behind it, which TVM fuses into its kernel,
-still see the float32 sums.
+A tensor is *wide* between a convolution that adds up in float32 and the place where it is stored as half:
+elementwise operators behind it, which TVM fuses into its kernel, still see the float32 sums.
 
 Convolutions that make a spectrum of which the logarithm is taken stay float32, and so does
 what comes before them.
@@ -317,10 +315,7 @@ class _Rewriter:
         return self._split(var, SINGLE)
 
     def _split(self, var: relax.Var, kind: str, *, wide: bool = False) -> _Value:
-        """Return the value of the new variable *var*; the fields of a tuple are taken out of it.
-
-        *kind* is the type that readers of its float tensors see.
-        """
+        """Return the value of the new *var*, its tuple's fields taken out, of which readers see *kind*."""
         info = var.struct_info
         if isinstance(info, relax.TupleStructInfo):
             name = var.name_hint

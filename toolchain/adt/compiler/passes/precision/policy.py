@@ -1,9 +1,8 @@
 """Half precision: which operators compute in it.
 
-``float16`` computes, and adds up, in half precision. ``float16_acc32`` does too, but
-convolutions and matrix products add up in float32, and what is fused behind them works
-on the unrounded sums. Inputs and outputs stay float32. Weights that half operators read
-become half in ``mod.params``.
+``float16`` computes, and adds up, in half precision. ``float16_acc32`` does too, but convolutions and matrix
+products add up in float32, and what is fused behind them works on the unrounded sums. Inputs and outputs stay
+float32. Weights that half operators read become half in ``mod.params``.
 
 Half precision has 11 significant bits, ends at 65504, and everything under 6e-8 is 0. The
 operators in KEPT do not stand that; they compute in float32.
@@ -188,8 +187,7 @@ def _variables(module: tvm.IRModule) -> dict[str, str]:
 
 
 def multiplications(module: tvm.IRModule) -> int:
-    """Return the number of multiplications of *module*'s convolutions and matrix products, as far as
-    shapes are fixed."""
+    """Return the multiplications in convolutions and products of *module*, as far as shapes are fixed."""
     total = 0
     for binding in bindings_of(module):
         call = binding.value

@@ -113,6 +113,5 @@ def has_half(module: tvm.IRModule) -> bool:
 
 
 def _is_typed_by_arguments(call: relax.Call) -> bool:
-    """Return True if *call* gives what its arguments and attributes say, and no function of fixed types
-    does it."""
+    """Return True if the arguments and attributes of *call* decide its type."""
     return bool(operator_name(call)) and not call.sinfo_args

@@ -130,8 +130,7 @@ def _is_inf(node: Node) -> Any:
 
 
 def _mish(node: Node) -> Any:
-    """Compute x·tanh(ln(1 + eˣ)) with n = eˣ(eˣ + 2): x·n/(n + 2), which loses no digits where eˣ is
-    small."""
+    """Compute x·tanh(ln(1 + eˣ)) as x·n/(n + 2) with n = eˣ(eˣ + 2), exact where eˣ is small."""
     x, dtype = node.inputs[0], node.dtype()
     most = 5 if dtype == "float16" else 10  # the gate is 1 from there on, and n no infinity yet
     e = relax.op.exp(relax.op.minimum(x, relax.const(most, dtype)))

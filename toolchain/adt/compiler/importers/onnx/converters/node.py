@@ -95,8 +95,7 @@ class Node:
     def te(
         self, compute: Callable[..., Any], *inputs: Any, attributes: Mapping[str, Any] | None = None
     ) -> Any:
-        """Emit the tensor expression that *compute* makes of the tensors *inputs*, a function with
-        *attributes*."""
+        """Emit the tensor expression that *compute* makes of the tensors *inputs* and of *attributes*."""
         name = self.proto.op_type.lower()
         attrs = dict(attributes or {}) or None
         return self.builder.emit_te(compute, *inputs, primfunc_name_hint=name, primfunc_attrs=attrs)

@@ -1,8 +1,7 @@
 """Operators that TVM's importer refuses, misreads or converts badly, written with others.
 
 One module for each kind of operator, each with its ``REWRITES``;
-:mod:`adt.compiler.importers.onnx.preparation` runs the graph before and after each rewrite and
-compares both.
+:mod:`adt.compiler.importers.onnx.preparation` runs the graph before and after each rewrite and compares both.
 """
 
 from __future__ import annotations

@@ -78,8 +78,7 @@ def _fused_gemm(build: Builder) -> str | None:
 
 
 def _fused_matmul(build: Builder) -> str | None:
-    """Write out trans, which swaps an operand's last two axes, and transBatch, which moves its first
-    beyond the other batch axes."""
+    """Write out trans (swaps the last two axes) and transBatch (moves the first behind the batch axes)."""
     operands = []
     build.require_floats()
     for name, side in zip(build.node.input, "AB", strict=True):

@@ -135,8 +135,7 @@ def _multi_head_attention(build: Builder) -> list[str] | None:
 
 
 def _rotary(build: Builder) -> str | None:
-    """Write out x [B, S, N·H] or [B, N, S, H], positions [B, S] or the first one [1], tables of cosines
-    and sines."""
+    """Write out x [B, S, N·H] or [B, N, S, H], positions [B, S] or the first one [1], cosines, sines."""
     data, positions, *tables = build.node.input
     shape, table, place = build.shape(data), build.shape(tables[0]), build.shape(positions)
     if build.attribute("is_packed_batching", 0):

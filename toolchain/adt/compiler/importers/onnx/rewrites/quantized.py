@@ -132,8 +132,7 @@ def _qlinear_matmul(build: Builder) -> str | None:
 
 
 def _qgemm(build: Builder) -> str | None:
-    """Write out a, b, bias in units of alpha·a_scale·b_scale, y's scale and zero point; without those y is
-    float32."""
+    """Write out a, b, bias in units of alpha·a_scale·b_scale; without its scale y is float32."""
     inputs = [_columns(build, 0, -2), _columns(build, 3, -2 if build.attribute("transB", 0) else -1)]
     if bias := build.operand(6):
         alpha = build.constant(build.attribute("alpha", 1.0), "float32")
@@ -268,8 +267,7 @@ def _matmul_n_bits(build: Builder) -> str | None:
 
 
 def _by_few_bits(build: Builder) -> str | None:
-    """A product by constants that DequantizeLinear makes of blocks along the terms, or of 4 bits: as
-    onnxruntime's quantizer writes it otherwise."""
+    """Write a product by constants that are dequantized from blocks along the terms, or from 4 bits."""
     graph, columns_first = build.graph, bool(build.attribute("transB", 0))
     makers = {name: node for node in graph.graph.node for name in node.output}
     node = makers.get(build.operand(1))

@@ -1,10 +1,9 @@
 """LSTM, GRU and RNN of a fixed length, unrolled step by step.
 
-TVM has no loop operator that an OpenCL target could run well, and the sequences of
-models for devices are short; where it can be (:func:`is_loop`), all steps are one
-function instead. What all steps share, the product of the inputs with the input weights,
-is computed for the whole sequence at once; each step adds the product of the state with
-the recurrent weights and applies the gates.
+TVM has no loop operator that an OpenCL target could run well, and the sequences of models for devices are
+short; where it can be (:func:`is_loop`), all steps are one function instead. What all steps share, the
+product of the inputs with the input weights, is computed for the whole sequence at once; each step adds the
+product of the state with the recurrent weights and applies the gates.
 
 Symbols as in ONNX's documents: X[steps, batch, size], W[directions, gates·H, size],
 R[directions, gates·H, H], B[directions, 2·gates·H], state h (and c)[directions, batch, H].
@@ -60,8 +59,7 @@ def _uncovered(build: Builder) -> str:
 
 
 def is_loop(build: Builder) -> bool:
-    """Return True if the node can be one function of all steps
-    (:mod:`adt.compiler.importers.onnx.converters.recurrent`)."""
+    """Return True if the node can be one function of all steps."""
     if build.node.op_type not in GATES or build.dtype != "float32" or build.operand(7) or _uncovered(build):
         return False
     weights, directions = build.graph.constant(build.operand(2)), len(_activations(build))
