@@ -54,8 +54,7 @@ from adt.package.package import ModelPackage
 from adt.package.params_file import write_params
 from adt.package.reports import TuningReport
 
-KERNEL_PREFIX = "__tvm_ffi_"
-"""Prefix that the code generator gives functions that a module exports."""
+KERNEL_PREFIX = "__tvm_ffi_"  # prefix that the code generator gives functions that a module exports
 
 
 def assemble(compilation: Compilation, directory: Path) -> ModelPackage:

@@ -60,8 +60,7 @@ IMPORTERS = (
 """Distributions whose version can change what a model becomes."""
 CHECKED = "checked.json"
 """Result of running the kernels here, beside a package in the cache; no part of the package."""
-CODE = ("bundle", "compiler", "host", "options", "package")
-"""Packages of adt that a compile runs."""
+CODE = ("bundle", "compiler", "host", "options", "package")  # packages of adt that a compile runs
 
 
 def compile_to(job: CompileJob, out: Path, *, use_cache: bool = True) -> ModelPackage:

@@ -70,8 +70,7 @@ template <bool B, class A, class C> struct conditional;
 }
 """Headers that TVM includes for NVRTC, without NVIDIA's C++ library: kernels use the integers' names
 alone."""
-REGISTERED = "tvm_callback_cuda_compile"
-"""By this name TVM asks for machine code, of Python."""
+REGISTERED = "tvm_callback_cuda_compile"  # by this name TVM asks for machine code, of Python
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,10 @@ log = logging.getLogger("adt.compile")
 STEPS_WITHIN = 8 / 255
 """Share of an output's magnitude that passes where a model rounds to 8 bits within: what is on the edge of
 two steps falls to either side, which makes some steps at the end. A wrong index is off by far more."""
-MOST = 0.5
-"""Share of an output's magnitude by which no kernel may differ."""
+MOST = 0.5  # share of an output's magnitude by which no kernel may differ
 LEAST_MAGNITUDE = 0.01
 """A smaller output counts as of this magnitude: behind a sigmoid, what is nearly 0 is mostly rounding."""
-TIMEOUT = 900.0
-"""Seconds for both runs; a CPU compiles a large network's kernels for minutes."""
+TIMEOUT = 900.0  # seconds for both runs; a CPU compiles a large network's kernels for minutes
 MUCH = 3_000_000_000
 """Multiplications beyond which a model is not checked on a CPU unless it is asked for: it takes minutes."""
 SEED = 0

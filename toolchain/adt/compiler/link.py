@@ -21,8 +21,7 @@ from adt.host.tools import find_tool
 
 ERROR_PARTS = Path(__file__).with_name("error_parts.c")
 """Source of the one function for which a module would need a library of TVM's."""
-PARTS = "error_parts.o"
-"""Its object file, beside the module's."""
+PARTS = "error_parts.o"  # its object file, beside the module's
 OBJECTS = ("lib0.o", "lib1.o", "devc.o", PARTS)
 """Names of the object files that TVM's ``export_library`` writes, and of that."""
 AT_LOAD = re.compile(r"\.((pre)?init_array|fini_array|init|fini|ctors|dtors)(\..*)?$")

@@ -256,8 +256,7 @@ class Capture:
     """Holds the lowered module once a pipeline from :meth:`after` has run."""
 
     def __init__(self) -> None:
-        self.lowered: Any = None
-        """``tvm.IRModule``; None before the compile."""
+        self.lowered: Any = None  # ``tvm.IRModule``; None before the compile
 
     def after(self, pipeline: Any) -> Any:
         """Wrap *pipeline*, a pass or a name of TVM's, for ``tvm.compile``; its result is left here."""

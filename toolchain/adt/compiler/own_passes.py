@@ -13,8 +13,7 @@ from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.targets import ModelTarget
 from adt.errors import ModelError, last_line
 
-OPAQUE = 8
-"""TVM's ``relax::OpPatternKind`` of what is not fused."""
+OPAQUE = 8  # TVM's ``relax::OpPatternKind`` of what is not fused
 
 
 def with_passes(

@@ -27,10 +27,8 @@ from adt.package.manifest import PackageFile
 
 log = logging.getLogger("adt.compile")
 
-MOST_NAME = 120
-"""Characters of a kernel's name in its file's; fused kernels can have very long ones."""
-KERNELS = ("llvm", *GPU_KINDS)
-"""Kinds of modules with generated code."""
+MOST_NAME = 120  # characters of a kernel's name in its file's; fused kernels can have very long ones
+KERNELS = ("llvm", *GPU_KINDS)  # kinds of modules with generated code
 EXTENSIONS = {"opencl": "cl", "cuda": "cu"}
 """Extensions of the source of a kernel, by the kind of its module."""
 THREADS = ("x", "y", "z")

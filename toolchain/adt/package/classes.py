@@ -21,8 +21,7 @@ TOP = 5
 SUM_TOLERANCE = 1e-2
 """Largest distance of probabilities' sum from 1: those of half precision and of long lists have one."""
 MAX_LABELS_BYTES = 64 << 20
-MAX_LABEL = 1000
-"""Characters of a label."""
+MAX_LABEL = 1000  # characters of a label
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,10 @@ from adt.limits import is_long
 MANIFEST = "mod.json"
 LIBRARY = "mod.so"
 PARAMS = "mod.params"
-INSPECT = "inspect"
-"""Directory of what `adt inspect` shows."""
-ARCHIVE = ".tar"
-"""Suffix of a package in one file."""
-MOST_FILES = 20_000
-"""Entries of an archive; a package has one for each kernel and a few more."""
-MOST_BYTES = 64 << 30
-"""Bytes that an archive may unpack to."""
+INSPECT = "inspect"  # directory of what `adt inspect` shows
+ARCHIVE = ".tar"  # suffix of a package in one file
+MOST_FILES = 20_000  # entries of an archive; a package has one for each kernel and a few more
+MOST_BYTES = 64 << 30  # bytes that an archive may unpack to
 
 _INSPECT = re.compile(INSPECT + r"(/[A-Za-z0-9_][A-Za-z0-9._+-]*)+")
 _REMEDY = "Do not use this archive; get the package again, or compile the model: adt compile MODEL -o x.tar"

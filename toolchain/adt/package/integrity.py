@@ -16,8 +16,7 @@ from adt.package.manifest import PackageFile
 from adt.package.package import ModelPackage, load_package
 from adt.package.reports import LANES
 
-CODE = "code"
-"""Name of the finding about what is in mod.so."""
+CODE = "code"  # name of the finding about what is in mod.so
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-PADDING = "adt.padding."
-"""Names of what aligns others begin so."""
-LEAST_BYTES = 4096
-"""Smaller parameters are copied sooner than a page of them is mapped."""
+PADDING = "adt.padding."  # names of what aligns others begin so
+LEAST_BYTES = 4096  # smaller parameters are copied sooner than a page of them is mapped
 _NUMBER, _TENSOR_HEAD = 8, 40
 """Bytes of a count, and of a tensor's head without its extents, each as long as a count."""
 

@@ -23,8 +23,7 @@ Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.quantize")
 
-LAYER_SAMPLES = 8
-"""On so many samples at most a layer is measured."""
+LAYER_SAMPLES = 8  # on so many samples at most a layer is measured
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,7 @@ def _layers(model: onnx.ModelProto) -> dict[str, str]:
 
 BATCHES = 10
 """Number of times that layers go back to float …"""
-BATCH = 20
-"""Divisor of the number of layers that go back each time, at least one."""
+BATCH = 20  # divisor of the number of layers that go back each time, at least one
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,8 @@ log = logging.getLogger("adt.quantize")
 
 MADE = " of the quantized model"
 PAIR = ("QuantizeLinear", "DequantizeLinear")
-STEP = 1.001
-"""A quantization step, with rounding: so far off is a number at the end of a block's range."""
-MOST_ROUNDS = 3
-"""Most rounds: where a node stays float, another may be changed."""
+STEP = 1.001  # a quantization step, with rounding: so far off is a number at the end of a block's range
+MOST_ROUNDS = 3  # most rounds: where a node stays float, another may be changed
 
 
 def check_prepared(

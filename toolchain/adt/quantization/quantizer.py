@@ -43,12 +43,9 @@ log = logging.getLogger("adt.quantize")
 QUANTIZED = re.compile(r"(Dynamic)?Quantize|Dequantize|Q(Linear|Gemm|Attention)|.*(Integer|NBits|Bnb4)")
 """Operators of models that are quantized already."""
 METHODS = ("minmax", "entropy", "percentile")
-WEIGHTS = {"int8": 8, "int4": 4}
-"""Bits of weights that alone are quantized."""
-BLOCK = 32
-"""Number of weights that share a scale."""
-LEAST_OPSET = 13
-"""From here on scales may be one for each channel."""
+WEIGHTS = {"int8": 8, "int4": 4}  # bits of weights that alone are quantized
+BLOCK = 32  # number of weights that share a scale
+LEAST_OPSET = 13  # from here on scales may be one for each channel
 
 
 def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelProto, Entry]:

@@ -20,8 +20,7 @@ from adt.package.manifest import Entry
 
 Array = NDArray[np.generic]
 
-EVERY = 5
-"""The last of so many samples is held back."""
+EVERY = 5  # the last of so many samples is held back
 RANDOM = re.compile(r"random:(\d{1,4})")
 
 

@@ -23,8 +23,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 Array = NDArray[np.generic]
 
-LEAST_WEIGHT = 64
-"""Elements from which a constant is a weight rather than an argument."""
+LEAST_WEIGHT = 64  # elements from which a constant is a weight rather than an argument
 
 
 def lift_weights(module: Any) -> Any:
@@ -42,8 +41,7 @@ def lift_weights(module: Any) -> Any:
             super().__init__()
             self.variables: list[Any] = []
             self.values: list[Any] = []
-            self.known: dict[Any, Any] = {}
-            """Variables that are constants, by themselves."""
+            self.known: dict[Any, Any] = {}  # variables that are constants, by themselves
 
         def visit_var_binding_(self, binding: Any) -> None:
             value = binding.value

@@ -23,10 +23,8 @@ from adt.compiler.ir.nodes import relax_nodes, tir_nodes
 from adt.errors import UnsupportedOp
 from adt.host.process import run
 
-GPU_KINDS = ("opencl", "cuda")
-"""Kinds of modules with a GPU's kernels."""
-OWN = "__tvm"
-"""Names of the code generator's own functions, which every runtime has, start so."""
+GPU_KINDS = ("opencl", "cuda")  # kinds of modules with a GPU's kernels
+OWN = "__tvm"  # names of the code generator's own functions, which every runtime has, start so
 
 # Arguments: libraries, "--", names. Prints the names that none of the libraries registers.
 _ASK = """

@@ -33,8 +33,7 @@ log = logging.getLogger("adt.import")
 
 PROCESS, SECONDS = "layers", 120.0
 """The process in which what TVM made of operators runs, and after how long it hangs."""
-MOST_ELEMENTS = 1 << 22
-"""Elements of an operator's tensors: one with more of them is not compared."""
+MOST_ELEMENTS = 1 << 22  # elements of an operator's tensors: one with more of them is not compared
 MOST_ARGUMENT = 64
 """Elements of a constant whose numbers make an operator another one, not only its results."""
 FAR = {"float16": 30.0, "float32": 1000.0, "float64": 1000.0}

@@ -37,8 +37,7 @@ from adt.package.manifest import SourceModel, TensorSpec
 
 Array = NDArray[np.generic]
 
-MODULE = "relax"
-"""Name of the module's text in the file, an .npz; parameters have their numbers."""
+MODULE = "relax"  # name of the module's text in the file, an .npz; parameters have their numbers
 
 
 def module_file(module: Any, values: Mapping[str, Any]) -> Path:

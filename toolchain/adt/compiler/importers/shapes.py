@@ -16,17 +16,14 @@ from adt.options.resolve import did_you_mean
 Shape = tuple[int, ...]
 DeclaredShape = tuple[int | str, ...]
 """A shape as a model declares it; a string is an open dimension: its symbol, or empty when it has none."""
-_Extents = tuple[int | None, ...]
-"""A shape; None is an extent that is not known."""
-RequestedShapes = Mapping[str, Shape | int]
-"""Request of shapes: input to shape, and symbol to extent."""
+_Extents = tuple[int | None, ...]  # a shape; None is an extent that is not known
+RequestedShapes = Mapping[str, Shape | int]  # request of shapes: input to shape, and symbol to extent
 
 _EXTENT = "[0-9]{1,18}"
 _INPUT = re.compile(rf"(?P<name>.+):(?P<extents>{_EXTENT}(,{_EXTENT})*)", re.DOTALL)
 _SYMBOL = r"[^=:,]+"
 _SYMBOLS = re.compile(rf"{_SYMBOL}={_EXTENT}(,{_SYMBOL}={_EXTENT})*")
-MOST_AXES = 64
-"""Dimensions of a tensor, as numpy has them."""
+MOST_AXES = 64  # dimensions of a tensor, as numpy has them
 MOST_SYMBOL = 200
 """Characters of an open dimension's name or expression: Python's parser and walks over its trees recur."""
 _OPERATORS = {
@@ -43,8 +40,7 @@ TOTAL = re.compile(r"total|all_?(seq|len|steps)|kv_?(seq|len)", re.IGNORECASE)
 """Names of the length of earlier and new steps together."""
 OF_STEPS = re.compile(f"{CACHE.pattern}|{TOTAL.pattern}|seq|len|head|step|frame|time|token", re.IGNORECASE)
 """Names of inputs and dimensions that no picture has."""
-MOST_SHOWN = 4
-"""Inputs with open dimensions that an error shows; the others are counted."""
+MOST_SHOWN = 4  # inputs with open dimensions that an error shows; the others are counted
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, Shape | int]:

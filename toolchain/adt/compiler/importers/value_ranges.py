@@ -58,7 +58,7 @@ READS = frozenset(
 )  # fmt: skip
 """Operators that pick elements of their first argument by their second."""
 ONE_INDEX = ("relax.take", "relax.gather_elements", "relax.scatter_elements")
-"""Those whose second argument is a tensor of indices along one axis."""
+"""Operators whose second argument is a tensor of indices along one axis."""
 _ANY = (-(2**63), 2**63 - 1)
 """Limits of a value that may be any."""
 WRAPS = frozenset({"relax.scatter_elements"})

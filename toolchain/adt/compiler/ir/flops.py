@@ -16,8 +16,7 @@ from tvm.tirx import IntImm, stmt_functor
 
 ATTRIBUTE = "estimated_flops"
 """Attribute of a PrimFunc; TVM's estimator takes its value instead of counting."""
-SCHEDULED = "tirx.is_scheduled"
-"""TVM's mark of a function that its schedule rules leave alone."""
+SCHEDULED = "tirx.is_scheduled"  # TVM's mark of a function that its schedule rules leave alone
 UNCOUNTED = ("While", "AttrStmt")
 """Statements that hide how often something runs; AttrStmt binds threads in TVM's sort and scan for GPUs."""
 

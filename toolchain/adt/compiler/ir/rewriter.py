@@ -55,8 +55,7 @@ ELEMENTWISE = frozenset(
 """Operators that compute each element from the elements at the same place."""
 
 
-IN_CACHE = 1 << 15
-"""Values of a tensor that are looked at together."""
+IN_CACHE = 1 << 15  # values of a tensor that are looked at together
 
 
 class Rewriter:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from adt.compiler.networks.builder import Network
 
-RESIDUAL = 0.3
-"""Factor of the sum, so that the numbers of half precision hold it after fifty blocks."""
+RESIDUAL = 0.3  # factor of the sum, so that the numbers of half precision hold it after fifty blocks
 
 
 def resnet(net: Network, blocks: Sequence[int], *, bottleneck: bool = False) -> str:

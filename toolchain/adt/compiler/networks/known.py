@@ -27,15 +27,12 @@ from adt.options.resolve import did_you_mean
 
 log = logging.getLogger("adt")
 
-REVISION = 1
-"""Counts up when the bytes of some network's file change; a test knows their sha256."""
-UNTRAINED = "-untrained"
-"""In the name of each file, which goes to the packages made of it."""
+REVISION = 1  # counts up when the bytes of some network's file change; a test knows their sha256
+UNTRAINED = "-untrained"  # in the name of each file, which goes to the packages made of it
 SIZES = {"inception-v3": 299, "unet": 256}
 SIDE = 224
 """Height and width of pictures, unless :data:`SIZES` has others."""
-FIXED = {"vgg-11", "vgg-13", "vgg-16", "vgg-19"}
-"""Networks for pictures of one size."""
+FIXED = {"vgg-11", "vgg-13", "vgg-16", "vgg-19"}  # networks for pictures of one size
 
 NETWORKS: Mapping[str, Callable[[Network], str]] = {
     "resnet-18": partial(resnet, blocks=(2, 2, 2, 2)),

@@ -72,8 +72,7 @@ PAIRS = Dot(
     ((16, "llvm.x86.avx512.pmaddw.d.512"), (8, "llvm.x86.avx2.pmadd.wd"), (4, "llvm.x86.sse2.pmadd.wd")),
     adds=False,
 )
-COMPUTED_PAIRS = replace(PAIRS, weights="int16")
-"""Product whose second operand is as wide as the first."""
+COMPUTED_PAIRS = replace(PAIRS, weights="int16")  # product whose second operand is as wide as the first
 SDOT = Dot("int8", "int8", 4, ((4, "llvm.aarch64.neon.sdot.v4i32.v16i8"),), weights_first=True)
 SMULL = Dot(
     "int8",

@@ -16,8 +16,7 @@ from tvm.relax.dpl import is_const, is_op, rewrite_call, wildcard
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.passes.workarounds import replaced_calls
 
-EXTREMUM = "extremum"
-"""The beginning of the names of blocks whose maxima and minima keep NaN."""
+EXTREMUM = "extremum"  # the beginning of the names of blocks whose maxima and minima keep NaN
 OPERATORS = {"relax.max": te.max, "relax.min": te.min}
 
 

@@ -20,8 +20,7 @@ from adt.compiler.passes.scatters import parallel_scatters
 from adt.compiler.passes.selections import selections
 from adt.compiler.passes.workarounds import replaced_calls, scans_as_reductions, shorten_kernel_names
 
-ELEMENT_BY_ELEMENT = 0
-"""TVM's ``relax::OpPatternKind`` of such."""
+ELEMENT_BY_ELEMENT = 0  # TVM's ``relax::OpPatternKind`` of such
 
 
 def bound_operators(module: tvm.IRModule) -> tvm.IRModule:

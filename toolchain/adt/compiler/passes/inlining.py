@@ -18,8 +18,7 @@ from adt.compiler.ir.nodes import operator_name, relax_nodes, tir_nodes
 INJECTIVE, REDUCTION, OPAQUE = 2, 3, 8
 """TVM's ``relax::OpPatternKind``: up to the first, an operator is put in where it is read; the second is put
 in nowhere, and takes in what is element by element."""
-LARGEST = 2048
-"""Nodes of a kernel's expression from which on an operand is stored."""
+LARGEST = 2048  # nodes of a kernel's expression from which on an operand is stored
 READS_OF_A_FUNCTION = 4
 """Weight of a function's argument: what replaces the function reads it several times (exp, isfinite)."""
 FREE_CALLS = ("tirx.if_then_else", "tirx.likely", "tirx.reinterpret")

@@ -79,8 +79,7 @@ class Normalizations(Rewriter):
     def __init__(self, module: tvm.IRModule, rows: Rows) -> None:
         super().__init__(module)
         self.rows = rows
-        self.bound: dict[relax.Var, relax.Expr] = {}
-        """Variable of the module to its value."""
+        self.bound: dict[relax.Var, relax.Expr] = {}  # variable of the module to its value
         self.normal: dict[relax.Var, Normalization] = {}
         """Variable of the module that is a normalization; what only leads to it is left out later."""
 

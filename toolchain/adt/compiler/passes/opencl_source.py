@@ -12,8 +12,7 @@ import tvm_ffi
 
 from adt.compiler.passes.words import with_words
 
-REGISTERED = "tvm_callback_opencl_postproc"
-"""By this name TVM asks for it."""
+REGISTERED = "tvm_callback_opencl_postproc"  # by this name TVM asks for it
 _DECLARED = re.compile(r"^__kernel void [^{\n]*;\n", re.MULTILINE)
 _HEAD = re.compile(r"^__kernel void [^{\n]* \{\n", re.MULTILINE)
 _PLACE = re.compile(r"\(convert_int\(get_(group|local)_id\((\d)\)\)\)")

@@ -15,8 +15,7 @@ from adt.compiler.ir.rewriter import Rewriter, readers_of, static_shape
 from adt.compiler.passes.layout.blocks import FLOATS
 
 PERMUTE = "relax.permute_dims"
-Read = Callable[..., tirx.PrimExpr]
-"""An element, by its indices."""
+Read = Callable[..., tirx.PrimExpr]  # an element, by its indices
 
 
 @dataclass(frozen=True)

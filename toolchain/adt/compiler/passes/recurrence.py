@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from tvm import te
 
-STEPS = "recurrent_steps"
-"""The block of such a function."""
+STEPS = "recurrent_steps"  # the block of such a function
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 

@@ -19,8 +19,7 @@ from adt.compiler.ir.rewriter import static_shape
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.compiler.passes.workarounds import replaced_calls
 
-WORK_GROUP = 64
-"""Work-items that any GPU has in a work-group."""
+WORK_GROUP = 64  # work-items that any GPU has in a work-group
 
 
 def parallel_scatters() -> Any:

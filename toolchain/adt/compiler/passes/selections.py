@@ -22,14 +22,11 @@ from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import static_shape
 from adt.compiler.passes.workarounds import replaced_calls
 
-MOST_INSERTED = 48
-"""Elements that are kept in order by insertion."""
-LEAST_ROOM = 256
-"""Candidates beside those that are kept, at least."""
+MOST_INSERTED = 48  # elements that are kept in order by insertion
+LEAST_ROOM = 256  # candidates beside those that are kept, at least
 BLOCK = 32
 DIGITS = 256
-WORTH_THREADS = 1 << 14
-"""Elements from which on all threads take rows."""
+WORTH_THREADS = 1 << 14  # elements from which on all threads take rows
 INFINITY = {16: 0x7C00, 32: 0x7F800000, 64: 0x7FF << 52}
 """Bits of the infinity of floats of so many bits: NaN is above."""
 

@@ -11,8 +11,7 @@ Array = NDArray[np.generic]
 
 BITS, BLOCK, TERMS = "adt.blockwise_bits", "adt.blockwise_block", "adt.blockwise_terms"
 """Attributes of a function with such weights: bits of a weight, terms of a block, terms of a column."""
-WORD = 32
-"""Bits of a word."""
+WORD = 32  # bits of a word
 
 
 @dataclass(frozen=True)

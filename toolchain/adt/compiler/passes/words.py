@@ -16,8 +16,7 @@ from tvm import arith, ir, tirx
 
 from adt.compiler.ir.nodes import is_call
 
-NUMBERS = 4
-"""In a word."""
+NUMBERS = 4  # in a word
 DATA, WEIGHTS, SUMS = "uint8", "int8", "int32"
 """Types of the numbers that are multiplied, and of their sums and words. Adreno GPUs multiply no others."""
 DOT = "adt.dot"

@@ -34,8 +34,7 @@ from adt.compiler.ir.nodes import operator_name
 
 LEAST_CUT = 64
 """Elements from which an axis is cut into chunks; below, each element adds up all before it."""
-LONGEST = 60
-"""Characters."""
+LONGEST = 60  # characters
 SIZE_OF_IMAGE = "DeviceGetMemSize.opencl"
 """The function that TVM's memory planner asks for the bytes of an image."""
 

@@ -30,8 +30,7 @@ DECISIVE = {
     },
 }
 """Features that generated code makes use of, by ELF machine: the kernel's name to LLVM's."""
-NATIVE = "native"
-"""This machine's own processor."""
+NATIVE = "native"  # this machine's own processor
 _SPELLINGS = {
     "AARCH64": {"fp16": "fullfp16", "simd": "neon", "asimd": "neon", "lrcpc": "rcpc", **LLVM_NAMES},
     "ARM": {

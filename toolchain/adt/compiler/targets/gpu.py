@@ -120,8 +120,7 @@ _CHIPS = {
 _TYPICAL = {"Adreno 5xx": "510", "Adreno 6xx": "650", "Adreno 7xx": "730", "Adreno 8xx": "830"}
 """GPUs whose row serves those of a generation that have none."""
 
-ANY = "any Adreno"
-"""The name of the default: a package for it is to run on each of them."""
+ANY = "any Adreno"  # the name of the default: a package for it is to run on each of them
 
 
 @dataclass(frozen=True)
@@ -258,5 +257,4 @@ def _power_of_two(limit: int) -> int:
     return 1 << (limit.bit_length() - 1)
 
 
-ANY_ADRENO = gpu_of("", {})
-"""For a package that is to run on each of them."""
+ANY_ADRENO = gpu_of("", {})  # for a package that is to run on each of them

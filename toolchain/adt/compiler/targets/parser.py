@@ -65,8 +65,7 @@ _CUDA = (
 _KNOWN = {"llvm": _LLVM, "opencl": _OPENCL, "cuda": _CUDA}
 _COMMON = ("kind", "device", "keys", "host", "tag", "model", "libs")
 _FORMER = ("link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api", "jit")
-_IDLE = ("model", "libs", "tag", "mabi", *_FORMER)
-"""Options that change nothing that adt compiles."""
+_IDLE = ("model", "libs", "tag", "mabi", *_FORMER)  # options that change nothing that adt compiles
 _KINDS = ("llvm", "opencl", "clml", "vulkan", "cuda", "rocm", "metal", "hexagon", "webgpu", "nvptx", "c")
 """Kinds of TVM 0.25, and tvmc's ``clml``."""
 _ARCHES = {"aarch64": "AARCH64", "arm64": "AARCH64", "x86_64": "X86_64", "amd64": "X86_64"}

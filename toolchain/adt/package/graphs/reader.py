@@ -14,10 +14,8 @@ from adt.errors import AdtError, last_line
 from adt.host.isolated import isolated
 from adt.package.graphs.rules import GraphError, check_graph
 
-TIMEOUT = 120.0
-"""Seconds for all graphs of one reading, TVM's import among them."""
-MOST_CRASHES = 5
-"""Graphs that may end the process before all others of the reading are refused, too."""
+TIMEOUT = 120.0  # seconds for all graphs of one reading, TVM's import among them
+MOST_CRASHES = 5  # graphs that may end the process before all others of the reading are refused, too
 
 
 def read_graphs(texts: Sequence[str]) -> list[Any]:

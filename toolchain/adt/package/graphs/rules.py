@@ -17,8 +17,7 @@ MOST_BYTES = 64 << 20
 MOST_NODES = 2_000_000
 MOST_DEPTH = 1_500
 """Nodes from the root to the farthest leaf: TVM's passes are recursive, and a stack has 8 MiB."""
-MOST_NAME = 1_000
-"""Characters of a name."""
+MOST_NAME = 1_000  # characters of a name
 
 
 class GraphError(Exception):

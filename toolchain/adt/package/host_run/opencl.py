@@ -22,10 +22,8 @@ from adt.host.process import run
 
 log = logging.getLogger("adt.opencl")
 
-SECONDS = 60.0
-"""Seconds that the drivers may take to list their devices."""
-TVM_VERSION = (1, 2)
-"""The oldest OpenCL of a device that TVM's runtime takes."""
+SECONDS = 60.0  # seconds that the drivers may take to list their devices
+TVM_VERSION = (1, 2)  # the oldest OpenCL of a device that TVM's runtime takes
 READ = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES", "LD_LIBRARY_PATH", "POCL_DEVICES")
 """Variables that decide which drivers are found."""
 

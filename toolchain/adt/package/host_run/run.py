@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
 NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
-MOST_LOADED = 40
-"""Libraries after which another child is started."""
+MOST_LOADED = 40  # libraries after which another child is started
 CHATTER = re.compile(r"Warning: Scope Loaded|^\s*$")
 """Lines that TVM's runtime writes without anything being wrong: one for each constant."""
 

@@ -38,16 +38,14 @@ log = logging.getLogger("adt.run")
 
 MAX_PIXELS = 80_000_000
 """A picture with more is refused before it is decoded: so are files that were made to fill the memory."""
-MAX_FILE = 1 << 30
-"""Bytes of a picture's file."""
+MAX_FILE = 1 << 30  # bytes of a picture's file
 MAX_SCANS = 64
 """Passes over a JPEG; each takes as long as all pixels do, and no bytes. Usual ones have ten at most."""
 MAX_SIDE = 1 << 15
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "TGA", "ICO")
 """Formats that are read of all that Pillow knows; for some others it starts programs (EPS)."""
 JPEG = ("JPEG", "MPO")
-SCAN = b"\xff\xda"
-"""Begins a scan, and occurs nowhere else in what is decoded."""
+SCAN = b"\xff\xda"  # begins a scan, and occurs nowhere else in what is decoded
 LAYOUTS = ("NCHW", "NHWC")
 COLORS = ("RGB", "BGR", "GRAY")
 RESAMPLING = ("nearest", "bilinear", "bicubic", "lanczos")

@@ -17,8 +17,7 @@ or another Relax function of the module."""
 
 CPU_SCHEDULE = "adt.cpu_schedule"
 """Attribute of a PrimFunc that was scheduled for a CPU by rules: how, in a few words."""
-CPU_FINISH = "adt.cpu_finish"
-"""Annotation of a scheduled kernel for a CPU: what is still done with it."""
+CPU_FINISH = "adt.cpu_finish"  # annotation of a scheduled kernel for a CPU: what is still done with it
 GLOBAL = "global"
 """The memory scope of plain buffers; textures have one that starts with ``global.texture``."""
 

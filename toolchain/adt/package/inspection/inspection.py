@@ -26,15 +26,13 @@ from adt.package.files import INSPECT, PARAMS, inspection_names
 from adt.package.inspection.graph import CPU_SCHEDULE, GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.package.package import ModelPackage, load_package
 
-LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}
-"""Languages of a GPU's kernels, by device."""
+LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}  # languages of a GPU's kernels, by device
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST_TEXT = 1 << 30
-"""Bytes that a compressed text may unpack to."""
+MOST_TEXT = 1 << 30  # bytes that a compressed text may unpack to
 _FUNCTION = re.compile(r"^    @T\.prim_func.*?(?=^    @T\.prim_func|\Z)", re.MULTILINE | re.DOTALL)
 
 

@@ -11,15 +11,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 232.0, 46.0
-"""Size of a box, in pixels."""
-GAP_X, GAP_Y = 26.0, 34.0
-"""Between boxes."""
-LANE = 10.0
-"""Width of the place that a passing edge has in a layer."""
+WIDTH, HEIGHT = 232.0, 46.0  # size of a box, in pixels
+GAP_X, GAP_Y = 26.0, 34.0  # between boxes
+LANE = 10.0  # width of the place that a passing edge has in a layer
 SWEEPS = 6
-MOST_PASSING = 40_000
-"""Passing edges times layers; beyond it they are drawn straight."""
+MOST_PASSING = 40_000  # passing edges times layers; beyond it they are drawn straight
 
 
 @dataclass(frozen=True)

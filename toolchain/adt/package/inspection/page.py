@@ -16,10 +16,8 @@ from adt.package.inspection.inspection import Inspection
 from adt.package.inspection.layout import HEIGHT, WIDTH, place
 from adt.package.inspection.profile import Profile
 
-MOST_SOURCE = 200_000
-"""Characters of one kernel's text that the page carries."""
-INPUTS, OUTPUTS = "inputs", "outputs"
-"""Kinds of the nodes that stand for the caller."""
+MOST_SOURCE = 200_000  # characters of one kernel's text that the page carries
+INPUTS, OUTPUTS = "inputs", "outputs"  # kinds of the nodes that stand for the caller
 
 
 def render(inspection: Inspection, profile: Profile | None = None) -> str:

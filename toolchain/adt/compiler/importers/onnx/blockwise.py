@@ -27,8 +27,7 @@ IN_FLOATS = ("session.qdq_matmulnbits_accuracy_level", "1")
 DequantizeLinear makes floats of them."""
 ACCURACY = "accuracy_level"
 """Attribute of MatMulNBits that lets onnxruntime be less exact: at 4 it rounds activations to 8 bits."""
-BITS = (4, 8)
-"""Bits of weights that stay as they are."""
+BITS = (4, 8)  # bits of weights that stay as they are
 
 
 def form_of(node: onnx.NodeProto) -> Blockwise:

@@ -153,10 +153,8 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
     class Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__({}, "float32", keep_params_in_input=True, sanitize=False)
-            self.at = ("", "")
-            """Operator and name of the node that is being converted."""
-            self.count = 0
-            """Nodes of the main graph that were tried."""
+            self.at = ("", "")  # operator and name of the node that is being converted
+            self.count = 0  # nodes of the main graph that were tried
             self.refused: list[tuple[str, str, Exception]] = []
             """Operator, name and reason of each node that was refused."""
 

@@ -33,10 +33,8 @@ USUAL = "adt.usual."
 """Before an open dimension's symbol in a file's metadata: its extent where none is given."""
 OF_ONNXRUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
 """Operators that onnxruntime's optimizer writes into ONNX's own domain whatever the opset."""
-_MOST_FILE = 1 << 31
-"""Bytes that protobuf reads."""
-_MOST_EXTENTS = 1024
-"""Elements of an initializer that may be a shape."""
+_MOST_FILE = 1 << 31  # bytes that protobuf reads
+_MOST_EXTENTS = 1024  # elements of an initializer that may be a shape
 _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Name of a file in the cache of a hub: git's digest, or the content's."""
 _ADDRESS = "_ORT_MEM_ADDR_"

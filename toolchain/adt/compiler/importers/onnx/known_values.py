@@ -16,8 +16,7 @@ Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.import")
 
-MOST_ELEMENTS = 4096
-"""Elements of a tensor that is taken for a shape, or for what one is made of."""
+MOST_ELEMENTS = 4096  # elements of a tensor that is taken for a shape, or for what one is made of
 
 
 def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:

@@ -42,12 +42,10 @@ UPGRADED = 13
 MOST_ROUNDS = 4
 """Most rounds: an operator that was written out may need rewriting itself (a loop's body, a function's
 functions)."""
-QUANTIZING = re.compile("(Dynamic)?Q(uantize|Linear|Gemm|Attention)")
-"""Operators that round to quanta."""
+QUANTIZING = re.compile("(Dynamic)?Q(uantize|Linear|Gemm|Attention)")  # operators that round to quanta
 MOST_PASSES = 64
 """Rewriting one operator gives the types of what follows it, or leaves others to be rewritten."""
-MOST_OBSERVED = 64
-"""Rewritten nodes whose own output is compared, besides the model's outputs."""
+MOST_OBSERVED = 64  # rewritten nodes whose own output is compared, besides the model's outputs
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ from adt.host.isolated import isolated
 from adt.limits import MOST_PROTOBUF
 from adt.package.manifest import TensorSpec
 
-SIMPLIFIER = "onnxslim"
-"""Module that takes longest to import; it imports onnx and onnxruntime."""
+SIMPLIFIER = "onnxslim"  # module that takes longest to import; it imports onnx and onnxruntime
 
 PREPARATION_SECONDS = 3600.0
 """A model whose preparation takes longer never ends: one of 2 GB takes minutes."""

@@ -18,8 +18,7 @@ from adt.compiler.passes.integers.tensors import RANGES, Floats, Quantized, Sums
 from adt.compiler.passes.pointwise import Pointwise
 from adt.package.reports import Convolution
 
-ROUNDS = 3 << 22
-"""In whose neighbourhood float32 holds integers only."""
+ROUNDS = 3 << 22  # in whose neighbourhood float32 holds integers only
 
 
 class Integers(Rewriter):
@@ -62,8 +61,7 @@ class Integers(Rewriter):
         """Variable of the old function, of any type, to sums of the new one that have its numbers."""
         self.biases: dict[relax.Var, Any] = {}
         """Variable of the old function to the numpy array of floats that it is: an element per channel."""
-        self.scaled: dict[relax.Var, Sums] = {}
-        """Floats of the new function to what they are computed of."""
+        self.scaled: dict[relax.Var, Sums] = {}  # floats of the new function to what they are computed of
         self.sums: set[relax.Var] = set()
         """Variables of the old function that are sums, or computed from one element by element."""
         self.readers = readers_of(module)
@@ -73,8 +71,7 @@ class Integers(Rewriter):
         """Variable of the old function to what it is of a tensor of 8 bits."""
         self.tables: dict[relax.Var, Pointwise] = {}
         """Variable of 8 bits of the new function to what it was looked up of."""
-        self.report: list[Convolution] = []
-        """Result for each convolution and product."""
+        self.report: list[Convolution] = []  # result for each convolution and product
 
     def value_of(self, variable: relax.Var) -> relax.Var:
         """The floats are computed for each reader, which is fused with that."""

@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 from tvm import relax
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
-LARGEST = 255
-"""Largest magnitude of what is multiplied, and of its distance from zero."""
-SUMMED = 1 << 31
-"""Integers below which int32 holds each."""
-EXACT = 1 << 24
-"""Integers up to which float32 holds each."""
+LARGEST = 255  # largest magnitude of what is multiplied, and of its distance from zero
+SUMMED = 1 << 31  # integers below which int32 holds each
+EXACT = 1 << 24  # integers up to which float32 holds each
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,12 @@ from tvm import te, tirx
 from adt.compiler.passes import words
 from adt.package.reports import LANES
 
-STAGE = "window_blocks"
-"""The block of a convolution that reads its input, and zeros for the border."""
-WEIGHTS = "weight_blocks"
-"""The block of a product that makes floats of packed weights."""
-LOOKUP = "adt.lookup"
-"""Attribute of a kernel that looks up each element of a tensor in a table."""
-RANKS = (3, 4, 5)
-"""Numbers of axes of a plain tensor that is blocked."""
+STAGE = "window_blocks"  # the block of a convolution that reads its input, and zeros for the border
+WEIGHTS = "weight_blocks"  # the block of a product that makes floats of packed weights
+LOOKUP = "adt.lookup"  # attribute of a kernel that looks up each element of a tensor in a table
+RANKS = (3, 4, 5)  # numbers of axes of a plain tensor that is blocked
 BYTES = ("int8", "uint8")
-FLOATS = ("float32", "float16")
-"""Types that an image can hold: four channels of either are one texel."""
+FLOATS = ("float32", "float16")  # types that an image can hold: four channels of either are one texel
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from adt.compiler.ir.nodes import operator_name
 from adt.compiler.passes.layout import blocks
 from adt.compiler.passes.weight_bits import BITS, BLOCK, TERMS, WORD, Array, Blockwise, unpacked
 
-MANTISSA, ONE = 23, 0x3F800000
-"""Bits of a mantissa, and those of the float 1."""
+MANTISSA, ONE = 23, 0x3F800000  # bits of a mantissa, and those of the float 1
 
 
 def product(form: Blockwise, data: te.Tensor, values: te.Tensor, scales: te.Tensor, *zeros: te.Tensor) -> Any:

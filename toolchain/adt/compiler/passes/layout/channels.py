@@ -20,8 +20,7 @@ from adt.compiler.ir.rewriter import ELEMENTWISE, Rewriter, is_flat, resized, st
 
 TO_FIRST = (0, 3, 1, 2)
 TO_LAST = (0, 2, 3, 1)
-MOVED = {0: 0, 1: 2, 2: 3, 3: 1}
-"""Axis of a tensor with channels last to its place with channels first."""
+MOVED = {0: 0, 1: 2, 2: 3, 3: 1}  # axis of a tensor with channels last to its place with channels first
 
 
 class _Walk(Rewriter):

@@ -35,8 +35,7 @@ from adt.package.reports import Convolution
 MOST_PLACES = 1 << 13
 """Places of a map that one work-group normalizes: of more, too few would be busy for long."""
 
-MOST_PARTS = 1 << 8
-"""In which a GPU takes a number of all elements."""
+MOST_PARTS = 1 << 8  # in which a GPU takes a number of all elements
 EXTREMES = ("relax.max", "relax.min")
 """Extremes of a tensor, which a GPU looks for at once: mostly both are wanted."""
 

@@ -12,10 +12,8 @@ from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.layout.blocks import ceil_blocks
 from adt.package.reports import LANES
 
-SPATIAL, REDUCE = 0, 2
-"""TVM's kinds of block iterators."""
-WEIGHT_AXES = 4
-"""Number of axes of a blocked weight: blocks, taps, input channels, lanes."""
+SPATIAL, REDUCE = 0, 2  # TVM's kinds of block iterators
+WEIGHT_AXES = 4  # number of axes of a blocked weight: blocks, taps, input channels, lanes
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,7 @@ class Walk(Rewriter):
         self.row_kernels = rows
         self.blocked: dict[relax.Var, relax.Var] = {}
         """Variable of the model to its blocked form; ``values`` holds the plain ones."""
-        self.rows: dict[relax.Var, relax.Var] = {}
-        """Variable of the model to its form in rows."""
+        self.rows: dict[relax.Var, relax.Var] = {}  # variable of the model to its form in rows
         self.of_scalars: dict[relax.Var, relax.Call] = {}
         """Variable of the model to the call that computes it, element by element, of constants and scalars:
         each form of it is computed of these."""
@@ -121,8 +120,7 @@ class Walk(Rewriter):
         """Variable of the model that is a tuple, to the blocked forms of its fields."""
         self.fields: dict[tuple[relax.Var, int], Inlined] = {}
         """As :attr:`inlined`, for a field of such a variable."""
-        self.report: list[Convolution] = []
-        """Result for each convolution and matrix product so far."""
+        self.report: list[Convolution] = []  # result for each convolution and matrix product so far
         self.made_by: dict[relax.Var, str] = {}
         """Variable of the model to the name of the operator whose result it is, in its plain form."""
         self._reshaped: dict[relax.Var, relax.Var] = {}

@@ -25,8 +25,7 @@ TYPES = ("float32", "float16")
 CONV2D = "relax.nn.conv2d"
 BINARY = ("subtract", "multiply", "divide", "maximum", "minimum")
 LAYOUTS = ("NCHW", "OIHW")
-RANK = 4
-"""CLML's tensors have four dimensions."""
+RANK = 4  # CLML's tensors have four dimensions
 
 
 @dataclass(frozen=True)

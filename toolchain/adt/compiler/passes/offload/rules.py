@@ -35,8 +35,7 @@ class Rules(ABC):
         """Return why the match of the pattern *name* with *calls* (in order) must not go; empty: it may."""
 
 
-Check = Callable[[Any], str]
-"""Check that returns why a call must not be handed over; empty: it may."""
+Check = Callable[[Any], str]  # check that returns why a call must not be handed over; empty: it may
 
 
 def first_objection(calls: list[relax.Call], check_types: Check, checks: Mapping[str, Check]) -> str:

@@ -24,10 +24,8 @@ from adt.compiler.ir.nodes import relax_nodes
 
 CODEGEN = "Codegen"
 """Attribute of a function that TVM's RunCodegen hands over, to the code generator that it names."""
-COMPOSITE = "Composite"
-"""Attribute of a function in one of those: the pattern that it is a match of."""
-LARGE = 1024
-"""Elements from which on a constant is worth a place in mod.params."""
+COMPOSITE = "Composite"  # attribute of a function in one of those: the pattern that it is a match of
+LARGE = 1024  # elements from which on a constant is worth a place in mod.params
 
 
 def fold_weights(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:

@@ -25,10 +25,8 @@ from adt.compiler.passes.offload.weights import fold_weights, weights_of
 
 CONV2D, DENSE, ADD = "relax.nn.conv2d", "relax.matmul", "relax.add"
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
-LAYERS = (CONV2D, DENSE)
-"""Operators that have weights."""
-RANK = 4
-"""Number of axes of the tensors whose dimensions the runtime puts in another order."""
+LAYERS = (CONV2D, DENSE)  # operators that have weights
+RANK = 4  # number of axes of the tensors whose dimensions the runtime puts in another order
 LARGEST_RESCALING = 256.0
 """XNNPACK's limit of (scale of the input × scale of the weights / scale of the output), not included."""
 ONE_SCALE = "adt's runtime of XNNPACK takes tensors in int8 or uint8 of one scale"

@@ -31,12 +31,9 @@ Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.compile")
 
-DIGITS = 3
-"""Significant digits of a figure: what is stored must not differ between machines."""
-SUMS_TO_ONE = 1e-3
-"""Largest distance of a row of probabilities' sum from 1."""
-MOST_NAMED = 5
-"""Overflowing values that the warning names."""
+DIGITS = 3  # significant digits of a figure: what is stored must not differ between machines
+SUMS_TO_ONE = 1e-3  # largest distance of a row of probabilities' sum from 1
+MOST_NAMED = 5  # overflowing values that the warning names
 
 
 @dataclass(frozen=True)

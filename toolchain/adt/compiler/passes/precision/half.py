@@ -48,8 +48,7 @@ HALF, SINGLE = "float16", "float32"
 FEW = 16
 """Constants of up to this many elements must keep their value in half precision; larger ones are
 weights, in which a few elements may become 0."""
-KEEPS_VALUE = 0.01
-"""Relative change of a constant that still counts as the same value."""
+KEEPS_VALUE = 0.01  # relative change of a constant that still counts as the same value
 
 
 class _Float(ABC):

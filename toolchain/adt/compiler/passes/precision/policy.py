@@ -28,8 +28,7 @@ log = logging.getLogger("adt.compile")
 
 PRECISIONS = ("float32", "float16", "float16_acc32")
 
-LARGEST = 65504.0
-"""The largest finite number of half precision."""
+LARGEST = 65504.0  # the largest finite number of half precision
 
 PRODUCTS = frozenset((
     "matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose",
@@ -84,8 +83,7 @@ So do x * x, which is a square, and any operator that is in none of these tables
 """
 
 
-COMPUTING = PRODUCTS | ELEMENTWISE | KEPT.keys()
-"""Operators that can compute in half precision."""
+COMPUTING = PRODUCTS | ELEMENTWISE | KEPT.keys()  # operators that can compute in half precision
 
 RELAY_NAMES = {"nn.dense": "matmul", "nn.batch_matmul": "matmul"}
 """Names of Relay's for operators of other names: ``--half-only`` takes lists that were written for it."""

@@ -14,8 +14,7 @@ from adt.compiler.importers.onnx.graph import type_name
 
 SIGNED = ("int8", "int16", "int32", "int64")
 BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
-MOST_ROWS = 4
-"""Most rows of a matrix whose determinant is computed."""
+MOST_ROWS = 4  # most rows of a matrix whose determinant is computed
 
 
 def _chain(op: str) -> Converter:

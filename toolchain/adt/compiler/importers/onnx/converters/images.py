@@ -18,8 +18,7 @@ Floats = NDArray[np.float64]
 
 TVM_COORDINATES = ("half_pixel", "align_corners", "asymmetric")
 """Coordinate transformations that TVM's resize has, and computes as ONNX does."""
-FLOATS = ("float16", "float32")
-"""Types that it takes."""
+FLOATS = ("float16", "float32")  # types that it takes
 
 
 def _resize(node: Node) -> Any:

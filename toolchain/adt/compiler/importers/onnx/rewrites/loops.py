@@ -11,8 +11,7 @@ from onnx import numpy_helper
 from adt.compiler.importers.onnx.graph import Builder, Uncovered, attribute, subgraphs
 from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
-MOST_NODES = 8192
-"""Nodes that a loop may become: all are compiled one by one."""
+MOST_NODES = 8192  # nodes that a loop may become: all are compiled one by one
 
 
 def _scan(build: Builder) -> list[str] | None:

@@ -16,8 +16,7 @@ from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 MASKED = -10000.0
 """Number that is added to the score of a key that a mask leaves out, where the node does not say."""
-FUTURE = -60000.0
-"""Number that is added to the score of a key after its query."""
+FUTURE = -60000.0  # number that is added to the score of a key after its query
 
 
 def _extended(build: Builder, past: str, name: str) -> str:

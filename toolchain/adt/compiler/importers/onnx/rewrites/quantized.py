@@ -24,10 +24,8 @@ from adt.compiler.passes.weight_bits import Blockwise, packed, unpacked
 RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 """Least and greatest value of the types that QuantizeLinear writes."""
 FEW_BITS = ("uint8", "int8", "uint4", "int4")
-BLOCKS = (16, 32, 64, 128, 256)
-"""Terms that may share a scale in MatMulNBits."""
-LONGEST_BLOCK = 128
-"""Longest part of a column that has one scale."""
+BLOCKS = (16, 32, 64, 128, 256)  # terms that may share a scale in MatMulNBits
+LONGEST_BLOCK = 128  # longest part of a column that has one scale
 
 
 def scalar(build: Builder, name: str) -> str:
