@@ -10,10 +10,10 @@ from typing import Any
 
 from tvm.relax.frontend import detach_params
 
-from adt.compiler.importers.constants import fold_shape_values
 from adt.compiler.importers.element_types import with_kernels_of_their_types
 from adt.compiler.importers.op_table import OpRow
 from adt.compiler.importers.value_ranges import output_quanta, with_bounded_reads, with_ranges
+from adt.compiler.ir.rewriter import fold_shape_values
 from adt.errors import ModelError
 from adt.package.manifest import SourceModel, TensorSpec
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.compiler.ir.nodes import operator_name
 
@@ -127,31 +129,41 @@ class Rewriter:
         return rewritten.with_attrs(dict(self.module.attrs)) if self.module.attrs else rewritten
 
 
-class StaticShapes(Rewriter):
-    """Replaces the shape of a tensor by its extents where they are known, and a tensor of them by a constant.
+def fold_shape_values(module: Any) -> Any:
+    """Return *module* whose ``shape_of``, ``shape_to_tensor`` and ``size`` of known extents are constants.
 
-    Folding constants wants them so: it fails at a shape that is a variable. And a tensor
-    of extents would be made in the host's memory, which a GPU's kernel cannot read.
+    Importers take shapes apart at run time (ONNX's Gather adds the table's extent to negative indices), even
+    where every extent is known. No runtime on a device has ``relax.run.shape_to_tensor``, a GPU's kernel
+    cannot read its result, and folding constants fails at it.
     """
 
-    def bind(self, binding: relax.VarBinding) -> None:
-        value = binding.value
-        name = operator_name(value)
-        shape = None
-        if name == "relax.shape_of":
-            shape = value.args[0].struct_info.shape
-        elif name == "relax.shape_to_tensor":
-            shape = self.copy(value.args[0])
-        if not isinstance(shape, relax.ShapeExpr) or not all(
-            isinstance(e, tirx.IntImm) for e in shape.values
-        ):
-            super().bind(binding)
-        elif name == "relax.shape_of":
-            self.values[binding.var] = shape
-        else:
-            self.values[binding.var] = relax.Constant(
-                tvm.runtime.tensor(np.array([int(extent) for extent in shape.values], np.int64))
-            )
+    @mutator
+    class Fold(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            call = self.visit_expr_post_order(call)
+            name = operator_name(call)
+            if name not in ("relax.shape_of", "relax.shape_to_tensor", "relax.size"):
+                return call
+            extents = _extents(call.args[0].struct_info)
+            if extents is None:
+                return call
+            if name == "relax.shape_of":
+                return relax.ShapeExpr(extents)
+            return relax.const(math.prod(extents) if name == "relax.size" else extents, "int64")
+
+    fold = Fold(module)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            fold.builder_.update_func(variable, fold.visit_expr(function))
+    return fold.builder_.get()
+
+
+def _extents(info: Any) -> list[int] | None:
+    """Return the extents of a tensor or of a shape; None if one is open."""
+    values = getattr(getattr(info, "shape", None) or info, "values", None)
+    if values is None or any(not hasattr(extent, "value") for extent in values):
+        return None
+    return [int(extent) for extent in values]
 
 
 def returned_views(module: tvm.IRModule) -> tvm.IRModule:

@@ -16,7 +16,7 @@ from tvm.relax.backend.gpu_generic import pipeline as generic
 
 from adt.compiler.ir.flops import count_flops
 from adt.compiler.ir.nodes import relax_nodes, tir_nodes
-from adt.compiler.ir.rewriter import StaticShapes, is_flat
+from adt.compiler.ir.rewriter import Rewriter, fold_shape_values, is_flat
 from adt.compiler.passes.cpu.pipeline import can_block, with_blocks
 from adt.compiler.passes.cpu.recurrence import CpuSteps
 from adt.compiler.passes.cpu.schedules import schedule_kernels
@@ -78,7 +78,7 @@ def prepare_module(
     """
     if target.device != "cpu":
         _refuse_branches(module, target)
-        module = StaticShapes(module).run() if is_flat(module) else module
+        module = Rewriter(fold_shape_values(module)).run() if is_flat(module) else module
     else:
         _refuse_threads(module)
         module = without_counts_of_nan()(module)
@@ -87,7 +87,9 @@ def prepare_module(
     blocks = target.device == "cpu" and not plain
     vectors = vectors_of(tvm_target, half=has_half(module)) if blocks else None
     if vectors is not None and can_block(module):
-        fused, weights, integers = with_blocks(StaticShapes(module).run(), params, tvm_target, vectors)
+        fused, weights, integers = with_blocks(
+            Rewriter(fold_shape_values(module)).run(), params, tvm_target, vectors
+        )
         lower, kernels = kernel_pipeline(schedules, vectors), kernels_of(fused)
         return PreparedModule(fused, weights, lower, tir_pipeline(alignment), None, (), kernels, integers)
     if target.gpu is None or chooser.never or not (target.textures or is_flat(module)):

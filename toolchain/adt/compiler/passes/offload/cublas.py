@@ -7,37 +7,28 @@ computes them in one kernel with the next operators, where cuBLAS has but a few 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.passes.offload.cuda_graph import Layer, check_types, register
-from adt.compiler.passes.offload.rules import Rules
-from adt.compiler.passes.offload.weights import fold_weights
+from adt.compiler.passes.offload.json_graph import Layer, register
+from adt.compiler.passes.offload.rules import Rules, mixed_types, shape_of
 
 MATMUL = "relax.matmul"
 
 
-@dataclass(frozen=True)
 class Cublas(Rules):
     """Rules of cuBLAS, by adt's runtime."""
 
-    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> Any:
-        """Bind the weights and compute what depends on constants alone."""
-        return fold_weights(module, params)
-
     def objection(self, name: str, calls: list[relax.Call]) -> str:
-        """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
         (call,) = calls
-        if reason := check_types("cuBLAS", call):
+        if reason := mixed_types("cuBLAS", call):
             return reason
-        first, second = (_shape(argument) for argument in call.args)
+        first, second = map(shape_of, call.args)
         if len(first) < 2 or len(second) < 2:
             return "cuBLAS multiplies matrices"
         if _batches(first) > 1 < _batches(second) and first[:-2] != second[:-2]:
@@ -52,10 +43,6 @@ def rules(*, tf32: bool, **_options: bool) -> Cublas:
     return Cublas(patterns, "cublas", frozenset(), weights_inside=False, apart=True)
 
 
-def _shape(expression: relax.Expr) -> list[int]:
-    return [int(extent) for extent in expression.struct_info.shape]
-
-
 def _batches(shape: Sequence[int]) -> int:
     """Return the number of matrices in a tensor of *shape*."""
     return math.prod(shape[:-2])
@@ -64,7 +51,7 @@ def _batches(shape: Sequence[int]) -> int:
 def _layer(bindings: Sequence[relax.VarBinding], *, tf32: bool) -> Layer:
     """The products ``a @ b``; ``step_a``, ``step_b``: elements from one matrix to the next, 0: it repeats."""
     call = next(binding.value for binding in bindings if operator_name(binding.value) == MATMUL)
-    a, b = (_shape(argument) for argument in call.args)
+    a, b = map(shape_of, call.args)
     rows, inner, columns = a[-2], a[-1], b[-1]
     batch = max(_batches(a), _batches(b))
     if _batches(b) == 1:  # one product of more rows

@@ -6,37 +6,37 @@ which knows no other activation, and pads both sides of a picture alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import tvm
 from tvm import relax
 from tvm.relax.dpl import is_const, is_op, wildcard
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.passes.offload.cuda_graph import Layer, check_types, register
-from adt.compiler.passes.offload.rules import Rules, repeated
-from adt.compiler.passes.offload.weights import fold_weights
+from adt.compiler.passes.offload.json_graph import Layer, register
+from adt.compiler.passes.offload.rules import (
+    CONV2D,
+    Constraints,
+    Rules,
+    in_nchw,
+    mixed_types,
+    repeated,
+    shape_of,
+    unmet,
+)
 
-CONV2D, ADD, RELU = "relax.nn.conv2d", "relax.add", "relax.nn.relu"
+ADD, RELU = "relax.add", "relax.nn.relu"
 
 
-@dataclass(frozen=True)
 class Cudnn(Rules):
     """Rules of cuDNN, by adt's runtime."""
 
-    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> Any:
-        """Bind the weights and fold batch norms."""
-        return fold_weights(module, params)
-
     def objection(self, name: str, calls: list[relax.Call]) -> str:
-        """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
         core = next(call for call in calls if operator_name(call) == CONV2D)
         sums = [call for call in calls if operator_name(call) == ADD]
-        types = next(filter(None, (check_types("cuDNN", call) for call in calls)), "")
-        return types or _convolution(core) or _sums(core, sums, with_bias="bias" in name)
+        types = next(filter(None, (mixed_types("cuDNN", call) for call in calls)), "")
+        return types or unmet(core, _CONVOLUTION) or _sums(core, sums, with_bias="bias" in name)
 
 
 def rules(*, tf32: bool, **_options: bool) -> Cudnn:
@@ -64,26 +64,26 @@ def _patterns() -> list[Any]:
     return [(name, pattern, {}, None) for name, pattern in patterns]
 
 
-def _convolution(call: relax.Call) -> str:
-    layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
-    if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
-        return "adt's runtime of cuDNN takes convolutions in NCHW"
-    top, left, bottom, right = (int(pad) for pad in call.attrs.padding)
-    if (top, left) != (bottom, right):
-        return "cuDNN pads both sides of a picture alike"
-    return ""
+def _pads_alike(call: relax.Call) -> bool:
+    top, left, bottom, right = map(int, call.attrs.padding)
+    return (top, left) == (bottom, right)
+
+
+_CONVOLUTION: Constraints = {
+    "adt's runtime of cuDNN takes convolutions in NCHW": in_nchw,
+    "cuDNN pads both sides of a picture alike": _pads_alike,
+}
 
 
 def _sums(core: relax.Call, sums: Sequence[Any], *, with_bias: bool) -> str:
     """A bias has one value for each channel; what is added besides has a value for each of the result."""
-    shape = [int(extent) for extent in core.struct_info.shape]
+    shape = shape_of(core)
     if with_bias:
         bias, *sums = sums
-        if [int(extent) for extent in bias.args[1].struct_info.shape] != [1, shape[1], 1, 1]:
+        if shape_of(bias.args[1]) != [1, shape[1], 1, 1]:
             return "cuDNN's bias has one value for each channel"
     for call in sums:
-        shapes = [[int(extent) for extent in argument.struct_info.shape] for argument in call.args]
-        if shapes != [shape, shape] or repeated(call):
+        if [shape_of(argument) for argument in call.args] != [shape, shape] or repeated(call):
             return "cuDNN adds another tensor of the result's shape"
     return ""
 

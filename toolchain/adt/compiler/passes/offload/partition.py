@@ -16,16 +16,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax import transform
 from tvm.relax.backend.utils import has_leaking_intermediate_variables
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.bundle import plugins
 from adt.bundle.libraries import Library, join_libraries, parse_libraries
 from adt.compiler.ir.nodes import operator_name, relax_nodes
+from adt.compiler.ir.rewriter import fold_shape_values
 from adt.compiler.passes.offload.rules import Rules, fixed
 from adt.compiler.passes.offload.weights import bind_weights, detach_weights
 from adt.errors import ConfigError, ModelError
@@ -133,7 +132,9 @@ def offload_module(
         loaded = plugins.load_plugin(plugins.build(plugins.code_generator(library), tvm))
         rules = rules_of(library, half=half, tf32=tf32)
         takers.append(Taker(library.name, rules, loaded.foreign & rules.reads))
-    return partition(_known_shapes(module), params, takers, apart=apart)
+    # TVM's FoldConstant stumbles over tensors that hold a known shape, unless they are constants.
+    module = relax.transform.DeadCodeElimination(["main"])(fold_shape_values(module))
+    return partition(module, params, takers, apart=apart)
 
 
 def rules_of(library: Library, *, half: bool = False, tf32: bool = False) -> Rules:
@@ -229,26 +230,6 @@ def _check_form(module: tvm.IRModule) -> None:
                 f"the input {parameter.name_hint} has open dimensions, which --offload cannot hand over",
                 remedy=f"Fix them: --shape {parameter.name_hint}:1,3,224,224",
             )
-
-
-def _known_shapes(module: tvm.IRModule) -> tvm.IRModule:
-    """*module* with tensors that hold a known shape as constants: TVM's FoldConstant stumbles over them."""
-
-    @mutator
-    class Known(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: relax.Call) -> relax.Expr:
-            result = self.visit_expr_post_order(call)
-            if operator_name(result) == "relax.shape_to_tensor":
-                extents = result.args[0].struct_info.values
-                if extents is not None and all(isinstance(extent, tirx.IntImm) for extent in extents):
-                    return relax.const(np.array([int(extent) for extent in extents]), "int64")
-            return result
-
-    known = Known(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            known.builder_.update_func(variable, known.visit_expr(function))
-    return relax.transform.DeadCodeElimination(["main"])(known.builder_.get())
 
 
 def _in_order(bindings: Mapping[Any, Any]) -> list[relax.Call]:

@@ -1,4 +1,4 @@
-"""Rules of one vendor's library: their form, and questions that they ask of calls."""
+"""Rules of one vendor's library: their form, and conditions on calls that several libraries share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from typing import Any
 
 import tvm
 from tvm import relax, tirx
+
+from adt.compiler.ir.nodes import operator_name
+from adt.compiler.passes.offload.weights import fold_weights
+
+CONV2D = "relax.nn.conv2d"
+TYPES = ("float32", "float16")
 
 
 @dataclass(frozen=True)
@@ -26,25 +32,65 @@ class Rules(ABC):
     apart: bool = False
     """Each match of a pattern is a subgraph of its own."""
 
-    @abstractmethod
-    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> Any:
-        """*module* as the patterns want it."""
+    def prepare(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
+        """Bind the weights of *module* and fold batch norms, as the patterns want it."""
+        return fold_weights(module, params)
 
     @abstractmethod
     def objection(self, name: str, calls: list[relax.Call]) -> str:
         """Return why the match of the pattern *name* with *calls* (in order) must not go; empty: it may."""
 
 
-Check = Callable[[Any], str]  # check that returns why a call must not be handed over; empty: it may
+Constraints = Mapping[str, Callable[[relax.Call], bool]]
+"""Reasons why a call must not be handed over, each with the condition without which it holds."""
 
 
-def first_objection(calls: list[relax.Call], check_types: Check, checks: Mapping[str, Check]) -> str:
-    """The first reason against one of *calls*: of its types, or by the check of its operator."""
-    for call in calls:
-        check = checks.get(str(call.op.name))
-        if reason := check_types(call) or (check(call) if check else ""):
-            return reason
+def unmet(call: relax.Call, constraints: Constraints) -> str:
+    """Return the first reason of *constraints* whose condition *call* does not meet; empty: it meets all."""
+    return next((reason for reason, is_met in constraints.items() if not is_met(call)), "")
+
+
+def tensors_of(call: relax.Call) -> list[relax.TensorStructInfo]:
+    """Return the types of the tensors that *call* takes and gives."""
+    infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
+    return [info for info in (*infos, call.struct_info) if isinstance(info, relax.TensorStructInfo)]
+
+
+def mixed_types(library: str, call: relax.Call) -> str:
+    """Return why *library* does not compute with the element types of *call*; empty: it does."""
+    types = {str(info.dtype) for info in tensors_of(call)}
+    if len(types) != 1 or not types <= set(TYPES):
+        return f"{library} computes in one of {' and '.join(TYPES)}, not in {', '.join(sorted(types))}"
     return ""
+
+
+def shape_of(expression: relax.Expr) -> list[int]:
+    """Return the extents of a tensor of fixed shape."""
+    return [int(extent) for extent in expression.struct_info.shape]
+
+
+def in_nchw(call: relax.Call) -> bool:
+    """Return True if a convolution or pool takes and gives NCHW, a convolution by weights in OIHW."""
+    attrs = call.attrs
+    if operator_name(call) != CONV2D:
+        return str(attrs.layout) == "NCHW"
+    layouts = str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout)
+    return layouts in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", ""))
+
+
+def undilated(pool: relax.Call) -> bool:
+    """Return True if the windows of *pool* are without gaps."""
+    return [int(step) for step in pool.attrs.dilation] == [1, 1]
+
+
+def has_whole_windows(pool: relax.Call) -> bool:
+    """Return True if *pool* ends with the last window that is whole."""
+    return not pool.attrs.ceil_mode
+
+
+def averages_no_padding(pool: relax.Call) -> bool:
+    """Return True if no padding counts in the averages of *pool*."""
+    return not (pool.attrs.count_include_pad and any(map(int, pool.attrs.padding)))
 
 
 def repeated(call: relax.Call) -> bool:

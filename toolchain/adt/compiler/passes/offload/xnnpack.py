@@ -20,10 +20,23 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.compiler.ir.nodes import operator_name, relax_nodes
-from adt.compiler.passes.offload.rules import Check, Rules, fixed
+from adt.compiler.passes.offload.rules import (
+    CONV2D,
+    Constraints,
+    Rules,
+    averages_no_padding,
+    fixed,
+    has_whole_windows,
+    in_nchw,
+    shape_of,
+    tensors_of,
+    undilated,
+    unmet,
+)
 from adt.compiler.passes.offload.weights import fold_weights, weights_of
+from adt.compiler.passes.offload.xnnpack_graph import generate
 
-CONV2D, DENSE, ADD = "relax.nn.conv2d", "relax.matmul", "relax.add"
+DENSE, ADD = "relax.matmul", "relax.add"
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
 LAYERS = (CONV2D, DENSE)  # operators that have weights
 RANK = 4  # number of axes of the tensors whose dimensions the runtime puts in another order
@@ -49,22 +62,23 @@ class Xnnpack(Rules):
         return transform.Normalize()(_own_dequantizations(module))
 
     def objection(self, name: str, calls: list[relax.Call]) -> str:
-        """See :meth:`adt.compiler.passes.offload.rules.Rules.objection`."""
         if name == "xnnpack.convert":
             return _convert(calls[0])
         core = next((call for call in calls if operator_name(call) in LAYERS), None)
         if core is None:
-            core = next(call for call in calls if operator_name(call) in _CHECKS)
+            core = next(call for call in calls if operator_name(call) in _CONSTRAINTS)
         quantized = any(operator_name(call) in (QUANTIZE, DEQUANTIZE) for call in calls)
         taken = ("float32", "float16") if self.half and not quantized else ("float32",)
-        reasons = (_types(calls, taken), _CHECKS[operator_name(core)](core))
-        return next(filter(None, reasons), "") or _bias(core, calls) or _scales(core, calls)
+        return (
+            _types(calls, taken)
+            or unmet(core, _CONSTRAINTS[operator_name(core)])
+            or _bias(core, calls)
+            or _scales(core, calls)
+        )
 
 
 def rules(*, half: bool, **_options: bool) -> Xnnpack:
     """Return the rules; TVM has the code generator from then on."""
-    from adt.compiler.passes.offload.xnnpack_graph import generate
-
     tvm.register_global_func("relax.ext.xnnpack", generate, override=True)
     return Xnnpack(_patterns(), "xnnpack", frozenset(), weights_inside=True, half=half)
 
@@ -147,17 +161,12 @@ def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
     return relax.transform.DeadCodeElimination(["main"])(own.builder_.get())
 
 
-def _shape(expression: relax.Expr) -> list[int]:
-    return [int(extent) for extent in expression.struct_info.shape]
-
-
 def _types(calls: list[relax.Call], taken: tuple[str, ...]) -> str:
     """*taken*: the types of numbers that are no integers; a match has one of them."""
     types = set()
     for call in calls:
-        infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
-        infos = [info for info in (*infos, call.struct_info) if isinstance(info, relax.TensorStructInfo)]
-        if not all(fixed(info) for info in infos):
+        infos = tensors_of(call)
+        if not all(map(fixed, infos)):
             return "XNNPACK's tensors have fixed dimensions"
         if operator_name(call) not in (QUANTIZE, DEQUANTIZE):
             types |= {str(info.dtype) for info in infos}
@@ -167,78 +176,60 @@ def _types(calls: list[relax.Call], taken: tuple[str, ...]) -> str:
     return f"adt's runtime of XNNPACK computes in {', '.join(taken)} and int8, not in {names}"
 
 
-def _conv2d(call: relax.Call) -> str:
-    layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
-    if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
-        return "adt's runtime of XNNPACK takes convolutions in NCHW"
-    return ""
+def _dense(product: relax.Call) -> bool:
+    data, weights = (argument.struct_info.ndim for argument in product.args)
+    return data not in (0, 1, RANK) and weights == 2
 
 
-def _dense(call: relax.Call) -> str:
-    if call.args[0].struct_info.ndim in (0, 1, RANK) or call.args[1].struct_info.ndim != 2:
-        return "adt's runtime of XNNPACK takes products of two or three dimensions with a matrix of weights"
-    return ""
+def _leaves_nothing_out(pool: relax.Call) -> bool:
+    size, strides = ([int(n) for n in numbers] for numbers in (pool.attrs.pool_size, pool.attrs.strides))
+    return size != [1, 1] and strides[0] <= size[0] and strides[1] <= size[1]
 
 
-def _add(call: relax.Call) -> str:
-    first, second = call.args
-    if call.struct_info.ndim != RANK or _shape(first) != _shape(second):
-        return "adt's runtime of XNNPACK adds two pictures of one shape"
-    return ""
+def _averages_pictures(mean: relax.Call) -> bool:
+    axes = mean.attrs.axis
+    is_picture = mean.args[0].struct_info.ndim == RANK and axes is not None
+    return is_picture and sorted(int(axis) % RANK for axis in axes) == [2, 3]
 
 
-def _window(call: relax.Call) -> str:
-    if str(call.attrs.layout) != "NCHW":
-        return "adt's runtime of XNNPACK takes pools in NCHW"
-    size = [int(extent) for extent in call.attrs.pool_size]
-    strides = [int(step) for step in call.attrs.strides]
-    if size == [1, 1] or strides[0] > size[0] or strides[1] > size[1]:
-        return "XNNPACK has no pools of one element, nor such as leave elements out"
-    if bool(call.attrs.ceil_mode):
-        return "XNNPACK's pools end with the last whole window (ceil_mode)"
-    return ""
+def _makes_a_vector(reshape: relax.Call) -> bool:
+    shape = shape_of(reshape.args[0])
+    return len(shape) == RANK and shape[2:] == [1, 1] and shape_of(reshape) == shape[:2]
 
 
-def _max_pool(call: relax.Call) -> str:
-    if [int(step) for step in call.attrs.dilation] != [1, 1] and any(map(int, call.attrs.padding)):
-        return "XNNPACK fills the padding of a dilated pool with elements of other windows"
-    return _window(call)
-
-
-def _avg_pool(call: relax.Call) -> str:
-    if [int(step) for step in call.attrs.dilation] != [1, 1]:
-        return "XNNPACK's averages have no dilation"
-    if bool(call.attrs.count_include_pad) and any(map(int, call.attrs.padding)):
-        return "XNNPACK leaves padding out of averages"
-    return _window(call)
-
-
-def _mean(call: relax.Call) -> str:
-    axes = call.attrs.axis
-    if (
-        call.args[0].struct_info.ndim != RANK
-        or axes is None
-        or sorted(int(axis) % RANK for axis in axes) != [2, 3]
-    ):
-        return "adt's runtime of XNNPACK averages over height and width"
-    return "" if bool(call.attrs.keepdims) else "adt's runtime of XNNPACK keeps the dimensions of averages"
-
-
-def _reshape(call: relax.Call) -> str:
-    shape = _shape(call.args[0])
-    if len(shape) != RANK or shape[2:] != [1, 1] or _shape(call) != shape[:2]:
-        return "adt's runtime of XNNPACK makes a vector of one element for each channel"
-    return ""
-
-
-_CHECKS: dict[str, Check] = {
-    CONV2D: _conv2d,
-    DENSE: _dense,
-    ADD: _add,
-    "relax.nn.max_pool2d": _max_pool,
-    "relax.nn.avg_pool2d": _avg_pool,
-    "relax.mean": _mean,
-    "relax.reshape": _reshape,
+_POOL: Constraints = {
+    "adt's runtime of XNNPACK takes pools in NCHW": in_nchw,
+    "XNNPACK has no pools of one element, nor such as leave elements out": _leaves_nothing_out,
+    "XNNPACK's pools end with the last whole window (ceil_mode)": has_whole_windows,
+}
+_CONSTRAINTS: dict[str, Constraints] = {
+    CONV2D: {"adt's runtime of XNNPACK takes convolutions in NCHW": in_nchw},
+    DENSE: {
+        "adt's runtime of XNNPACK takes products of two or three dimensions with a matrix of weights": _dense
+    },
+    ADD: {
+        "adt's runtime of XNNPACK adds two pictures of one shape": lambda call: (
+            call.struct_info.ndim == RANK and shape_of(call.args[0]) == shape_of(call.args[1])
+        )
+    },
+    "relax.nn.max_pool2d": {
+        "XNNPACK fills the padding of a dilated pool with elements of other windows": lambda pool: (
+            undilated(pool) or not any(map(int, pool.attrs.padding))
+        ),
+        **_POOL,
+    },
+    "relax.nn.avg_pool2d": {
+        "XNNPACK's averages have no dilation": undilated,
+        "XNNPACK leaves padding out of averages": averages_no_padding,
+        **_POOL,
+    },
+    "relax.mean": {
+        "adt's runtime of XNNPACK averages over height and width": _averages_pictures,
+        "adt's runtime of XNNPACK keeps the dimensions of averages": lambda mean: bool(mean.attrs.keepdims),
+    },
+    "relax.reshape": {
+        "adt's runtime of XNNPACK makes a vector of one element for each channel": _makes_a_vector
+    },
 }
 
 
@@ -247,10 +238,10 @@ def _bias(core: relax.Call, calls: list[relax.Call]) -> str:
     added = next((call for call in calls if operator_name(call) == ADD), None)
     if operator_name(core) not in LAYERS or added is None:
         return ""
-    shape = _shape(core)
+    shape = shape_of(core)
     axis = 1 if operator_name(core) == CONV2D else len(shape) - 1
     whole = [extent if i == axis else 1 for i, extent in enumerate(shape)]
-    bias = _shape(added.args[1])
+    bias = shape_of(added.args[1])
     if bias != whole and not (bias == shape[-1:] and operator_name(core) == DENSE):
         return "XNNPACK's layers add one value for each channel"
     return ""

@@ -8,7 +8,6 @@ activation. A node whose values are integers has ``scale`` (one, or one for each
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ import tvm_ffi
 from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
+from adt.compiler.passes.offload import json_graph
 from adt.errors import ModelError
 
 CORES = {
@@ -92,19 +92,10 @@ class _Graph:
                     values[binding.var] = values[value]
         results = function.body.body
         heads = results.fields if isinstance(results, relax.Tuple) else [results]
-        return json.dumps(
-            {
-                "nodes": self.nodes,
-                "arg_nodes": self.arguments,
-                "heads": [[values[head], 0, 0] for head in heads],
-                "node_row_ptr": list(range(len(self.nodes) + 1)),
-            }
-        )
+        return json_graph.graph_text(self.nodes, self.arguments, [values[head] for head in heads])
 
     def _add(self, kind: str, name: str, info: relax.TensorStructInfo, **attributes: Any) -> int:
-        shape = [int(extent) for extent in info.shape]
-        common = {"num_outputs": 1, "dtype": [str(info.dtype)], "shape": [shape]}
-        self.nodes.append({"op": kind, "name": name, "attrs": {**common, **attributes}})
+        self.nodes.append(json_graph.node(kind, name, info, **attributes))
         return len(self.nodes) - 1
 
     def _kernel(self, match: relax.Function, operands: Sequence[int]) -> int:
@@ -155,8 +146,7 @@ class _Graph:
             channels = int(inputs[1].constant.struct_info.shape[LAYERS[kind]])
         numbers = [self._input(value, channels) for value in inputs]
         node = self._add("kernel", f"xnnpack.{kind}", match.ret_struct_info, **attributes)
-        self.nodes[node]["inputs"] = [[number, 0, 0] for number in numbers]
-        self.nodes[node]["attrs"]["num_inputs"] = len(numbers)
+        json_graph.feed(self.nodes[node], numbers)
         if quantization.scale:
             self._quantize(node, quantization)
         return node

@@ -1,7 +1,7 @@
-"""The code generator for cuDNN and cuBLAS: graphs that the runtimes in ``cmake_presets/src/cuda`` read.
+"""The graphs in TVM's JSON that adt's runtimes of libraries read (``cmake_presets/src``), and those of CUDA.
 
-Each layer is a graph of its own: TVM plans the memory between them. Weights are its inputs, which stay
-parameters of the model, so that they are on the device once.
+Each layer of cuDNN and cuBLAS is a graph of its own: TVM plans the memory between them. Weights are its
+inputs, which stay parameters of the model, so that they are on the device once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from tvm import relax
 from adt.compiler.ir.nodes import relax_nodes
 from adt.compiler.passes.offload.weights import COMPOSITE
 
-TYPES = ("float32", "float16")
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -29,13 +27,28 @@ class Layer:
     attributes: Mapping[str, Any]
 
 
-def check_types(title: str, call: relax.Call) -> str:
-    """Return why the library *title* does not compute with the tensors of *call*; empty: it does."""
-    infos = [argument.struct_info for argument in call.args if not isinstance(argument, relax.ShapeExpr)]
-    types = {str(info.dtype) for info in (*infos, call.struct_info)}
-    if len(types) > 1 or not types <= set(TYPES):
-        return f"{title} computes in one of {' and '.join(TYPES)}, not in {', '.join(sorted(types))}"
-    return ""
+def node(kind: str, name: str, info: relax.TensorStructInfo, **attributes: Any) -> dict[str, Any]:
+    """Make the node of a graph that gives a tensor of the type *info*."""
+    common = {"num_outputs": 1, "dtype": [str(info.dtype)], "shape": [[int(extent) for extent in info.shape]]}
+    return {"op": kind, "name": name, "attrs": common | attributes}
+
+
+def feed(kernel: dict[str, Any], operands: Sequence[int]) -> None:
+    """Make the nodes *operands* the inputs of the node *kernel*."""
+    kernel["inputs"] = [[number, 0, 0] for number in operands]
+    kernel["attrs"]["num_inputs"] = len(operands)
+
+
+def graph_text(nodes: Sequence[Mapping[str, Any]], arguments: Sequence[int], heads: Sequence[int]) -> str:
+    """Return the graph of *nodes*, each after those that it reads, as JSON."""
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": arguments,
+            "heads": [[head, 0, 0] for head in heads],
+            "node_row_ptr": list(range(len(nodes) + 1)),
+        }
+    )
 
 
 def register(library: str, layer_of: Callable[[Sequence[Any]], Layer]) -> None:
@@ -59,20 +72,7 @@ def _text(function: relax.Function, layer_of: Callable[[Sequence[Any]], Layer]) 
     passed = dict(zip(match.params, call.args, strict=True))
     numbers = {parameter: number for number, parameter in enumerate(function.params)}
 
-    def node(kind: str, name: str, info: relax.StructInfo, **more: Any) -> dict[str, Any]:
-        shape = [int(extent) for extent in info.shape]
-        attributes = {"num_outputs": 1, "dtype": [str(info.dtype)], "shape": [shape]}
-        return {"op": kind, "name": name, "attrs": attributes | more}
-
     nodes = [node("input", str(each.name_hint), each.struct_info) for each in function.params]
     kernel = node("kernel", str(match.attrs[COMPOSITE]), match.ret_struct_info, **layer.attributes)
-    kernel["inputs"] = [[numbers[passed[operand]], 0, 0] for operand in layer.operands]
-    kernel["attrs"]["num_inputs"] = len(layer.operands)
-    return json.dumps(
-        {
-            "nodes": [*nodes, kernel],
-            "arg_nodes": list(range(len(nodes))),
-            "heads": [[len(nodes), 0, 0]],
-            "node_row_ptr": list(range(len(nodes) + 2)),
-        }
-    )
+    feed(kernel, [numbers[passed[operand]] for operand in layer.operands])
+    return graph_text([*nodes, kernel], list(range(len(nodes))), [len(nodes)])
