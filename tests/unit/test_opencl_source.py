@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adt.compiler.passes.lowering import identifier
-from adt.compiler.passes.opencl_source import finished
+from adt.compiler.passes.lowering import finished, identifier
 
 OTHER = "__kernel void other_kernel(__global float* restrict x);\n"
 

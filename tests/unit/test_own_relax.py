@@ -16,10 +16,10 @@ from tvm.script import relax as R
 
 import adt
 from adt.bundle.platforms import PLATFORMS
+from adt.compiler.compilation import with_passes
 from adt.compiler.importers import formats
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.relax import module_file
-from adt.compiler.own_passes import with_passes
 from adt.compiler.targets import ModelTarget, model_target
 from adt.errors import ConfigError, ModelError
 

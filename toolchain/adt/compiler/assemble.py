@@ -122,12 +122,9 @@ class _Build:
 
     prepared: PreparedModule
     params: PackageFile
-    textures: Mapping[str, int]
-    """Function → how many image arguments its kernels have."""
-    lowered: Any
-    """The module after the last Relax pass."""
-    functions: tuple[str, ...]
-    """Functions of the runtime that the code calls."""
+    textures: Mapping[str, int]  # function → how many image arguments its kernels have
+    lowered: Any  # the module after the last Relax pass
+    functions: tuple[str, ...]  # functions of the runtime that the code calls
 
 
 def _build(compilation: Compilation, directory: Path) -> _Build:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import tvm
+from tvm import relax, tirx
 
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import Platform
@@ -15,13 +18,13 @@ from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.shapes import parse_shapes
 from adt.compiler.link import Linker, linker_for
-from adt.compiler.own_passes import with_passes
 from adt.compiler.passes.offload.partition import check_combination
 from adt.compiler.passes.pipeline import recurrent_steps
 from adt.compiler.passes.precision.half import SINGLE
 from adt.compiler.passes.records.tuning import Tuning
 from adt.compiler.precision import convert_precision
 from adt.compiler.targets import ModelTarget, model_target
+from adt.errors import ModelError, last_line
 from adt.host.ndk import Ndk
 from adt.options.sections import Settings
 from adt.package.manifest import PackageLike
@@ -138,3 +141,47 @@ def package_target(platform: Platform, settings: Settings, like: PackageLike | N
         gpu=like.gpu if like else "",
         gpu_cores=like.compute_units if like else 0,
     )
+
+
+_OPAQUE = 8  # TVM's ``relax::OpPatternKind`` of what is not fused
+
+
+def with_passes(
+    imported: ImportedModel, passes: Sequence[Callable[[Any], Any]], target: ModelTarget, opt_level: int
+) -> ImportedModel:
+    """Apply the user's *passes* to *imported* in order; *target* is TVM's current one meanwhile."""
+    module, before = imported.module, imported.module["main"]
+    for each in passes:
+        name = str(getattr(getattr(each, "info", None), "name", "")) or getattr(each, "__name__", repr(each))
+        try:
+            with tvm.transform.PassContext(opt_level=opt_level), tvm.target.Target(target.spec):
+                module = each(module)
+            main = module["main"]
+            same = _types(main) == _types(before)
+        except Exception as error:  # the user's own code
+            raise ModelError(
+                f"the pass {name} failed: {type(error).__name__}: {last_line(error)}",
+                remedy="It is called with a tvm.IRModule and returns one, with main.",
+            ) from error
+        if not same:
+            raise ModelError(
+                f"the pass {name} changes what main takes or returns",
+                remedy="Keep main's parameters, their order and types, and its result's type.",
+            )
+        module["main"] = main.with_attr("num_input", before.attrs["num_input"])
+    return replace(imported, module=_unfused(module))
+
+
+def _types(main: relax.Function) -> list[str]:
+    return [str(parameter.struct_info) for parameter in main.params] + [str(main.ret_struct_info)]
+
+
+def _unfused(module: tvm.IRModule) -> tvm.IRModule:
+    """*module* whose kernels with 32-bit extents, as TVMScript has them unless ``T.int64`` is written, are
+    not fused with others: TVM takes a buffer with other types of extents for another buffer."""
+    for variable, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc):
+            extents = [extent for buffer in function.buffer_map.values() for extent in buffer.shape]
+            if any(str(extent.dtype) != "int64" for extent in extents):
+                module[variable] = function.with_attr("op_pattern", _OPAQUE)
+    return module

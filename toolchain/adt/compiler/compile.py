@@ -36,7 +36,6 @@ from adt.host.disk import scratch_directory
 from adt.host.tools import compiler_identity
 from adt.host.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.options.option import values_of
-from adt.options.sections import Settings
 from adt.package import files, origin
 from adt.package.files import LIBRARY
 from adt.package.host_run.opencl import opencl_device
@@ -161,7 +160,11 @@ def cached_package(job: CompileJob) -> ModelPackage:
 def _cached(job: CompileJob, facts: dict[str, Any]) -> ModelPackage:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
     name = f"packages/{package_name(job.model)}-{digest[:24]}"
-    path, hit = cache.entry(name, lambda directory: _compile_into(directory, job))
+
+    def compile_into(directory: Path) -> None:
+        save_check(compile_model(job, directory).checked, directory / CHECKED)
+
+    path, hit = cache.entry(name, compile_into)
     if hit:
         model_store.keep(job.model, facts["model"][1])  # what `adt verify` compares with
     try:
@@ -171,10 +174,6 @@ def _cached(job: CompileJob, facts: dict[str, Any]) -> ModelPackage:
     if hit:
         _log_tuned(package.manifest)
     return dataclasses.replace(package, cached=hit, checked=load_check(path / CHECKED))
-
-
-def _compile_into(directory: Path, job: CompileJob) -> None:
-    save_check(compile_model(job, directory).checked, directory / CHECKED)
 
 
 def identity(job: CompileJob) -> dict[str, Any] | None:
@@ -216,7 +215,10 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         }
         if bundle
         else None,
-        "plugins": _plugins(job.settings),
+        "plugins": [
+            plugins.build(plugins.code_generator(library), job.settings.tvm).parent.name
+            for library in parse_libraries(job.settings.compile.offload)
+        ],
         "cuda": [
             find_compiler(target.spec["arch"]).identity,
             plugins.build(plugins.CUDA, job.settings.tvm).parent.name,
@@ -231,12 +233,6 @@ def identity(job: CompileJob) -> dict[str, Any] | None:
         if target.device != "cpu" and job.settings.compile.check != "off"
         else "",
     }
-
-
-def _plugins(settings: Settings) -> list[str]:
-    """Return the digests of the builds of libraries' code generators that take part."""
-    libraries = parse_libraries(settings.compile.offload)
-    return [plugins.build(plugins.code_generator(library), settings.tvm).parent.name for library in libraries]
 
 
 def _versions() -> dict[str, str]:

@@ -39,8 +39,7 @@ class _Release:
     distribution: str
     compiler: str
     """Package below ``nvidia`` with the library, …"""
-    headers: str
-    """Package of the headers."""
+    headers: str  # package of the headers
     library: str
 
 
@@ -68,8 +67,7 @@ template <bool B, class A, class C> struct conditional;
 } }
 """,
 }
-"""Headers that TVM includes for NVRTC, without NVIDIA's C++ library: kernels use the integers' names
-alone."""
+"""Headers that TVM includes for NVRTC, with the integers' names alone, which kernels use."""
 REGISTERED = "tvm_callback_cuda_compile"  # by this name TVM asks for machine code, of Python
 
 

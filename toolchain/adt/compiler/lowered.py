@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from adt.compiler.ir.flops import flops_of
+from adt.compiler.ir.nodes import extents
 from adt.package.inspection.graph import (
     BUILTIN,
     EXTERN,
@@ -24,15 +25,9 @@ from adt.package.inspection.graph import (
 )
 
 BOOKKEEPING = (
-    "vm.builtin.check_",
-    "vm.builtin.match_",
-    "vm.builtin.make_",
-    "vm.builtin.alloc_shape_heap",
-    "vm.builtin.null_value",
-    "vm.builtin.store_",
-    "vm.builtin.assert_",
-    "vm.builtin.call_py_func",
-)
+    "vm.builtin.check_", "vm.builtin.match_", "vm.builtin.make_", "vm.builtin.alloc_shape_heap",
+    "vm.builtin.null_value", "vm.builtin.store_", "vm.builtin.assert_", "vm.builtin.call_py_func",
+)  # fmt: skip
 """Builtins that compute no tensor."""
 
 
@@ -55,8 +50,7 @@ class _Reader:
     storages: list[Storage] = field(default_factory=list)
     known: dict[Any, tuple[int, ...]] = field(default_factory=dict)
     """Tensors that a Relax variable stands for: one, or several of a tuple."""
-    stored: dict[Any, int] = field(default_factory=dict)
-    """Variable of a storage → its index."""
+    stored: dict[Any, int] = field(default_factory=dict)  # variable of a storage → its index
     unwritten: set[int] = field(default_factory=set)
     """Tensors that are allocated and that no call has written."""
     killed: set[int] = field(default_factory=set)
@@ -137,9 +131,9 @@ class _Reader:
         """One of the VM's or the memory planner's own operators."""
         short = name.removeprefix("relax.").removeprefix("vm.").removeprefix("memory.")
         if short == "alloc_storage":
-            extents = _shape(arguments[0])
+            shape = _shape(arguments[0])
             scope = _text(arguments[3]) if len(arguments) > 3 else GLOBAL
-            size = size_of(extents, _text(arguments[2]))
+            size = size_of(shape, _text(arguments[2]))
             self.stored[variable] = len(self.storages)
             self.storages.append(Storage(size, scope, _number(arguments[1]), len(self.calls), -1))
         elif short == "alloc_tensor":
@@ -231,14 +225,7 @@ def _scopes(function: Any) -> tuple[str, ...]:
 
 def _shape(expression: Any) -> tuple[int | str, ...]:
     values = getattr(expression, "values", None)
-    return tuple(_extent(value) for value in values) if values is not None else ()
-
-
-def _extent(value: Any) -> int | str:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return str(value)
+    return extents(values or ())
 
 
 def _number(expression: Any) -> int:

@@ -125,7 +125,8 @@ def _kernels(executable: Any, functions: Mapping[str, Any], directory: Path) -> 
     for kind, source in sources:
         (directory / kind).mkdir(exist_ok=True)
         at = place[source.function] = place.get(source.function, -1) + 1
-        launches = _launches(functions[source.function]) if source.function in functions else ()
+        launching = functions.get(source.function)
+        launches = [_extents(nest) for nest in _nests(launching.body)] if launching is not None else []
         of_function = sum(s.function == source.function for _, s in sources)
         grid, block = launches[at] if len(launches) == of_function else ((), ())
         file = f"{kind}/{_file_name(source.name)}.{EXTENSIONS[kind]}"
@@ -149,11 +150,6 @@ def _file_name(name: str) -> str:
 
 
 Extents = tuple[int | str, ...]
-
-
-def _launches(function: Any) -> tuple[tuple[Extents, Extents], ...]:
-    """Grid and block of each kernel that a scheduled function launches, in order."""
-    return tuple(_extents(nest) for nest in _nests(function.body))
 
 
 def _nests(statement: Any) -> Iterable[Any]:
@@ -229,16 +225,12 @@ def split_program(program: str) -> tuple[KernelSource, ...]:
     """Split *program* into kernels; OpenCL's sections repeat all prototypes, CUDA's share a beginning."""
     definitions = list(CUDA.finditer(program))
     if not definitions:
-        return tuple(_kernel(name, text) for name, text in _sections(program))
+        _, *parts = SECTION.split(program)
+        return tuple(_kernel(name, text) for name, text in zip(parts[::2], parts[1::2], strict=True))
     common = CUDA_PROTOTYPE.sub("", program[: definitions[0].start()]).strip()
     return tuple(
         KernelSource(match[1], (), _arguments(match[2])[1], f"{common}\n{match[0]}") for match in definitions
     )
-
-
-def _sections(program: str) -> Iterator[tuple[str, str]]:
-    _, *parts = SECTION.split(program)
-    yield from zip(parts[::2], parts[1::2], strict=True)
 
 
 def _kernel(name: str, section: str) -> KernelSource:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
 from adt.limits import parse_json, read_text
+from adt.numerics import Array
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Array = NDArray[np.generic]
 
 TOP = 5
 SUM_TOLERANCE = 1e-2

@@ -114,21 +114,18 @@ def _params(package: ModelPackage) -> Iterator[Finding]:
         return
     taken = {name for entry in package.manifest.entries for name in entry.params}
     images = {name for entry in package.manifest.entries for name in entry.images}
+    texels = {name for name, shape in shapes.items() if len(shape) > 2 and shape[-1] == LANES and all(shape)}
     if missing := sorted(taken - shapes.keys()):
         yield Finding("parameters", False, f"{PARAMS} lacks {', '.join(missing[:5])}")
     elif surplus := sorted(shapes.keys() - taken):
         yield Finding("parameters", False, f"{PARAMS} has {', '.join(surplus[:5])}, which no entry takes")
     elif unknown := sorted(images - taken):
         yield Finding("parameters", False, f"no entry takes {', '.join(unknown[:5])}, said to be images")
-    elif flat := sorted(name for name in images if not _texels(shapes[name])):
+    elif flat := sorted(images - texels):
         yield Finding("parameters", False, f"{', '.join(flat[:5])}: not of texels, and said to be images")
     else:
         count = f"{len(shapes)}, as the entries take them" + (f", {len(images)} as images" if images else "")
         yield Finding("parameters", True, count)
-
-
-def _texels(shape: tuple[int, ...]) -> bool:
-    return len(shape) > 2 and shape[-1] == LANES and 0 not in shape
 
 
 def _inspection(package: ModelPackage) -> Iterator[Finding]:

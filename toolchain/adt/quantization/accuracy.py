@@ -9,17 +9,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import onnx
-import onnxruntime
-from numpy.typing import NDArray
 
+from adt.compiler.importers.onnx.comparison import session_of
 from adt.errors import ConfigError, ModelError, VerifyFailed
 from adt.host.document import FLAT
-from adt.numerics import Metrics, joined, metrics
+from adt.numerics import Array, Metrics, joined, metrics
 from adt.quantization.quantizer import is_quantized
-
-Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.quantize")
 
@@ -54,13 +50,8 @@ def outputs_on(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -
     every processor. Integer kernels of x86 without VNNI would saturate, and onnxruntime's folding of
     constants fails at some models of which one node is quantized.
     """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = session_of(model, optimize=False)
         names = [output.name for output in session.get_outputs()]
         return joined([dict(zip(names, session.run(names, dict(each)), strict=True)) for each in samples])
     except Exception as error:  # onnxruntime's own exceptions have no public base
@@ -190,8 +181,7 @@ def attempt(
     samples: Sequence[Mapping[str, Array]],
     target: Target,
 ) -> tuple[Attempt, tuple[LayerCost, ...]]:
-    """Return the model that *quantize* makes with *keep* and as many more nodes in float as *target* needs,
-    and the cost of each layer that was quantized at first.
+    """Quantize with *keep* and as many more nodes in float as *target* needs; return each layer's cost, too.
 
     Outputs are compared with those of *original* on *samples* that were not calibrated on.
 

@@ -21,9 +21,7 @@ from adt.compiler.importers.onnx.comparison import random_inputs, run
 from adt.compiler.importers.onnx.graph import Graph, attribute, operand, opset, type_number
 from adt.compiler.passes.weight_bits import unpacked
 from adt.errors import ModelError
-from adt.numerics import difference
-
-Array = NDArray[np.generic]
+from adt.numerics import Array, difference
 
 log = logging.getLogger("adt.quantize")
 

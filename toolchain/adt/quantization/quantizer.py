@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import version_converter
 from onnxruntime.quantization import (
     CalibrationMethod,
@@ -33,16 +32,15 @@ from adt.compiler.importers.shapes import RequestedShapes
 from adt.errors import AdtError, ConfigError, ModelError
 from adt.host.disk import disk_errors
 from adt.limits import MOST_PROTOBUF
+from adt.numerics import Array
 from adt.options.resolve import did_you_mean
 from adt.package.manifest import Entry, TensorSpec
-
-Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.quantize")
 
 QUANTIZED = re.compile(r"(Dynamic)?Quantize|Dequantize|Q(Linear|Gemm|Attention)|.*(Integer|NBits|Bnb4)")
 """Operators of models that are quantized already."""
-METHODS = ("minmax", "entropy", "percentile")
+METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}  # in onnxruntime's words
 WEIGHTS = {"int8": 8, "int4": 4}  # bits of weights that alone are quantized
 BLOCK = 32  # number of weights that share a scale
 LEAST_OPSET = 13  # from here on scales may be one for each channel
@@ -82,9 +80,7 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
 
 
 def prepared(model: onnx.ModelProto, directory: Path) -> onnx.ModelProto:
-    """Prepare *model* for onnxruntime's quantizer: shapes known, normalizations part of
-    convolutions, every node with a name of its own. Temporary files go to *directory*.
-    """
+    """Fold normalizations into convolutions, infer shapes and name nodes, in *directory*, to be quantized."""
     path = directory / "prepared.onnx"
     with _asked(
         "onnxruntime cannot prepare the model for quantizing",
@@ -156,13 +152,6 @@ def calibrated(
     """Return every tensor's range for a prepared *model* on *samples*, for onnxruntime's quantizer."""
     path = directory / "calibrated.onnx"
     onnx.save(model, path)
-    chosen = dict(
-        zip(
-            METHODS,
-            (CalibrationMethod.MinMax, CalibrationMethod.Entropy, CalibrationMethod.Percentile),
-            strict=True,
-        )
-    )
     with _asked(
         "onnxruntime cannot run the model on the samples",
         "Check that they are what the model takes, such as indices in its tables. If infinities are right: "
@@ -173,7 +162,7 @@ def calibrated(
             path,
             _operators(),
             str(directory / "augmented.onnx"),
-            calibrate_method=chosen[method],
+            calibrate_method=CalibrationMethod[METHODS[method]],
             extra_options={"symmetric": False},
         )
         for sample in samples:  # one by one: histograms keep every tensor of what they are given

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adt.errors import ConfigError, InputError
 from adt.host.contained import regular_files
+from adt.numerics import Array
 from adt.package.inputs.files import SUFFIXES, read_inputs
 from adt.package.inputs.pictures import PictureOptions
 from adt.package.inputs.random import random_inputs
 from adt.package.inputs.validation import check_inputs
 from adt.package.manifest import Entry
-
-Array = NDArray[np.generic]
 
 EVERY = 5  # the last of so many samples is held back
 RANDOM = re.compile(r"random:(\d{1,4})")

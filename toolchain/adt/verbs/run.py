@@ -260,7 +260,7 @@ def run_command(
 def _lines(
     result: RunResult, written: tuple[Path, ...], ranking: Callable[[], Ranking | None]
 ) -> Iterator[str]:
-    from adt.package.inputs.validation import array_kind
+    from adt.package.inputs.validation import kind
 
     how = " over RPC" if result.via == "rpc" else ""
     where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"
@@ -269,7 +269,7 @@ def _lines(
         yield "emulated: right or wrong counts here, time does not"
     for each in result.inputs:
         source = f"  {each.source}" if each.source else ""
-        yield f"input   {each.name}: {array_kind(each.array)}{source}"
+        yield f"input   {each.name}: {kind(each.array)}{source}"
     if not result.inputs:
         yield "input   made up from the seed"
     yield from table(result.outputs)

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-Array = NDArray[np.generic]
+from adt.numerics import Array
 
 LEAST_WEIGHT = 64  # elements from which a constant is a weight rather than an argument
 

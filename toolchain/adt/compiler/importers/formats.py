@@ -99,7 +99,9 @@ def _content_format(path: Path, spelled: str) -> str:
             f"{path} holds pickled Python objects (weights, or a whole module), not a program",
             remedy="Save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2').",
         )
-    if spelled == ONNX or (not spelled and _looks_like_onnx(head)):
+    # The field ir_version (1, a small number), then another low field.
+    may_be_onnx = len(head) > 2 and head[0] == 0x08 and head[1] < 32
+    if spelled == ONNX or (not spelled and may_be_onnx):
         return ONNX
     if spelled:
         raise ModelError(
@@ -111,11 +113,6 @@ def _content_format(path: Path, spelled: str) -> str:
         remedy="adt reads .onnx, .tflite, .pt2 (torch.export.save), .keras and .h5 files,"
         " and Python callables spelled module:function.",
     )
-
-
-def _looks_like_onnx(head: bytes) -> bool:
-    """True if *head* may be ONNX: the field ``ir_version`` (1, a small number), then another low field."""
-    return len(head) > 2 and head[0] == 0x08 and head[1] < 32
 
 
 def _zip_format(path: Path, spelled: str) -> str:

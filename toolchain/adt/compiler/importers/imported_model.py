@@ -13,6 +13,7 @@ from tvm.relax.frontend import detach_params
 from adt.compiler.importers.element_types import with_kernels_of_their_types
 from adt.compiler.importers.op_table import OpRow
 from adt.compiler.importers.value_ranges import output_quanta, with_bounded_reads, with_ranges
+from adt.compiler.ir.nodes import extents
 from adt.compiler.ir.rewriter import fold_shape_values
 from adt.errors import ModelError
 from adt.package.manifest import SourceModel, TensorSpec
@@ -87,23 +88,16 @@ def imported_model(
 
 
 def _output(name: str, info: Any, model: str, origin: Callable[[str], str]) -> TensorSpec:
-    extents = getattr(getattr(info, "shape", None), "values", None)
-    if extents is None:
+    values = getattr(getattr(info, "shape", None), "values", None)
+    if values is None:
         raise ModelError(
             f"the shape of output {name!r} of {model} depends on the input's values",
             remedy=f"Cut the model before {origin(name)}, or make what it depends on a constant.",
         )
-    shape = tuple(_extent(extent) for extent in extents)
+    shape = extents(values)
     if 0 in shape:
         raise ModelError(
             f"output {name!r} of {model} has no elements: its shape is {','.join(map(str, shape))}",
             remedy="Remove it from the outputs (onnx.utils.extract_model): there is nothing to compute.",
         )
     return TensorSpec(name, shape, str(info.dtype))
-
-
-def _extent(extent: Any) -> int | str:
-    try:
-        return int(extent)
-    except (TypeError, ValueError):
-        return str(extent)

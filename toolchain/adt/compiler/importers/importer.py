@@ -26,8 +26,7 @@ class Explanation:
     format: str
     """``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``."""
     ops: tuple[OpRow, ...]
-    """Result for each operator, failures first; empty when the file cannot be read as far as its
-    operators."""
+    """Result for each operator, failures first; empty when the file cannot be read so far."""
     problem: str
     """Reason why the import fails; empty when it succeeds."""
     remedy: str

@@ -21,15 +21,11 @@ from adt.errors import ModelError, last_line
 from adt.host.directories import cache_dir
 from adt.host.disk import scratch_directory
 from adt.host.extras import load, need
+from adt.numerics import Array
 from adt.package.manifest import SourceModel
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from adt.compiler.importers.imported_model import ImportedModel
-
-    Array = NDArray[np.generic]
 
 
 def import_keras(

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adt.compiler.importers.op_table import named_nodes
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
@@ -21,13 +21,7 @@ from adt.host import cache
 from adt.host.disk import disk_errors
 from adt.host.isolated import begin, isolated
 from adt.host.versions import installed_version
-from adt.numerics import difference, gaps, hardly_changed
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+from adt.numerics import Array, difference, gaps, hardly_changed
 
 log = logging.getLogger("adt.import")
 

@@ -81,6 +81,17 @@ def refusal(rows: Iterable[OpRow]) -> str:
     return ", ".join(f"{row.op} ({row.note})" for row in rows if row.status == UNSUPPORTED)
 
 
+def refusal_notes(refused: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Return the reason of each operator's first refusal, with the names of its nodes.
+
+    A refusal is operator, name of the node and reason.
+    """
+    notes: dict[str, tuple[str, list[str]]] = {}
+    for op, name, reason in refused:
+        notes.setdefault(op, (reason, []))[1].append(name)
+    return {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in notes.items()}
+
+
 def named_nodes(names: Iterable[str]) -> str:
     """``node a, b, c and 4 more``; a node without a name is ``(unnamed)``."""
     listed = [name or "(unnamed)" for name in names]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import relax
 
 from adt.compiler.importers import model_store
@@ -26,16 +25,15 @@ from adt.compiler.importers.shapes import (
     fixed_shapes,
     fixed_symbols,
 )
-from adt.compiler.ir.nodes import relax_nodes
+from adt.compiler.ir.nodes import extents, relax_nodes
 from adt.errors import ModelError, last_line
 from adt.host.cache import file_sha256
 from adt.host.disk import scratch_directory
 from adt.host.npz import DamagedNpz, npz_bytes, read_npz
 from adt.host.versions import require_tvm
+from adt.numerics import Array
 from adt.options.resolve import did_you_mean
 from adt.package.manifest import SourceModel, TensorSpec
-
-Array = NDArray[np.generic]
 
 MODULE = "relax"  # name of the module's text in the file, an .npz; parameters have their numbers
 
@@ -118,14 +116,13 @@ def _detached(main: Any, values: Mapping[str, Any]) -> tuple[Any, list[Array]]:
 def _spec(parameter: Any) -> TensorSpec:
     """Name, shape (open dimensions by their symbols) and dtype of a parameter."""
     info = parameter.struct_info
-    extents = getattr(getattr(info, "shape", None), "values", None)
-    if extents is None or not info.dtype:
+    values = getattr(getattr(info, "shape", None), "values", None)
+    if values is None or not info.dtype:
         raise ModelError(
             f"the parameter {parameter.name_hint} of main is {info}, no tensor whose dimensions are known",
             remedy='Annotate it: R.Tensor((1, 3, 224, 224), "float32"); a symbol may stand for an extent.',
         )
-    shape = tuple(int(extent) if hasattr(extent, "value") else str(extent) for extent in extents)
-    return TensorSpec(str(parameter.name_hint), shape, str(info.dtype))
+    return TensorSpec(str(parameter.name_hint), extents(values), str(info.dtype))
 
 
 def _value(spec: TensorSpec, value: Any) -> Array:

@@ -14,9 +14,9 @@ from adt.compiler.importers.op_table import (
     RANDOM,
     TRAINING,
     OpRow,
-    named_nodes,
     op_rows,
     refusal,
+    refusal_notes,
 )
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
 from adt.compiler.importers.torch_converters import CONVERTERS, arguments_of, checked_converters
@@ -163,13 +163,12 @@ def _op_table(program: Any) -> tuple[OpRow, ...]:
     known = ExportedProgramImporter().create_convert_map().keys() | CONVERTERS.keys() | {"getitem"}
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     ops = [node.target.__name__ for node in calls if node.target.__name__ != "getitem"]
-    missing: dict[str, tuple[str, list[str]]] = {}
-    for node in calls:
-        op = node.target.__name__
-        if reason := _randomness(node) or ("" if op in known else NO_CONVERTER):
-            missing.setdefault(op, (reason, []))[1].append(node.name)
-    notes = {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in missing.items()}
-    return op_rows(ops, {}, notes, {})
+    missing = [
+        (node.target.__name__, node.name, reason)
+        for node in calls
+        if (reason := _randomness(node) or ("" if node.target.__name__ in known else NO_CONVERTER))
+    ]
+    return op_rows(ops, {}, refusal_notes(missing), {})
 
 
 def _randomness(node: Any) -> str:

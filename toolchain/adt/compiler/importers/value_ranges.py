@@ -16,6 +16,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from adt.compiler.ir.nodes import is_call, operator_name, relax_nodes, tir_nodes
+from adt.compiler.ir.rewriter import static_shape
 from adt.compiler.passes.workarounds import replaced_calls
 from adt.package.manifest import INDEX, UNKNOWN, USUAL, TensorSpec, ValueRange
 
@@ -112,8 +113,7 @@ class _Need:
 
     least: int
     most: int
-    exact: bool
-    """Others would read other memory; False: some of them, of several axes or sums."""
+    exact: bool  # others would read other memory; False: some of them, of several axes or sums
     known: bool = True
     """False: a calculation lies between, and which values of an input become these is not known."""
 
@@ -161,7 +161,7 @@ class _Graph:
         """Name and call of each operator; no name of other functions."""
         for value in self._values.values():
             if type(value).__name__ == "Call":
-                yield operator(value), value
+                yield operator_name(value), value
 
 
 class _Emitted(_Graph):
@@ -179,11 +179,6 @@ class _Emitted(_Graph):
 def branches(expr: Any) -> tuple[Any, ...]:
     """The two branches of an ``If``; none of anything else."""
     return (expr.true_branch, expr.false_branch) if hasattr(expr, "true_branch") else ()
-
-
-def operator(expr: Any) -> str:
-    """The operator that *expr* calls; empty when it is no such call."""
-    return str(getattr(getattr(expr, "op", None), "name", ""))
 
 
 def _values(
@@ -215,12 +210,12 @@ def _reads(graph: _Graph) -> Iterator[_Read]:
             yield from _inputs_behind(indices, need, graph)
 
 
-def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, list[int]]]:
+def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, Sequence[int]]]:
     """The indices of a read, and how many elements there are along each axis that they count.
 
     None where a shape is open.
     """
-    shape, indices = _extents(call.args[0]), _extents(call.args[1])
+    shape, indices = static_shape(call.args[0]), static_shape(call.args[1])
     if not shape:
         return
     if name in ("relax.index_put", "relax.index_tensor"):
@@ -248,7 +243,7 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[_Read]:
         if kind == "Var" and any(value.same_as(parameter) for parameter in graph.function.params):
             yield _Read(value, need)
         elif kind == "TupleGetItem":
-            of_topk = operator(graph.value(value.tuple_value)) == "relax.topk"
+            of_topk = operator_name(graph.value(value.tuple_value)) == "relax.topk"
             if value.index == 0 or not of_topk:  # topk's indices lie within its axis
                 ways.append((value.tuple_value, need))
         elif kind == "Tuple":
@@ -261,7 +256,7 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[_Read]:
 
 def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
     """The operands that give the values of *call*, each with what it must be."""
-    name, args = operator(call), list(call.args)
+    name, args = operator_name(call), list(call.args)
     if name in LIMITED:
         return []
     if name == "relax.where" and need.known and (rows := _counts_from_the_end(call, graph)):
@@ -342,8 +337,8 @@ def _counts_from_the_end(where: Any, graph: _Graph) -> tuple[float, float] | Non
     """Bounds of rows in ``where(i < 0, i + rows, i)``, as importers write an index that may be negative."""
     condition, moved = graph.value(where.args[0]), graph.value(where.args[1])
     counts = (
-        operator(condition) == "relax.less"
-        and operator(moved) == "relax.add"
+        operator_name(condition) == "relax.less"
+        and operator_name(moved) == "relax.add"
         and graph.value(condition.args[0]).same_as(graph.value(where.args[2]))
         and graph.value(moved.args[0]).same_as(graph.value(where.args[2]))
         and _scalar(condition.args[1], graph) == 0
@@ -354,7 +349,7 @@ def _counts_from_the_end(where: Any, graph: _Graph) -> tuple[float, float] | Non
 def _is_selected(expr: Any, graph: _Graph) -> bool:
     """True if a condition that is no constant selects elements of the indices *expr*."""
     value = graph.value(expr)
-    name = operator(value)
+    name = operator_name(value)
     if name == "relax.where" and _counts_from_the_end(value, graph):
         return _is_selected(value.args[2], graph)
     operands = [value.args[place] for place in PASSES.get(name, ()) if place < len(value.args)]
@@ -367,7 +362,7 @@ def _selects(expr: Any, graph: _Graph) -> bool:
     A cast's check for NaN selects floats.
     """
     return (
-        operator(expr) == "relax.where"
+        operator_name(expr) == "relax.where"
         and str(expr.struct_info.dtype).startswith(("int", "uint"))
         and _bounds(expr.args[0], graph) is None
     )
@@ -378,7 +373,9 @@ def _is_flag(parameter: Any, graph: _Graph) -> bool:
 
     def comes_from_it(expr: Any) -> bool:
         value = graph.value(expr)
-        while PASSES.get(operator(value)) == (0,) and type(graph.value(value.args[0])).__name__ != "Tuple":
+        while (
+            PASSES.get(operator_name(value)) == (0,) and type(graph.value(value.args[0])).__name__ != "Tuple"
+        ):
             value = graph.value(value.args[0])
         return bool(value.same_as(parameter))
 
@@ -414,21 +411,12 @@ def _bounds(expr: Any, graph: _Graph) -> tuple[float, float] | None:
     return (float(numbers.min()), float(numbers.max())) if numbers.size else None
 
 
-def _extents(expr: Any) -> list[int] | None:
-    """The shape of *expr*; None where it is open."""
-    shape = getattr(getattr(expr.struct_info, "shape", None), "values", None)
-    try:
-        return None if shape is None else [int(extent) for extent in shape]
-    except (TypeError, ValueError):
-        return None
-
-
 def rounds_within(main: Any) -> bool:
     """Return True if *main* makes 8 bits of other numbers."""
 
     def rounds(call: Any) -> bool:
         made = getattr(call.struct_info, "dtype", "")
-        return made in ("int8", "uint8") and operator(call) in ("relax.quantize", "relax.astype")
+        return made in ("int8", "uint8") and operator_name(call) in ("relax.quantize", "relax.astype")
 
     return any(rounds(call) for call in relax_nodes(main, relax.Call))
 
@@ -452,9 +440,9 @@ def output_quanta(main: Any, names: Sequence[str]) -> dict[str, float]:
 
     def quantum(expr: Any) -> float:
         expr = graph.value(expr)
-        while (part := isinstance(expr, relax.TupleGetItem)) or operator(expr) in NOT_STEEPER:
+        while (part := isinstance(expr, relax.TupleGetItem)) or operator_name(expr) in NOT_STEEPER:
             expr = graph.value(expr.tuple_value if part else expr.args[0])
-        scale = graph.value(expr.args[1]) if operator(expr) == "relax.dequantize" else None
+        scale = graph.value(expr.args[1]) if operator_name(expr) == "relax.dequantize" else None
         return float(scale.data.numpy().max()) if isinstance(scale, relax.Constant) else 0.0
 
     body = graph.value(main.body.body)

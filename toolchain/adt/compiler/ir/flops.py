@@ -14,6 +14,8 @@ from tvm import tirx
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import IntImm, stmt_functor
 
+from adt.compiler.ir.passes import module_pass
+
 ATTRIBUTE = "estimated_flops"
 """Attribute of a PrimFunc; TVM's estimator takes its value instead of counting."""
 SCHEDULED = "tirx.is_scheduled"  # TVM's mark of a function that its schedule rules leave alone
@@ -21,27 +23,23 @@ UNCOUNTED = ("While", "AttrStmt")
 """Statements that hide how often something runs; AttrStmt binds threads in TVM's sort and scan for GPUs."""
 
 
-def count_flops() -> Any:
-    """Return a pass that notes the operations of each fused and unscheduled kernel as an attribute.
+@module_pass("adt.CountFlops")
+def count_flops(module: Any) -> Any:
+    """Note the operations of each fused and unscheduled kernel as an attribute.
 
     It belongs behind whatever looks kernels up by their structure, of which attributes are a part.
     """
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.CountFlops")  # type: ignore[untyped-decorator]
-    def count(module: Any, _context: Any) -> Any:
-        counted = {
-            variable: function.with_attr(ATTRIBUTE, flops)
-            for variable, function in module.functions_items()
-            if isinstance(function, tirx.PrimFunc) and (flops := flops_of(function)) is not None
-        }
-        if not counted:
-            return module
-        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-        for variable, function in counted.items():
-            result.update_func(variable, function)
-        return result
-
-    return count
+    counted = {
+        variable: function.with_attr(ATTRIBUTE, flops)
+        for variable, function in module.functions_items()
+        if isinstance(function, tirx.PrimFunc) and (flops := flops_of(function)) is not None
+    }
+    if not counted:
+        return module
+    result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+    for variable, function in counted.items():
+        result.update_func(variable, function)
+    return result
 
 
 def flops_of(function: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tvm import ir, relax, tirx
@@ -43,6 +44,11 @@ def block_with(block: tirx.SBlock, body: tirx.Stmt, reads: Any) -> Any:
         block.match_buffers,
         block.annotations,
     )
+
+
+def extents(shape: Iterable[Any]) -> tuple[int | str, ...]:
+    """Return the extents of *shape* as integers, symbolic ones as text."""
+    return tuple(int(extent) if isinstance(extent, int | tirx.IntImm) else str(extent) for extent in shape)
 
 
 def operator_name(expression: relax.Expr) -> str:

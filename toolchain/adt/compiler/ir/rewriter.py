@@ -17,43 +17,14 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from adt.compiler.ir.nodes import operator_name
 
 ELEMENTWISE = frozenset(
-    "relax." + name
+    f"relax.{name}"
     for name in (
-        "abs",
-        "add",
-        "astype",
-        "ceil",
-        "clip",
-        "cos",
-        "divide",
-        "erf",
-        "exp",
-        "floor",
-        "floor_divide",
-        "log",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negative",
-        "nn.gelu",
-        "nn.gelu_tanh",
-        "nn.leakyrelu",
-        "nn.relu",
-        "nn.silu",
-        "nn.softplus",
-        "power",
-        "round",
-        "rsqrt",
-        "sigmoid",
-        "sign",
-        "sin",
-        "sqrt",
-        "square",
-        "subtract",
-        "tan",
-        "tanh",
+        "abs", "add", "astype", "ceil", "clip", "cos", "divide", "erf", "exp", "floor", "floor_divide", "log",
+        "maximum", "minimum", "multiply", "negative", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu",
+        "nn.silu", "nn.softplus", "power", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square",
+        "subtract", "tan", "tanh",
     )
-)
+)  # fmt: skip
 """Operators that compute each element from the elements at the same place."""
 
 

@@ -14,14 +14,16 @@ from tvm import relax, te, tirx
 from tvm.relax.dpl import is_const, is_op, rewrite_call, wildcard
 
 from adt.compiler.ir.nodes import operator_name
+from adt.compiler.ir.passes import kernel_pass, module_pass
 from adt.compiler.passes.workarounds import replaced_calls
 
 EXTREMUM = "extremum"  # the beginning of the names of blocks whose maxima and minima keep NaN
 OPERATORS = {"relax.max": te.max, "relax.min": te.min}
 
 
-def without_counts_of_nan() -> tvm.transform.Pass:
-    """Return a pass that takes the counts of NaN away which the importer of ONNX has beside an extremum."""
+@module_pass("adt.WithoutCountsOfNan")
+def without_counts_of_nan(module: tvm.IRModule) -> tvm.IRModule:
+    """Take the counts of NaN away which the importer of ONNX has beside an extremum."""
     x = wildcard()
     extremum = is_op("relax.max")(x) | is_op("relax.min")(x)
     count = is_op("relax.sum")(is_op("relax.astype")(is_op("relax.isnan")(x)))
@@ -32,15 +34,11 @@ def without_counts_of_nan() -> tvm.transform.Pass:
         same = tvm_ffi.structural_equal(matches[extremum].attrs, matches[count].attrs)
         return matches[extremum] if same else call
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCountsOfNan")  # type: ignore[untyped-decorator]
-    def rewrite(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        module = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                module.update_func(variable, rewrite_call(pattern, replaced, function))
-        return relax.transform.DeadCodeElimination(["main"])(module)
-
-    return rewrite
+    module = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            module.update_func(variable, rewrite_call(pattern, replaced, function))
+    return relax.transform.DeadCodeElimination(["main"])(module)
 
 
 def extrema() -> tvm.transform.Pass:
@@ -74,8 +72,9 @@ def _extremum(x: Any, reduce: Any, axes: Any, keepdims: bool) -> Any:
     return te.compute(shape, value, name=EXTREMUM)
 
 
-def extrema_keep_nan() -> tvm.transform.Pass:
-    """Return a pass for TIR with blocks, by which those of :func:`extrema` keep NaN and begin at infinities.
+@kernel_pass("adt.ExtremaKeepNan")
+def extrema_keep_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Let the blocks of :func:`extrema` keep NaN and begin at infinities.
 
     :func:`adt.compiler.passes.lowering.limits_keep_nan` knows the form that NaN has.
     """
@@ -95,11 +94,5 @@ def extrema_keep_nan() -> tvm.transform.Pass:
 
         return tirx.stmt_functor.ir_transform(block, None, changed, ["tirx.BufferStore"])
 
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.ExtremaKeepNan")  # type: ignore[untyped-decorator]
-    def rewrite(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        body = tirx.stmt_functor.ir_transform(function.body, None, kept, ["tirx.SBlock"])
-        return function.with_body(body)
-
-    return rewrite
+    body = tirx.stmt_functor.ir_transform(function.body, None, kept, ["tirx.SBlock"])
+    return function.with_body(body)

@@ -12,6 +12,7 @@ from tvm.relax.backend.gpu_generic import pipeline as generic
 
 from adt.compiler.ir.flops import count_flops
 from adt.compiler.ir.nodes import operator_name
+from adt.compiler.ir.passes import module_pass
 from adt.compiler.ir.rewriter import is_flat, lift_constants, returned_views
 from adt.compiler.passes.extrema import extrema
 from adt.compiler.passes.inlining import bounded_expressions
@@ -63,17 +64,13 @@ def cpu_dispatch() -> tuple[tvm.transform.Pass, ...]:
     return (extrema(), selections(), relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
 
 
-def _lookups() -> tvm.transform.Pass:
-    """Return the pass that fuses lookups with sums before them: TVM does not know that they may be."""
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.Lookups")  # type: ignore[untyped-decorator]
-    def annotate(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        for variable, function in module.functions_items():
-            if isinstance(function, tirx.PrimFunc) and LOOKUP in (function.attrs or {}):
-                module.update_func(variable, function.with_attr("op_pattern", ELEMENT_BY_ELEMENT))
-        return module
-
-    return annotate
+@module_pass("adt.Lookups")
+def _lookups(module: tvm.IRModule) -> tvm.IRModule:
+    """Have lookups fused with sums before them: TVM does not know that they may be."""
+    for variable, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc) and LOOKUP in (function.attrs or {}):
+            module.update_func(variable, function.with_attr("op_pattern", ELEMENT_BY_ELEMENT))
+    return module
 
 
 def fuse(

@@ -14,6 +14,7 @@ from tvm import relax, tirx
 from tvm.ir import PrimExpr
 
 from adt.compiler.ir.nodes import operator_name, relax_nodes, tir_nodes
+from adt.compiler.ir.passes import module_pass
 
 INJECTIVE, REDUCTION, OPAQUE = 2, 3, 8
 """TVM's ``relax::OpPatternKind``: up to the first, an operator is put in where it is read; the second is put
@@ -30,8 +31,7 @@ class _Size:
     """Number of an expression's nodes, as a linear function of the sizes of what it reads."""
 
     nodes: int
-    reads: Mapping[tirx.Buffer, int]
-    """Buffer → how often it is read."""
+    reads: Mapping[tirx.Buffer, int]  # buffer → how often it is read
 
     def total(self, sizes: Mapping[tirx.Buffer, int]) -> int:
         """Count the nodes where each buffer is replaced by an expression of *sizes*."""
@@ -77,14 +77,10 @@ class _Value:
     """A variable that a kernel computes."""
 
     kernel: tvm.ir.GlobalVar
-    own: int
-    """Nodes of the kernel's expression."""
-    reads: tuple[tuple[relax.Var, int], ...]
-    """Each operand that is a variable, and how often it is read."""
-    inlined: bool
-    """The kernel is put in where the variable is read."""
-    size: int = 1
-    """Nodes of the whole expression."""
+    own: int  # nodes of the kernel's expression
+    reads: tuple[tuple[relax.Var, int], ...]  # each operand that is a variable, and how often it is read
+    inlined: bool  # the kernel is put in where the variable is read
+    size: int = 1  # nodes of the whole expression
 
     def seen(self) -> int:
         """Count the nodes of an expression that reads the variable once."""
@@ -170,20 +166,16 @@ def _variables(value: relax.Expr) -> list[relax.Var]:
     return relax_nodes(value, relax.Var)
 
 
-def bounded_expressions() -> tvm.transform.Pass:
-    """Return a pass before FuseOps that stores what would make a kernel larger than LARGEST nodes."""
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.BoundedExpressions")  # type: ignore[untyped-decorator]
-    def bound(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
-                analysis = _Function(module, function)
-                analysis.bound()
-                if analysis.cuts:
-                    module = _stored(module, variable, analysis)
-        return module
-
-    return bound
+@module_pass("adt.BoundedExpressions")
+def bounded_expressions(module: tvm.IRModule) -> tvm.IRModule:
+    """Store, before FuseOps, what would make a kernel larger than LARGEST nodes."""
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
+            analysis = _Function(module, function)
+            analysis.bound()
+            if analysis.cuts:
+                module = _stored(module, variable, analysis)
+    return module
 
 
 def _stored(module: tvm.IRModule, name: tvm.ir.GlobalVar, analysis: _Function) -> tvm.IRModule:

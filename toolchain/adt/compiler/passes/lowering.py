@@ -16,6 +16,9 @@ Vectors. What a GPU reads from buffers four at a time is said to be aligned so.
 
 Constants. TVM writes seven digits of a number into OpenCL's source, which is not all of each.
 
+Source. A package holds the sources of all kernels for OpenCL, and a driver compiles each. Half of such a text
+are declarations of the model's other kernels, calls that tell where a work-item is, and lanes of constants.
+
 Images. TVM's OpenCL code generator takes every store to an image for that of a whole texel,
 and an image that is both read and written for one that is read. Neither is an error
 there; both give wrong numbers. Here they are errors.
@@ -38,9 +41,9 @@ from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 from tvm_ffi.serialization import from_json_graph_str
 
 from adt.compiler.ir.nodes import is_call, tir_nodes
+from adt.compiler.ir.passes import kernel_pass, module_pass
 from adt.compiler.passes.extrema import extrema_keep_nan
-from adt.compiler.passes.opencl_source import finish_sources
-from adt.compiler.passes.words import combine_words
+from adt.compiler.passes.words import combine_words, with_words
 from adt.package.reports import LANES
 
 IMPORTS = ("pragma_import_llvm", "pragma_import_c", "import_llvm", "import_c")
@@ -105,8 +108,7 @@ RESERVED = ("constant", "generic", "global", "half", "kernel", "local", "pipe", 
 """Words of OpenCL C that TVM's code generator takes for names."""
 
 _HOW = re.compile(r"(?<=[a-z0-9])(?:_(?:blocks|intermediate|local|shared))+(?=_|$)")
-"""Suffixes that schedules add to the names of tensors: a kernel that names one a hundred times is shorter
-without."""
+"""Suffixes that schedules add to names of tensors: kernels that repeat these are shorter without."""
 
 
 def identifier(name: str) -> str:
@@ -129,25 +131,21 @@ def without_common_expressions(passes: tvm.transform.Pass) -> tvm.transform.Pass
     return run
 
 
-def common_expressions() -> tvm.transform.Pass:
-    """A pass for a GPU's kernels: what expressions have in common is computed once.
+@module_pass("adt.CommonExpressions")
+def common_expressions(module: tvm.IRModule) -> tvm.IRModule:
+    """Compute once what expressions of a GPU's kernel have in common.
 
     Not in a kernel that names a vector by its first number: behind a variable TVM's code generator does not
     see that this is a multiple of the lanes, and takes the numbers one by one, those of 8 bits wrongly.
     """
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.CommonExpressions")  # type: ignore[untyped-decorator]
-    def share(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        kernels = {
-            name: function
-            for name, function in module.functions_items()
-            if not tir_nodes(function.body, tirx.Ramp)
-        }
-        shared = tirx.transform.CommonSubexprElim()(tvm.IRModule(kernels, attrs=module.attrs))
-        functions = {**dict(module.functions_items()), **dict(shared.functions_items())}
-        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
-
-    return share
+    kernels = {
+        name: function
+        for name, function in module.functions_items()
+        if not tir_nodes(function.body, tirx.Ramp)
+    }
+    shared = tirx.transform.CommonSubexprElim()(tvm.IRModule(kernels, attrs=module.attrs))
+    functions = {**dict(module.functions_items()), **dict(shared.functions_items())}
+    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def texture_lowering() -> tvm.transform.Pass:
@@ -157,7 +155,7 @@ def texture_lowering() -> tvm.transform.Pass:
 
 
 def vector_pointers() -> tvm.transform.Pass:
-    """A pass for a GPU's kernels: a buffer that is only accessed in aligned vectors becomes one of vectors.
+    """Return a pass by which a GPU's buffers that are accessed in aligned vectors alone become vectors'.
 
     ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one. A
     kernel of which TVM's pass cannot make that (some read one number of a vector for all lanes) stays.
@@ -203,8 +201,9 @@ def _quotient(value: tirx.PrimExpr, divisor: tirx.PrimExpr, analyzer: tvm.arith.
     return analyzer.simplify(quotient) if is_multiple(value) else quotient
 
 
-def exact_numbers() -> tvm.transform.Pass:
-    """Return a pass for OpenCL that writes constants with more digits than TVM's seven as their bits."""
+@kernel_pass("adt.ExactNumbers")
+def exact_numbers(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Write constants of OpenCL with more digits than TVM's seven as their bits."""
 
     def exact(node: tirx.PrimExpr) -> tirx.PrimExpr:
         number = np.float32(node.value)
@@ -213,83 +212,72 @@ def exact_numbers() -> tvm.transform.Pass:
         bits = tirx.const(int(number.view(np.int32)), "int32")
         return tirx.call_pure_extern("float32", "as_float", bits)
 
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.ExactNumbers")  # type: ignore[untyped-decorator]
-    def rewrite(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        if function.attrs["target"].kind.name != "opencl":
-            return function
-        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["ir.FloatImm"]))
-
-    return rewrite
+    if function.attrs["target"].kind.name != "opencl":
+        return function
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["ir.FloatImm"]))
 
 
-def limits_keep_nan() -> tvm.transform.Pass:
-    """Return a pass for a CPU's kernels by which NaN passes a maximum or minimum of floats (Relu, Clip, Max),
-    or of all terms (:mod:`adt.compiler.passes.extrema`), in one instruction where the CPU has it.
+@kernel_pass("adt.LimitsKeepNan")
+def limits_keep_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Let NaN pass a maximum or minimum of floats (Relu, Clip, Max), or of all terms, on a CPU.
+
+    Those of all terms are of :mod:`adt.compiler.passes.extrema`. It is one instruction where the CPU has it.
 
     TVM's code for LLVM chooses the second operand where one is NaN. x86 has an instruction for just that, so
     that a constant comes first, and the first of two numbers is asked for NaN; not in reductions, which would
     take three times as long. AArch64 has one instruction for each intrinsic. Elsewhere nothing changes.
     """
     intrinsics = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
+    triple = str(function.attrs["target"].attrs.get("mtriple", ""))
+    by_intrinsic = triple.startswith(("aarch64", "arm64"))
+    reduced = [
+        store.buffer.data
+        for store in tir_nodes(function.body, tirx.BufferStore)
+        if any(
+            load.buffer.data.same_as(store.buffer.data) for load in tir_nodes(store.value, tirx.BufferLoad)
+        )
+    ]
 
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.LimitsKeepNan")  # type: ignore[untyped-decorator]
-    def rewrite(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        triple = str(function.attrs["target"].attrs.get("mtriple", ""))
-        by_intrinsic = triple.startswith(("aarch64", "arm64"))
-        reduced = [
-            store.buffer.data
-            for store in tir_nodes(function.body, tirx.BufferStore)
-            if any(
-                load.buffer.data.same_as(store.buffer.data)
-                for load in tir_nodes(store.value, tirx.BufferLoad)
-            )
-        ]
+    def extremum(node: tirx.PrimExpr) -> tirx.PrimExpr:
+        chosen = isinstance(node, tirx.Select)
+        if not chosen and not is_call(node, "tirx.if_then_else"):
+            return node
+        order, pair, term = (node.condition, node.true_value, node.false_value) if chosen else node.args
+        instruction = is_call(pair, "tirx.call_llvm_pure_intrin")  # its operands are visited before
+        if not isinstance(order, tirx.LE) or not (instruction or isinstance(pair, tirx.Max | tirx.Min)):
+            return node
+        first = pair.args[1] if instruction else pair.a
+        if not all(tvm_ffi.structural_equal(term, other) for other in (order.a, order.b, first)):
+            return node
+        # TVM makes branches of those that read buffers
+        return pair if instruction else tirx.Select(order, pair, term)
 
-        def extremum(node: tirx.PrimExpr) -> tirx.PrimExpr:
-            chosen = isinstance(node, tirx.Select)
-            if not chosen and not is_call(node, "tirx.if_then_else"):
-                return node
-            order, pair, term = (node.condition, node.true_value, node.false_value) if chosen else node.args
-            instruction = is_call(pair, "tirx.call_llvm_pure_intrin")  # its operands are visited before
-            if not isinstance(order, tirx.LE) or not (instruction or isinstance(pair, tirx.Max | tirx.Min)):
-                return node
-            first = pair.args[1] if instruction else pair.a
-            if not all(tvm_ffi.structural_equal(term, other) for other in (order.a, order.b, first)):
-                return node
-            # TVM makes branches of those that read buffers
-            return pair if instruction else tirx.Select(order, pair, term)
+    def kept(node: tirx.PrimExpr) -> tirx.PrimExpr:
+        if isinstance(node, tirx.Select | tirx.Call):
+            return extremum(node)
+        if not node.dtype.startswith("float"):
+            return node
+        if by_intrinsic:
+            return tirx.call_llvm_pure_intrin(node.dtype, intrinsics[type(node)], node.a, node.b)
+        if not triple.startswith(("x86_64", "i686")):
+            return node
+        bound = node.b.value if isinstance(node.b, tirx.Broadcast) else node.b
+        if isinstance(bound, tirx.FloatImm):
+            return type(node)(node.b, node.a)
+        loads = [each for each in (node.a, node.b) if isinstance(each, tirx.BufferLoad)]
+        if any(load.buffer.data.same_as(data) for load in loads for data in reduced):
+            return node
+        # The shorter: limits of limits, as quantized layers have many, would be thrice as large at each.
+        first, second = (node.b, node.a) if isinstance(bound, tirx.BufferLoad) else (node.a, node.b)
+        return tirx.Select(tirx.isnan(first), first, type(node)(first, second))
 
-        def kept(node: tirx.PrimExpr) -> tirx.PrimExpr:
-            if isinstance(node, tirx.Select | tirx.Call):
-                return extremum(node)
-            if not node.dtype.startswith("float"):
-                return node
-            if by_intrinsic:
-                return tirx.call_llvm_pure_intrin(node.dtype, intrinsics[type(node)], node.a, node.b)
-            if not triple.startswith(("x86_64", "i686")):
-                return node
-            bound = node.b.value if isinstance(node.b, tirx.Broadcast) else node.b
-            if isinstance(bound, tirx.FloatImm):
-                return type(node)(node.b, node.a)
-            loads = [each for each in (node.a, node.b) if isinstance(each, tirx.BufferLoad)]
-            if any(load.buffer.data.same_as(data) for load in loads for data in reduced):
-                return node
-            # The shorter: limits of limits, as quantized layers have many, would be thrice as large at each.
-            first, second = (node.b, node.a) if isinstance(bound, tirx.BufferLoad) else (node.a, node.b)
-            return tirx.Select(tirx.isnan(first), first, type(node)(first, second))
-
-        kinds = ["tirx.Max", "tirx.Min", "tirx.Select", "tirx.Call"]
-        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, kept, kinds))
-
-    return rewrite
+    kinds = ["tirx.Max", "tirx.Min", "tirx.Select", "tirx.Call"]
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, kept, kinds))
 
 
-def hyperbolic() -> tvm.transform.Pass:
-    """Return a pass for a CPU's kernels that writes sinh and cosh out: LLVM has them for no vectors.
+@kernel_pass("adt.Hyperbolic")
+def hyperbolic(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Write sinh and cosh out for a CPU: LLVM has them for no vectors.
 
     Near zero, where two exponentials take each other's digits, sinh is a series (Taylor's, to x¹⁹).
     """
@@ -310,32 +298,20 @@ def hyperbolic() -> tvm.transform.Pass:
         near = tirx.all(x < one, x > -one)
         return tirx.Select(near, x * series, grows - falls)
 
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.Hyperbolic")  # type: ignore[untyped-decorator]
-    def rewrite(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        return function.with_body(
-            tirx.stmt_functor.ir_transform(function.body, None, written_out, ["tirx.Call"])
-        )
-
-    return rewrite
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, written_out, ["tirx.Call"]))
 
 
-def check_images() -> tvm.transform.Pass:
-    """A pass for lowered TIR that raises RuntimeError where :func:`image_faults` finds one.
+@module_pass("adt.CheckImages")
+def check_images(module: tvm.IRModule) -> tvm.IRModule:
+    """Raise RuntimeError where :func:`image_faults` finds a fault of lowered TIR.
 
     Every kernel was tried before (:func:`adt.compiler.passes.gpu.schedules.prove`): this is the
     last line, and what it stops is a fault of adt's.
     """
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.CheckImages")  # type: ignore[untyped-decorator]
-    def check(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        if faults := image_faults(module):
-            # Of any exception, TVM carries no more than the message through a pass.
-            raise RuntimeError("a kernel would use images wrongly (use --target adreno-buffer): " + faults[0])
-        return module
-
-    return check
+    if faults := image_faults(module):
+        # Of any exception, TVM carries no more than the message through a pass.
+        raise RuntimeError("a kernel would use images wrongly (use --target adreno-buffer): " + faults[0])
+    return module
 
 
 def image_faults(module: tvm.IRModule) -> list[str]:
@@ -384,3 +360,25 @@ def _within_texel(lanes: tirx.PrimExpr) -> bool:
     if isinstance(lanes, tirx.Ramp):
         return int(lanes.lanes) <= LANES and isinstance(lanes.stride, tirx.IntImm) and int(lanes.stride) == 1
     return "x" not in lanes.dtype
+
+
+REGISTERED = "tvm_callback_opencl_postproc"  # by this name TVM asks for it
+_DECLARED = re.compile(r"^__kernel void [^{\n]*;\n", re.MULTILINE)
+_HEAD = re.compile(r"^__kernel void [^{\n]* \{\n", re.MULTILINE)
+_PLACE = re.compile(r"\(convert_int\(get_(group|local)_id\((\d)\)\)\)")
+_LANES = re.compile(r"\(\((\w+4)\)\(([^(),]+|as_float\(-?\d+\))(?:, \2){3}\)\)")
+_AS = re.compile(r"\(\*\((\w+) \*\)\(&\((\w+)\)\)\)")
+
+
+def finish_sources() -> None:
+    """Have TVM give :func:`finished` sources to the driver."""
+    tvm_ffi.register_global_func(REGISTERED, lambda source, _target: finished(source), override=True)
+
+
+def finished(source: str) -> str:
+    """The *source* of one kernel without repetitions, behind what words are."""
+    alone = _AS.sub(r"as_\1(\2)", _LANES.sub(r"((\1)(\2))", _DECLARED.sub("", source)))
+    places = sorted(set(_PLACE.findall(alone)))
+    named = "".join(f"  const int adt_{kind}{axis} = get_{kind}_id({axis});\n" for kind, axis in places)
+    body = _PLACE.sub(r"adt_\1\2", alone)
+    return with_words(_HEAD.sub(lambda head: head[0] + named, body))

@@ -88,7 +88,7 @@ class Normalizations(Rewriter):
         self.bound[variable] = value
         if not isinstance(value, relax.Call) or static_shape(variable) is None or not _is_float(variable):
             super().bind(binding)
-        elif operator_name(value) == "relax.nn.softmax" and _is_last(value, value.attrs.axis):
+        elif operator_name(value) == "relax.nn.softmax" and _last_axes(value, [int(value.attrs.axis)]):
             self.values[variable] = self._row_kernel(_softmax, [value.args[0]], 1, "softmax")
         elif operator_name(value) == "relax.nn.softmax" and self.rows.columns is not None:
             self.values[variable] = self._column_softmax(value, self.rows.columns)
@@ -278,10 +278,6 @@ def _padded(tensor: relax.Expr, rank: int) -> tuple[int, ...]:
 
 def _is_float(value: relax.Expr) -> bool:
     return str(value.struct_info.dtype) == "float32"
-
-
-def _is_last(call: relax.Call, axis: int) -> bool:
-    return int(axis) in (-1, len(static_shape(call) or ()) - 1)
 
 
 def _last_axes(value: relax.Expr, axes: Sequence[int]) -> int:

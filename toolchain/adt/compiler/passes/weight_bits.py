@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+from adt.numerics import Array
 
 BITS, BLOCK, TERMS = "adt.blockwise_bits", "adt.blockwise_block", "adt.blockwise_terms"
 """Attributes of a function with such weights: bits of a weight, terms of a block, terms of a column."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import arith, ir, tirx
 
 from adt.compiler.ir.nodes import is_call
+from adt.compiler.ir.passes import kernel_pass
 
 NUMBERS = 4  # in a word
 DATA, WEIGHTS, SUMS = "uint8", "int8", "int32"
@@ -68,20 +68,15 @@ def packed(weights: Any) -> Any:
     return np.ascontiguousarray(weights, WEIGHTS).view(SUMS)[..., 0]
 
 
-def combine_words() -> tvm.transform.Pass:
-    """Return a pass that reads adjacent numbers as a vector, the word, and adds as the operator does."""
+@kernel_pass("adt.CombineWords")
+def combine_words(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Read adjacent numbers as a vector, the word, and add as the operator does."""
 
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.CombineWords")  # type: ignore[untyped-decorator]
-    def combine(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        def combined(node: tirx.PrimExpr) -> tirx.PrimExpr:
-            return _added(node) if isinstance(node, tirx.Add) else _as_vector(node)
+    def combined(node: tirx.PrimExpr) -> tirx.PrimExpr:
+        return _added(node) if isinstance(node, tirx.Add) else _as_vector(node)
 
-        kinds = ["tirx.Add", "tirx.Call"]
-        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, combined, kinds))
-
-    return combine
+    kinds = ["tirx.Add", "tirx.Call"]
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, combined, kinds))
 
 
 def without_words(function: tirx.PrimFunc) -> Any:

@@ -31,6 +31,7 @@ from tvm import ir, relax, te, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.compiler.ir.nodes import operator_name
+from adt.compiler.ir.passes import kernel_pass, module_pass
 
 LEAST_CUT = 64
 """Elements from which an axis is cut into chunks; below, each element adds up all before it."""
@@ -149,19 +150,13 @@ def _reduction(operation: str, dtype: str) -> tuple[Callable[..., tirx.PrimExpr]
     return product, tirx.const(1, dtype)
 
 
-def plain_unit_reductions() -> tvm.transform.Pass:
-    """A pass over TIR that makes each block whose reduced axes all have extent 1 a plain one."""
-
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.PlainUnitReductions")  # type: ignore[untyped-decorator]
-    def plain(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        if function.attrs is not None and function.attrs.get("tirx.is_scheduled", False):
-            return function
-        body = tirx.stmt_functor.ir_transform(function.body, None, _plain_block, ["tirx.SBlock"])
-        return function if body.same_as(function.body) else function.with_body(body)
-
-    return tvm.transform.Sequential([plain])
+@kernel_pass("adt.PlainUnitReductions")
+def plain_unit_reductions(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Make each block whose reduced axes all have extent 1 a plain one."""
+    if function.attrs is not None and function.attrs.get("tirx.is_scheduled", False):
+        return function
+    body = tirx.stmt_functor.ir_transform(function.body, None, _plain_block, ["tirx.SBlock"])
+    return function if body.same_as(function.body) else function.with_body(body)
 
 
 def _plain_block(block: tirx.SBlock) -> tirx.SBlock | None:
@@ -202,44 +197,36 @@ def short_name(name: str) -> str:
     return f"{name[: LONGEST - 9].rstrip('_')}_{digest}"
 
 
-def shorten_kernel_names() -> tvm.transform.Pass:
-    """A pass that gives the kernels of a Relax module names that are not too long."""
+@module_pass("adt.ShortenKernelNames")
+def shorten_kernel_names(module: tvm.IRModule) -> tvm.IRModule:
+    """Give the kernels of a Relax module names that are not too long."""
+    renamed = {}
+    for variable, function in module.functions.items():
+        short = short_name(variable.name_hint)
+        if isinstance(function, tirx.PrimFunc) and short != variable.name_hint:
+            renamed[variable] = ir.GlobalVar(short)
+            relax.expr._update_struct_info(renamed[variable], variable.struct_info)
+    if not renamed:
+        return module
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.ShortenKernelNames")  # type: ignore[untyped-decorator]
-    def shorten(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        renamed = {}
-        for variable, function in module.functions.items():
-            short = short_name(variable.name_hint)
-            if isinstance(function, tirx.PrimFunc) and short != variable.name_hint:
-                renamed[variable] = ir.GlobalVar(short)
-                relax.expr._update_struct_info(renamed[variable], variable.struct_info)
-        if not renamed:
-            return module
+    @relax.expr_functor.mutator
+    class Rename(relax.PyExprMutator):  # type: ignore[misc]
+        def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> relax.Expr:
+            return renamed.get(variable, variable)
 
-        @relax.expr_functor.mutator
-        class Rename(relax.PyExprMutator):  # type: ignore[misc]
-            def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> relax.Expr:
-                return renamed.get(variable, variable)
-
-        result = tvm.IRModule(attrs=module.attrs, global_infos=module.global_infos)
-        for variable, function in module.functions.items():
-            if isinstance(function, relax.Function):
-                function = Rename(module).visit_expr(function)
-            result.update_func(renamed.get(variable, variable), function)
-        return result
-
-    return shorten
+    result = tvm.IRModule(attrs=module.attrs, global_infos=module.global_infos)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            function = Rename(module).visit_expr(function)
+        result.update_func(renamed.get(variable, variable), function)
+    return result
 
 
-def plan_memory() -> tvm.transform.Pass:
-    """TVM's pass that gives tensors whose lives do not overlap the same memory, with images at their size."""
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.PlanMemory")  # type: ignore[untyped-decorator]
-    def plan(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        with _sizes_in_elements():
-            return relax.transform.StaticPlanBlockMemory()(module)
-
-    return plan
+@module_pass("adt.PlanMemory")
+def plan_memory(module: tvm.IRModule) -> tvm.IRModule:
+    """Give tensors whose lives do not overlap the same memory by TVM's pass, with images at their size."""
+    with _sizes_in_elements():
+        return relax.transform.StaticPlanBlockMemory()(module)
 
 
 @contextlib.contextmanager

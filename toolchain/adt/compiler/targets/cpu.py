@@ -80,8 +80,7 @@ def cpu_choice(text: str, platform: Platform, api_level: int) -> CpuChoice:
 def kernel_features(
     core: str, features: tuple[str, ...], platform: Platform, api_level: int
 ) -> tuple[str, ...]:
-    """Return the features that a kernel must report so that code for *core* with *features* does not end with
-    SIGILL.
+    """Return the features that a kernel must report, or code for *core* with *features* ends with SIGILL.
 
     Only what generated code makes use of: that a kernel leaves, say, atomics out is no reason to refuse.
     What every machine of the platform has is left out; 32-bit Arm is not asked.

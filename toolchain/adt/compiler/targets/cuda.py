@@ -13,44 +13,27 @@ from adt.errors import ConfigError
 from adt.options.resolve import did_you_mean
 
 CHIPS = {
-    # boards, by their module
-    "jetson-tx1": "sm_53",
-    "jetson-nano": "sm_53",
-    "jetson-tx2": "sm_62",
-    "jetson-xavier": "sm_72",
-    "jetson-orin": "sm_87",
-    "jetson-thor": "sm_110",
-    # desktops and servers
-    "p100": "sm_60",
-    "gtx-10": "sm_61",
-    "p4": "sm_61",
-    "p40": "sm_61",
-    "v100": "sm_70",
-    "gtx-16": "sm_75",
-    "rtx-20": "sm_75",
-    "t4": "sm_75",
-    "a100": "sm_80",
-    "a30": "sm_80",
-    "rtx-30": "sm_86",
-    "rtx-a": "sm_86",
-    "a2": "sm_86",
-    "a10": "sm_86",
-    "a16": "sm_86",
-    "a40": "sm_86",
-    "rtx-40": "sm_89",
-    "l4": "sm_89",
-    "l40": "sm_89",
-    "l40s": "sm_89",
-    "h100": "sm_90",
-    "h200": "sm_90",
-    "gh200": "sm_90",
-    "b200": "sm_100",
-    "gb200": "sm_100",
-    "b300": "sm_103",
-    "gb300": "sm_103",
-    "rtx-50": "sm_120",
-    "rtx-pro": "sm_120",
-    "dgx-spark": "sm_121",
+    chip: architecture
+    for architecture, chips in {
+        "sm_53": ("jetson-tx1", "jetson-nano"),
+        "sm_60": ("p100",),
+        "sm_61": ("gtx-10", "p4", "p40"),
+        "sm_62": ("jetson-tx2",),
+        "sm_70": ("v100",),
+        "sm_72": ("jetson-xavier",),
+        "sm_75": ("gtx-16", "rtx-20", "t4"),
+        "sm_80": ("a100", "a30"),
+        "sm_86": ("rtx-30", "rtx-a", "a2", "a10", "a16", "a40"),
+        "sm_87": ("jetson-orin",),
+        "sm_89": ("rtx-40", "l4", "l40", "l40s"),
+        "sm_90": ("h100", "h200", "gh200"),
+        "sm_100": ("b200", "gb200"),
+        "sm_103": ("b300", "gb300"),
+        "sm_110": ("jetson-thor",),
+        "sm_120": ("rtx-50", "rtx-pro"),
+        "sm_121": ("dgx-spark",),
+    }.items()
+    for chip in chips
 }
 """Boards and series of cards. Thor's is CUDA 13's name; 12.8 and 12.9 call it sm_101."""
 PTX = "sm_53"

@@ -78,16 +78,12 @@ class Gpu:
 class _Chip:
     """Facts of some GPUs; see the module for their source."""
 
-    models: str
-    """Their numbers."""
+    models: str  # their numbers
     cores: int
-    fibers: int
-    """Work-items in one core, at most."""
-    registers: int
-    """``reg_size_vec4``."""
+    fibers: int  # work-items in one core, at most
+    registers: int  # ``reg_size_vec4``
     wave: int = 64
-    local: int = 32 << 10
-    """Bytes."""
+    local: int = 32 << 10  # bytes
 
 
 _CHIPS = {
@@ -129,17 +125,13 @@ class _Family:
 
     name: str
     pattern: str
-    wave: int
-    """Work-items in lock step, or what groups are multiples of."""
+    wave: int  # work-items in lock step, or what groups are multiples of
     work_group: int
     threads: int
     """Work-items that a core (as OpenCL counts compute units) holds if each has all registers it may have."""
-    cores: int
-    """Usual number; the device's own counts."""
-    registers: int = 16
-    """Number of float4 of a work-item."""
-    local: int = 0
-    """Bytes of a work-group; 0: main memory."""
+    cores: int  # usual number; the device's own counts
+    registers: int = 16  # number of float4 of a work-item
+    local: int = 0  # bytes of a work-group; 0: main memory
 
 
 _FAMILIES = (

@@ -31,37 +31,16 @@ NAMES = {
 """Targets of adt, and what each is for."""
 _LISTS = ("keys", "mattr", "libs", "cl-opt")
 _LLVM = (
-    "mtriple",
-    "mcpu",
-    "mattr",
-    "mfloat-abi",
-    "mabi",
-    "num-cores",
-    "vector-width",
-    "opt-level",
-    "cl-opt",
-    *("fast-math", "fast-math-nnan", "fast-math-ninf", "fast-math-nsz", "fast-math-arcp"),
-    *("fast-math-contract", "fast-math-reassoc"),
-)
+    "mtriple", "mcpu", "mattr", "mfloat-abi", "mabi", "num-cores", "vector-width", "opt-level", "cl-opt",
+    "fast-math", "fast-math-nnan", "fast-math-ninf", "fast-math-nsz", "fast-math-arcp", "fast-math-contract",
+    "fast-math-reassoc",
+)  # fmt: skip
+_GPU = ("max_num_threads", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
 _OPENCL = (
-    "max_num_threads",
-    "max_threads_per_block",
-    "max_shared_memory_per_block",
-    "thread_warp_size",
-    "texture_spatial_limit",
-    "texture_depth_limit",
-    "max_function_args",
+    *_GPU, "texture_spatial_limit", "texture_depth_limit", "max_function_args",
     "image_base_address_alignment",
-)
-_CUDA = (
-    "arch",
-    "max_num_threads",
-    "max_threads_per_block",
-    "max_shared_memory_per_block",
-    "thread_warp_size",
-    "registers_per_block",
-    "l2_cache_size_bytes",
-)
+)  # fmt: skip
+_CUDA = ("arch", *_GPU, "registers_per_block", "l2_cache_size_bytes")
 _KNOWN = {"llvm": _LLVM, "opencl": _OPENCL, "cuda": _CUDA}
 _COMMON = ("kind", "device", "keys", "host", "tag", "model", "libs")
 _FORMER = ("link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api", "jit")

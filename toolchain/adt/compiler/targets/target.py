@@ -43,8 +43,7 @@ class ModelTarget:
     textures: bool = False
     """Tensors may lie in OpenCL images."""
     cpu_features: tuple[str, ...] = ()
-    """Features that the code may use on top of the platform's processors, in the kernel's names
-    (``asimddp``)."""
+    """Features on top of the platform's that the code may use, in the kernel's names (``asimddp``)."""
     gpu: Gpu | None = None
     """GPU that the schedules of kernels on blocked tensors are made for; None: a CPU."""
 

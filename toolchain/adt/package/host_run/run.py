@@ -16,25 +16,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from adt.bundle.libraries import titles
 from adt.bundle.platforms import PLATFORMS
 from adt.errors import MismatchError, RunError, ToolNotFound
 from adt.host.child import Child, ChildFailed, ChildHung
 from adt.host.process import environment
+from adt.numerics import Array
 from adt.package.compatibility import check_half, check_own_cpu
 from adt.package.files import LIBRARY, PARAMS
 from adt.package.host_run.opencl import HostOpenCl, opencl_device
 from adt.package.inputs.validation import check_inputs
 from adt.package.manifest import Entry, PackageManifest
 from adt.package.package import load_package
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
 
 NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."
 MOST_LOADED = 40  # libraries after which another child is started
@@ -105,7 +100,8 @@ def _kept(packages: Iterable[Path]) -> Child:
     """Return the child of earlier runs, or another one where that could not load *packages* as they are."""
     now = environment()
     libraries = [package.absolute() / LIBRARY for package in packages]
-    facts = {path: _facts(path.stat()) for path in libraries}
+    stats = {path: path.stat() for path in libraries}
+    facts = {path: (s.st_dev, s.st_ino, s.st_mtime_ns, s.st_size) for path, s in stats.items()}
     changed = any(
         fact != old and (path == other or fact[:2] == old[:2])
         for path, fact in facts.items()
@@ -117,10 +113,6 @@ def _kept(packages: Iterable[Path]) -> Child:
         _Kept.child, _Kept.environment, _Kept.loaded = Child("adt.package.host_run.child"), now, {}
     _Kept.loaded |= facts
     return _Kept.child
-
-
-def _facts(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _forget() -> None:

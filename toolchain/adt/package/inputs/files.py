@@ -6,21 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adt.errors import InputError
 from adt.host.document import form
 from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
 from adt.limits import MOST_ARRAY_BYTES
+from adt.numerics import Array
 from adt.package.inputs.pictures import PictureOptions, pictures_as_input
 from adt.package.inputs.validation import kind, taken_inputs
 from adt.package.manifest import Entry, TensorSpec
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
 
 RAW = (".raw", ".bin")
 SUFFIXES = (".npz", ".npy", *RAW)

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from adt.errors import InputError
 from adt.host.extras import load
 from adt.limits import open_regular
+from adt.numerics import Array
 from adt.package.inputs.validation import kind
 from adt.package.manifest import TensorSpec
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    Array = NDArray[np.generic]
 
 log = logging.getLogger("adt.run")
 
@@ -162,13 +162,11 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
 class _Form:
     """Form of pictures that an input takes; an extent that is no number is open."""
 
-    batch: int | str | None
-    """None: it has no such dimension."""
+    batch: int | str | None  # none: it has no such dimension
     height: int | str
     width: int | str
     channels: int
-    layout: str
-    """Empty: it has no axis of channels."""
+    layout: str  # empty: it has no axis of channels
     color: str
 
 

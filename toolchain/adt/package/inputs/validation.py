@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from adt.errors import InputError
+from adt.numerics import Array
 from adt.package.manifest import Entry, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
 
 
 def taken_inputs(entry: Entry, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -32,7 +31,7 @@ def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
     for name, array in inputs.items():
         if not fits(specs[name], array):
             raise InputError(
-                f"input {name} of {model} is {kind(specs[name])}; given: {array_kind(array)}",
+                f"input {name} of {model} is {kind(specs[name])}; given: {kind(array)}",
                 remedy="Convert the array to that shape and dtype.",
             )
         _check_values(specs[name], array)
@@ -64,11 +63,6 @@ def fits(spec: TensorSpec, array: Array) -> bool:
     )
 
 
-def kind(spec: TensorSpec) -> str:
+def kind(tensor: TensorSpec | Array) -> str:
     """``float32[1, 3, 224, 224]``."""
-    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
-
-
-def array_kind(array: Array) -> str:
-    """``float32[1, 3, 224, 224]``."""
-    return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
+    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"

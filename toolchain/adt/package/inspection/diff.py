@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adt.host.manifest import fields_of
-from adt.package.inputs.validation import array_kind
+from adt.package.inputs.validation import kind
 from adt.package.inspection.inspection import Inspection, load_arrays
 
 APART = ("kernels", "files", "inspection")
@@ -156,7 +156,7 @@ def _params(before: Inspection, after: Inspection) -> tuple[Names, tuple[ParamCh
         largest = None
         if same_kind and array.size:
             largest = float(np.abs(array.astype("float64") - other.astype("float64")).max())
-        changes.append(ParamChange(name, array_kind(array), array_kind(other), largest))
+        changes.append(ParamChange(name, kind(array), kind(other), largest))
     names = Names(
         tuple(name for name in arrays[1] if name not in arrays[0]),
         tuple(name for name in arrays[0] if name not in arrays[1]),

@@ -34,6 +34,7 @@ def render(inspection: Inspection, profile: Profile | None = None) -> str:
 def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]:
     """Return the data of the page."""
     graph, facts = inspection.graph, inspection.package.manifest
+    report = facts.made.textures
     nodes, edges = _nodes_and_edges(graph)
     layout = place(len(nodes), [(start, end) for start, end, _ in edges])
     times = {call.index: call for call in profile.calls} if profile else {}
@@ -62,7 +63,7 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
         "storages": [vars(storage) for storage in graph.storages],
         "memory": {"total": graph.total, "peak": graph.peak, "unplanned": graph.unplanned},
         "kernels": [vars(kernel) for kernel in graph.kernels],
-        "textures": _textures(inspection),
+        "textures": {"share": report.share, **asdict(report)} if report else None,
         "sources": _sources(inspection),
         "profile": _profile(profile),
     }
@@ -99,12 +100,6 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
     for edge in edges:
         first.setdefault(edge[:2], edge)
     return nodes, list(first.values())
-
-
-def _textures(inspection: Inspection) -> dict[str, Any] | None:
-    """Return what became of each operator that can be in textures, of the kernels and of the weights."""
-    report = inspection.package.manifest.made.textures
-    return {"share": report.share, **asdict(report)} if report else None
 
 
 def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.blockwise import IN_FLOATS
 from adt.errors import lines_of
-from adt.numerics import difference
+from adt.numerics import Array, difference
 
 if TYPE_CHECKING:
     import onnxruntime
 
-Array = NDArray[np.generic]
 
 SEED = 20
 RANGES = tuple(itertools.product((-1.0, 0.0), (100, 2, 1)))

@@ -32,7 +32,7 @@ from adt.compiler.importers.onnx.graph import (
     opset,
     subgraphs,
 )
-from adt.compiler.importers.op_table import named_nodes
+from adt.compiler.importers.op_table import refusal_notes
 from adt.compiler.passes.recurrence import GATES
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 
@@ -118,18 +118,13 @@ def try_conversion(model: onnx.ModelProto) -> Conversion:
     module = None
     with _quiet(), contextlib.suppress(Exception):  # ends with what the last node raised
         module = importer.from_onnx(model.graph, opset(model))
-    names: dict[str, list[str]] = {}
-    reasons: dict[str, str] = {}
-    for op, name, error in importer.refused:
-        names.setdefault(op, []).append(name)
-        reason = (
-            error.what if isinstance(error, AdtError) else f"TVM's importer refuses it: {last_line(error)}"
-        )
-        reasons.setdefault(op, reason)
+    notes = refusal_notes((op, name, _reason(error)) for op, name, error in importer.refused)
     untried = frozenset(op_name(node) for node in model.graph.node[importer.count :])
-    return Conversion(
-        {op: f"{reason}; {named_nodes(names[op])}" for op, reason in reasons.items()}, untried, module
-    )
+    return Conversion(notes, untried, module)
+
+
+def _reason(error: Exception) -> str:
+    return error.what if isinstance(error, AdtError) else f"TVM's importer refuses it: {last_line(error)}"
 
 
 def _make_importable(model: onnx.ModelProto, layers: Collection[str]) -> None:

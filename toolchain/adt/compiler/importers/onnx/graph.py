@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-Array = NDArray[np.generic]
+from adt.numerics import Array
 
 _INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
 COMPUTED = frozenset(("bool", *_INTEGERS, "float16", "float32", "float64"))

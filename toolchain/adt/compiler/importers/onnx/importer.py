@@ -14,9 +14,8 @@ from adt.compiler.importers.functions import unrunnable
 from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
 from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.onnx.conversion import operators, to_relax, try_conversion
-from adt.compiler.importers.onnx.converters.blockwise import blockwise_converters
 from adt.compiler.importers.onnx.converters.node import Converter
-from adt.compiler.importers.onnx.converters.recurrent import recurrent_converters
+from adt.compiler.importers.onnx.converters.whole import whole_converters
 from adt.compiler.importers.onnx.graph import Graph, open_shape_origin
 from adt.compiler.importers.onnx.layers import kinds_of, layers_of, reference_of
 from adt.compiler.importers.onnx.prepared_file import SIMPLIFIER, prepared_file
@@ -44,7 +43,7 @@ def import_onnx(
     ):
         assert written is not None
         model = onnx.load(written)
-        whole = {**(recurrent_converters(steps) if steps else {}), **blockwise_converters()}
+        whole = whole_converters(steps)
         kept = {op: whole[op] for op in file.kept}
         kinds = list(kinds_of(model, dict.fromkeys(kept, type(steps).__name__))) if check else []
         module = to_relax(model, kept)
@@ -69,8 +68,7 @@ def _convert(kept: Mapping[str, Converter], model: bytes) -> tuple[Any, Sequence
 
 
 def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
-    """Return the op table of an ONNX file whose import fails: what failed is unsupported, what comes after
-    untried.
+    """Return the op table of an ONNX file whose import fails, with what failed and what was not tried.
 
     Without the shapes that it needs the file's own graph is described, and all that some shape may
     make convertible is untried.

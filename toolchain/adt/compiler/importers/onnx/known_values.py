@@ -7,12 +7,10 @@ import math
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from adt.compiler.importers.onnx.graph import COMPUTED, Graph, subgraphs
-
-Array = NDArray[np.generic]
+from adt.numerics import Array
 
 log = logging.getLogger("adt.import")
 

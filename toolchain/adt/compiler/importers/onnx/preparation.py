@@ -40,8 +40,7 @@ LEAST_OPSET = 11
 """Older models are brought to UPGRADED: TVM's importer misreads Slice, Resize and TopK of before."""
 UPGRADED = 13
 MOST_ROUNDS = 4
-"""Most rounds: an operator that was written out may need rewriting itself (a loop's body, a function's
-functions)."""
+"""Most rounds: what an operator is written out with (a loop's body) may need rewriting itself."""
 QUANTIZING = re.compile("(Dynamic)?Q(uantize|Linear|Gemm|Attention)")  # operators that round to quanta
 MOST_PASSES = 64
 """Rewriting one operator gives the types of what follows it, or leaves others to be rewritten."""
@@ -58,8 +57,7 @@ class PreparedModel:
     rewritten: Mapping[str, str]
     """Operator to what became of it, for those that were rewritten."""
     kept: frozenset[str] = frozenset()
-    """Operators that were left as they are, to be one function each: recurrent ones, and products by weights
-    of few bits."""
+    """Operators that become one function each: recurrent ones, and products by weights of few bits."""
 
 
 def prepare(

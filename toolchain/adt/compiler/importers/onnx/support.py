@@ -19,7 +19,7 @@ from adt.compiler.importers.onnx.graph import (
     subgraphs,
 )
 from adt.compiler.importers.onnx.rewrites import REWRITES
-from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, TRAINING, named_nodes
+from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, TRAINING, refusal_notes
 
 OTHER_DOMAINS = {("com.microsoft", "MatMulInteger16")}
 """Operators of other domains that the importer converts: it goes by the name and ignores the domain."""
@@ -28,8 +28,7 @@ _OF_VALUES = dict.fromkeys(
     "how much it gives depends on its input's values: cut the model before it (onnx.utils.extract_model)"
     " and do the rest in the app",
 )
-"""Operators that TVM may have a converter for, and no compiled model can return; constant ones were
-folded."""
+"""Operators, not of constants, that no compiled model can return, whatever TVM converts."""
 
 _RANDOM_OPS = re.compile("Random(Normal|Uniform)(Like)?|Multinomial|Bernoulli")
 
@@ -150,11 +149,7 @@ def _on_values(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _notes(refusals: Iterable[tuple[onnx.NodeProto, str]]) -> dict[str, str]:
-    """Return operator to the reason of its first node, and the names of all its nodes."""
-    notes: dict[str, tuple[str, list[str]]] = {}
-    for node, reason in refusals:
-        notes.setdefault(op_name(node), (reason, []))[1].append(node_name(node))
-    return {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in notes.items()}
+    return refusal_notes((op_name(node), node_name(node), reason) for node, reason in refusals)
 
 
 def _reason(node: onnx.NodeProto, graph: Graph) -> str:

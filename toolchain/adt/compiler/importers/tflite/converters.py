@@ -17,7 +17,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import (
     get_pad_value,
 )
 
-from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, named_nodes
+from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, refusal_notes
 from adt.compiler.importers.tflite.additions import ADDED
 from adt.compiler.importers.tflite.file import tensor_name
 from adt.compiler.importers.tflite.operator_options import unread_option
@@ -71,11 +71,8 @@ class Refusal:
 
 
 def notes(refused: Iterable[Refusal]) -> dict[str, str]:
-    """Operator to the reason why its first one is refused, and the names of all."""
-    result: dict[str, tuple[str, list[str]]] = {}
-    for each in refused:
-        result.setdefault(each.op, (each.reason, []))[1].append(each.name)
-    return {op: f"{reason}; {named_nodes(names)}" for op, (reason, names) in result.items()}
+    """Return the reason of each operator's first refusal, with the names of all."""
+    return refusal_notes((each.op, each.name, each.reason) for each in refused)
 
 
 def _shape(wrapper: Any) -> list[int]:
@@ -89,11 +86,7 @@ def converter_class() -> Any:
 
     class Converter(OperatorConverter):  # type: ignore[misc]
         def __init__(self, *arguments: Any, refused: list[Refusal] | None = None, **options: Any) -> None:
-            """
-            Args:
-                refused: gets the operators that are refused, and the others are converted, too; None: the
-                    first one raises.
-            """
+            """Let *refused* get the operators that are refused, or None raise the first one."""
             super().__init__(*arguments, **options)
             # converters of subgraphs get the same state, and nothing else
             self.refused = self.conversion_state.setdefault("refused", refused)

@@ -11,6 +11,7 @@ from adt.compiler.passes.dot import Dot
 from adt.compiler.passes.integers.moves import (
     concat,
     dequantize,
+    finite,
     mean,
     moved,
     nearest,
@@ -18,25 +19,20 @@ from adt.compiler.passes.integers.moves import (
     quantize,
     relu,
     reshaped_weights,
+    subtracted,
     taken,
     transposed_weights,
-)
+    widened,
+)  # fmt: skip
 from adt.compiler.passes.integers.rewriter import Integers, Rule
 from adt.compiler.passes.integers.sums import biased, convolution, product, summed, transposed
 from adt.compiler.passes.integers.tensors import RANGES
-from adt.compiler.passes.integers.wholes import finite, subtracted, widened
 from adt.package.reports import Convolution
 
 _MOVES = (
-    "expand_dims",
-    "flatten",
-    "nn.max_pool1d",
-    "nn.max_pool2d",
-    "nn.max_pool3d",
-    "split",
-    "squeeze",
+    "expand_dims", "flatten", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "split", "squeeze",
     "strided_slice",
-)
+)  # fmt: skip
 _RULES: Mapping[str, Rule] = {
     **{f"relax.{name}": moved for name in _MOVES},
     **{f"relax.nn.avg_pool{rank}d": mean for rank in (1, 2, 3)},

@@ -13,6 +13,7 @@ from tvm import relax
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import static_shape
 from adt.compiler.passes.dot import SUMS
+from adt.compiler.passes.integers.moves import whole_numbers
 from adt.compiler.passes.integers.rewriter import Integers, Rule
 from adt.compiler.passes.integers.tensors import (
     EXACT,
@@ -25,7 +26,6 @@ from adt.compiler.passes.integers.tensors import (
     Weights,
     along,
 )
-from adt.compiler.passes.integers.wholes import whole_numbers
 from adt.compiler.passes.layout.convolutions import in_steps, outputs_first, window_of
 from adt.package.reports import Convolution
 

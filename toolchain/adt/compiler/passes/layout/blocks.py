@@ -390,9 +390,7 @@ def is_convolution(function: tirx.PrimFunc) -> bool:
 
 
 def divisible(extents: Sequence[int]) -> tuple[int, ...]:
-    """Round the row of *extents* up to a multiple of four where its length (13, 17, 73, 149) would allow a
-    work-item but one texel; that adds at most a fifth.
-    """
+    """Round a row whose length (13, 17, 73, 149) allows one texel a work-item up to a multiple of four."""
     *others, row = extents
     hard = row > 2 * LANES and all(row % size for size in range(3, 2 * LANES + 1))
     return (*others, row + -row % LANES if hard else row)

@@ -21,7 +21,8 @@ from tvm import relax, te, tirx
 
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.passes.layout import blocks
-from adt.compiler.passes.weight_bits import BITS, BLOCK, TERMS, WORD, Array, Blockwise, unpacked
+from adt.compiler.passes.weight_bits import BITS, BLOCK, TERMS, WORD, Blockwise, unpacked
+from adt.numerics import Array
 
 MANTISSA, ONE = 23, 0x3F800000  # bits of a mantissa, and those of the float 1
 

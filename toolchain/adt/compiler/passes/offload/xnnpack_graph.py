@@ -57,10 +57,8 @@ class _Value:
 
     node: int = -1
     """Index of the node that computes it; -1: a constant, …"""
-    constant: Any = None
-    """Content of that constant."""
-    scale: tuple[float, ...] = ()
-    """Scale of integers."""
+    constant: Any = None  # content of that constant
+    scale: tuple[float, ...] = ()  # scale of integers
     zero_point: int = 0
 
 

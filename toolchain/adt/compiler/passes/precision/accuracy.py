@@ -15,19 +15,18 @@ from typing import Any
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import relax
 
+from adt.compiler.ir.rewriter import bindings_of, is_flat
 from adt.compiler.passes.precision.policy import LARGEST, dtype_of, operator_of
 from adt.compiler.targets.llvm import host_target
 from adt.errors import InputError
-from adt.numerics import cosine, gaps
+from adt.host.npz import DamagedNpz, not_plain, read_npz
+from adt.numerics import Array, cosine, gaps
 from adt.options.resolve import did_you_mean
+from adt.package.inputs.random import random_inputs
 from adt.package.manifest import TensorSpec
 from adt.package.reports import Accuracy, OutputAccuracy, Overflow, far_off
-
-Array = NDArray[np.generic]
-
 
 log = logging.getLogger("adt.compile")
 
@@ -60,16 +59,12 @@ class ReducedModel:
 
 def read_samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
     """Read the samples in *files* (.npz, one sample each), or make a random one."""
-    from adt.package.inputs.random import random_inputs
-
     if not files:
         return Samples("random, seed 0", (random_inputs(specs, 0),))
     return Samples(", ".join(file.name for file in files), tuple(_read(file, specs) for file in files))
 
 
 def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
-    from adt.host.npz import DamagedNpz, not_plain, read_npz
-
     try:
         arrays = read_npz(file)
     except (FileNotFoundError, DamagedNpz) as error:
@@ -204,7 +199,7 @@ def overflows_of(
     samples: Sequence[Mapping[str, Array]],
 ) -> tuple[Overflow, ...]:
     """Return the float32 values above 65504 on *samples*, in order; none of an entry with control flow."""
-    if not all(isinstance(block, relax.DataflowBlock) for block in module["main"].body.blocks):
+    if not is_flat(module):
         return ()
     probed, names = _probed(module)
     machine = relax.VirtualMachine(tvm.compile(probed, host_target()), tvm.cpu())
@@ -221,8 +216,7 @@ def overflows_of(
 
 def operators_to_keep(reduced: Any, overflows: Sequence[Overflow]) -> list[str]:
     """Return the Relax variables that give or read *overflows* and compute in half precision in *reduced*."""
-    main = reduced["main"]
-    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    bindings = bindings_of(reduced)
     names = {item.name for item in overflows}
     casts = {b.var: b.value.args[0] for b in bindings if operator_of(b.value) == "astype"}
     names_to_keep = []
@@ -243,7 +237,7 @@ def _probed(module: tvm.IRModule) -> tuple[Any, dict[str, str]]:
     main = module["main"]
     count = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
     values = {str(var.name_hint): (var, "input") for var in list(main.params)[:count]}
-    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    bindings = bindings_of(module)
     values |= {str(b.var.name_hint): (b.var, operator_of(b.value)) for b in bindings}
     others = {gv: func for gv, func in module.functions.items() if gv.name_hint != "main"}
     builder = relax.BlockBuilder(tvm.IRModule(others, module.attrs, global_infos=module.global_infos))

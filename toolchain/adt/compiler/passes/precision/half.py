@@ -28,6 +28,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from adt.compiler.ir.rewriter import bindings_of, is_flat, readers_of
 from adt.compiler.passes.precision.policy import (
     ELEMENTWISE,
     LARGEST,
@@ -55,10 +56,8 @@ class _Float(ABC):
     """A float32 tensor of the original function: the expressions that hold it now, by type."""
 
     flexible = True
-    wide = False
-    """Made in float32 and not stored yet, although its kind is half."""
-    kind = ""
-    """The type that readers who follow see."""
+    wide = False  # made in float32 and not stored yet, although its kind is half
+    kind = ""  # the type that readers who follow see
 
     def __init__(self, **versions: relax.Expr) -> None:
         self.versions = versions
@@ -192,8 +191,7 @@ class _Rewriter:
     module: tvm.IRModule
     params: Mapping[str, tvm.runtime.Tensor]
     policy: Policy
-    half: int = 0
-    """Number of operators that compute in half precision."""
+    half: int = 0  # number of operators that compute in half precision
     kept: Counter[str] = field(default_factory=Counter)
     """Operators that compute on floats in float32, and how often."""
 
@@ -205,9 +203,9 @@ class _Rewriter:
             tvm.IRModule(others, self.module.attrs, global_infos=self.module.global_infos)
         )
         self.values: dict[relax.Var, _Value] = {}
-        self.uses = _uses(main)
-        self.ahead = _ahead_of_products(main)
-        self.spectra = _ahead_of_spectra(main)
+        self.readers = readers_of(self.module)
+        self.ahead = _ahead_of_products(self.module)
+        self.spectra = _ahead_of_spectra(self.module)
         inputs = list(main.params)[: len(main.params) - len(self.params)]
         weights: dict[str, _Weight | None] = {}
         for var in inputs:
@@ -220,14 +218,13 @@ class _Rewriter:
             self.values[var] = weight or _Fixed(var)
         # The parameters are known when the body is: the function's frame is made by hand.
         self.builder.begin_scope(list(main.params))
-        dataflow = all(isinstance(block, relax.DataflowBlock) for block in main.body.blocks)
+        dataflow = is_flat(self.module)
         if dataflow:
             self.builder._begin_dataflow_block()
         else:  # control flow cannot be in a dataflow block, which is formed around it afterwards
             self.builder._begin_binding_block()
-        for block in main.body.blocks:
-            for binding in block.bindings:
-                self.values[binding.var] = self._bind(binding)
+        for binding in bindings_of(self.module):
+            self.values[binding.var] = self._bind(binding)
         output = self._original(self._value(main.body.body))
         returned = self.builder.emit_output(output) if dataflow else self.builder.emit(output)
         blocks = [self.builder._end_block()]
@@ -369,7 +366,7 @@ class _Rewriter:
         With several readers it is stored at once: one tensor in memory, not two.
         """
         value = self._split(result, HALF, wide=True)
-        if isinstance(value, _Tensor) and self.uses[var] > 1:
+        if isinstance(value, _Tensor) and len(self.readers[var]) > 1:
             return _Tensor(self._emit, value.get(HALF), HALF)
         return value
 
@@ -421,39 +418,28 @@ def _operator(op: str) -> Any:
     return function
 
 
-def _uses(main: relax.Function) -> Counter[relax.Var]:
-    """Count the bindings (and the result) that read each variable."""
-    counts: Counter[relax.Var] = Counter(relax.analysis.free_vars(main.body.body))
-    for block in main.body.blocks:
-        for binding in block.bindings:
-            counts.update(relax.analysis.free_vars(binding.value))
-    return counts
-
-
-def _ahead_of_products(main: relax.Function) -> set[relax.Var]:
+def _ahead_of_products(module: tvm.IRModule) -> set[relax.Var]:
     """The variables that a convolution or a matrix product reads, directly or through others."""
     ahead: set[relax.Var] = set()
-    for block in reversed(main.body.blocks):
-        for binding in reversed(block.bindings):
-            if binding.var in ahead or operator_of(binding.value) in PRODUCTS:
-                ahead.update(relax.analysis.free_vars(binding.value))
+    for binding in reversed(bindings_of(module)):
+        if binding.var in ahead or operator_of(binding.value) in PRODUCTS:
+            ahead.update(relax.analysis.free_vars(binding.value))
     return ahead
 
 
-def _ahead_of_spectra(main: relax.Function) -> set[relax.Var]:
+def _ahead_of_spectra(module: tvm.IRModule) -> set[relax.Var]:
     """The variables whose squares a logarithm is taken of, as of a spectrum's power.
 
     Half precision errs by a fraction of the loudest; a logarithm shows the quietest.
     """
     logged, spectra = set[relax.Var](), set[relax.Var]()
-    for block in reversed(main.body.blocks):
-        for binding in reversed(block.bindings):
-            op, reads = operator_of(binding.value), relax.analysis.free_vars(binding.value)
-            if op == "log" or (binding.var in logged and op not in PRODUCTS):
-                logged.update(reads)
-            squares = op in ("square", "power") or (op and _is_square(op, binding.value))
-            if binding.var in spectra or (squares and binding.var in logged):
-                spectra.update(reads)
+    for binding in reversed(bindings_of(module)):
+        op, reads = operator_of(binding.value), relax.analysis.free_vars(binding.value)
+        if op == "log" or (binding.var in logged and op not in PRODUCTS):
+            logged.update(reads)
+        squares = op in ("square", "power") or (op and _is_square(op, binding.value))
+        if binding.var in spectra or (squares and binding.var in logged):
+            spectra.update(reads)
     return spectra
 
 

@@ -20,7 +20,7 @@ from tvm import relax
 from tvm.ir import Op
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.ir.rewriter import bindings_of
+from adt.compiler.ir.rewriter import bindings_of, static_shape
 from adt.errors import ConfigError
 from adt.options.resolve import did_you_mean
 
@@ -191,8 +191,8 @@ def multiplications(module: tvm.IRModule) -> int:
         call = binding.value
         if (op := operator_of(call)) not in PRODUCTS:
             continue
-        output, weight = _shape(binding.var), _shape(call.args[1])
-        if not output or len(weight) < 2:
+        output, weight = static_shape(binding.var), static_shape(call.args[1])
+        if not output or not weight or len(weight) < 2:
             continue
         if op == "matmul":
             each = weight[-2]
@@ -207,14 +207,6 @@ def sums_whole_numbers(module: tvm.IRModule) -> bool:
     values = {binding.var: binding.value for binding in bindings_of(module)}
     read = [value.args[0] for value in values.values() if operator_of(value) in PRODUCTS]
     return any("int" in dtype_of(data) or operator_of(values.get(data)) == "dequantize" for data in read)
-
-
-def _shape(expr: relax.Expr) -> tuple[int, ...]:
-    """The shape of *expr*; empty when it is not fixed."""
-    try:
-        return tuple(int(extent) for extent in expr.struct_info.shape.values)
-    except (AttributeError, TypeError):
-        return ()
 
 
 def dtype_of(var: relax.Var) -> str:

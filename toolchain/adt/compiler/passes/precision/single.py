@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name, relax_nodes
-from adt.compiler.ir.rewriter import Rewriter, is_flat
+from adt.compiler.ir.rewriter import Rewriter, bindings_of, is_flat
 from adt.compiler.passes.precision.half import HALF, SINGLE
 from adt.compiler.passes.precision.policy import dtype_of
 
@@ -107,8 +107,7 @@ def _widened(tensor: Any) -> Any:
 
 def has_half(module: tvm.IRModule) -> bool:
     """Return True if a tensor of the Relax *module* is float16."""
-    main = module["main"]
-    variables = [*main.params, *(b.var for block in main.body.blocks for b in block.bindings)]
+    variables = [*module["main"].params, *(binding.var for binding in bindings_of(module))]
     return any(f'"{HALF}"' in str(variable.struct_info) for variable in variables)
 
 

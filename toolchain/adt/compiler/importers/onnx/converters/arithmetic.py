@@ -190,10 +190,6 @@ def _cast(node: Node) -> Any:
     return relax.op.astype(emit(relax.op.astype(finite, "int64")), kind)
 
 
-def _cast_like(node: Node) -> Any:
-    return relax.op.astype(node.inputs[0], node.dtype(1))
-
-
 def _bit_cast(node: Node) -> Any:
     dtype = type_name(node.attribute("to"))
 
@@ -253,17 +249,13 @@ def _by_floats(node: Node) -> Any:
     return relax.op.astype(node.builder.normalize(node.by_tvm((wide, *node.inputs[1:]))), dtype)
 
 
-def _reduced_bool(op: str) -> Converter:
+def _reduced_bool(node: Node) -> Any:
     """Largest and smallest of booleans: TVM knows no least of that type."""
-
-    def convert(node: Node) -> Any:
-        if node.dtype() != "bool":
-            return None
-        inputs = (relax.op.astype(node.inputs[0], "int32"), *node.inputs[1:])
-        changed = node.by_tvm(tuple(value and node.builder.normalize(value) for value in inputs))
-        return relax.op.astype(changed, "bool")
-
-    return convert
+    if node.dtype() != "bool":
+        return None
+    inputs = (relax.op.astype(node.inputs[0], "int32"), *node.inputs[1:])
+    changed = node.by_tvm(tuple(value and node.builder.normalize(value) for value in inputs))
+    return relax.op.astype(changed, "bool")
 
 
 def _batch_normalization(node: Node) -> Any:
@@ -314,7 +306,7 @@ CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
     "Cast": _cast,
-    "CastLike": _cast_like,
+    "CastLike": lambda node: relax.op.astype(node.inputs[0], node.dtype(1)),
     "CumProd": _cumulative("cumprod"),
     "DequantizeLinear": _dequantize,
     "Det": _det,
@@ -337,8 +329,8 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceL2": _by_floats,
     "ReduceLogSum": _by_floats,
     "ReduceLogSumExp": _by_floats,
-    "ReduceMax": _reduced_bool("max"),
-    "ReduceMin": _reduced_bool("min"),
+    "ReduceMax": _reduced_bool,
+    "ReduceMin": _reduced_bool,
     "Selu": _elu,
     "Shrink": _by_floats,
     "Sum": _chain("add"),

@@ -20,10 +20,6 @@ def _shape(node: Node) -> Any:
     return literal(np.asarray(shape, np.int64))
 
 
-def _size(node: Node) -> Any:
-    return literal(np.asarray(math.prod(node.shape()), np.int64))
-
-
 def _constant_of_shape(node: Node) -> Any:
     shape = node.constant(0, "input").tolist()
     tensor = node.attribute("value")
@@ -105,19 +101,15 @@ def _dropout(node: Node) -> Any:
     return node.inputs[0], relax.op.full(node.shape(), relax.const(node.opset >= 12), "bool")
 
 
-def _has_element(node: Node) -> Any:
-    return relax.const(node.has(0), "bool")
-
-
 CONVERTERS: dict[str, Converter] = {
     "CenterCropPad": _center_crop_pad,
     "ConstantOfShape": _constant_of_shape,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
-    "OptionalHasElement": _has_element,
+    "OptionalHasElement": lambda node: relax.const(node.has(0), "bool"),
     "Pad": _pad,
     "Range": _range,
     "Shape": _shape,
-    "Size": _size,
+    "Size": lambda node: literal(np.asarray(math.prod(node.shape()), np.int64)),
     "SpaceToDepth": _space_to_depth,
 }

@@ -17,21 +17,11 @@ from adt.compiler.importers.onnx.rewrites import (
     normalization,
     quantized,
     recurrent,
-)
+)  # fmt: skip
 from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
 
-REWRITES: Mapping[str, Rewrite] = {
-    rewrite.op: rewrite
-    for module in (
-        attention,
-        elementary,
-        loops,
-        microsoft,
-        microsoft_attention,
-        normalization,
-        quantized,
-        recurrent,
-    )
-    for rewrite in module.REWRITES
-}
+_MODULES = (
+    attention, elementary, loops, microsoft, microsoft_attention, normalization, quantized, recurrent,
+)  # fmt: skip
+REWRITES: Mapping[str, Rewrite] = {rewrite.op: rewrite for module in _MODULES for rewrite in module.REWRITES}
 """Rewrites by operator."""

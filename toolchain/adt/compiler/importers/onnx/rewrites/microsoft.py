@@ -1,5 +1,4 @@
-"""Operators that onnxruntime's graph optimizer and model tools fuse, written apart again
-(``com.microsoft``)."""
+"""Operators that onnxruntime's optimizer and model tools fuse, written apart again (``com.microsoft``)."""
 
 from __future__ import annotations
 

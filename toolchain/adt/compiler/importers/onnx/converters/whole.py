@@ -1,6 +1,7 @@
-"""RNN, GRU and LSTM as a product of all inputs and one function of all steps.
+"""Operators that become one function each: recurrent layers, and products by weights of few bits.
 
-Elsewhere the steps are unrolled (:mod:`adt.compiler.importers.onnx.rewrites.recurrent`).
+Elsewhere the steps of a layer are unrolled (:mod:`adt.compiler.importers.onnx.rewrites.recurrent`), and such
+weights become floats (:mod:`adt.compiler.importers.onnx.rewrites.quantized`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
+from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS, form_of
 from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
+from adt.compiler.passes.layout.blockwise import product
 from adt.compiler.passes.recurrence import GATES, Recurrence, RecurrentSteps
 
 
-def recurrent_converters(kernels: RecurrentSteps) -> Mapping[str, Converter]:
-    """The converters of layers whose steps are computed by *kernels*."""
-    return dict.fromkeys(GATES, partial(_recurrent, kernels=kernels))
+def whole_converters(kernels: RecurrentSteps | None) -> Mapping[str, Converter]:
+    """Return the converters of products by few bits, and of layers whose steps *kernels* compute."""
+    layers = dict.fromkeys(GATES, partial(_recurrent, kernels=kernels)) if kernels else {}
+    return {**layers, MATMUL_N_BITS: _matmul_n_bits}
+
+
+def _matmul_n_bits(node: Node) -> Any:
+    """A product that reads its weights as they are written, and the bias added."""
+    emit, form, columns = node.builder.emit, form_of(node.proto), int(node.attribute("N"))
+    weights = [
+        emit(relax.op.reshape(node.inputs[place], shape))
+        for place, shape in (
+            (1, (columns, form.blocks, form.block * form.bits // 8)),
+            (2, (columns, form.blocks)),
+            (3, (columns, -(-form.blocks * form.bits // 8))),
+        )
+        if node.has(place)
+    ]
+    result = node.te(partial(product, form), node.inputs[0], *weights, attributes=form.attributes)
+    return emit(relax.op.add(result, node.inputs[5])) if node.has(5) else result
 
 
 def _recurrent(node: Node, kernels: RecurrentSteps) -> Any:
