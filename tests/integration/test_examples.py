@@ -58,7 +58,7 @@ def download(directory):
     x = net.relu(net.conv(net.relu(net.conv("x", 8, 3, 2)), 8, 3))
     return net.save(directory / "small.onnx", net.classifier(x, 5), (1, 5))
 """
-"""What stands for efficientnet_lite0.py."""
+"""Stand-in for efficientnet_lite0.py."""
 
 
 def test_every_example_in_cells_is_run() -> None:

@@ -1,4 +1,4 @@
-"""What tests run as `adt` behaves as the program does, though it is a fork (support/devices/fork_server.py)."""
+"""Tests that a fork of adt (support/devices/fork_server.py) behaves as the program does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""x86-64 processors whose code the tests run on this machine, by the width of their vectors."""
+"""Processors of x86-64 whose code the tests run on this machine, by the width of their vectors."""
 
 from __future__ import annotations
 
