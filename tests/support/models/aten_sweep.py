@@ -32,10 +32,15 @@ SECONDS = 240.0
 
 
 def operators() -> dict[str, Any]:
-    """torch's description of each operator, by name."""
+    """Return torch's description of each operator, by name."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     return {f"{op.name}.{op.variant_test_name}".rstrip("."): op for op in op_db}
+
+
+def names_of(tenth: int | None = None) -> list[str]:
+    """Return the names of a tenth of the operators, or of all."""
+    return [name for name in operators() if tenth in (None, zlib.crc32(name.encode()) % 10)]
 
 
 def cells(op: Any) -> Iterator[tuple[str, Any]]:
@@ -118,7 +123,8 @@ def _compared(program: Any, given: Sequence[Any], expected: Sequence[Any]) -> tu
 def _work(name: str, path: str) -> None:
     logging.disable(logging.CRITICAL)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    op, results = operators()[name], {}
+    op = operators()[name]
+    results: dict[str, tuple[str, str]] = {}
     for cell, sample in cells(op):
         results[cell] = (FAILED, "the process ended")
         Path(path).write_text(json.dumps(results))
@@ -131,8 +137,12 @@ def _work(name: str, path: str) -> None:
 
 def sweep(names: Sequence[str], jobs: int) -> dict[str, tuple[str, str]]:
     """Return status and reason of every cell of *names*."""
+    import tvm.relax.frontend.torch  # noqa: F401  # once, for all forks
+
     context = multiprocessing.get_context("fork")
-    waiting, running, found = list(names), {}, {}
+    waiting = list(names)
+    running: dict[str, tuple[Any, Path, float]] = {}
+    results: dict[str, tuple[str, str]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -147,10 +157,10 @@ def sweep(names: Sequence[str], jobs: int) -> dict[str, tuple[str, str]]:
                 process.kill()
                 process.join()
                 part = json.loads(path.read_text()) if path.exists() else {}
-                found |= {f"{name}-{cell}": tuple(result) for cell, result in part.items()}
+                results |= {f"{name}-{cell}": tuple(result) for cell, result in part.items()}
                 del running[name]
             time.sleep(0.05)
-    return found
+    return results
 
 
 def main() -> int:
@@ -159,26 +169,16 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tenth", type=int)
     given = parser.parse_args()
-    import tvm.relax.frontend.torch  # noqa: F401
-
-    chosen = [
-        name
-        for name in operators()
-        if (not given.names or name in given.names)
-        and (given.tenth is None or zlib.crc32(name.encode()) % 10 == given.tenth)
-    ]
-    found = sweep(chosen, given.jobs)
-    for name, (status, reason) in sorted(found.items()):
-        if status not in (RIGHT, REFUSED):
+    names = given.names or names_of(given.tenth)
+    results = sweep(names, given.jobs)
+    for name, (status, reason) in sorted(results.items()):
+        if given.names or status not in (RIGHT, REFUSED):
             sys.stdout.write(f"{name}: {status}: {reason[:300]}\n")
-    if given.names:
-        for name, pair in found.items():
-            sys.stdout.write(f"{name}: {pair}\n")
-    reasons = Counter(reason[:160] for status, reason in found.values() if status == REFUSED)
+    reasons = Counter(reason[:160] for status, reason in results.values() if status == REFUSED)
     for reason, count in reasons.most_common():
         sys.stdout.write(f"refused {count}: {reason}\n")
-    sys.stdout.write(f"{dict(Counter(status for status, _ in found.values()))}\n")
-    return int(any(status not in (RIGHT, REFUSED) for status, _ in found.values()))
+    sys.stdout.write(f"{dict(Counter(status for status, _ in results.values()))}\n")
+    return int(any(status not in (RIGHT, REFUSED) for status, _ in results.values()))
 
 
 if __name__ == "__main__":
