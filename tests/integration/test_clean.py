@@ -225,4 +225,5 @@ def test_the_verb(phone: Device, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["devices"]
     assert (row["serial"], len(row["removed"]), row["bytes"] > 0) == (phone.serial, 2, True)
+    assert row["deploys_under_way"] == 0
     assert invoke("clean", "--keep", -1).returncode == 2

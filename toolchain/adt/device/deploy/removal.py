@@ -51,7 +51,7 @@ class Contents:
     """Bytes of each entry, by name."""
     used: frozenset[str]
     """Digests of deployments that something alive uses or is making."""
-    deploying: int = field(metadata=form("deploys_under_way"))
+    deploying: int
     """Number of deploys under way."""
     dead: tuple[str, ...]
     """Workspaces whose holder is gone, relative to the user's directory."""
@@ -67,7 +67,7 @@ class Removal:
     """Digests of directories that no manifest names any more."""
     store: tuple[str, ...]
     """Entries that no deployment needs."""
-    size: int = field(metadata=form("bytes"))
+    size: int
     """Bytes of these entries."""
     dead: tuple[str, ...]
     spared: tuple[StoredDeployment, ...]
@@ -91,11 +91,11 @@ class CleanReport:
     """Deployments of *kept* that would have gone, had they not been in use."""
     files: int
     """Entries of the store."""
-    size: int
+    size: int = field(metadata=form("bytes"))
     """Bytes of these."""
     leftovers: int
     """Workspaces of what was ended with the device."""
-    deploying: int
+    deploying: int = field(metadata=form("deploys_under_way"))
     """Deploys under way; while there are any, the store stays as it is."""
     applied: bool
 
