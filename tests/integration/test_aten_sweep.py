@@ -14,7 +14,7 @@ LATER = {
     r"empty_like|new_empty": "its values are whatever the memory holds",
     r"argsort|msort": "equal elements come in another order; no sort of booleans",
     r"masked\.(amax|amin|argmax|argmin)|argmax|argmin": "NaN among the elements, or a tensor without axes",
-    r"cumsum": "a tensor without axes",
+    r"cumsum|scatter": "a tensor without axes",
     r"batch_norm|instance_norm": "half precision becomes float32; statistics that are not fixed",
     r"conv_transpose": "the VM lacks an intrinsic of the shape",
     r"index_add|index_put|_unsafe_masked_index_put_accumulate": "sums of booleans",
