@@ -119,13 +119,8 @@ class Verbs(Commands):
         """Write the name and title of each command under its purpose."""
         width = max(map(len, VERBS))
         for purpose, names in PURPOSES.items():
-            titles = [
-                self.get_command(ctx, name).get_short_help_str(formatter.width - 6 - width) for name in names
-            ]
             with formatter.section(purpose):
-                formatter.write_dl(
-                    [(name.ljust(width), title) for name, title in zip(names, titles, strict=True)]
-                )
+                formatter.write_dl([(name.ljust(width), VERBS[name]["title"]) for name in names])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return what a list shows of a command: its name and title."""
