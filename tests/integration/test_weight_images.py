@@ -281,7 +281,7 @@ def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images
                 raise NoSchedule("made up")
         prove(function, target)
 
-    monkeypatch.setattr("adt.compiler.passes.gpu.placement.prove", refusing)
+    monkeypatch.setattr("adt.compiler.passes.gpu.schedules.prove", refusing)
 
     made = placed(model, ImageLimits(side=8192, layers=2048))
 
