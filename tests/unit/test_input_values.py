@@ -221,6 +221,26 @@ def test_an_index_is_known_behind_whatever_passes_it_on(way: str, tmp_path: Path
         session.run(None, {name: array for name, array in made.items() if name in taken})
 
 
+SELECTED: dict[str, tuple[list[onnx.NodeProto], str]] = {
+    "by itself": ([node("Gather", ["table", "i"], "y")], USUAL),
+    "moved": ([node("Add", ["i", "ten"], "k"), node("Gather", ["table", "k"], "y")], USUAL),
+    "split": ([node("Split", ["i"], ["k", "l"], axis=0), node("Gather", ["table", "k"], "y")], USUAL),
+    "beside the input": ([node("Gather", ["table", "i"], "a"), node("Gather", ["table", "edges"], "b"),
+                          node("Add", ["a", "b"], "y")], INDEX),
+    "of an axis of several": ([node("Unsqueeze", ["i", "flat"], "k"), node("GatherND", ["table", "k"], "y")], INDEX),
+}  # fmt: skip
+"""Reads by an index that a condition selects, and whether a runner checks the input all the same."""
+
+
+@pytest.mark.parametrize("read", SELECTED)
+def test_an_unchecked_index_is_limited_where_it_reads(read: str, tmp_path: Path) -> None:
+    nodes, meaning = SELECTED[read]
+    model = read_by("Where", tmp_path, nodes)
+    expected = values(model)["edges"]
+    assert expected is not None and expected.meaning == meaning
+    assert ("R.clip" in model.module["main"].script()) == (read != "of an axis of several")
+
+
 def test_an_index_is_known_in_a_branch(tmp_path: Path) -> None:
     branches = {
         name: helper.make_graph(

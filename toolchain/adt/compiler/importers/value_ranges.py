@@ -88,21 +88,19 @@ def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, .
 
 
 def with_bounded_reads(module: Any) -> Any:
-    """Limit indices that a condition of the inputs selects: no range of an input keeps them inside.
+    """Limit indices that a condition selects: the range of an input does not keep them inside.
 
-    ``where(ids == -100, 0, ids)`` takes -100, and may be given any number.
+    ``where(ids == -100, 0, ids)`` takes -100, and may be given any number. What is limited here are the reads
+    that :func:`_reads` calls not exact for that reason.
     """
 
     def bounded(builder: Any, call: Any) -> Any:
-        graph = _Emitted(builder)
-        if not _is_selected(call.args[1], graph):
-            return call
-        (indices, rows), *_ = [*_indices(operator_name(call), call, graph), (None, [])]
-        if indices is None:
-            return call
-        least = -rows[0] if operator_name(call) in WRAPS else 0
-        limited = builder.emit(relax.op.clip(call.args[1], least, rows[0] - 1))
-        return relax.Call(call.op, [call.args[0], limited, *call.args[2:]], call.attrs)
+        name, graph = operator_name(call), _Emitted(builder, module)
+        for indices, need in _needs(name, call, graph):
+            if any(read.need.selected for read in _inputs_behind(indices, need, graph)):
+                limited = builder.emit(relax.op.clip(indices, need.least, need.most))
+                return relax.Call(call.op, [call.args[0], limited, *call.args[2:]], call.attrs)
+        return call
 
     return replaced_calls("adt.BoundedReads", ONE_INDEX, bounded)(module)
 
@@ -116,6 +114,8 @@ class _Need:
     exact: bool  # others would read other memory; False: some of them, of several axes or sums
     known: bool = True
     """False: a calculation lies between, and which values of an input become these is not known."""
+    selected: bool = False
+    """A condition selects which values of an input become these: others may be any."""
 
     def shifted(self, least: float, most: float) -> _Need:
         """Give what must come in where a constant from *least* to *most* is added."""
@@ -157,6 +157,10 @@ class _Graph:
             expr = self._values[expr]
         return expr
 
+    def is_input(self, value: Any) -> bool:
+        """True if *value* is a parameter of the function."""
+        return any(value.same_as(parameter) for parameter in self.function.params)
+
     def calls(self) -> Iterator[tuple[str, Any]]:
         """Name and call of each operator; no name of other functions."""
         for value in self._values.values():
@@ -167,13 +171,17 @@ class _Graph:
 class _Emitted(_Graph):
     """The bindings that a builder has emitted so far."""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: Any, module: Any) -> None:
         self._builder = builder
+        self.module = module
 
     def value(self, expr: Any) -> Any:
         while isinstance(expr, relax.Var) and (bound := self._builder.lookup_binding(expr)) is not None:
             expr = bound
         return expr
+
+    def is_input(self, value: Any) -> bool:
+        return isinstance(value, relax.Var) and self._builder.lookup_binding(value) is None
 
 
 def branches(expr: Any) -> tuple[Any, ...]:
@@ -188,13 +196,13 @@ def _values(
     least = max((need.least for need in known), default=0)
     most = min((need.most for need in known), default=0)
     if known and len(known) == len(needs):
-        return ValueRange(INDEX if all(need.exact for need in known) else USUAL, least, most)
+        return ValueRange(INDEX if any(need.exact for need in known) else USUAL, least, most)
     if FLAGS.search(spec.name) or _is_flag(parameter, graph):
         return ValueRange(USUAL, 0, 1)
     if LENGTHS.search(spec.name):
         extents = [extent for other in specs if other is not spec for extent in other.shape[:2]]
         return ValueRange(USUAL, 1, min((n for n in extents if isinstance(n, int) and n > 1), default=1))
-    limited = all(need.exact for need in known)  # for those that read with no calculation between
+    limited = any(need.exact for need in known)  # for those that read with no calculation between
     return ValueRange(UNKNOWN, *((least, most) if limited else (0, 0))) if needs else None
 
 
@@ -203,11 +211,18 @@ def _reads(graph: _Graph) -> Iterator[_Read]:
         if name not in LIMITED and type(call.struct_info).__name__ == "ShapeStructInfo":
             for arg in call.args:  # extents: few values fit
                 yield from _inputs_behind(*_unknown(arg), graph)
-        for indices, rows in _indices(name, call, graph) if name in READS else ():
-            # Where there are several counts, one number cannot be the limit of all.
-            exact = len(set(rows)) == 1 and str(getattr(call.attrs, "mode", "fast")) == "fast"
-            need = _Need(-min(rows) if name in WRAPS else 0, min(rows) - 1, exact)
-            yield from _inputs_behind(indices, need, graph)
+        for indices, need in _needs(name, call, graph) if name in READS else ():
+            for read in _inputs_behind(indices, need, graph):
+                limited = name in ONE_INDEX and read.need.selected  # by with_bounded_reads
+                yield replace(read, need=replace(read.need, exact=False)) if limited else read
+
+
+def _needs(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, _Need]]:
+    """The indices of a read, and what they must be."""
+    for indices, rows in _indices(name, call, graph):
+        # Where there are several counts, one number cannot be the limit of all.
+        exact = len(set(rows)) == 1 and str(getattr(call.attrs, "mode", "fast")) == "fast"
+        yield indices, _Need(-min(rows) if name in WRAPS else 0, min(rows) - 1, exact)
 
 
 def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, Sequence[int]]]:
@@ -240,7 +255,7 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[_Read]:
             continue
         seen.add((value, need))
         kind = type(value).__name__
-        if kind == "Var" and any(value.same_as(parameter) for parameter in graph.function.params):
+        if kind == "Var" and graph.is_input(value):
             yield _Read(value, need)
         elif kind == "TupleGetItem":
             of_topk = operator_name(graph.value(value.tuple_value)) == "relax.topk"
@@ -261,8 +276,8 @@ def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
         return []
     if name == "relax.where" and need.known and (rows := _counts_from_the_end(call, graph)):
         return [(args[2], replace(need, least=max(need.least, 0) - int(rows[0])))]
-    if _selects(call, graph):  # what is not selected may be any
-        need = replace(need, exact=False)
+    if _selects(call, graph):
+        need = replace(need, selected=True)
     if name == "relax.call_tir" and graph.module and _only_moves(graph.module[args[0]]):
         return [(args[1], need)]
     if name in PASSES:
@@ -344,16 +359,6 @@ def _counts_from_the_end(where: Any, graph: _Graph) -> tuple[float, float] | Non
         and _scalar(condition.args[1], graph) == 0
     )
     return _bounds(moved.args[1], graph) if counts else None
-
-
-def _is_selected(expr: Any, graph: _Graph) -> bool:
-    """True if a condition that is no constant selects elements of the indices *expr*."""
-    value = graph.value(expr)
-    name = operator_name(value)
-    if name == "relax.where" and _counts_from_the_end(value, graph):
-        return _is_selected(value.args[2], graph)
-    operands = [value.args[place] for place in PASSES.get(name, ()) if place < len(value.args)]
-    return _selects(value, graph) or any(_is_selected(operand, graph) for operand in operands)
 
 
 def _selects(expr: Any, graph: _Graph) -> bool:
