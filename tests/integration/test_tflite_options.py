@@ -188,6 +188,18 @@ def test_composites_are_converted_by_the_same_rules(tmp_path: Path) -> None:
     assert np.abs(value - powers / powers.sum(1, keepdims=True)).max() <= 1e-6
 
 
+@pytest.mark.parametrize("segment", [-1, 3])
+@pytest.mark.parametrize("op", ["MAX", "MIN", "PROD", "SUM"])
+def test_a_row_of_no_segment_is_refused(op: str, segment: int, tmp_path: Path) -> None:
+    """It would be written to other memory."""
+    model = Model()
+    x, y = model.tensor((2, 3), "float32"), model.tensor((3, 3), "float32")
+    places, count = model.tensor((2,), "int32", [0, segment]), model.tensor((), "int32", 3)
+    model.add(f"UNSORTED_SEGMENT_{op}", [x, places, count], [y], f"UnsortedSegment{op.title()}Options")
+    with pytest.raises(UnsupportedOp, match="belongs to none of 3 segments"):
+        import_model(model.write(tmp_path / "m.tflite", [x], [y]), {})
+
+
 @pytest.mark.parametrize("adding", ["ADD", "STABLEHLO_ADD"])
 def test_sums_over_windows_of_channels(adding: str, tmp_path: Path) -> None:
     """As PyTorch's local response normalization is exported."""

@@ -311,7 +311,7 @@ def _cases() -> Iterator[Case]:
         yield Case(f"bucketize {kind}", "BUCKETIZE", "BucketizeOptions", [((2, 30), kind)], ["int32"],
                    {"boundaries": [-50.0, -0.5, 0.0, 0.5, 3.0, 40.5]})  # fmt: skip
     for kind in ("float32", "int32"):
-        for op in ("MAX", "SUM"):
+        for op in ("MAX", "MIN", "PROD", "SUM"):
             yield Case(f"unsorted_segment_{op.lower()} {kind}", f"UNSORTED_SEGMENT_{op}", f"UnsortedSegment{op.title()}Options",
                        [((4, 3), kind), i32(2, 0, 2, 4), np.array(5, "int32")], [kind])  # fmt: skip
     for start in (i32(0, 1), i32(2, 3), i32(9, -4), ((2,), "int32")):

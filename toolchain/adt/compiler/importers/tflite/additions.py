@@ -1,4 +1,4 @@
-"""TFLite operators that TVM's importer does not have."""
+"""TFLite operators that TVM's importer lacks, or converts unchecked."""
 
 from __future__ import annotations
 
@@ -41,16 +41,25 @@ def _bucketize(converter: OperatorConverter, op: Any) -> relax.Expr:
 
 
 def _segments(reduction: str, converter: OperatorConverter, op: Any) -> relax.Expr:
-    """Combine the rows of each segment; one without rows has the reduction's neutral element."""
-    data, places, count = converter.get_input_tensors(op)
+    """Combine the rows of each segment; one without rows has the reduction's neutral element.
+
+    TVM's converters do not compare constant numbers of segments with how many there are.
+    """
+    data, places, number = converter.get_input_tensors(op)
+    count = int(converter.get_tensor_value(number).reshape(()))
+    if not converter.has_expr(places.tensor_idx):
+        numbers = converter.get_tensor_value(places)
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
+            raise tvm.error.OpNotImplemented(f"a row belongs to none of {count} segments")
     rows = converter.get_tensor_expr(data)
     indices = converter.bb.normalize(converter.get_tensor_expr(places))
     (result,) = converter.get_output_tensors(op)
     dtype = converter.get_tensor_type_str(result.tensor.Type())
     limits = np.finfo(dtype) if dtype.startswith("float") else np.iinfo(dtype)
-    shape = [int(converter.get_tensor_value(count).reshape(()))]
-    shape += [int(e) for e in converter.bb.normalize(rows).struct_info.shape][indices.struct_info.ndim :]
-    start = relax.op.full(shape, relax.const(limits.min if reduction == "max" else 0, dtype), dtype)
+    extents = [int(extent) for extent in converter.bb.normalize(rows).struct_info.shape]
+    neutral = {"add": 0, "mul": 1, "max": limits.min, "min": limits.max}[reduction]
+    shape = [count, *extents[indices.struct_info.ndim :]]
+    start = relax.op.full(shape, relax.const(neutral, dtype), dtype)
     return relax.op.scatter_nd(start, relax.op.expand_dims(indices, -1), rows, reduction)
 
 
@@ -62,7 +71,10 @@ def _dynamic_update_slice(converter: OperatorConverter, op: Any) -> relax.Expr:
             inside, places = [], []
             for axis, position in enumerate(at):
                 size, last = part.shape[axis], whole.shape[axis] - part.shape[axis]
-                start = tirx.min(tirx.max(starts(axis).astype("int32"), 0), last)
+                start = tirx.max(
+                    tirx.const(0, starts.dtype), tirx.min(starts(axis), last.astype(starts.dtype))
+                )
+                start = start.astype("int32")
                 inside += [position >= start, position < start + size]
                 places.append(tirx.max(0, tirx.min(position - start, size - 1)))
             return tirx.if_then_else(tirx.all(*inside), part(*places), whole(*at))
@@ -87,18 +99,18 @@ def _reduce_window(converter: OperatorConverter, op: Any) -> relax.Expr:
     value = converter.bb.normalize(converter.get_tensor_expr(data))
     rank = value.struct_info.ndim
 
-    def numbers(name: str, usual: int) -> list[int]:
-        listed = np.atleast_1d(getattr(options, f"{name}AsNumpy")())
-        return [int(number) for number in listed] if listed.size > 1 or rank == 1 else [usual] * rank
+    def numbers(name: str, count: int, default: int) -> list[int]:
+        if not getattr(options, f"{name}Length")():
+            return [default] * count
+        return [int(number) for number in getattr(options, f"{name}AsNumpy")()]
 
-    if any(step != 1 for step in numbers("BaseDilations", 1)):
+    if any(step != 1 for step in numbers("BaseDilations", rank, 1)):
         raise tvm.error.OpNotImplemented("STABLEHLO_REDUCE_WINDOW with base dilations")
-    pads = np.atleast_1d(options.PaddingAsNumpy())
-    before = [int(pads[2 * axis]) for axis in range(rank)] if pads.size > 1 else [0] * rank
+    before = numbers("Padding", 2 * rank, 0)[::2]
     (result,) = converter.get_output_tensors(op)
     shape = [int(extent) for extent in result.tensor.ShapeAsNumpy()]
     windows, strides, dilations = (
-        numbers(name, 1) for name in ("WindowDimensions", "WindowStrides", "WindowDilations")
+        numbers(name, rank, 1) for name in ("WindowDimensions", "WindowStrides", "WindowDilations")
     )
     return converter.bb.emit_te(_window_sums, value, shape, windows, strides, dilations, before)
 
@@ -138,6 +150,8 @@ ADDED: dict[str, Converter] = {
     "SIGN": functools.partial(_elementwise, relax.op.sign),
     "STABLEHLO_REDUCE_WINDOW": _reduce_window,
     "UNSORTED_SEGMENT_MAX": functools.partial(_segments, "max"),
+    "UNSORTED_SEGMENT_MIN": functools.partial(_segments, "min"),
+    "UNSORTED_SEGMENT_PROD": functools.partial(_segments, "mul"),
     "UNSORTED_SEGMENT_SUM": functools.partial(_segments, "add"),
 }
 """Converters by operator."""
