@@ -33,9 +33,9 @@ def _replaced(builder: Any, call: Any) -> Any:
 
 
 def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """Comparisons of booleans, which LLVM takes for those of floats, and of floats with themselves.
+    """Compare booleans as integers, which LLVM takes for floats, and test floats for NaN.
 
-    By the latter NaN is told, and TVM simplifies them away.
+    A float that is compared with itself tells NaN, and TVM simplifies that comparison away.
     """
     if dtype.startswith("float") and call.args[0].same_as(call.args[1]):
         is_nan = emit(relax.op.isnan(call.args[0]))
@@ -45,6 +45,11 @@ def _compared(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
         return relax.op.logical_not(is_nan) if "equal" in name else None
     if dtype != "bool":
         return _with_tensors(call, dtype, emit)
+    return _on_integers(call, emit)
+
+
+def _on_integers(call: Any, emit: Callable[[Any], Any]) -> Any:
+    """Return the *call* on operands of int8."""
     return relax.Call(call.op, [emit(relax.op.astype(arg, "int8")) for arg in call.args], call.attrs)
 
 
@@ -79,7 +84,7 @@ def _scanned(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
 
 
 def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """Computes with tensors instead of scalar constants that TVM's expressions cannot have.
+    """Compute booleans as integers, and with tensors instead of scalar constants that TVM cannot have.
 
     Its simplifier fails on a division by a scalar 0, and takes products and quotients of one for 0, where
     infinities and NaN may come of it; its integers have 63 bits and a sign.
@@ -93,8 +98,7 @@ def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
         return bool(value >= 2**63 if dtype == "uint64" else scaling and not value)
 
     if dtype == "bool" and operator_name(call) != "relax.where":
-        numbers = [emit(relax.op.astype(arg, "int8")) for arg in call.args]
-        return relax.op.astype(emit(relax.Call(call.op, numbers, call.attrs)), "bool")
+        return relax.op.astype(emit(_on_integers(call, emit)), "bool")
     if not dtype.startswith(("float", "uint64")) or not any(map(is_unfit, call.args)):
         return None
     args = [relax.const(arg.data.numpy().reshape(1), dtype) if is_unfit(arg) else arg for arg in call.args]
@@ -103,22 +107,19 @@ def _with_tensors(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
 
 
 def _of_integers(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """The largest and least of booleans, which TVM has of numbers."""
-    if dtype != "bool":
-        return None
-    numbers = emit(relax.op.astype(call.args[0], "int8"))
-    return relax.op.astype(emit(relax.Call(call.op, [numbers], call.attrs)), "bool")
+    """Reduce booleans as integers: TVM knows no least and no largest boolean."""
+    return relax.op.astype(emit(_on_integers(call, emit)), "bool") if dtype == "bool" else None
 
 
 def _of_floats(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """Tests for NaN and infinities, which TVM has of floats."""
+    """Test integers and booleans for NaN and infinities as floats: TVM tests floats alone."""
     if dtype.startswith("float"):
         return None
     return relax.Call(call.op, [emit(relax.op.astype(call.args[0], "float32"))], call.attrs)
 
 
 def _in_single(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """Functions of half precision for which LLVM has no intrinsic."""
+    """Compute in float32 what LLVM has no intrinsic for in half precision."""
     if dtype != "float16":
         return None
     args = [emit(relax.op.astype(arg, "float32")) for arg in call.args]
@@ -126,12 +127,13 @@ def _in_single(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
 
 
 def _first(call: Any, _dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """The index of an extremum, which is 0 where all elements are as far as can be: TVM finds none."""
+    """Return index 0, where TVM returns -1: all elements are -inf, or the least of their type."""
     index = emit(call)
     return relax.op.maximum(index, relax.const(0, index.struct_info.dtype))
 
 
 SINGLE = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "sinh", "tan")
+"""Functions that half precision computes in float32."""
 
 REPLACED: dict[str, Callable[[Any, str, Callable[[Any], Any]], Any]] = {
     **dict.fromkeys(COMPARES, _compared),
