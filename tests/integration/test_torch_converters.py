@@ -168,6 +168,22 @@ class Pooled(torch.nn.Module):
 def pooled():
     return Pooled(), (torch.randn(2, 4, 5, 6), torch.rand(2, 3, 7, 2) * 2 - 1)
 
+class Mended(torch.nn.Module):
+    def forward(self, x, i):
+        nn = torch.nn.functional
+        big = i + 2**24 + 1
+        nan = torch.where(x > 0, x, torch.nan)
+        pools = nn.avg_pool1d(x, 3, 2, 1, ceil_mode=True), nn.avg_pool3d(x[None, None], 3, 2, 1, ceil_mode=True)
+        sizes = nn.interpolate(x[None], size=(4, 5), mode="bilinear", antialias=True), nn.interpolate(x[None], scale_factor=1.7)
+        half = x[0].half() @ x[0].half().T
+        fills = torch.full_like(i, 1.5, dtype=torch.float32), torch.ones_like(x, dtype=torch.int64)
+        tests = torch.isnan(nan), torch.isnan(i), (x - 9).any(1), (x > 0) + (x < 0), (x > 0).amax(1)
+        ends = torch.full_like(x, -torch.inf).argmax(1), torch.full_like(x, torch.inf).argmin(1)
+        return nn.selu(x), nn.celu(x, 0.5), i.clamp(min=1), i.clamp(max=1), big @ big, half, *pools, *sizes, *fills, *tests, *ends
+
+def mended():
+    return Mended(), (torch.randn(3, 6, 7), torch.arange(9).reshape(3, 3))
+
 def halves():
     shape = ({2: 2 * torch.export.Dim("h", min=4, max=128)},)
     return torch.export.export(Halves(), (torch.randn(1, 3, 64, 64),), dynamic_shapes=shape)
@@ -175,7 +191,7 @@ def halves():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("function", ["graph", "counts", "halves", "picked", "promoted", "pooled"])
+@pytest.mark.parametrize("function", ["graph", "counts", "halves", "picked", "promoted", "pooled", "mended"])
 def test_programs_of_torch(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "converted.py").write_text(NETS)
     monkeypatch.chdir(tmp_path)

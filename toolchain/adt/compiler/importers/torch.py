@@ -30,7 +30,7 @@ PRODUCTS = (
     "conv2d.default", "conv3d.default", "conv_transpose1d.default", "conv_transpose2d.input",
     "linear.default", "matmul.default", "mm.default",
 )  # fmt: skip
-"""Operators that TVM computes in float32, whatever their operands are."""
+"""Operators that sum in float32 where they give half precision."""
 PROMOTED = ("cat.default", "cumprod.default", "cumsum.default", "prod.default", "prod.dim_int")
 """Operators that promote their operands' types, besides those of elements."""
 
@@ -110,8 +110,8 @@ def _promoted(program: Any) -> Any:
             dtype = torch.result_type(*(getattr(arg, "meta", {}).get("val", arg) for arg in node.args))
         if name.startswith("pow.") and not dtype.is_floating_point:
             dtype = torch.float64
-        if name in PRODUCTS:
-            dtype = torch.promote_types(dtype, torch.float32 if dtype.is_floating_point else torch.float64)
+        if name in PRODUCTS and dtype.is_floating_point:
+            dtype = torch.promote_types(dtype, torch.float32)
         with graph.inserting_before(node):
             for operand in operands:
                 value = operand.meta["val"]
@@ -128,7 +128,7 @@ def _promoted(program: Any) -> Any:
             if name == "div.Tensor_mode" and not isinstance(node.args[1], torch.fx.Node):
                 number = graph.call_function(aten.full.default, ([], node.args[1]), {"dtype": dtype})
                 node.update_arg(1, number)
-        if dtype != of_result and name.startswith(("pow.", *PRODUCTS)):
+        if dtype != of_result and (name in PRODUCTS or name.startswith("pow.")):
             with graph.inserting_after(node):
                 back = graph.call_function(aten._to_copy.default, (node,), {"dtype": of_result})
             back.meta["val"], node.meta["val"] = node.meta["val"], node.meta["val"].to(dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -12,6 +12,7 @@ from tvm import relax
 
 from adt.compiler.importers.onnx.converters import CONVERTERS as OF_ONNX
 from adt.compiler.importers.onnx.converters.node import Node, literal
+from adt.compiler.ir.rewriter import static_shape
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 
 Emit = Callable[[Any], Any]
@@ -147,25 +148,24 @@ def _resize(node: Any, importer: Any) -> Any:
     name, given = node.target.__name__, arguments_of(node)
     data, (_, _, *size) = importer.env[node.args[0]], node.meta["val"].shape
     scales = given.get("scale_factors") or [given.get(key) for key in ("scales_h", "scales_w")]
-    corners = bool(given.get("align_corners"))
+    corners, smooth = bool(given.get("align_corners")), "_aa" in name
+    if corners and smooth:
+        raise _refusal(node, "nothing aligns corners and smooths at once")
     mode = "nearest" if "nearest" in name else "cubic" if "bicubic" in name else "linear"
     coordinates = "asymmetric" if mode == "nearest" else "align_corners" if corners else "half_pixel"
-    inputs = [
-        data,
-        None,
-        None,
-        literal(np.array([*map(int, list(data.struct_info.shape)[:2]), *size], np.int64)),
-    ]
-    if None not in scales and not corners:
-        inputs = [data, None, literal(np.array([1, 1, *scales], np.float32)), None]
+    if None in scales or corners:
+        batch, channels, *_ = (int(extent) for extent in data.struct_info.shape)
+        inputs = (data, None, None, literal(np.array([batch, channels, *size], np.int64)))
+    else:
+        inputs = (data, None, literal(np.array([1, 1, *scales], np.float32)), None)
 
     def by_tvm(_inputs: Any) -> Any:
         method, rounding = ("nearest_neighbor", "floor") if mode == "nearest" else (mode, "")
         return relax.op.image.resize2d(data, size, None, "NCHW", method, coordinates, rounding, -0.75)
 
-    value = _as_onnx(
+    value = _as_onnx(  # PyTorch leaves out what lies outside where it smooths
         importer, "Resize", node.name, inputs, by_tvm, mode=mode, nearest_mode="floor", cubic_coeff_a=-0.75,
-        coordinate_transformation_mode=coordinates, antialias=int("_aa" in name),
+        coordinate_transformation_mode=coordinates, antialias=int(smooth), exclude_outside=int(smooth),
     )  # fmt: skip
     return importer.block_builder.emit(value)
 
@@ -174,21 +174,25 @@ def _average_pool(node: Any, importer: Any) -> Any:
     """Converts as ONNX's operator: TVM counts windows that reach beyond the padding as whole ones."""
     given, data = arguments_of(node), importer.env[node.args[0]]
     if given.get("divisor_override"):
-        raise UnsupportedOp(
-            f"{node.target.__name__} at node {node.name} has divisor_override, which nothing reads",
-            remedy="Multiply the usual average by a number instead.",
-        )
-    rank = data.struct_info.ndim - 2
+        raise _refusal(node, "nothing reads its divisor_override")
+    emit, rank = importer.block_builder.emit, int(node.target.__name__[len("avg_pool")])
     kernel, padding = (list(np.broadcast_to(given[key], rank)) for key in ("kernel_size", "padding"))
-    by_tvm = importer.create_convert_map()[node.target.__name__]
-    if rank != int(node.target.__name__[len("avg_pool")]):
-        return by_tvm(node)  # without a batch
+    is_batch = data.struct_info.ndim == rank + 2
+    data = data if is_batch else emit(relax.op.expand_dims(data, 0))
     value = _as_onnx(
         importer, "AveragePool", node.name, (data,), None, kernel_shape=kernel, pads=padding * 2,
         strides=list(np.broadcast_to(given["stride"] or kernel, rank)), ceil_mode=int(given["ceil_mode"]),
         count_include_pad=int(given["count_include_pad"]),
     )  # fmt: skip
-    return by_tvm(node) if value is None else importer.block_builder.emit(value)
+    if value is None:
+        return _by_tvm(node, importer)
+    return emit(value) if is_batch else emit(relax.op.squeeze(emit(value), [0]))
+
+
+def _product(node: Any, importer: Any) -> Any:
+    """Multiplies matrices in the type of the operands: TVM computes float32 of any."""
+    left, right = importer.retrieve_args(node)
+    return importer.block_builder.emit(relax.op.matmul(left, right, left.struct_info.dtype))
 
 
 def _clamp(node: Any, importer: Any) -> Any:
@@ -280,7 +284,7 @@ def _bucketize(node: Any, importer: Any) -> Any:
     return emit(relax.op.sum(emit(relax.op.astype(above, dtype)), -1))  # NaN is above all
 
 
-CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
+CONVERTERS: dict[str, Converter] = {
     "_adaptive_avg_pool3d.default": _even_pool,
     "_local_scalar_dense.default": _item,
     "_upsample_bilinear2d_aa.default": _resize,
@@ -293,6 +297,7 @@ CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
     "avg_pool1d.default": _average_pool,
     "avg_pool2d.default": _average_pool,
     "avg_pool3d.default": _average_pool,
+    "bmm.default": _product,
     "bucketize.Tensor": _bucketize,
     "clamp.Tensor": _clamp,
     "clamp.default": _clamp,
@@ -307,6 +312,8 @@ CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
     "index.Tensor": _index,
     "index_put.default": _index_put,
     "item.default": _item,
+    "matmul.default": _product,
+    "mm.default": _product,
     "ones_like.default": _filled,
     "prod.dim_int": _direct(relax.op.prod),
     "scatter.src": _scatter,
@@ -319,13 +326,9 @@ CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def checked_converters(known: Mapping[str, Any]) -> dict[str, Converter]:
-    """Return the converter of each operator, which compares its results with the program's.
-
-    Args:
-        known: operators that TVM's importer has.
-    """
-    return {name: _checked(CONVERTERS.get(name, _by_tvm)) for name in known.keys() | CONVERTERS.keys()}
+def checked_converters(known: Iterable[str]) -> dict[str, Converter]:
+    """Return converters of all operators, TVM's (*known*) too, which compare results with the program."""
+    return {name: _checked(CONVERTERS.get(name, _by_tvm)) for name in {*known, *CONVERTERS}}
 
 
 def _by_tvm(node: Any, importer: Any) -> Any:
@@ -358,10 +361,9 @@ def _as_declared(node: Any, value: Any, builder: Any) -> Any:
     dtype = str(declared.dtype).removeprefix("torch.")
     if not isinstance(info, relax.TensorStructInfo):
         return value
-    extents = list(getattr(info.shape, "values", ()))
-    known = all(hasattr(extent, "value") for extent in extents)
-    if known and [int(extent) for extent in extents] != list(declared.shape):
-        raise _refusal(node, f"it becomes {extents}, and is {list(declared.shape)} in the program")
+    shape = static_shape(value)
+    if shape is not None and list(shape) != list(declared.shape):
+        raise _refusal(node, f"it becomes {list(shape)}, and is {list(declared.shape)} in the program")
     if info.dtype != dtype and ("float" in info.dtype) != ("float" in dtype):
         raise _refusal(node, f"it becomes {info.dtype}, and is {dtype} in the program")
     return value if info.dtype == dtype else builder.emit(relax.op.astype(value, dtype))
