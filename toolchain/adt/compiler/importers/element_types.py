@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.passes.workarounds import replaced_calls
+from adt.compiler.ir.passes import replaced_calls
 
 COMPARES = tuple(
     f"relax.{name}" for name in ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")

@@ -16,8 +16,8 @@ import numpy as np
 from tvm import relax, tirx
 
 from adt.compiler.ir.nodes import is_call, operator_name, relax_nodes, tir_nodes
+from adt.compiler.ir.passes import replaced_calls
 from adt.compiler.ir.rewriter import static_shape
-from adt.compiler.passes.workarounds import replaced_calls
 from adt.package.manifest import INDEX, UNKNOWN, USUAL, TensorSpec, ValueRange
 
 FLAGS = re.compile(r"mask|token_type|type_id|segment_id", re.IGNORECASE)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.compiler.ir.nodes import operator_name
+from adt.compiler.ir.passes import replaced_calls
 
 ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -108,25 +108,16 @@ def fold_shape_values(module: Any) -> Any:
     cannot read its result, and folding constants fails at it.
     """
 
-    @mutator
-    class Fold(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            call = self.visit_expr_post_order(call)
-            name = operator_name(call)
-            if name not in ("relax.shape_of", "relax.shape_to_tensor", "relax.size"):
-                return call
-            extents = _extents(call.args[0].struct_info)
-            if extents is None:
-                return call
-            if name == "relax.shape_of":
-                return relax.ShapeExpr(extents)
-            return relax.const(math.prod(extents) if name == "relax.size" else extents, "int64")
+    def folded(_builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        name, extents = operator_name(call), _extents(call.args[0].struct_info)
+        if extents is None:
+            return call
+        if name == "relax.shape_of":
+            return relax.ShapeExpr(extents)
+        return relax.const(math.prod(extents) if name == "relax.size" else extents, "int64")
 
-    fold = Fold(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            fold.builder_.update_func(variable, fold.visit_expr(function))
-    return fold.builder_.get()
+    operators = ("relax.shape_of", "relax.shape_to_tensor", "relax.size")
+    return replaced_calls("adt.FoldShapeValues", operators, folded)(module)
 
 
 def _extents(info: Any) -> list[int] | None:

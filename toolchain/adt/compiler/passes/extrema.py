@@ -14,8 +14,7 @@ from tvm import relax, te, tirx
 from tvm.relax.dpl import is_const, is_op, rewrite_call, wildcard
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.ir.passes import kernel_pass, module_pass
-from adt.compiler.passes.workarounds import replaced_calls
+from adt.compiler.ir.passes import kernel_pass, module_pass, replaced_calls
 
 EXTREMUM = "extremum"  # the beginning of the names of blocks whose maxima and minima keep NaN
 OPERATORS = {"relax.max": te.max, "relax.min": te.min}

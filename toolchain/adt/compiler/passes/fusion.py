@@ -12,14 +12,14 @@ from tvm.relax.backend.gpu_generic import pipeline as generic
 
 from adt.compiler.ir.flops import count_flops
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.ir.passes import module_pass
+from adt.compiler.ir.passes import module_pass, replaced_calls
 from adt.compiler.ir.rewriter import is_flat, lift_constants, returned_views
 from adt.compiler.passes.extrema import extrema
 from adt.compiler.passes.inlining import bounded_expressions
 from adt.compiler.passes.layout.blocks import LOOKUP
 from adt.compiler.passes.scatters import parallel_scatters
 from adt.compiler.passes.selections import selections
-from adt.compiler.passes.workarounds import replaced_calls, scans_as_reductions, shorten_kernel_names
+from adt.compiler.passes.workarounds import scans_as_reductions, shorten_kernel_names
 
 ELEMENT_BY_ELEMENT = 0  # TVM's ``relax::OpPatternKind`` of such
 

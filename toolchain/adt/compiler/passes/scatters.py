@@ -15,9 +15,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from adt.compiler.ir.flops import SCHEDULED
+from adt.compiler.ir.passes import replaced_calls
 from adt.compiler.ir.rewriter import static_shape
 from adt.compiler.passes.layout.blocks import ceil_blocks
-from adt.compiler.passes.workarounds import replaced_calls
 
 WORK_GROUP = 64  # work-items that any GPU has in a work-group
 

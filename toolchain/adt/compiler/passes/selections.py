@@ -19,8 +19,8 @@ from tvm.script.ir_builder import tirx as T
 
 from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import operator_name
+from adt.compiler.ir.passes import replaced_calls
 from adt.compiler.ir.rewriter import static_shape
-from adt.compiler.passes.workarounds import replaced_calls
 
 MOST_INSERTED = 48  # elements that are kept in order by insertion
 LEAST_ROOM = 256  # candidates beside those that are kept, at least

@@ -22,16 +22,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import ir, relax, te, tirx
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.compiler.ir.nodes import operator_name
-from adt.compiler.ir.passes import kernel_pass, module_pass
+from adt.compiler.ir.passes import kernel_pass, module_pass, replaced_calls
 
 LEAST_CUT = 64
 """Elements from which an axis is cut into chunks; below, each element adds up all before it."""
@@ -58,28 +57,6 @@ def scans_as_reductions() -> tvm.transform.Pass:
         return relax.op.reshape(scanned, call.struct_info.shape)
 
     return replaced_calls("adt.ScansAsReductions", ("relax.cumsum", "relax.cumprod"), replaced)
-
-
-def replaced_calls(
-    name: str, operators: Collection[str], replace: Callable[[tirx.PrimExpr, tirx.PrimExpr], tirx.PrimExpr]
-) -> tvm.transform.Pass:
-    """Return the pass *name*, in which *replace* rewrites each call of *operators* with a builder."""
-
-    @mutator
-    class Replace(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: relax.Call) -> relax.Expr:
-            call = super().visit_call_(call)
-            return replace(self.builder_, call) if operator_name(call) in operators else call
-
-    @tvm.transform.module_pass(opt_level=0, name=name)  # type: ignore[untyped-decorator]
-    def replaced(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        visitor = Replace(module)
-        for variable, function in module.functions_items():
-            if isinstance(function, relax.Function):
-                visitor.builder_.update_func(variable, visitor.visit_expr(function))
-        return visitor.builder_.get()
-
-    return replaced
 
 
 def _around(extents: list[int], axis: int) -> tuple[int, int, int]:
