@@ -300,3 +300,19 @@ def test_a_function_that_takes_a_request_says_so() -> None:
     assert inspect.signature(build).parameters["model"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     assert inspect.signature(build).parameters["precision"].kind is inspect.Parameter.KEYWORD_ONLY
     assert "\nArgs:\n" in str(build.__doc__) and str(build.__doc__).rstrip().endswith("ConfigError: no.")
+
+
+@pytest.mark.parametrize(
+    ("verb", "several", "remedy"),
+    [
+        (adt.deploy, {"serials": ["a", "b"]}, "deploy_many"),
+        (adt.clean, {"serials": ["a", "b"]}, "clean_many"),
+        (adt.build_target, {"abis": ["arm64-v8a", "x86_64"]}, "build_abis"),
+    ],
+)
+def test_a_verb_of_one_refuses_what_is_of_several(
+    verb: Any, several: dict[str, list[str]], remedy: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        verb(**several)
+    assert remedy in caught.value.remedy
