@@ -29,7 +29,7 @@ from support.devices.programs import adt, adt_json
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs, quantized_tflite
 from support.models.imported import run_imported
-from support.models.onnx_graphs import CONVERTED, f32, graph_of, joined, node, tiny, write
+from support.models.onnx_graphs import CONVERTED, INT64, f32, graph_of, joined, node, tiny, write
 from support.models.published import REAL_MODELS, RealModel, named
 from support.models.quantized_onnx import KINDS, written_by_onnxruntime
 
@@ -137,6 +137,31 @@ def test_operators_that_onnx_defines_by_others_are_written_out(tmp_path: Path) -
     x = f32(2, 30)
     wanted = onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
     assert np.abs(tvm_outputs(path, {"x": x})[0] - wanted).max() <= 1e-6
+
+
+def test_tensors_of_no_elements_are_constants(tmp_path: Path) -> None:
+    """The caches of a first step, rows that nothing is written to, and what is left of an empty set."""
+    nodes = [
+        node("Attention", ["q", "q", "q", "", "past", "past"], ["y", "key", "value"], is_causal=1),
+        node("Shape", ["past"], ["shape"], start=2, end=3),
+        node("Cast", ["shape"], ["steps"], to=onnx.TensorProto.FLOAT),
+        node("Cast", ["numbers"], ["places"], to=INT64),
+        node("ScatterND", ["q", "places", "rows"], ["written"]),
+        node("ReduceSum", ["past", "axis"], ["sum"]),
+    ]
+    caches = {"past": (1, 2, "past", 8), "numbers": ("past", 1), "rows": ("past", 2, 3, 8)}
+    results = ["y", "key", "value", "steps", "written", "sum"]
+    model = graph_of(nodes, {"q": (1, 2, 3, 8), **caches}, results, {"axis": np.int64([2])}, opset=23)
+    path = write(model, tmp_path / "m.onnx")
+
+    imported = import_model(path, {"past": 0})
+
+    q = f32(1, 2, 3, 8)
+    empty = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in imported.unused}
+    assert set(empty) == set(caches)
+    wanted = run_reference(path, {"q": q, **empty})
+    for name, value in run_imported(imported, {"q": q}).items():
+        np.testing.assert_allclose(value, wanted[name], rtol=1e-5, atol=1e-6)
 
 
 def test_old_opsets_are_upgraded(tmp_path: Path) -> None:

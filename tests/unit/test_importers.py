@@ -68,8 +68,10 @@ def test_an_extent_of_zero_is_no_open_dimension(tmp_path: Path) -> None:
     """As in onnxruntime, which takes an extent below 0 alone for open."""
     nodes = [node("Concat", ["past", "x"], ["y"], axis=1)]
     path = write(graph_of(nodes, {"past": (1, 0, 4), "x": (1, 2, 4)}, ["y"]), tmp_path / "m.onnx")
-    with pytest.raises(ModelError, match=r"input 'past' has no elements: its shape is 1,0,4"):
+    with pytest.raises(ModelError, match=r"input 'past' has no elements: its shape is 1,0,4") as refused:
         import_model(path, {})
+    assert "--shape past:1,0,4" in refused.value.remedy
+    assert [spec.name for spec in import_model(path, {"past": (1, 0, 4)}).unused] == ["past"]
     with pytest.raises(ModelError, match="does not fit the model's 1,0,4"):
         import_model(path, {"past": (1, 3, 4)})
     model = graph_of(nodes, {"past": (1, -1, 4), "x": (1, 2, 4)}, ["y"])

@@ -157,7 +157,7 @@ def test_the_order_of_the_inputs_does_not_matter() -> None:
         (["sequense=1"], "no input of the model has an open dimension 'sequense'. Did you mean 'sequence'?",
          "batch, sequence, past"),
         (["batch:1"], "the model has no input 'batch'", "--shape batch=1"),
-        (["past=0"], "'past=0' has an extent of 0", "at least 1"),
+        (["sequence=1,past=0"], "input 'key' has no elements: its shape is 1,4,0,8", "at least 1"),
         (["past"], "neither NAME:EXTENT", "--shape batch=1,past=16"),
     ],
 )  # fmt: skip

@@ -47,14 +47,11 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Shape | int]:
     """Parse ``name:1,3,224,224`` (an input) and ``batch=1,past=16`` (symbols) texts.
 
     Raises:
-        ModelError: a text has another form, an extent is not positive, or two texts contradict each
-            other.
+        ModelError: a text has another form, or two texts contradict each other.
     """
     given: dict[str, Shape | int] = {}
     for text in texts:
         for name, value in _parse(text):
-            if 0 in (value if isinstance(value, tuple) else (value,)):
-                raise ModelError(f"--shape {text!r} has an extent of 0", remedy="Every extent is at least 1.")
             if given.setdefault(name, value) != value:
                 raise ModelError(
                     f"--shape says two things of {name!r}: {option(name, given[name])} and"
@@ -84,12 +81,15 @@ def option(name: str, value: Shape | int) -> str:
     return f"{name}={value}" if isinstance(value, int) else f"{name}:{_text(value)}"
 
 
-def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, Shape]:
+def fixed_shapes(
+    declared: Mapping[str, DeclaredShape], given: RequestedShapes, *, empty: bool = False
+) -> dict[str, Shape]:
     """Return the static shape of every input.
 
     Args:
         declared: input to shape; a dimension may be a sum or product of other inputs' symbols
             (``past + sequence``).
+        empty: *given* may ask for extents of 0. (One that is declared may stand for an unknown extent.)
 
     Raises:
         ModelError: a name is unknown, the rank or a fixed extent differs, one symbol gets two extents, an
@@ -115,10 +115,13 @@ def fixed_shapes(declared: Mapping[str, DeclaredShape], given: RequestedShapes) 
         raise _still_open(declared, given, fixed, symbols)
     shapes = {name: tuple(extent or 0 for extent in shape) for name, shape in fixed.items()}
     for name, shape in shapes.items():
-        if 0 in shape:
+        if 0 in shape and not (empty and (name in given or 0 not in declared[name])):
+            meant = (
+                f" If it is meant to be empty: --shape {shlex.quote(option(name, shape))}" if empty else ""
+            )
             raise ModelError(
                 f"input {name!r} has no elements: its shape is {_text(shape)}",
-                remedy="Export the model without it, or with that dimension open or at least 1.",
+                remedy=f"Export the model without it, or with that dimension open or at least 1.{meant}",
             )
     return small(shapes)
 

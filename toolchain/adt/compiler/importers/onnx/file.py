@@ -290,18 +290,30 @@ def fixed_inputs(model: onnx.ModelProto, given: RequestedShapes) -> dict[str, Sh
     }
     symbols = {dim for dims in declared.values() for dim in dims}
     left = {symbol: extent for symbol, extent in usual.items() if symbol in symbols and symbol not in fixed}
-    return fixed_shapes(declared, {**given, **left})
+    return fixed_shapes(declared, {**given, **left}, empty=True)
 
 
 def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.ModelProto:
-    """Return *model* with static input shapes, and without the stale shapes of everything else."""
+    """Return *model* with static input shapes, and without the stale shapes of everything else.
+
+    Inputs of no elements become constants.
+    """
+    import onnx
+
     result = deepcopy(model)
-    for value in result.graph.input:
-        if value.name in fixed:
-            dims = value.type.tensor_type.shape.dim
-            del dims[:]
-            for extent in fixed[value.name]:
-                dims.add().dim_value = extent
+    for value in list(result.graph.input):
+        if value.name not in fixed:
+            continue
+        tensor = value.type.tensor_type
+        tensor.shape.ClearField("dim")
+        for extent in fixed[value.name]:
+            tensor.shape.dim.add().dim_value = extent
+        if 0 in fixed[value.name]:
+            constant = onnx.TensorProto(
+                name=value.name, data_type=tensor.elem_type, dims=fixed[value.name], raw_data=b""
+            )
+            result.graph.initializer.append(constant)
+            result.graph.input.remove(value)
     del result.graph.value_info[:]
     for value in result.graph.output:
         value.type.tensor_type.ClearField("shape")

@@ -28,6 +28,8 @@ def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         values = {} if node.op_type == "Constant" else _values(node, graph, known, uncomputed)
+        if not values:
+            _drop_empty(node, graph)
         known |= values
         nodes += [
             helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value))
@@ -38,6 +40,19 @@ def fold_known(model: onnx.ModelProto, *, uncomputed: bool = False) -> bool:
     return bool(known)
 
 
+def _is_empty(name: str, graph: Graph) -> bool:
+    """Return True if the tensor *name* has no elements: all of its values are known."""
+    return 0 in (graph.shape(name) or ())
+
+
+def _drop_empty(node: onnx.NodeProto, graph: Graph) -> None:
+    """Drop operands without elements that *node* joins or scatters: no kernel reads them."""
+    if node.op_type == "Concat":
+        node.input[:] = [name for name in node.input if not _is_empty(name, graph)]
+    elif node.op_type.startswith("Scatter") and _is_empty(node.input[1], graph):
+        node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output, node.name))
+
+
 def _values(
     node: onnx.NodeProto, graph: Graph, known: dict[str, Array], uncomputed: bool
 ) -> dict[str, Array]:
@@ -45,7 +60,12 @@ def _values(
     from onnx.reference import ReferenceEvaluator  # takes long to import
 
     most = math.inf if uncomputed else MOST_ELEMENTS
-    if uncomputed and all(graph.dtype(name) in COMPUTED for name in node.input if name):
+    outputs = [name for name in node.output if name]
+    if outputs and all(graph.dtype(name) and _is_empty(name, graph) for name in outputs):
+        return {name: np.zeros(graph.shape(name) or (), graph.dtype(name)) for name in outputs}
+    if uncomputed and not any(
+        graph.dtype(name) not in COMPUTED or _is_empty(name, graph) for name in node.input if name
+    ):
         return {}
     if node.op_type in ("Shape", "Size") and (shape := graph.shape(node.input[0])) is not None:
         inputs = {node.input[0]: np.broadcast_to(np.zeros((), bool), shape)}  # of no memory
