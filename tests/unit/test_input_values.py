@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.importers.importer import import_model
-from adt.errors import InputError
+from adt.errors import InputError, ModelError
 from adt.package.inputs.random import random_inputs
 from adt.package.inputs.validation import check_inputs
 from adt.package.manifest import INDEX, UNKNOWN, USUAL, Entry, TensorSpec, ValueRange
@@ -286,19 +286,38 @@ def test_sizes_are_asked_for(op: str, tmp_path: Path) -> None:
     assert values(model) == {"x": None, "s": ValueRange(UNKNOWN, 0, 0)}
 
 
-def test_a_direct_index_is_checked_beside_one_that_is_calculated(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "rows"), [("ids", 50), ("attention_mask", 50), ("mask", 2), ("length", 3)])
+def test_a_direct_index_is_checked_beside_one_that_is_calculated(
+    name: str, rows: int, tmp_path: Path
+) -> None:
     nodes = [
-        node("Gather", ["table", "ids"], "a"),
-        node("Mul", ["ids", "ids"], "s"),
+        node("Gather", ["rows", name], "a"),
+        node("Mul", [name, name], "s"),
         node("Gather", ["table", "s"], "b"),
         node("Add", ["a", "b"], "y"),
     ]
-    model = imported(tmp_path, nodes, {"ids": (INT64, [6])}, {"table": TABLE})
-    assert values(model) == {"ids": ValueRange(UNKNOWN, -50, 49)}
+    model = imported(tmp_path, nodes, {name: (INT64, [6])}, {"table": TABLE, "rows": TABLE[:rows]})
+    assert values(model) == {name: ValueRange(INDEX if name == "mask" else UNKNOWN, -rows, rows - 1)}
     entry = Entry("main", model.inputs, model.outputs, ())
-    check_inputs("m", entry, {"ids": np.arange(6)})
-    with pytest.raises(InputError, match="input ids has the value 50"):
-        check_inputs("m", entry, {"ids": np.full(6, 50)})
+    check_inputs("m", entry, {name: np.arange(6) % rows})
+    with pytest.raises(InputError, match=f"input {name} has the value {rows}"):
+        check_inputs("m", entry, {name: np.full(6, rows)})
+
+
+@pytest.mark.parametrize(
+    ("op", "indices", "told"),
+    [
+        ("Gather", [0, 50], "is 50, where there are 50 elements"),
+        ("Gather", [-51], "is -51, where there are 50 elements"),
+        ("Gather", [*[0] * 5000, 50], "is 50, where there are 50 elements"),  # a parameter
+        ("GatherElements", [[3, 60]], "is 60, where there are 50 elements"),
+        ("GatherND", [[49, 4]], "is 4, where there are 50 × 4 elements"),
+    ],
+)
+def test_a_constant_index_outside_is_refused(op: str, indices: list[Any], told: str, tmp_path: Path) -> None:
+    nodes = [node("Add", ["x", "table"], "t"), node(op, ["t", "i"], "y")]
+    with pytest.raises(ModelError, match=told):
+        imported(tmp_path, nodes, {"x": (FLOAT, [50, 4])}, {"table": TABLE, "i": np.array(indices)})
 
 
 def test_other_integers_are_any(tmp_path: Path) -> None:

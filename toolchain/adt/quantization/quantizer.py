@@ -75,7 +75,7 @@ def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelPro
             remedy="Quantize its parts one by one (onnx.utils.extract_model).",
         )
     name_nodes(fixed)
-    specs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in inputs.items())
+    specs = tuple(TensorSpec(name, shape, dtypes[name]) for name, shape in inputs.items() if 0 not in shape)
     return fixed, Entry("main", specs, (), ())
 
 

@@ -12,7 +12,12 @@ from tvm.relax.frontend import detach_params
 
 from adt.compiler.importers.element_types import with_kernels_of_their_types
 from adt.compiler.importers.op_table import OpRow
-from adt.compiler.importers.value_ranges import output_quanta, with_bounded_reads, with_ranges
+from adt.compiler.importers.value_ranges import (
+    check_constant_indices,
+    output_quanta,
+    with_bounded_reads,
+    with_ranges,
+)
 from adt.compiler.ir.nodes import extents
 from adt.compiler.ir.rewriter import fold_shape_values
 from adt.errors import ModelError
@@ -81,6 +86,7 @@ def imported_model(
     outputs = tuple(
         _output(name, info, file.name, origin) for name, info in zip(output_names, fields, strict=True)
     )
+    check_constant_indices(module, params)
     ranged = with_ranges([inputs[name] for name in names[:first]], module)
     quanta = output_quanta(main, output_names)
     module = with_bounded_reads(module)

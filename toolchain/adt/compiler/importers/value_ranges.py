@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from tvm import relax, tirx
 from adt.compiler.ir.nodes import is_call, operator_name, relax_nodes, tir_nodes
 from adt.compiler.ir.passes import replaced_calls
 from adt.compiler.ir.rewriter import static_shape
+from adt.errors import ModelError
 from adt.package.manifest import INDEX, UNKNOWN, USUAL, TensorSpec, ValueRange
 
 FLAGS = re.compile(r"mask|token_type|type_id|segment_id", re.IGNORECASE)
@@ -103,6 +104,29 @@ def with_bounded_reads(module: Any) -> Any:
         return call
 
     return replaced_calls("adt.BoundedReads", ONE_INDEX, bounded)(module)
+
+
+def check_constant_indices(module: Any, values: Mapping[str, Any]) -> None:
+    """Raise a ModelError if *module* reads outside a tensor by a constant, or by a parameter in *values*.
+
+    Negative indices may count from the end.
+    """
+    graph = _Graph(module["main"], module)
+    for name, call in graph.calls():
+        if name not in READS or str(getattr(call.attrs, "mode", "fast")) != "fast":
+            continue
+        for expr, rows in _indices(name, call, graph):
+            constant = graph.value(expr)
+            data = getattr(constant, "data", values.get(getattr(constant, "name_hint", "")))
+            if data is None:
+                continue
+            indices, limits = np.atleast_1d(data.numpy()), np.asarray(rows)
+            if (outside := indices[(indices < -limits) | (indices >= limits)]).size:
+                extents = " × ".join(map(str, rows))
+                raise ModelError(
+                    f"a constant index of the model is {outside[0]}, where there are {extents} elements",
+                    remedy="Check how the model was made: no runtime can compute it.",
+                )
 
 
 @dataclass(frozen=True)
@@ -197,13 +221,15 @@ def _values(
     most = min((need.most for need in known), default=0)
     if known and len(known) == len(needs):
         return ValueRange(INDEX if any(need.exact for need in known) else USUAL, least, most)
-    if FLAGS.search(spec.name) or _is_flag(parameter, graph):
+    is_flag = FLAGS.search(spec.name) or _is_flag(parameter, graph)
+    if any(need.exact for need in known):  # of reads with no calculation between, which stay checked
+        return ValueRange(INDEX if is_flag and most <= 1 else UNKNOWN, least, most)
+    if is_flag:
         return ValueRange(USUAL, 0, 1)
     if LENGTHS.search(spec.name):
         extents = [extent for other in specs if other is not spec for extent in other.shape[:2]]
         return ValueRange(USUAL, 1, min((n for n in extents if isinstance(n, int) and n > 1), default=1))
-    limited = any(need.exact for need in known)  # for those that read with no calculation between
-    return ValueRange(UNKNOWN, *((least, most) if limited else (0, 0))) if needs else None
+    return ValueRange(UNKNOWN, 0, 0) if needs else None
 
 
 def _reads(graph: _Graph) -> Iterator[_Read]:

@@ -16,7 +16,8 @@ def _counted_from_first(node: Node, index: int, extent: int | Sequence[int]) -> 
     """The indices that input *index* holds for an axis of *extent*, or several, without negative ones."""
     extents, value = np.asarray(extent), node.value(index)
     if value is not None:
-        return literal(np.where(value < 0, value + extents, value).astype(value.dtype))
+        negative = (value < 0) & (value >= -extents)  # others stay: the import refuses them
+        return literal(np.where(negative, value + extents, value).astype(value.dtype))
     indices, dtype = node.inputs[index], node.dtype(index)
     if dtype.startswith("u"):
         return indices
