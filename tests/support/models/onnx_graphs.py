@@ -76,21 +76,24 @@ def f32(*shape: int) -> np.ndarray[Any, Any]:
     return RNG.uniform(-1, 1, shape).astype(np.float32)
 
 
-def recurrent(op: str, gates: int, *, direction: str = "forward", **more: Any) -> onnx.ModelProto:
+def recurrent(
+    op: str, gates: int, *, direction: str = "forward", hidden: int = H, **more: Any
+) -> onnx.ModelProto:
+    """Return a layer of which two sequences begin with states."""
     directions = 2 if direction == "bidirectional" else 1
     weights = {
-        "w": f32(directions, gates * H, 4),
-        "r": f32(directions, gates * H, H),
-        "b": f32(directions, 2 * gates * H),
-        "h0": f32(directions, 2, H),
+        "w": f32(directions, gates * hidden, 4),
+        "r": f32(directions, gates * hidden, hidden) * np.float32(H / hidden),
+        "b": f32(directions, 2 * gates * hidden),
+        "h0": f32(directions, 2, hidden),
     }
     inputs = ["x", "w", "r", "b", "", "h0"]
     outputs = ["y", "h"]
     if op == "LSTM":
-        weights["c0"] = f32(directions, 2, H)
+        weights["c0"] = f32(directions, 2, hidden)
         inputs.append("c0")
         outputs.append("c")
-    nodes = [node(op, inputs, outputs, hidden_size=H, direction=direction, name="recurrent", **more)]
+    nodes = [node(op, inputs, outputs, hidden_size=hidden, direction=direction, name="recurrent", **more)]
     return graph_of(nodes, {"x": (5, 2, 4)}, outputs, weights)
 
 
