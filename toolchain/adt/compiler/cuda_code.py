@@ -21,7 +21,7 @@ from typing import Any
 
 from adt.bundle import plugins
 from adt.compiler.targets import ModelTarget
-from adt.compiler.targets.cuda import PTX
+from adt.compiler.targets.parser import PTX
 from adt.errors import CompileError, ToolNotFound
 from adt.host.disk import scratch_directory
 from adt.host.extras import install_command

@@ -17,9 +17,8 @@ from adt.compiler.ir.rewriter import is_flat, lift_constants, returned_views
 from adt.compiler.passes.extrema import extrema
 from adt.compiler.passes.inlining import bounded_expressions
 from adt.compiler.passes.layout.blocks import LOOKUP
-from adt.compiler.passes.scatters import parallel_scatters
 from adt.compiler.passes.selections import selections
-from adt.compiler.passes.workarounds import scans_as_reductions, shorten_kernel_names
+from adt.compiler.passes.workarounds import parallel_scatters, scans_as_reductions, shorten_kernel_names
 
 ELEMENT_BY_ELEMENT = 0  # TVM's ``relax::OpPatternKind`` of such
 

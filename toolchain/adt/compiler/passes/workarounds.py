@@ -5,6 +5,10 @@ running in lockstep, 32 at a time, and has no barriers: where they do not, the r
 of n elements is cut into about √n chunks: what a chunk adds up to, what comes before each chunk, and the
 elements within it are three reductions, each a kernel of its own, in which no work-item waits for another.
 
+*ScatterND.* TVM's kernel for GPUs takes one update behind the other, for those that add to the same place.
+Those that replace what is there have places of their own, for ONNX does not say which of two would win: here
+a work-item takes each element of the updates.
+
 *Reductions of one term.* TVM's schedule rules for GPUs drop axes of extent 1. A reduction over nothing else
 (a depthwise convolution with a kernel of 1 × 1) then is a block that still adds to its output, and what
 follows it is written into that block: a bias is added twice, without a word.
@@ -22,33 +26,37 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import ir, relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
+from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.passes import kernel_pass, module_pass, replaced_calls
+from adt.compiler.ir.rewriter import static_shape
+from adt.compiler.passes.layout.blocks import ceil_blocks
 
 LEAST_CUT = 64
 """Elements from which an axis is cut into chunks; below, each element adds up all before it."""
 LONGEST = 60  # characters
+WORK_GROUP = 64  # work-items that any GPU has in a work-group
 SIZE_OF_IMAGE = "DeviceGetMemSize.opencl"
 """The function that TVM's memory planner asks for the bytes of an image."""
 
 
 def scans_as_reductions() -> tvm.transform.Pass:
-    """A pass that replaces ``relax.cumsum`` and ``relax.cumprod`` of tensors with known extents."""
+    """Return a pass that replaces ``relax.cumsum`` and ``relax.cumprod`` of tensors with known extents."""
 
     def replaced(builder: relax.BlockBuilder, call: relax.Call) -> Any:
         (data,), attributes = call.args, call.attrs
-        shape = getattr(data.struct_info.shape, "values", None)
-        if shape is None or not all(hasattr(extent, "value") for extent in shape):
+        extents, axis = static_shape(data), attributes.axis
+        if extents is None:
             return call
-        extents = [int(extent) for extent in shape]
-        axis = attributes.axis
         outer, length, inner = (1, math.prod(extents), 1) if axis is None else _around(extents, int(axis))
         flat = builder.emit(relax.op.reshape(data, (outer, length, inner)))
         dtype = call.struct_info.dtype
@@ -59,7 +67,7 @@ def scans_as_reductions() -> tvm.transform.Pass:
     return replaced_calls("adt.ScansAsReductions", ("relax.cumsum", "relax.cumprod"), replaced)
 
 
-def _around(extents: list[int], axis: int) -> tuple[int, int, int]:
+def _around(extents: Sequence[int], axis: int) -> tuple[int, int, int]:
     """Return the number of elements before an axis, along it and after it."""
     axis %= len(extents)
     return math.prod(extents[:axis]), extents[axis], math.prod(extents[axis + 1 :])
@@ -125,6 +133,67 @@ def _reduction(operation: str, dtype: str) -> tuple[Callable[..., tirx.PrimExpr]
         return te.sum, tirx.const(0, dtype)
     product = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="product")
     return product, tirx.const(1, dtype)
+
+
+def parallel_scatters() -> Any:
+    """Return a pass that replaces ``relax.scatter_nd`` of known extents which adds nothing up."""
+
+    def replaced(builder: relax.BlockBuilder, call: relax.Call) -> Any:
+        shapes = [static_shape(tensor) for tensor in call.args]
+        if call.attrs.reduction != "update" or not all(shapes):
+            return call
+        extents, (*counts, depth), _ = (shape or () for shape in shapes)
+        flat_shapes = ([math.prod(extents)], [math.prod(counts), depth], [-1])
+        flat = [
+            builder.emit(relax.op.reshape(tensor, shape))
+            for tensor, shape in zip(call.args, flat_shapes, strict=True)
+        ]
+        scattered = builder.emit_te(
+            lambda *tensors: _scatter(extents, *tensors),
+            *flat,
+            primfunc_name_hint="scatter_nd",
+            primfunc_attrs={SCHEDULED: True},
+        )
+        return relax.op.reshape(scattered, extents)
+
+    return replaced_calls("adt.ParallelScatters", ("relax.scatter_nd",), replaced)
+
+
+def _scatter(extents: Sequence[int], data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> Any:
+    """Return flat *data* of *extents* with *updates* at *indices* ``[count, axes]`` into the first axes."""
+    named = {"data": data, "indices": indices, "updates": updates, "result": data}
+    *given, result = (
+        tirx.decl_buffer(tensor.shape, tensor.dtype, name, layout=None) for name, tensor in named.items()
+    )
+    tensors = [data, indices, updates]
+    sizes = [int(tensor.shape[0]) for tensor in tensors]
+    axes = int(indices.shape[1])
+    inner = math.prod(extents[axes:])
+
+    def copied(at: tirx.PrimExpr) -> None:
+        T.buffer_store(result, given[0][at], [at])
+
+    def updated(at: tirx.PrimExpr) -> None:
+        place: Any = 0
+        for axis in range(axes):
+            place = place * extents[axis] + given[1][at // inner, axis].astype("int32")
+        T.buffer_store(result, given[2][at], [place * inner + at % inner])
+
+    def body(_inputs: list[Any], _outputs: list[Any]) -> Any:
+        statements = []
+        for element, count in ((copied, sizes[0]), (updated, sizes[2])):
+            with IRBuilder() as builder:
+                with (
+                    T.thread_binding(ceil_blocks(count, WORK_GROUP), thread="blockIdx.x") as group,
+                    T.thread_binding(WORK_GROUP, thread="threadIdx.x") as item,
+                ):
+                    at = group * WORK_GROUP + item
+                    with T.If(at < count), T.Then():
+                        element(at)
+                statements.append(builder.get())
+        return tirx.SeqStmt(statements)
+
+    return te.extern([result.shape], tensors, body, name="scatter", in_buffers=given, out_buffers=[result])
 
 
 @kernel_pass("adt.PlainUnitReductions")

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.bundle.platforms import PLATFORMS, Platform, platform_named
-from adt.compiler.targets import cuda
 from adt.compiler.targets.cpu import NATIVE, cpu_choice, kernel_features, warn_of_sve
 from adt.compiler.targets.gpu import Gpu, gpu_of
-from adt.compiler.targets.parser import ParsedTarget, parse_target
+from adt.compiler.targets.parser import PTX, ParsedTarget, parse_target
 from adt.errors import ConfigError
 from adt.options.resolve import Resolved
 from adt.options.sections import Settings
@@ -109,7 +108,7 @@ def _cuda_target(parsed: ParsedTarget, host: dict[str, Any], demands: tuple[str,
     """NVIDIA's GPU: machine code for its architecture, or else what any driver compiles for its own."""
     name = f"cuda:{parsed.arch}" if parsed.arch else "cuda"
     limits = {**_CUDA, **parsed.gpu}
-    spec = {"kind": "cuda", "arch": parsed.arch or cuda.PTX, "host": host, **limits}
+    spec = {"kind": "cuda", "arch": parsed.arch or PTX, "host": host, **limits}
     return ModelTarget(name, "cuda", spec, ("cuda",), False, demands, gpu_of("NVIDIA", limits))
 
 

@@ -12,10 +12,18 @@ from tvm import relax
 
 from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import ELEMENTWISE, Rewriter, readers_of
-from adt.compiler.passes import pointwise
 from adt.compiler.passes.dot import Dot
-from adt.compiler.passes.integers.tensors import RANGES, Floats, Quantized, Sums, Weights, array_of
-from adt.compiler.passes.pointwise import Pointwise
+from adt.compiler.passes.integers.tensors import (
+    RANGES,
+    Floats,
+    Pointwise,
+    Quantized,
+    Sums,
+    Weights,
+    array_of,
+    pointwise_of,
+    quantized_values,
+)
 from adt.package.reports import Convolution
 
 ROUNDS = 3 << 22  # in whose neighbourhood float32 holds integers only
@@ -91,7 +99,7 @@ class Integers(Rewriter):
         name = operator_name(value)
         if name in ELEMENTWISE and not self.sums.isdisjoint(value.args):
             self.sums.add(variable)
-        if function := pointwise.applied(variable, value, self.function_of):
+        if function := pointwise_of(variable, value, self.function_of):
             self.functions[variable] = function
         if isinstance(value, relax.TupleGetItem) and value.tuple_value in self.floats:
             parts = self.floats[value.tuple_value]
@@ -215,7 +223,7 @@ class Integers(Rewriter):
 
     def _looked_up(self, function: Pointwise, scale: float, zero: int) -> relax.Expr:
         """The 8 bits that *function* gives, quantized."""
-        numbers = pointwise.quantized(function.values, scale, zero, *RANGES[self.dtype]).astype(self.dtype)
+        numbers = quantized_values(function.values, scale, zero, *RANGES[self.dtype]).astype(self.dtype)
         bits = self.emit(relax.op.astype, function.base, "uint8")
         index = self.emit(relax.op.astype, bits, "int32")
         result = self.emit(relax.op.take, relax.const(numbers), index, axis=0, mode="clip")
