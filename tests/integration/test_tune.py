@@ -20,7 +20,7 @@ import adt
 from adt.bundle.bundle import TargetBundle
 from adt.compiler.networks.builder import Network
 from adt.errors import AdtError, Busy, ConfigError, MismatchError, NoDevice, TrackerError
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
 from adt.verbs import tune_places

@@ -19,7 +19,7 @@ import pytest
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.compiler.passes.records.arguments import Argument
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import board, server, tracker, wire
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import worker

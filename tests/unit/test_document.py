@@ -7,8 +7,10 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from adt.cli.endings import document
-from adt.host.document import FLAT, HIDDEN, OR_NULL, document_of, form, in_document
+from adt.host.document import FLAT, HIDDEN, OR_NULL, aligned, document_of, form, in_document
 
 
 @dataclass(frozen=True)
@@ -66,3 +68,17 @@ def test_the_schema_of_a_document_is_its_verbs() -> None:
     text = document("verb", {"schema": "adt.inner", "schema_version": 7, "low": 1})
     assert json.loads(text) == {"schema": "adt.verb", "schema_version": 1, "low": 1}
     assert next(iter(json.loads(text))) == "schema"
+
+
+def test_cells_stand_below_each_other_and_nothing_trails() -> None:
+    assert aligned([("a", "name", "x"), ("long", "b", ""), ("", "", "é…")]) == [
+        "a     name  x",
+        "long  b",
+        "            é…",
+    ]
+    assert aligned([]) == []
+
+
+def test_rows_of_other_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        aligned([("a", "b"), ("c",)])

@@ -22,9 +22,9 @@ from adt.options.option import Option, Options, option, options_of
 from adt.options.request import Request, takes
 from adt.options.resolve import known_options
 from adt.options.sections import SECTIONS, VerifySettings
+from adt.verbs.arrays import PictureFlags
 from adt.verbs.compile import CompileRequest
 from adt.verbs.generate import GenerateFlags
-from adt.verbs.pictures import PictureFlags
 from adt.verbs.rpc import TrackerRequest
 from adt.verbs.tune_request import TuneRequest
 from adt.verbs.up import UpRequest

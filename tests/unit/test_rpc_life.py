@@ -24,8 +24,7 @@ from adt.bundle.bundle import BundleFile, TargetBundle
 from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import process
-from adt.options.ports import PortRange
-from adt.options.sections import RpcSettings
+from adt.options.sections import PortRange, RpcSettings
 from adt.rpc import board, instance, launch, relay, server, session, state, tracker, wire
 from adt.rpc.handshake import Answer
 from adt.rpc.instance import Death, Instance, ServerConfig

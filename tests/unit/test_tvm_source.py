@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import SourceError
-from adt.host import download, tvm_source
+from adt.host import contained, download, tvm_source
 from adt.options.sections import TvmSettings
 
 AUTO = TvmSettings()
@@ -121,7 +121,7 @@ def test_an_archive_cannot_write_outside(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_archive_that_is_too_large_is_refused(sdist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tvm_source, "MAX_FILES", 3)
+    monkeypatch.setattr(contained, "MOST_FILES", 3)
     with pytest.raises(SourceError, match="more than 3 files"):
         tvm_source.find_source(AUTO, environ={})
 

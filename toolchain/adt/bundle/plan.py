@@ -15,6 +15,7 @@ from adt.bundle.platforms import PLATFORMS, Platform
 from adt.bundle.presets import Choice, choose_preset
 from adt.errors import ConfigError
 from adt.host import cache
+from adt.host.contained import damaged
 from adt.host.ndk import Ndk, find_ndk
 from adt.host.tools import compiler_identity, find_tool
 from adt.host.tvm_source import TvmSource, find_source
@@ -179,5 +180,5 @@ def _unpack_cuda_headers(directory: Path) -> None:
         with zipfile.ZipFile(archive) as wheel:
             text = wheel.read(CUDA_HEADER)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise cache.damaged(archive, error) from error
+        raise damaged(archive, error) from error
     (directory / "cuda.h").write_bytes(text)

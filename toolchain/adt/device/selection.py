@@ -14,7 +14,7 @@ from shlex import quote
 from adt.device.device import Device
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, NoDevice
-from adt.host.columns import aligned
+from adt.host.document import aligned
 
 log = logging.getLogger("adt.device")
 

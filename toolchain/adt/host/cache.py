@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from adt.errors import AdtError, Busy, PackageError, SourceError
+from adt.errors import AdtError, Busy, DownloadError, PackageError
 from adt.host.contained import open_lock
 from adt.host.directories import cache_dir as cache_dir
 from adt.host.disk import disk_errors, temporary_name
@@ -72,17 +72,16 @@ def file_sha256(path: Path) -> str:
 
 
 def downloaded(
-    name: str,
-    sha256: str,
-    fetch: Callable[[Path], object],
-    *,
-    not_had: Callable[[Exception], AdtError],
-    differs: Callable[[str], AdtError],
+    name: str, sha256: str, fetch: Callable[[Path], object], source: str, *, remedy: str, wrong: str
 ) -> Path:
-    """Return the file *name* with this sha256, fetched when it is absent or damaged.
+    """Return the file *name* with this sha256 (64 lower-case hex digits), fetched if it is absent or damaged.
 
-    Nothing is kept of other contents, no lock either. *fetch* writes the file to the given path; *not_had*
-    makes the error for its exceptions, *differs* that for another sha256 (64 lower-case hex digits).
+    Nothing is kept of other contents, no lock either. *fetch* writes the file to the given path.
+
+    Args:
+        source: name of the file for people: its address, or *name*.
+        remedy: remedy where it cannot be fetched.
+        wrong: remedy where its sha256 differs.
     """
     target = cache_dir() / "downloads" / sha256[:12] / name
     with lock(target):
@@ -99,12 +98,13 @@ def downloaded(
                     fetch(partial)
                 digest = file_sha256(partial)
                 if digest != sha256:
-                    raise differs(digest)
+                    what = f"{source} has sha256 {digest}, expected {sha256}"
+                    raise DownloadError(what, remedy=wrong)
                 partial.replace(target)
             except AdtError:
                 raise
             except Exception as error:  # requests, urllib3 and digest errors: all mean "not downloaded"
-                raise not_had(error) from error
+                raise DownloadError(f"could not download {source}: {error}", remedy=remedy) from error
             finally:
                 partial.unlink(missing_ok=True)
                 if not target.exists():
@@ -112,13 +112,6 @@ def downloaded(
                     with contextlib.suppress(OSError):  # another file with these digits
                         target.parent.rmdir()
     return target
-
-
-def damaged(archive: Path, error: Exception) -> SourceError:
-    """Describe why a downloaded *archive* cannot be unpacked."""
-    return SourceError(
-        f"{archive} cannot be unpacked: {error}", remedy=f"Delete {archive} and run the same command again."
-    )
 
 
 def tree_digest(root: Path, only: tuple[str, ...] = ("",)) -> str:

@@ -13,11 +13,11 @@ import os
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from shlex import quote
 
-from adt.errors import PackageError
+from adt.errors import PackageError, SourceError
 from adt.limits import MOST_TEXT, is_long
 
 _ITSELF = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -167,6 +167,8 @@ def _irregular(path: Path) -> UnsafeFile:
     return UnsafeFile(f"{path} is no regular file")
 
 
+MOST_FILES, MOST_BYTES = 20_000, 200 << 20
+"""Bounds on what adt takes of a source archive."""
 MOST_AT_ONCE = 16 << 20
 """Bytes that are read at once: an archive's header cannot ask for more memory than this."""
 DAMAGED = (
@@ -184,6 +186,30 @@ class Bounded(io.BufferedReader):
         if size is None or not 0 <= size <= MOST_AT_ONCE:
             raise tarfile.ReadError(f"an entry's header has {size} bytes")
         return super().read(size)
+
+
+def unpack_source(archive: Path, directory: Path, wanted: Callable[[tarfile.TarInfo], str]) -> None:
+    """Write members of a downloaded source *archive* below *directory*, each by the name that *wanted* has
+    for it; empty: it is left out."""
+    files = size = 0
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if not (name := wanted(member)):
+                    continue
+                files, size = files + 1, size + member.size
+                if files > MOST_FILES or size > MOST_BYTES:
+                    raise tarfile.ReadError(f"more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MB")
+                write_file(tar, member, directory, name)
+    except DAMAGED as error:
+        raise damaged(archive, error) from error
+
+
+def damaged(archive: Path, error: Exception) -> SourceError:
+    """Describe why a downloaded *archive* cannot be unpacked."""
+    return SourceError(
+        f"{archive} cannot be unpacked: {error}", remedy=f"Delete {archive} and run the same command again."
+    )
 
 
 def write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path, name: str) -> None:

@@ -1,9 +1,9 @@
-"""Documents that ``--json`` prints of results: the fields of their records, and what these say otherwise."""
+"""Forms of results: documents that ``--json`` prints of their records, and text in columns for people."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -79,3 +79,9 @@ def _object(record: Any) -> dict[str, Any]:
 
 def _shown(about: Form, value: Any) -> Any:
     return document_of(about.convert(value) if about.convert else value)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line for each row, its cells below those of the row before; all rows have as many."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -150,14 +150,9 @@ def fetch(file: RegistryFile) -> Path:
         file.filename,
         file.sha256,
         download,
-        not_had=lambda reason: DownloadError(
-            f"could not download {file.filename}: {reason}",
-            remedy="Check the network and pip's index (`pip config list`), then run this again.",
-        ),
-        differs=lambda found: DownloadError(
-            f"{file.filename} has sha256 {found}, expected {file.sha256}",
-            remedy="The index serves another file under this name: do not use it; check the index.",
-        ),
+        file.filename,
+        remedy="Check the network and pip's index (`pip config list`), then run this again.",
+        wrong="The index serves another file under this name: do not use it; check the index.",
     )
 
 
@@ -168,6 +163,8 @@ SCHEMES = ("https", "http")
 DIGEST = "sha256="
 """Before the digest, in an address' fragment."""
 NO_DIGEST = "--insecure-no-digest"
+NOT_HAD = "Check the address and the network, then run this again."
+"""Remedy for an address whose file cannot be downloaded."""
 
 
 def is_address(text: str) -> bool:
@@ -184,16 +181,8 @@ def _checked(url: str, sha256: str, fetch: Callable[[Path], object]) -> Path:
     """Return the local copy of the file at *url*, which *fetch* writes where there is none; see above."""
     name, digest = _file_name(url), sha256.lower()
     check_digest(digest)
-    return downloaded(
-        name,
-        digest,
-        fetch,
-        not_had=lambda reason: _not_had(url, reason),
-        differs=lambda found: DownloadError(
-            f"{url} has sha256 {found}, expected {digest}",
-            remedy="It is not the file that was meant: do not use it; ask who published it.",
-        ),
-    )
+    wrong = "It is not the file that was meant: do not use it; ask who published it."
+    return downloaded(name, digest, fetch, url, remedy=NOT_HAD, wrong=wrong)
 
 
 def _file_name(url: str) -> str:
@@ -227,17 +216,10 @@ def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes:
         except AdtError:
             raise
         except Exception as error:  # of requests and urllib3
-            raise _not_had(url, error) from error
+            raise DownloadError(f"could not download {url}: {error}", remedy=NOT_HAD) from error
         digest = file_sha256(copy)
         log.warning("%s was taken as it came; next time: '%s#%s%s'", url, url, DIGEST, digest)
         return _checked(url, digest, lambda partial: shutil.move(copy, partial))
-
-
-def _not_had(url: str, reason: Exception) -> DownloadError:
-    return DownloadError(
-        f"could not download {url}: {reason}",
-        remedy="Check the address and the network, then run this again.",
-    )
 
 
 def check_digest(text: str) -> None:

@@ -14,9 +14,11 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tarfile import TarInfo
 
-from adt.errors import AdtError, SourceError
+from adt.errors import SourceError
 from adt.host import cache, download
+from adt.host.contained import unpack_source
 from adt.host.extras import install_command
 from adt.host.process import run
 from adt.options.sections import TvmSettings
@@ -40,8 +42,6 @@ SDIST_KEEP = (
     "3rdparty/tvm-ffi/",
 )  # fmt: skip
 """Parts of the tree that a runtime, the runner and the plugins need; the rest (350 MB) stays packed."""
-MAX_FILES = 20_000
-MAX_BYTES = 200 << 20
 
 _SUBMODULE = "it is a submodule: git submodule update --init --recursive"
 NEEDED = {
@@ -204,29 +204,10 @@ def _clone(tag: str, directory: Path) -> None:
 
 
 def _unpack_sdist(directory: Path) -> None:
-    import tarfile
-
-    from adt.host.contained import write_file
+    def wanted(member: TarInfo) -> str:
+        name = member.name.removeprefix(SDIST_PREFIX)
+        return name if name != member.name and name.startswith(SDIST_KEEP) and not member.isdir() else ""
 
     archive = download.fetch(SDIST)
     log.info("unpacking the TVM part of %s", SDIST.filename)
-    files = size = 0
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            for member in tar:
-                name = member.name.removeprefix(SDIST_PREFIX)
-                if name == member.name or not name.startswith(SDIST_KEEP):
-                    continue
-                if member.isdir():
-                    continue
-                files, size = files + 1, size + member.size
-                if files > MAX_FILES or size > MAX_BYTES:
-                    raise SourceError(
-                        f"{archive.name} holds more than {MAX_FILES} files or {MAX_BYTES >> 20} MB of TVM",
-                        remedy="This is not the package that was pinned; report it.",
-                    )
-                write_file(tar, member, directory, name)
-    except AdtError:
-        raise
-    except (tarfile.TarError, EOFError) as error:
-        raise cache.damaged(archive, error) from error
+    unpack_source(archive, directory, wanted)

@@ -10,13 +10,13 @@ import hashlib
 import logging
 import os
 import shutil
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
+from tarfile import TarInfo
 
 from adt.errors import DownloadError, SourceError
 from adt.host import cache
-from adt.host.contained import DAMAGED, write_file
+from adt.host.contained import unpack_source
 from adt.host.process import run
 
 log = logging.getLogger("adt.source")
@@ -25,7 +25,6 @@ POOL = "http://deb.debian.org/debian/pool/main"
 APT_HELPER = "/usr/lib/apt/apt-helper"
 """Program of apt's for one file, with apt's proxies."""
 LEFT_OUT = ("test/", "bench/", "doc/", "models/", "jni/", "examples/")
-MAX_BYTES = 200 << 20
 REMEDY = "Check the network, or name a directory with the four source trees: --xnnpack-source DIR."
 
 
@@ -176,31 +175,16 @@ def _fetch(tree: Tree) -> Path:
             remedy=REMEDY,
         )
 
-    return cache.downloaded(
-        tree.tarball,
-        tree.sha256,
-        fetch,
-        not_had=lambda reason: DownloadError(f"could not download {url}: {reason}", remedy=REMEDY),
-        differs=lambda digest: DownloadError(
-            f"{url} has sha256 {digest}, expected {tree.sha256}",
-            remedy="It is not the file that was meant: do not use it.",
-        ),
-    )
+    wrong = "It is not the file that was meant: do not use it."
+    return cache.downloaded(tree.tarball, tree.sha256, fetch, url, remedy=REMEDY, wrong=wrong)
 
 
 def _unpack(tree: Tree, archive: Path, directory: Path) -> None:
     top = f"{tree.name}-0.0~git{tree.date}.{tree.commit[:7]}/"
-    size = 0
+
+    def wanted(member: TarInfo) -> str:
+        name = member.name.removeprefix("./").removeprefix(top)
+        return name if member.isreg() and not name.startswith(LEFT_OUT) else ""
+
     directory.mkdir()
-    try:
-        with tarfile.open(archive, "r:xz") as tar:
-            for member in tar:
-                name = member.name.removeprefix("./").removeprefix(top)
-                if not member.isreg() or name.startswith(LEFT_OUT):
-                    continue
-                size += member.size
-                if size > MAX_BYTES:
-                    raise tarfile.ReadError(f"more than {MAX_BYTES >> 20} MB")
-                write_file(tar, member, directory, name)
-    except DAMAGED as error:
-        raise cache.damaged(archive, error) from error
+    unpack_source(archive, directory, wanted)

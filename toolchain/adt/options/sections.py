@@ -6,10 +6,12 @@ A setting ``section.key`` can be given as a flag or keyword, as ``ADT_SECTION_KE
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from adt.errors import ConfigError
+from adt.limits import MOST_PORT
 from adt.options.option import Directory, Flag, Number, Options, Real, Switch, Text, Texts, option
-from adt.options.ports import PortRange
 
 RUN_SECONDS = 600.0
 """The time limit of a program on a device, without ``device.timeout``."""
@@ -230,6 +232,43 @@ class DeviceSettings(Options, section="device"):
     def run_seconds(self) -> float:
         """Seconds that a run of a program may take."""
         return self.timeout or RUN_SECONDS
+
+
+@dataclass(frozen=True)
+class PortRange:
+    """Ports that are tried in their order, both ends included."""
+
+    first: int
+    last: int
+    insisted: bool = False
+    """True if the caller named them: a tracker or server that runs on another port does not do."""
+
+    def __post_init__(self) -> None:
+        if self.first > self.last or self.first < 1 or self.last > MOST_PORT:
+            named = "an empty range" if self.first > self.last else str(self)
+            raise ConfigError(
+                f"{named} is not a range of ports", remedy="Give the first and the last one, of 1 to 65535."
+            )
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
+    def __contains__(self, port: int) -> bool:
+        return self.first <= port <= self.last
+
+    def __len__(self) -> int:
+        return self.last + 1 - self.first
+
+    def __str__(self) -> str:
+        return f"{self.first} to {self.last}"
+
+    def chosen(self, first: int | None, last: int | None) -> PortRange:
+        """Return the range with the ends that are given; a first one alone takes as many ports as before."""
+        if first is None and last is None:
+            return self
+        if last is None:
+            last = min(MOST_PORT, (first or self.first) + len(self) - 1)
+        return PortRange(self.first if first is None else first, last, insisted=True)
 
 
 class RpcSettings(Options, section="rpc"):

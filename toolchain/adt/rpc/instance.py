@@ -31,7 +31,7 @@ from adt.device.transport.deadline import Deadline
 from adt.device.transport.forwards import Forward
 from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, TrackerError
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import cleanup, handshake, launch, state, wire
 from adt.rpc.cleanup import ANSWER_SECONDS
 from adt.rpc.handshake import Answer

@@ -21,7 +21,7 @@ from adt.device.transport.deadline import allowed
 from adt.errors import ConfigError, RpcError
 from adt.host import cache
 from adt.host.document import OR_NULL, in_document
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import cleanup, launch, state, tracker, wire
 from adt.rpc.instance import ServerConfig
 

@@ -24,7 +24,7 @@ from adt.device.device import Device
 from adt.errors import RpcError
 from adt.host import cache
 from adt.host.disk import temporary_directory
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import board, handshake, server, state, wire
 from adt.rpc.handshake import Answer
 

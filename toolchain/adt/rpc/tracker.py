@@ -22,7 +22,7 @@ from adt.errors import AdtError, TrackerError
 from adt.host import cache
 from adt.host.document import FLAT, OR_NULL
 from adt.host.extras import install_command
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import launch, state, wire
 from adt.rpc.wire import Summary
 

@@ -26,7 +26,7 @@ from adt.device.transport import adb, forwards
 from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, DeviceNotReady, NoDevice, RpcError
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import cleanup, launch, state
 from adt.rpc.cleanup import ANSWER_SECONDS
 from adt.rpc.instance import HELLO_SECONDS, POLL_SECONDS, Death, Instance, ServerConfig, Stopped

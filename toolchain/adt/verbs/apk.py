@@ -317,12 +317,7 @@ def install(request: InstallRequest) -> Installed:
 
 
 def _records(results: Sequence[Path], keep: bool) -> tuple[tuple[BenchRecord, ...], tuple[Path, ...]]:
-    """Read what the app measured, and keep it.
-
-    Raises:
-        RunError, InputError: the app says that it failed, or wrote something else; what it measured besides
-            is kept all the same.
-    """
+    """Read what the app measured, and keep it; then raise the first failure that it wrote, if any."""
     from adt.measure import app_bench, history
 
     records: list[BenchRecord] = []

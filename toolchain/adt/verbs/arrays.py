@@ -1,20 +1,23 @@
-"""Read and write the arrays of ``--input`` and ``--output``, and show them."""
+"""Options that prepare pictures for inputs, and outputs: written to the files of ``--output``, and shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import InputError
-from adt.host.columns import aligned
 from adt.host.disk import disk_errors
+from adt.host.document import aligned
 from adt.host.npz import npz_bytes
+from adt.options.option import Options, option
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from adt.package.inputs.pictures import PictureOptions
 
     Array = NDArray[np.generic]
 
@@ -58,11 +61,8 @@ def check_outputs(targets: Sequence[str]) -> None:
 
 
 def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[Path, ...]:
-    """Write *outputs* to ``[NAME=]FILE`` each: .npz all or that one, .npy and .raw the only one or that one.
-
-    Raises:
-        InputError: there is no such output, or there are several for a file of one.
-    """
+    """Write *outputs* to ``[NAME=]FILE`` each: .npz all or that one, .npy and .raw the only one or that
+    one."""
     return tuple(_save(text, outputs) for text in targets)
 
 
@@ -146,3 +146,53 @@ def _described(name: str, array: Array) -> dict[str, Any]:
         "not_finite": int(array.size - finite.size),
         "head": [value.item() if not floating or np.isfinite(value) else None for value in head],
     }
+
+
+CENTER = "center"
+
+
+class PictureFlags(Options):
+    """Preparation of pictures."""
+
+    resize: str | None = option(
+        "Width x height; with --crop also the shorter side alone. Default: what the input takes.",
+        default=None,
+        metavar="224x224|256",
+    )
+    crop: str | None = option("Keep the proportions and cut out the middle.", default=None, metavar=CENTER)
+    resample: str | None = option(
+        "Default: bilinear.", default=None, choices=["nearest", "bilinear", "bicubic", "lanczos"]
+    )
+    scale: float | None = option("Pixels are divided by it; default for floats: 255.", default=None)
+    value_range: str | None = option(
+        "Instead: what 0 and 255 become.", "--range", default=None, metavar="LOW,HIGH"
+    )
+    mean: str | None = option("Then subtracted, for each channel.", default=None, metavar="0.485,0.456,0.406")
+    std: str | None = option("Then divided by, for each channel.", default=None, metavar="0.229,0.224,0.225")
+    layout: str | None = option("Default: as the shape says.", default=None, metavar="NCHW|NHWC")
+    color: str | None = option("Order of the channels; default: RGB.", default=None, metavar="RGB|BGR|GRAY")
+
+
+def picture_options(flags: PictureFlags) -> PictureOptions | None:
+    """Return how pictures are prepared; None without such an option."""
+    from adt.package.inputs.pictures import PictureOptions, parse_numbers, parse_size
+
+    if flags.crop not in (None, CENTER):
+        raise InputError(f"a picture is not cut {flags.crop!r}", remedy=f"Use --crop {CENTER}.")
+
+    def read(text: str | None, reader: Callable[..., Any], *arguments: str) -> Any:
+        return None if text is None else reader(text, *arguments)
+
+    options = {
+        "resize": read(flags.resize, parse_size),
+        "crop": flags.crop is not None or None,
+        "resample": flags.resample,
+        "scale": flags.scale,
+        "range": read(flags.value_range, parse_numbers, "--range"),
+        "mean": read(flags.mean, parse_numbers, "--mean"),
+        "std": read(flags.std, parse_numbers, "--std"),
+        "layout": read(flags.layout, str.upper),
+        "color": read(flags.color, str.upper),
+    }
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return PictureOptions(**chosen) if chosen else None

@@ -56,11 +56,6 @@ def choose_bundle(
         server: it must have an RPC server.
         preferred: taken before the newest one, if it fits.
         computes: ``opencl`` or ``cuda``, whose runtime it must have; ``cpu``: any.
-
-    Raises:
-        MismatchError: none was built, or what there is does not fit.
-        RpcError: it has no RPC server.
-        PackageError: it is damaged or no bundle.
     """
 
     def check(bundle: TargetBundle) -> None:

@@ -13,7 +13,7 @@ from adt.bundle.platforms import platform_named
 from adt.cli.command import Rendering, command
 from adt.cli.endings import command_with
 from adt.errors import ConfigError, MismatchError
-from adt.host.columns import aligned
+from adt.host.document import aligned
 from adt.host.isolated import begin
 from adt.options.option import (
     Directory,
@@ -166,9 +166,6 @@ def job_of(
         request: one with a model, a bundle and *like*.
         server: a bundle that is not named must have an RPC server; …
         preferred: … and is this one, if it fits.
-
-    Raises:
-        Those of :func:`compile`.
     """
     from adt.bundle.bundle import load_bundle
     from adt.compiler.targets import settings_and_platform
@@ -199,12 +196,7 @@ def job_of(
 
 
 def tuned_job(job: CompileJob) -> CompileJob:
-    """*job* with what records decide: libraries of ``--offload auto``, and a database's schedules.
-
-    Raises:
-        ConfigError: the database has records of several devices, or none of the one that was chosen.
-        PackageError: there is no database.
-    """
+    """Add to *job* what records decide: libraries of ``--offload auto``, and a database's schedules."""
     job = measured_offload(job)
     settings = job.settings.compile
     if not settings.db:

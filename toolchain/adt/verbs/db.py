@@ -14,7 +14,7 @@ import typer
 from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.errors import PackageError
-from adt.host.columns import aligned
+from adt.host.document import aligned
 from adt.options.option import PathTo, Text, option
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings

@@ -230,17 +230,9 @@ def deploy_to(
     full_hash: bool = False,
     progress: DeployProgress | None = None,
 ) -> DeployResult:
-    """Send what is missing of *package* and *bundle* to *device*.
+    """Send what is missing of *package* (None: the bundle alone) and *bundle* to *device*.
 
-    Args:
-        package: None for the bundle alone.
-        run_as: a debuggable app, into whose own directory the deployment is copied; empty: none.
-        dry_run, full_hash: see :func:`deploy`.
-        progress: see :data:`adt.device.deploy.store.DeployProgress`.
-
-    Raises:
-        MismatchError, PackageError: package, bundle and device do not fit each other, or are damaged.
-        ConfigError: *run_as* is no debuggable app of the device.
+    With *run_as*, a debuggable app, the deployment is copied into its own directory, too.
     """
     from adt.device.app import copy_into_app
     from adt.device.deploy import store

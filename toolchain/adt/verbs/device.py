@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from adt.cli.command import Rendering, command
 from adt.errors import DeviceNotReady
-from adt.host.columns import aligned
 from adt.host.disk import size_text
+from adt.host.document import aligned
 from adt.options.option import Text, Texts, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.sections import DeviceSettings

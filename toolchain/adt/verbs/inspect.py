@@ -13,8 +13,7 @@ import typer
 from adt.checkup.check import Status
 from adt.cli.command import Rendering, command
 from adt.errors import BuildError, ConfigError, DoctorFailed
-from adt.host.columns import aligned
-from adt.host.document import document_of
+from adt.host.document import aligned, document_of
 from adt.options.option import (
     Directory,
     MaybePath,
@@ -172,15 +171,8 @@ def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = No
 
 
 def named_kernels(inspection: Inspection, device: str, name: str | None) -> dict[str, str]:
-    """The source of the kernel *name*, or of those that the function *name* launches; None: of all.
-
-    Args:
-        device: ``opencl`` or ``cuda``.
-
-    Raises:
-        PackageError: there are no kernels for it.
-        ConfigError: there is none of that name.
-    """
+    """Return the source of the kernel *name* for *device* (``opencl`` or ``cuda``), or of those that the
+    function *name* launches; None: of all."""
     texts = inspection.sources(device)
     if name is None:
         return texts
@@ -194,11 +186,7 @@ def named_kernels(inspection: Inspection, device: str, name: str | None) -> dict
 
 
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
-    """Write each text to its name in the directory *out*; other files there stay.
-
-    Raises:
-        PackageError: a name, which comes out of a package, is not one of a file; nothing was written.
-    """
+    """Write each text to its name in the directory *out*; none, if one is not the name of a file."""
     from adt.host.cache import write_text
     from adt.host.contained import file_name
 

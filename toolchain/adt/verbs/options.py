@@ -42,8 +42,7 @@ def fetched(place: Any, *, any_digest: bool) -> Any:
 def model_file(model: Any, arguments: Mapping[str, Any], *, runs: bool = True) -> Any:
     """Return the file of a model that is a module of Relax, an address or the name of a network.
 
-    Args:
-        runs: False: the verb refuses models that are code; else one that is not trusted is refused here.
+    A verb that *runs* models that are code refuses one that is not trusted here.
     """
     params = arguments.get("params")
     if model is None:

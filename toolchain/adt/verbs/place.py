@@ -20,14 +20,8 @@ def runs_here(package: ModelPackage, request: Request) -> bool:
 
 
 def open_place(package: ModelPackage, request: Request, named: Path | None) -> Opened:
-    """Make *package* ready: deploy it, or with one that was compiled for this machine look for the bundle.
-
-    Args:
-        named: the bundle; None: the newest that fits.
-
-    Raises:
-        MismatchError, PackageError: package, bundle and device do not fit each other, or no bundle was built.
-    """
+    """Make *package* ready with the bundle *named* (None: the newest that fits): deploy it, unless it was
+    compiled for this machine."""
     if runs_here(package, request):
         check_own_cpu(package.manifest)
         bundle = package_bundle(package, named)

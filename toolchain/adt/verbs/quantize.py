@@ -11,17 +11,16 @@ from typing import Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, ModelError
-from adt.host.columns import aligned
 from adt.host.disk import disk_errors, library_files, scratch_directory, size_text
-from adt.host.document import in_document
+from adt.host.document import aligned, in_document
 from adt.host.isolated import isolated
 from adt.options.option import Files, PathTo, Texts, option, options_of, python, values_of
 from adt.options.request import Request, takes
 from adt.options.sections import CompileSettings
 from adt.package.inputs.pictures import PictureOptions
 from adt.quantization.accuracy import LayerCost, OutputAccuracy  # isolated reads these types
+from adt.verbs.arrays import PictureFlags, picture_options
 from adt.verbs.options import INSECURE_NO_DIGEST, MODEL, PARAMS, TRUST, model_file
-from adt.verbs.pictures import PictureFlags, picture_options
 
 
 class QuantizeRequest(Request):
@@ -127,11 +126,7 @@ def quantize(request: QuantizeRequest) -> QuantizeResult:
 
 @isolated("quantizing {values[model].name}", SECONDS, here=True)
 def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: Path) -> QuantizeResult:
-    """Write the quantized model to the directory *scratch*; see :func:`quantize`.
-
-    Args:
-        values: those of the request but for *picture*.
-    """
+    """Write the quantized model to the directory *scratch*; *values* are the request's but for *picture*."""
     import onnx
 
     from adt.compiler.importers.shapes import parse_shapes
@@ -185,12 +180,7 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
 
 
 def _check(request: QuantizeRequest) -> None:
-    """Check what needs no model.
-
-    Raises:
-        ConfigError: a choice is unknown, or the output is no file.
-        ModelError: the model is of a format that onnxruntime does not quantize.
-    """
+    """Check what needs no model."""
     from adt.compiler.importers import formats
 
     for name, about in options_of(QuantizeRequest).items():
@@ -213,11 +203,7 @@ def _check(request: QuantizeRequest) -> None:
 
 
 def _check_weights(request: QuantizeRequest) -> None:
-    """Check what does not go with quantizing weights alone.
-
-    Raises:
-        ConfigError: an option is of no effect then, or there is nothing to measure a target on.
-    """
+    """Check what does not go with quantizing weights alone."""
     if request.weights_only is None:
         return
     options = options_of(QuantizeRequest)

@@ -25,11 +25,8 @@ MOST_BYTES = 16 << 20
 
 
 def with_references(project: Project, settings: Settings) -> Project:
-    """*project*, with a reference for each model whose source is there; of the others a warning says why not.
-
-    Args:
-        settings: seed, reference and tolerances are those of ``verify``.
-    """
+    """Add a reference to each model of *project* whose source is there, with the seed and tolerances of
+    ``verify``; a warning says why others have none."""
     models = []
     for model in project.models:
         packages = [variant.package for part in model.every_device for variant in part.variants]
@@ -42,13 +39,7 @@ def with_references(project: Project, settings: Settings) -> Project:
 
 
 def reference_run(packages: Sequence[ModelPackage], settings: Settings) -> ReferenceRun:
-    """A run of the reference of *packages*, which are of one model.
-
-    Raises:
-        PackageError: there is no entry ``main``, which is what references run.
-        ModelError, InputError, ToolNotFound, …: the source model is not here, no inputs can be made up for
-            it, its runtime is missing or fails, or its outputs are nothing to compare with.
-    """
+    """Run the reference of *packages*, which are of one model, on its entry ``main``."""
     from adt.measure.reference import reference_named
     from adt.package.inputs.random import random_inputs
 

@@ -22,7 +22,7 @@ from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.verbs.bundles import package_bundle
 from adt.verbs.deploy import deploy_to
 from adt.verbs.device import device_of
-from adt.verbs.options import BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, TRACKER, VIA
+from adt.verbs.options import BUNDLE, PACKAGE, REMOTE_KEY, TRACKER
 from adt.verbs.place import runs_here
 from adt.verbs.rpc import served_bundle
 
@@ -34,8 +34,6 @@ class RemoteRequest(Request):
     serial: Text = DeviceSettings.serial
     timeout: Real = DeviceSettings.timeout
     bundle: MaybePath = BUNDLE
-    entry: str = ENTRY
-    via: str = VIA
     key: str = REMOTE_KEY
     tracker: str = TRACKER
 
@@ -61,12 +59,6 @@ def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
     With a key or a tracker it goes to whatever device the tracker gives, and is uploaded.
     Else it goes to one device: deployed there, it is loaded from where it is, by the server
     that runs there or one for this block. A package for this machine gets a server here.
-
-    Raises:
-        ConfigError: a device, or a bundle, together with a key or a tracker.
-        MismatchError, PackageError: package, bundle and server do not fit each other.
-        RpcError, TrackerError: no server, or it ended.
-        RunError: the server failed.
     """
     return connect(load_package(request.package), request)
 
@@ -114,11 +106,7 @@ def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
 
 
 def _tracked_device(connection: session.Session, package: ModelPackage) -> tuple[str, str, bool | None]:
-    """Name, label and whether it is emulated, of the device that the tracker gave.
-
-    Raises:
-        MismatchError: it is known, and it or its server's bundle does not fit the package.
-    """
+    """Return name, label and whether it is emulated, of the device that the tracker gave, if it fits."""
     address, serial = connection.target.address, connection.serial
     if not serial:
         return address, f"the RPC server at {address}", None

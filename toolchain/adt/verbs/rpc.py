@@ -16,7 +16,7 @@ from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import span
 from adt.errors import RpcError
-from adt.host.columns import aligned
+from adt.host.document import aligned
 from adt.options.option import MaybePath, Real, Text, option
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import load_settings
@@ -185,11 +185,7 @@ def serve_deployed(
     key: str = "",
     tracker_address: str = "",
 ) -> RpcServer:
-    """Start an RPC server from *deployment* as the settings say, or return the one that runs from it.
-
-    Args:
-        deployment, tracker_address: see :func:`adt.rpc.server.start`.
-    """
+    """Start an RPC server from *deployment* as the settings say, or return the one that runs from it."""
     from adt.rpc import server
 
     return server.start(

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, InputError
-from adt.host.columns import aligned
-from adt.host.document import document_of, form
+from adt.host.document import aligned, document_of, form
 from adt.options.option import Files, MaybePath, Number, PathTo, Real, Text, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import DeviceSettings, VerifySettings
-from adt.verbs.arrays import check_outputs, described, save_outputs, table
+from adt.verbs.arrays import PictureFlags, check_outputs, described, picture_options, save_outputs, table
 from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
-from adt.verbs.pictures import PictureFlags, picture_options
 
 if TYPE_CHECKING:
     from adt.device.rtvm import RtvmOptions

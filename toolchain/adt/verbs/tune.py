@@ -16,7 +16,7 @@ import typer
 
 from adt.cli.command import Rendering, command
 from adt.errors import INTERRUPTED, ConfigError, VerifyFailed
-from adt.host.columns import aligned
+from adt.host.document import aligned
 from adt.host.interrupts import handled, interrupt
 from adt.options.request import takes
 from adt.options.sections import TuneSettings
@@ -183,11 +183,7 @@ def _device_kind(text: str) -> tuple[str, str] | None:
 
 
 def _check_settings(settings: TuneSettings) -> TuneSettings:
-    """*settings*, when they can be.
-
-    Raises:
-        ConfigError: they cannot.
-    """
+    """Return *settings*, or refuse them."""
     least = {"trials": 0, "early_stopping": 0, "number": 1, "repeat": 1, "min_repeat_ms": 0}
     for name, lowest in least.items():
         if getattr(settings, name) < lowest:
@@ -205,11 +201,7 @@ def _check_settings(settings: TuneSettings) -> TuneSettings:
 
 
 def _database(request: TuneRequest) -> Path:
-    """The directory of the records.
-
-    Raises:
-        ConfigError: neither the request nor the settings name it.
-    """
+    """Return the directory of the records."""
     setting = request.settings.compile.db
     if request.db is None and not setting:
         raise ConfigError(

@@ -57,11 +57,7 @@ class Rack:
 
 
 def is_tracked(request: TuneRequest) -> bool:
-    """A tracker gives the devices.
-
-    Raises:
-        ConfigError: devices are named as well.
-    """
+    """True if a tracker gives the devices."""
     tracked = bool(request.key or request.tracker)
     if tracked and request.serials:
         raise ConfigError(
@@ -72,11 +68,7 @@ def is_tracked(request: TuneRequest) -> bool:
 
 
 def platform_for(request: TuneRequest) -> str | None:
-    """The platform to tune for: what the caller says, or that of the device; None for what the settings say.
-
-    Raises:
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device that would tell is not there.
-    """
+    """Return the platform to tune for: the caller's, or that of the device; None for that of the settings."""
     tracked = is_tracked(request)
     platform: str | None = request.named("platform")
     if platform is not None or tracked:
@@ -89,11 +81,7 @@ def platform_for(request: TuneRequest) -> str | None:
 
 
 def served(request: TuneRequest) -> TargetBundle | None:
-    """The bundle of a server that runs on the devices already; of another one none could be started there.
-
-    Raises:
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: no device is named, and there is not just one.
-    """
+    """Return the bundle of a server that runs on the devices already: no other could be started there."""
     if is_tracked(request):
         serials = _tracked(_key(request, request.settings))
     else:
@@ -111,11 +99,7 @@ def _key(request: TuneRequest, settings: Settings) -> str:
 
 
 def _first(serials: Sequence[str]) -> Device:
-    """One of *serials* that is there; with none named, the device that verbs take.
-
-    Raises:
-        NoDevice, …: none is.
-    """
+    """Return one of *serials* that is there; with none named, the device that verbs take."""
     problems = []
     for serial in serials:
         try:
@@ -129,19 +113,8 @@ def _first(serials: Sequence[str]) -> Device:
 
 @contextlib.contextmanager
 def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Iterator[Rack]:
-    """Open the devices that measure for *job*, as *request* says; a tracker that this starts is stopped when
-    the block ends.
-
-    Args:
-        target: what the kernels are for.
-
-    Raises:
-        MismatchError: no bundle for the devices was built here, or without the GPU's runtime, or a device is
-            of another platform, or its processor does not run the kernels.
-        RpcError: the bundle has no RPC server.
-        NoDevice, AmbiguousDevice, DeviceNotReady, DeviceError: the device is not there.
-        TrackerError: the tracker does not answer, or cannot be started.
-    """
+    """Open the devices that measure kernels of *job* for *target*, as *request* says; a tracker that this
+    starts is stopped when the block ends."""
     settings, serials = job.settings, tuple(dict.fromkeys(request.serials))
 
     def bundle(preferred: TargetBundle | None = None) -> TargetBundle:

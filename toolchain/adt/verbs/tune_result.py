@@ -13,8 +13,7 @@ import typer
 
 from adt.cli.terminal import span
 from adt.errors import NoDevice, TrackerError
-from adt.host.columns import aligned
-from adt.host.document import document_of
+from adt.host.document import aligned, document_of
 from adt.measure import history
 from adt.options.resolve import load_settings
 from adt.tuning.records import Context
@@ -56,11 +55,7 @@ def compile_command(job: CompileJob, database: Path) -> str:
 
 
 def check_ended(result: EngineResult, rack: Rack, wait: float) -> None:
-    """Raise when the tuning ended for want of devices.
-
-    Raises:
-        TrackerError, NoDevice: no device was there for as long as we wait.
-    """
+    """Raise TrackerError or NoDevice when the tuning ended for want of devices."""
     if result.ended != "no device":
         return
     what = (
@@ -81,11 +76,8 @@ def check_ended(result: EngineResult, rack: Rack, wait: float) -> None:
 
 
 def tune_result(plan: TuningPlan, result: EngineResult, contexts: Sequence[Context]) -> TuneResult:
-    """The whole of it, not compared yet.
-
-    Args:
-        contexts: those of the database: a compile must name one when several fit.
-    """
+    """Make the result, not compared yet; a compile must name one of the database's *contexts* when several
+    fit."""
     mine = result.context
     if mine and sum((other.target, other.tvm) == (mine.target, mine.tvm) for other in contexts) > 1:
         command = f"{plan.compile_command} {shlex.join(['--tuned-on', mine.place])}"
@@ -129,13 +121,8 @@ def compare_packages(
     """Compile *job* with the records of *database* and without, to the cache, and run the two in turns.
 
     It runs where the package belongs: on this machine, or on the first of *serials*. On an emulated device
-    both are verified, and nothing is timed. The tuned one's benchmark is kept.
-
-    Args:
-        tuned: which device's records are meant.
-
-    Raises:
-        RunError, MismatchError, …: as :func:`adt.bench_ab`.
+    both are verified, and nothing is timed. The tuned one's benchmark is kept. *tuned* says which device's
+    records are meant.
     """
     from adt.compiler.compile import cached_package
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adt.cli.terminal import span, terminal, visible
-from adt.host.columns import aligned
+from adt.host.document import aligned
 from adt.tuning.results import DeviceStatus, Status, TaskStatus
 
 if TYPE_CHECKING:

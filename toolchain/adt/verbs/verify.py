@@ -196,11 +196,8 @@ def verify_at(
         resolved: seed, tolerances, reference and time limit are taken from it.
         find_model: the source model, for its own runtime; asked for where the reference needs it.
         inputs: sets of name to array; made up from the seed when None.
-        seeds: how many sets to make up.
+        seeds: number of sets to make up.
         trust: the reference may be a model that is code.
-
-    Raises:
-        ConfigError: sets of inputs that contradict each other.
     """
     from adt.device.rtvm import RtvmOptions
     from adt.measure.reference import FILE, MODEL, reference_named, with_unused
@@ -407,8 +404,7 @@ def _output_lines(output: OutputComparison) -> Iterator[str]:
 def failure(result: VerifyResult, package: Path, *, same_command: bool = False) -> VerifyFailed | None:
     """Return what is wrong with the outputs; None when all of them passed.
 
-    Args:
-        same_command: the command line was ``adt verify``, which takes what lets outputs pass.
+    The *same_command* line, ``adt verify``, takes what lets outputs pass.
     """
     outputs = result.verification.outputs
     failed = [output for output in outputs if not output.passed]

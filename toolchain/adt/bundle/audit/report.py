@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adt.bundle.audit.destination import LARGE_PAGES, may_have_large_pages
-from adt.host.columns import aligned
-from adt.host.document import OR_NULL, form, in_document
+from adt.host.document import OR_NULL, aligned, form, in_document
 from adt.host.elf import ElfFacts
 
 OK, WARNING, REFUSED = "ok", "warning", "would not load"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from adt.errors import ConfigError
-from adt.host.columns import aligned
+from adt.host.document import aligned
 from adt.measure.profile.assembly import SORTS, UNTIMED, Limits, kernel_totals
 from adt.package.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Profile
 

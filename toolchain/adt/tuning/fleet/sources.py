@@ -22,7 +22,7 @@ from adt.device.device import Device
 from adt.device.place import THIS_MACHINE
 from adt.device.transport.adb import READY
 from adt.errors import AdtError
-from adt.options.ports import PortRange
+from adt.options.sections import PortRange
 from adt.rpc import server, state, wire
 from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.tuning.fleet import device_facts
