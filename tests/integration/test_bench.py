@@ -17,9 +17,12 @@ import pytest
 import adt as api
 from adt.measure import history
 from support.codegen.browser import browser
-from support.devices.fixtures import Rack, rack  # noqa: F401
-from support.devices.programs import adt, adt_json
+from support.devices.fixtures import Rack
+from support.devices.fixtures import native_rack as rack
+from support.devices.programs import adt, adt_json, invoke
 from support.models.small import small_model
+
+__all__ = ["rack"]
 
 TIME = re.compile(r"\d\s?(?:ms|s|µs)\b|per second|latency|p50|throughput")
 """Words by which a text tells a speed."""
@@ -155,7 +158,7 @@ def test_two_in_turns(on_cpu: Path, on_pocl: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked(on_cpu: Path, words: tuple[str, ...], code: int, said: str) -> None:
-    done = adt("bench", *(str(on_cpu) if word == "PKG" else word for word in words))
+    done = invoke("bench", *(str(on_cpu) if word == "PKG" else word for word in words))
     assert done.returncode == code and said in done.stderr and "remedy:" in done.stderr
 
 
@@ -216,16 +219,9 @@ def test_the_report_over_time(first: dict[str, Any], on_cpu: Path, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def virtual(
-    rack: Rack,  # noqa: F811
-    onnx_file: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[str, Path]]:
-    """A virtual device, and a package that is compiled for it."""
-    api.build_target(platform="linux-aarch64")
-    device = rack.start("bench")
-    out = tmp_path_factory.mktemp("p") / "arm"
-    yield device.serial, api.compile(onnx_file, out=out, platform="linux-aarch64").path
+def virtual(rack: Rack, on_cpu: Path) -> Iterator[tuple[str, Path]]:
+    """A virtual device with this machine's processor, and a package that runs there."""
+    yield rack.start("bench").serial, on_cpu
     rack.stop_all()
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 import adt as api
 from support.codegen.browser import Page, browser
 from support.devices.programs import adt, adt_json
+from support.models.onnx_graphs import f32, graph_of, node, write
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
 
@@ -23,29 +24,15 @@ HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=al
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write conv → relu → conv → add (of the first conv) → mean; its input has a hostile name."""
     path = tmp_path_factory.mktemp("model") / "skip.onnx"
-    value = helper.make_tensor_value_info
-    random = np.random.default_rng(0)
-    weights = {
-        "w1": random.standard_normal((8, 4, 3, 3)).astype(np.float32),
-        "w2": random.standard_normal((8, 8, 3, 3)).astype(np.float32),
-    }
     nodes = [
-        helper.make_node("Conv", [HOSTILE, "w1"], ["a"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Conv", ["b", "w2"], ["c"], pads=[1, 1, 1, 1]),
-        helper.make_node("Add", ["a", "c"], ["d"]),
-        helper.make_node("GlobalAveragePool", ["d"], ["y"]),
+        node("Conv", [HOSTILE, "w1"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "w2"], ["c"], pads=[1, 1, 1, 1]),
+        node("Add", ["a", "c"], ["d"]),
+        node("GlobalAveragePool", ["d"], ["y"]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "skip",
-        [value(HOSTILE, TensorProto.FLOAT, (1, 4, 16, 16))],
-        [value("y", TensorProto.FLOAT, (1, 8, 1, 1))],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
-    return path
+    weights = {"w1": f32(8, 4, 3, 3), "w2": f32(8, 8, 3, 3)}
+    return write(graph_of(nodes, {HOSTILE: (1, 4, 16, 16)}, ["y"], weights), path)
 
 
 @pytest.fixture(scope="module")

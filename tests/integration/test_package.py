@@ -25,7 +25,7 @@ from adt.host.cache import STAMP
 from adt.options.resolve import load_settings
 from adt.package.manifest import PackageLike
 from adt.package.package import load_package
-from support.devices.programs import ADT, adt, adt_json
+from support.devices.programs import ADT, adt, adt_json, forked_adt
 from support.models.small import small_model
 
 
@@ -124,8 +124,12 @@ def test_what_decides_the_bytes_decides_the_entry(model: Path, tmp_path: Path) -
     assert len(set(keys)) == len(keys)
 
 
+LEVEL = ("--opt-level", "2")
+"""Options of an entry that is damaged, after it was made."""
+
+
 def test_two_at_once_compile_once(model: Path, tmp_path: Path) -> None:
-    words = [ADT, "compile", model, "--for", "linux-aarch64", "--opt-level", "2", "--json", "-o"]
+    words = [forked_adt(str(ADT)), "compile", model, "--for", "linux-aarch64", *LEVEL, "--json", "-o"]
     children = [
         subprocess.Popen([*words, tmp_path / name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for name in ("one", "two")
@@ -137,7 +141,7 @@ def test_two_at_once_compile_once(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_entry_is_made_again(model: Path, own_cache: Path, tmp_path: Path) -> None:
-    words = ["compile", model, "--for", "linux-aarch64", "--opt-level", "0", "-o"]
+    words = ["compile", model, "--for", "linux-aarch64", *LEVEL, "-o"]
     adt_json(*words, tmp_path / "one")
     wanted = sums(tmp_path / "one")
     for entry in own_cache.glob("packages/small-*/mod.params"):

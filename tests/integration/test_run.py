@@ -24,7 +24,8 @@ from adt.errors import ConfigError, MismatchError, RpcError
 from adt.measure.reference import run_reference
 from adt.package.inputs.pictures import PictureOptions
 from adt.rpc import state
-from support.devices.fixtures import Rack, child, entries, processes, rack  # noqa: F401
+from support.devices.fixtures import Rack, child, entries, processes
+from support.devices.fixtures import native_rack as rack
 from support.devices.listeners import MARK
 from support.devices.ports import free_span
 from support.devices.programs import adt as run_adt
@@ -32,6 +33,8 @@ from support.devices.programs import adt_json
 from support.models.onnx_graphs import f32, graph_of, node, write
 from support.models.small import small_model
 from support.waiting import wait_for
+
+__all__ = ["rack"]
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LABELS = ("n000 upright", "n001 turned left", "n002 upside down", "n003 turned right")
@@ -74,9 +77,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def device(site: Path, rack: Rack) -> Device:  # noqa: F811
-    adt.build_target(platform="linux-aarch64")
-    adt.compile(site / "model.onnx", out=site / "arm", platform="linux-aarch64")
+def device(site: Path, rack: Rack) -> Device:
+    """A virtual device with this machine's processor: what is compiled for here runs there, too."""
     return rack.start("run")
 
 
@@ -193,13 +195,12 @@ def nothing_is_left(device: Device) -> None:
 
 
 def test_a_virtual_device_natively_and_over_rpc(site: Path, device: Device) -> None:
-    done = run_adt(
-        "run", site / "arm", "--image", site / "cat.jpg", *HOW, "--run-count", 2, "-o", site / "n.npy"
-    )
+    words = ("run", site / "host", "--serial", device.serial, "--image", site / "cat.jpg", *HOW)
+    done = run_adt(*words, "--run-count", 2, "-o", site / "n.npy")
     assert done.returncode == 0, done.stderr
     assert "time does not" in done.stdout and " ms" not in done.stdout
-    options = ("--image", site / "cat.jpg", *HOW, "--via", "rpc", "-o", site / "r.npy")
-    document = adt_json("run", site / "arm", *options, "--labels", site / "labels.txt", "--top", 1)
+    labels = ("--labels", site / "labels.txt", "--top", 1)
+    document = adt_json(*words, "--via", "rpc", "-o", site / "r.npy", *labels)
     assert (document["emulated"], document["report"], document["place"]) == (True, None, device.serial)
     np.testing.assert_array_equal(np.load(site / "r.npy"), np.load(site / "n.npy"))
     np.testing.assert_allclose(np.load(site / "r.npy"), expected(site), atol=1e-4)
@@ -213,17 +214,18 @@ def test_a_server_that_runs_is_used_and_stays(site: Path, device: Device) -> Non
     try:
         began = adt.rpc_start(serial=device.serial, key="runs")
         for options in ({"serial": device.serial}, {"key": "runs"}):
-            result = adt.run(site / "arm", files=[x], via="rpc", **options)
+            result = adt.run(site / "host", files=[x], via="rpc", **options)
             (got,) = result.outputs.values()
             np.testing.assert_allclose(got, wanted, atol=1e-4)
             assert (result.place, result.emulated) == (device.serial, True)
         left = device.script('find "$1" -name "*.so"', f"{user_directory()}/rpc").out
         assert left == "", "what was uploaded is gone"
         assert adt.rpc_status().servers[0].address == began.address
-        with pytest.raises(MismatchError, match="compiled for host"):
-            adt.run(site / "host", via="rpc", key="runs")
+        arm = adt.compile(small_model(site / "arm.onnx"), out=site / "arm", platform="linux-aarch64").path
+        with pytest.raises(MismatchError, match="compiled for linux-aarch64"):
+            adt.run(arm, via="rpc", key="runs")
         with pytest.raises(ConfigError, match="a tracker chooses"):
-            adt.run(site / "arm", via="rpc", key="runs", serial=device.serial)
+            adt.run(site / "host", via="rpc", key="runs", serial=device.serial)
     finally:
         adt.rpc_stop(everything=True)
         adt.tracker_stop()
@@ -233,7 +235,7 @@ def test_a_server_that_runs_is_used_and_stays(site: Path, device: Device) -> Non
 def test_a_bundle_that_was_built_since_does_not_replace_that_of_a_server(
     site: Path, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle = adt.build_target(platform="linux-aarch64").bundle.path
+    bundle = adt.build_target(platform="host").bundle.path
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
     older, newer = tmp_path / "bundles/older", tmp_path / "bundles/newer"
     shutil.copytree(bundle, older)
@@ -244,10 +246,10 @@ def test_a_bundle_that_was_built_since_does_not_replace_that_of_a_server(
         del facts["files"]["bin/adt_probe"]
         (newer / "bundle.json").write_text(json.dumps(facts))
         assert [each.path for each in adt.bundles()] == [newer, older]
-        assert adt.run(site / "arm", serial=device.serial, via="rpc").outputs
+        assert adt.run(site / "host", serial=device.serial, via="rpc").outputs
         assert adt.rpc_status().servers[0].address == began.address
         with pytest.raises(RpcError, match="another bundle"):
-            adt.run(site / "arm", serial=device.serial, via="rpc", bundle=newer)
+            adt.run(site / "host", serial=device.serial, via="rpc", bundle=newer)
     finally:
         adt.rpc_stop(everything=True)
         adt.tracker_stop()

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from test_ndk import fake_ndk
 
 from adt.host.directories import resource
 from adt.host.ndk import LOWEST_API_LEVEL, find_ndk
 from support.codegen.bionic_levels import LEVELS
+from support.standins.ndk import fake_ndk
 
 SOURCES = [
     *sorted((resource("cpp_runner") / "src").rglob("*.*")),

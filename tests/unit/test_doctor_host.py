@@ -143,6 +143,17 @@ def test_a_missing_compiler_fails_only_for_the_chosen_platform() -> None:
     assert check_compiler(platform, Path("/g++"), "g++ 12", needed=True).status is Status.OK
 
 
+def test_compilers_that_path_lacks_fail_where_settings_build_with_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    scope = make_scope({}, {"ADT_BUILD_PLATFORM": "linux-aarch64"})
+    asked = [one for one in host.questions(scope) if one.name.startswith("compiler for ")]
+    checks = {one.name: next(iter(answers(Area.HOST, one))) for one in asked}
+    failed = {name for name, check in checks.items() if check.status is Status.FAILED}
+    assert failed == {"compiler for linux-aarch64"} and len(checks) > 2
+
+
 def test_git_may_be_absent() -> None:
     assert check_git(None, "").status is Status.WARNING
     assert check_git(Path("/git"), "git version 2.39").found == "2.39"

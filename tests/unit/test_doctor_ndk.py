@@ -13,21 +13,7 @@ from adt.checkup import ndk as module
 from adt.checkup.check import Area, Check, Status, answers, make_scope
 from adt.checkup.ndk import check_parts, questions
 from adt.host.ndk import Ndk, find_ndk
-
-
-def fake_ndk(path: Path, revision: str = "28.0.1", description: str = "Android NDK") -> Path:
-    """A directory with the files that identify an NDK; its compilers say a version."""
-    tools = path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
-    tools.mkdir(parents=True)
-    for name in ("clang++", "aarch64-linux-android21-clang++", "aarch64-linux-android35-clang++"):
-        (tools / name).write_text("#!/bin/sh\necho clang version 18.0.0\n")
-        (tools / name).chmod(0o755)
-    for level in range(22, 35):
-        (tools / f"aarch64-linux-android{level}-clang++").symlink_to("aarch64-linux-android21-clang++")
-    (path / "build/cmake").mkdir(parents=True)
-    (path / "build/cmake/android.toolchain.cmake").touch()
-    (path / "source.properties").write_text(f"Pkg.Desc = {description}\nPkg.Revision = {revision}\n")
-    return path
+from support.standins.ndk import fake_ndk
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ import pytest
 
 from adt.errors import ModelError, OutOfMemory, UnsupportedOp
 from adt.host import isolated
+from support.sampling import of_each_run
 from support.standins import isolated as functions
 from support.waiting import wait_for
 
@@ -102,8 +103,17 @@ def running(number: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "times"),
+    of_each_run(
+        3,
+        (signal.SIGINT, 1),
+        (signal.SIGTERM, 2),
+        (signal.SIGKILL, 1),
+        (signal.SIGINT, 2),
+        (signal.SIGTERM, 1),
+    ),
+)
 def test_it_ends_with_us_even_if_it_holds_pythons_lock(number: signal.Signals, times: int) -> None:
     """The second time this process is interrupted while it ends the other."""
     program = (

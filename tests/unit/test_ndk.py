@@ -10,18 +10,7 @@ import pytest
 
 from adt.errors import NdkError
 from adt.host.ndk import KNOWN, MINIMUM, find_ndk, list_ndks, tool_environment
-
-
-def fake_ndk(path: Path, revision: str = "27.2.1") -> Path:
-    """A directory with the files that identify an NDK; its compilers are empty files."""
-    tools = path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
-    tools.mkdir(parents=True)
-    for name in ("clang++", "aarch64-linux-android21-clang++", "aarch64-linux-android35-clang++"):
-        (tools / name).touch()
-    (path / "build/cmake").mkdir(parents=True)
-    (path / "build/cmake/android.toolchain.cmake").touch()
-    (path / "source.properties").write_text(f"Pkg.Desc = Android NDK\nPkg.Revision = {revision}\n")
-    return path
+from support.standins.ndk import fake_ndk
 
 
 def test_order_and_provenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

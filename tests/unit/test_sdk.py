@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,15 +16,9 @@ from adt.host.opencl_sdk import find_clml, find_opencl_sdk
 from adt.host.tools import cmake
 from support.standins.clml import VERSION, make_library, make_standin_clml
 
-HEADER = "CL/cl_qcom_ml_ops.h"
+HEADER, LIBRARY = "CL/cl_qcom_ml_ops.h", "lib64/libOpenCL.so"
+Damage = Callable[[Path], object]
 AARCH64 = "aarch64-linux-gnu-gcc"
-
-
-def refusal(sdk: Path) -> str:
-    with pytest.raises(SdkError) as caught:
-        find_clml(str(sdk), "AARCH64", environ={})
-    assert "--clml DIR" in caught.value.remedy
-    return caught.value.what
 
 
 @pytest.mark.parametrize("libraries", ["lib", "lib64"])
@@ -70,44 +66,40 @@ def test_none_names_the_places() -> None:
         find_clml("", "AARCH64", environ={})
 
 
-def test_not_a_directory(tmp_path: Path) -> None:
-    assert "is not a directory" in refusal(tmp_path / "absent")
+def remove(*names: str) -> Damage:
+    def damage(sdk: Path) -> None:
+        for name in names:
+            (sdk / name).unlink()
+
+    return damage
 
 
-def test_no_header(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (shutil.rmtree, ["is not a directory"]),
+        (remove(HEADER), [f"{HEADER} is missing"]),
+        (
+            lambda sdk: (sdk / HEADER).write_text("/* empty */"),
+            [f"{HEADER} does not define CL_QCOM_ML_OPS_H_MAJOR_VERSION"],
+        ),
+        (remove(LIBRARY), ["libOpenCL.so is missing (looked in lib64/ and lib/)"]),
+        (
+            lambda sdk: make_library(sdk / LIBRARY, compiler="gcc"),
+            [f"{LIBRARY} is for X86_64, not for AARCH64"],
+        ),
+        (lambda sdk: (sdk / LIBRARY).write_text("git-lfs pointer"), ["is not a whole ELF file"]),
+        (remove(HEADER, LIBRARY), [f"{HEADER} is missing", "libOpenCL.so is missing"]),
+    ],
+)
+def test_each_fault_is_named(tmp_path: Path, damage: Damage, said: list[str]) -> None:
     sdk = make_standin_clml(tmp_path / "sdk")
-    (sdk / HEADER).unlink()
-    said = refusal(sdk)
-    assert f"{HEADER} is missing" in said and "libOpenCL" not in said
-
-
-def test_no_version(tmp_path: Path) -> None:
-    sdk = make_standin_clml(tmp_path / "sdk")
-    (sdk / HEADER).write_text("/* empty */\n")
-    assert "does not define CL_QCOM_ML_OPS_H_MAJOR_VERSION" in refusal(sdk)
-
-
-def test_no_library(tmp_path: Path) -> None:
-    sdk = make_standin_clml(tmp_path / "sdk")
-    (sdk / "lib64/libOpenCL.so").unlink()
-    said = refusal(sdk)
-    assert "libOpenCL.so is missing (looked in lib64/ and lib/)" in said and HEADER not in said
-
-
-def test_a_library_for_another_machine(tmp_path: Path) -> None:
-    sdk = make_standin_clml(tmp_path / "sdk", compiler="gcc")
-    assert "lib64/libOpenCL.so is for X86_64, not for AARCH64" in refusal(sdk)
-
-
-def test_a_library_that_is_none(tmp_path: Path) -> None:
-    sdk = make_standin_clml(tmp_path / "sdk")
-    (sdk / "lib64/libOpenCL.so").write_text("git-lfs pointer")
-    assert "is not a whole ELF file" in refusal(sdk)
-
-
-def test_everything_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
-    said = refusal(tmp_path)
-    assert f"{HEADER} is missing" in said and "libOpenCL.so is missing" in said
+    damage(sdk)
+    with pytest.raises(SdkError) as caught:
+        find_clml(str(sdk), "AARCH64", environ={})
+    assert "--clml DIR" in caught.value.remedy
+    assert all(text in caught.value.what for text in said)
+    assert (HEADER in caught.value.what) == any(HEADER in text for text in said)
 
 
 def test_a_newer_version_is_tried_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -202,3 +202,18 @@ def make_player(ndk: Path, directory: Path) -> tuple[Path, Path]:
     words = ["-std=c++17", "-Wall", "-Wextra", "-Werror", LIBANDROID / "play.cc", f"-L{system}", "-landroid"]
     subprocess.run([compiler, *words, "-ldl", "-o", program], check=True)
     return program, system
+
+
+def fake_ndk(path: Path, revision: str = "28.0.1", description: str = "Android NDK") -> Path:
+    """A directory with the files that identify an NDK; its compilers say a version."""
+    tools = path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
+    tools.mkdir(parents=True)
+    for name in ("clang++", "aarch64-linux-android21-clang++", "aarch64-linux-android35-clang++"):
+        (tools / name).write_text("#!/bin/sh\necho clang version 18.0.0\n")
+        (tools / name).chmod(0o755)
+    for level in range(22, 35):
+        (tools / f"aarch64-linux-android{level}-clang++").symlink_to("aarch64-linux-android21-clang++")
+    (path / "build/cmake").mkdir(parents=True)
+    (path / "build/cmake/android.toolchain.cmake").touch()
+    (path / "source.properties").write_text(f"Pkg.Desc = {description}\nPkg.Revision = {revision}\n")
+    return path

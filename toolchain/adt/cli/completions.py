@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
 SERVER_SECONDS = 1.0
 """Seconds that the adb server may take to list devices; it is not started for that."""
@@ -39,16 +40,9 @@ def _serials() -> list[str]:
     return [device.serial for device in selection.parse_listing(text)]
 
 
-def _platforms() -> list[str]:
-    from adt.bundle.platforms import PRESETS
-
-    return sorted(PRESETS)
-
-
-def _targets() -> list[str]:
-    from adt.compiler.targets.parser import NAMES
-
-    return list(NAMES)
+def _table(module: str, name: str) -> Callable[[], list[str]]:
+    """Make a function that imports a table of *module* and returns its names."""
+    return lambda: list(getattr(import_module(module), name))
 
 
 def _processors() -> list[str]:
@@ -63,15 +57,9 @@ def _libraries() -> list[str]:
     return [*LIBRARIES, AUTO, NONE]
 
 
-def _bare_platforms() -> list[str]:
-    from adt.bundle.platforms import PLATFORMS
-
-    return list(PLATFORMS)
-
-
 TABLES = {
-    "platform": _bare_platforms,
-    "target": _targets,
+    "platform": _table("adt.bundle.platforms", "PLATFORMS"),
+    "target": _table("adt.compiler.targets.parser", "NAMES"),
     "processor": _processors,
     "libraries": _libraries,
 }
@@ -92,8 +80,8 @@ def _virtual_devices() -> list[str]:
 
 serial = offer(_serials)
 serials = offer(_serials, several=True)
-platform = offer(_platforms)
-target = offer(_targets)
+platform = offer(_table("adt.bundle.platforms", "PRESETS"))
+target = offer(TABLES["target"])
 processor = offer(_processors)
 libraries = offer(_libraries, several=True)
 bundle = offer(_bundles)

@@ -73,12 +73,17 @@ def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
     return data.view(dtype).reshape(shape, order="F" if by_columns else "C")
 
 
-def not_plain(path: Path, error: Exception) -> InputError:
-    """The error for a file of inputs that :func:`read_npz` refuses."""
-    return InputError(
-        f"{path} is not an .npz file of plain arrays: {error}",
-        remedy="Write it with numpy.savez(path, input_name=array).",
-    )
+def named_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    """Read an .npz file that the user names for inputs."""
+    try:
+        return read_npz(path)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no input file {path}", remedy="Check its path.") from error
+    except DamagedNpz as error:
+        raise InputError(
+            f"{path} is not an .npz file of plain arrays: {error}",
+            remedy="Write it with numpy.savez(path, input_name=array).",
+        ) from error
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
-from adt.options.option import option
+from adt.options.option import MaybePath, option, values_of
+from adt.options.request import Request, takes
 
 if TYPE_CHECKING:
-    from adt.options.option import AnyPath
     from adt.virtual.emulator import EmulatorInfo
 
 
-def emulator_start(
-    name: str = "default",
-    *,
-    port: int | None = None,
-    rootfs: AnyPath | None = None,
-    data_size: str | None = None,
-    abi: str | None = None,
-    opencl: bool = False,
-) -> EmulatorInfo:
-    """Start a virtual device (a Linux, arm64 by default, behind real ADB) and connect adb to it.
+NAME = option("Its name; several can run.", default="default", kw_only=False, offers="virtual_device")
 
-    Args:
-        name: several can run.
-        port: its ADB port on 127.0.0.1; None: a free one.
-        rootfs: a root file system of one's own, e.g. an Android /system tree.
-        data_size: size of /data, e.g. 64M; None: unlimited.
-        abi: arm64-v8a, or x86_64 without emulation on such a machine.
-        opencl: with PoCL, which computes on the processor.
+
+class EmulatorRequest(Request):
+    """Request of :func:`adt.emulator_start`."""
+
+    name: str = option(NAME, default="default", kw_only=False)
+    port: int | None = option("Its ADB port on 127.0.0.1; else a free one.", default=None)
+    rootfs: MaybePath = option("Your own root file system, e.g. an Android /system tree.", default=None)
+    data_size: str | None = option("Size of /data, e.g. 64M; else unlimited.", default=None)
+    abi: str | None = option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
+    opencl: bool = option("With OpenCL: PoCL, which computes on the processor.", default=False)
+
+
+@takes(EmulatorRequest)
+def emulator_start(request: EmulatorRequest) -> EmulatorInfo:
+    """Start a virtual device (a Linux, arm64 by default, behind real ADB) and connect adb to it.
 
     Raises:
         EmulatorError: this machine cannot run one; the message says what to install or switch on.
@@ -42,8 +40,7 @@ def emulator_start(
     from adt.device import selection
     from adt.virtual import emulator
 
-    root = Path(rootfs) if rootfs is not None else None
-    info = emulator.start(name, port=port, rootfs=root, data_size=data_size, abi=abi, opencl=opencl)
+    info = emulator.start(**values_of(request))
     selection.connect(info.serial)
     return info
 
@@ -75,25 +72,10 @@ group = typer.Typer(
 app.add_typer(group, name="emulator", no_args_is_help=True)
 
 
-NAME = option("Its name; several can run.", default="default", kw_only=False, offers="virtual_device")
-
-
 @command("adt emulator start", group=group, name="start")
-def emulator_start_command(
-    name: Annotated[str, NAME],
-    port: Annotated[int | None, option("Its ADB port on 127.0.0.1; else a free one.", default=None)],
-    rootfs: Annotated[
-        Path | None, option("Your own root file system, e.g. an Android /system tree.", default=None)
-    ],
-    data_size: Annotated[str | None, option("Size of /data, e.g. 64M; else unlimited.", default=None)],
-    abi: Annotated[
-        str | None, option("arm64-v8a, or x86_64 without emulation on such a machine.", default=None)
-    ],
-    opencl: Annotated[bool, option("With OpenCL: PoCL, which computes on the processor.", default=False)],
-) -> Rendering:
+def emulator_start_command(request: EmulatorRequest) -> Rendering:
     """Start a virtual device and connect adb to it."""
-    info = emulator_start(name, port=port, rootfs=rootfs, data_size=data_size, abi=abi, opencl=opencl)
-    return _rendering("emulator-start", (info,))
+    return _rendering("emulator-start", (emulator_start(request),))
 
 
 @command("adt emulator stop", group=group, name="stop")

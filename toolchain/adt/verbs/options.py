@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adt.errors import ConfigError, InputError
+from adt.errors import ConfigError
 from adt.limits import MOST_MODEL_BYTES
 from adt.options.option import option, python
 
@@ -70,14 +70,9 @@ def model_file(model: Any, arguments: Mapping[str, Any], *, runs: bool = True) -
 
 def load_npz(path: Path) -> Arrays:
     """Load the arrays of an .npz file by name; pickled objects are refused."""
-    from adt.host.npz import DamagedNpz, not_plain, read_npz
+    from adt.host.npz import named_arrays
 
-    try:
-        return read_npz(path)
-    except FileNotFoundError as error:
-        raise InputError(f"there is no input file {path}", remedy="Check --input.") from error
-    except DamagedNpz as error:
-        raise not_plain(path, error) from error
+    return named_arrays(path)
 
 
 PROGRESS = python("Called with one line at a time while CMake and Ninja run.", default=quiet)

@@ -10,7 +10,7 @@ from typing import Any
 
 from adt.errors import InputError
 from adt.host.document import form
-from adt.host.npz import DamagedNpz, not_plain, read_npy, read_npz
+from adt.host.npz import DamagedNpz, named_arrays, read_npy
 from adt.limits import MOST_ARRAY_BYTES
 from adt.numerics import Array
 from adt.package.inputs.pictures import PictureOptions, pictures_as_input
@@ -124,10 +124,7 @@ def _for_pictures(entry: Entry) -> str:
 
 
 def _npz(path: Path, name: str, entry: Entry) -> list[InputArray]:
-    try:
-        arrays = read_npz(path)
-    except DamagedNpz as error:
-        raise not_plain(path, error) from error
+    arrays = named_arrays(path)
     if not name:
         return [InputArray(key, array, str(path)) for key, array in taken_inputs(entry, arrays).items()]
     if name in arrays:

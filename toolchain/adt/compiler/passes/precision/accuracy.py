@@ -21,7 +21,7 @@ from adt.compiler.ir.rewriter import bindings_of, is_flat
 from adt.compiler.passes.precision.policy import LARGEST, dtype_of, operator_of
 from adt.compiler.targets.llvm import host_target
 from adt.errors import InputError
-from adt.host.npz import DamagedNpz, not_plain, read_npz
+from adt.host.npz import named_arrays
 from adt.numerics import Array, cosine, gaps
 from adt.options.resolve import did_you_mean
 from adt.package.inputs.random import random_inputs
@@ -65,10 +65,7 @@ def read_samples(specs: Sequence[TensorSpec], files: Sequence[Path]) -> Samples:
 
 
 def _read(file: Path, specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
-    try:
-        arrays = read_npz(file)
-    except (FileNotFoundError, DamagedNpz) as error:
-        raise not_plain(file, error) from error
+    arrays = named_arrays(file)
     inputs = {spec.name: spec for spec in specs}
     for name in inputs.keys() - arrays.keys():
         raise InputError(
