@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from adt.host.messages import ARRAY, BYTES, BadMessage, decode, encode
 from adt.host.process import kill_group
 from adt.tuning.candidates import Timing
 from adt.tuning.fleet import measure_protocol
+from support.waiting import wait_gone
 
 
 @pytest.fixture
@@ -30,19 +30,6 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     child = Child("support.standins.child")
     yield child
     child.close()
-
-
-def gone(pid: int) -> bool:
-    """Return True if the process ends soon."""
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_requests_of_any_size_are_answered_by_one_process(child: Child) -> None:
@@ -81,7 +68,9 @@ def test_what_hangs_is_killed_with_all_it_started(child: Child) -> None:
     pid = child.pid
     with pytest.raises(ChildHung, match=r"within 0\.2 s"):
         child.ask(("sleep", 100), 0.2)
-    assert pid is not None and gone(pid) and gone(started)
+    assert pid is not None
+    wait_gone(pid)
+    wait_gone(started)
     assert child.ask(("echo", 2), 20) == 2
 
 
@@ -107,7 +96,7 @@ def test_closing_interrupts_a_request(child: Child, monkeypatch: pytest.MonkeyPa
 def test_it_ends_by_itself_when_nobody_asks(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     idle = Child("support.standins.child", "1")
     pid = idle.ask(("pid", None), 20)[0]
-    assert gone(pid)
+    wait_gone(pid)
     assert idle.ask(("pid", None), 20)[0] != pid
     idle.close()
 
@@ -125,7 +114,8 @@ def test_it_ends_with_its_parent_in_the_midst_of_work(child: Child) -> None:
         started, pid = map(int, parent.stdout.readline().split())
         assert parent.stdout.readline() == "ready\n"
         parent.kill()
-    assert gone(pid) and gone(started)
+    wait_gone(pid)
+    wait_gone(started)
 
 
 def passed(message: Any) -> Any:

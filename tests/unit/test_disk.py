@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from adt.errors import CompileError, DeviceFull, DiskError, ModelError, RunError
 from adt.host import cache, disk
 from adt.host.disk import disk_errors, scratch_directory
+from support.waiting import running, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -157,13 +157,9 @@ def test_whatever_ends_a_process_nothing_of_it_stays(tmp_path: Path, ending: str
     assert done.returncode in (1, -signal.SIGKILL, -signal.SIGABRT, -signal.SIGINT), done.stderr
     with os.fdopen(read) as lines:
         child = int(lines.readline())
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        left = [p for place in (out, tmp_path / "tmpdir") for p in place.iterdir() if p.name != "old"]
-        running = Path(f"/proc/{child}/stat")
-        alive = running.exists() and running.read_text().rpartition(")")[2].split()[0] not in "ZX"
-        if not left and not alive:
-            break
-        time.sleep(0.05)
-    assert (left, alive) == ([], False)
+
+    def left() -> list[Path]:
+        return [p for place in (out, tmp_path / "tmpdir") for p in place.iterdir() if p.name != "old"]
+
+    wait_for(lambda: not left() and not running(child), "the end of all that it started and wrote")
     assert (out / "old").is_dir() and not (out / "file").exists()

@@ -11,8 +11,7 @@ import adt
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import diagnosis as module
 from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, answers, make_scope
-from adt.checkup.diagnosis import diagnose, examine
-from adt.checkup.repair import Repair, mend, planned_repairs
+from adt.checkup.diagnosis import Repair, diagnose, examine, mend, planned_repairs
 from adt.errors import ConfigError, NdkError
 from adt.options.resolve import load_settings
 

@@ -12,8 +12,8 @@ import pytest
 from adt.bundle.platforms import PLATFORMS
 from adt.checkup import host, storage
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers, make_scope
+from adt.checkup.diagnosis import mend
 from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
-from adt.checkup.repair import mend
 from adt.host import cache, manifest, process, versions
 from adt.host.process import Finished
 from adt.host.tools import Tool

@@ -18,7 +18,7 @@ from adt.errors import ModelError, OutOfMemory, UnsupportedOp
 from adt.host import isolated
 from support.sampling import of_each_run
 from support.standins import isolated as functions
-from support.waiting import wait_for
+from support.waiting import wait_gone
 
 MODEL = Path("/models/m.onnx")
 
@@ -93,14 +93,7 @@ def test_a_fork_has_a_process_of_its_own() -> None:
     theirs = int(os.read(reader, 32))
     assert theirs not in (mine, child)
     assert pid() == mine
-    wait_for(lambda: not running(theirs), "the end of the fork's")
-
-
-def running(number: int) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
-        return False
+    wait_gone(theirs)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +125,7 @@ def test_it_ends_with_us_even_if_it_holds_pythons_lock(number: signal.Signals, t
             time.sleep(0.5)  # for it to be in that code; nothing depends on it but what is tested
             parent.send_signal(number)
         parent.wait(60)
-    wait_for(lambda: not running(child), "the end of the process")
+    wait_gone(child)
 
 
 def test_it_has_ended_before_the_reaper_would_wait_for_it() -> None:

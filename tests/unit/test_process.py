@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +14,7 @@ import pytest
 
 from adt.errors import BuildError, ToolNotFound
 from adt.host.process import kill_group, run, start
+from support.waiting import wait_gone
 
 
 def test_failure_carries_command_code_and_tail(caplog: pytest.LogCaptureFixture) -> None:
@@ -40,28 +40,12 @@ def test_a_program_for_another_machine(tmp_path: Path) -> None:
         run([tmp_path / "program"])
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0]
-
-
-def wait_gone(pid: int) -> bool:
-    for _ in range(3000):
-        if not alive(pid):
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     argv = ["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"]
     with pytest.raises(BuildError, match="exit code 124"):
         run(argv, timeout=1.5, error=BuildError)
-    assert wait_gone(int(pid_file.read_text()))
+    wait_gone(int(pid_file.read_text()))
 
 
 def test_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
@@ -73,7 +57,7 @@ def test_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
     argv = ["sh", "-c", f"sleep 60 & echo $! > {pid_file}; echo ready; wait"]
     with pytest.raises(KeyboardInterrupt):
         run(argv, on_line=interrupt)
-    assert wait_gone(int(pid_file.read_text()))
+    wait_gone(int(pid_file.read_text()))
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
@@ -98,7 +82,7 @@ def test_an_interrupt_in_the_midst_of_a_start_leaves_nothing(
             patch.setattr(subprocess, "Popen", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 start(["sleep", "60"])
-        assert wait_gone(started[0])
+        wait_gone(started[0])
         assert signal.getsignal(sig) is terminated
     finally:
         signal.signal(sig, before)

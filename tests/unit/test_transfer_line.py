@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
+
+from support.waiting import on_terminal
 
 PROGRAM = """
 import sys
@@ -29,33 +29,15 @@ app()
 """
 
 
-def on_terminal(quiet_seconds: float, program: str = PROGRAM, verb: str = "send") -> str:
-    """Return the command's output on a terminal."""
-    leader, follower = pty.openpty()
-    words = [sys.executable, "-c", program, *([str(quiet_seconds)] * (program == PROGRAM)), verb]
-    child = subprocess.Popen(words, stdin=follower, stdout=follower, stderr=follower)
-    os.close(follower)
-    text = b""
-    try:
-        while data := os.read(leader, 1 << 16):
-            text += data
-    except OSError:  # the end of a terminal
-        pass
-    finally:
-        os.close(leader)
-        child.wait(60)
-    return text.decode()
-
-
 def test_a_long_transfer_has_a_line_that_goes_away() -> None:
-    lines = on_terminal(0).split("\r\x1b[K")
+    lines = on_terminal([sys.executable, "-c", PROGRAM, "0", "send"]).split("\r\x1b[K")
     assert " 25 % of 100.0 MB: mod.so" in lines
     assert lines[-2].strip() == "50 % of 0.0 MB: mod.params"
     assert "error:" in lines[-1], "an error does not stand behind a line that is left"
 
 
 def test_a_short_transfer_has_none() -> None:
-    assert "%" not in on_terminal(3600)
+    assert "%" not in on_terminal([sys.executable, "-c", PROGRAM, "3600", "send"])
 
 
 def test_piped_there_is_none() -> None:
@@ -80,7 +62,7 @@ app()
 
 
 def test_silence_has_a_line_that_goes_away_or_few_lines() -> None:
-    shown = on_terminal(0, SILENT, "wait").split("\r\x1b[K")
+    shown = on_terminal([sys.executable, "-c", SILENT, "wait"]).split("\r\x1b[K")
     assert "rtvm on S: no byte for 6 s" in shown and shown[-1] == "outputs\r\n"
     piped = subprocess.run([sys.executable, "-c", SILENT, "wait"], capture_output=True, check=True, text=True)
     assert piped.stderr.splitlines() == [f"rtvm on S: no byte for {seconds} s" for seconds in (5, 10, 20)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -15,6 +13,7 @@ import pytest
 import typer
 
 from adt.cli.app import app
+from support import waiting
 
 PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main()'
 COLUMNS = 80
@@ -46,25 +45,8 @@ def test_help_breaks_no_word(path: str, command: Any) -> None:
 
 def on_terminal(*arguments: str, program: str = PROGRAM) -> str:
     """Return the command's output on a terminal of 80 columns, without colours."""
-    leader, follower = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env={**os.environ, "COLUMNS": str(COLUMNS)},
-    )
-    os.close(follower)
-    text = b""
-    try:
-        while data := os.read(leader, 1 << 16):
-            text += data
-    except OSError:  # how a terminal ends
-        pass
-    finally:
-        os.close(leader)
-        child.wait(60)
-    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode().replace("\r\n", "\n"))
+    text = waiting.on_terminal([sys.executable, "-c", program, *arguments], COLUMNS=str(COLUMNS))
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.replace("\r\n", "\n"))
 
 
 def piped(*arguments: str, program: str = PROGRAM) -> str:
@@ -102,7 +84,7 @@ main()
     [
         (["say"], SAYS),
         (["presets"], PROGRAM),
-        (["doctor", "host"], PROGRAM),  # what else it looks at, other tests start and end
+        (["doctor", "ndk"], PROGRAM),
         (["compile", "m.onnx", "--nope"], PROGRAM),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -111,7 +93,6 @@ def test_a_terminal_gets_whole_words(
     arguments: list[str], program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".cache/adt").mkdir(parents=True)  # doctor speaks of it once it is there
     lines = on_terminal(*arguments, program=program).splitlines()
     long = [line for line in lines if len(line) > COLUMNS]
     assert all(" " not in line.strip() or line.strip().startswith("adt ") for line in long), long

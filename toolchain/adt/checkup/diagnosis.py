@@ -1,17 +1,43 @@
-"""Ask every question of the areas that were named, mend what can be mended, and ask again."""
+"""Ask every question of the areas that were named, mend what can be mended, and ask again.
+
+Steps of ``--fix`` are safe, and each is reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from adt.bundle.bundle import load_bundle
 from adt.checkup import device, host, ndk, package, rpc
-from adt.checkup.check import Area, Check, Question, Scope, Status, answers
-from adt.checkup.repair import Repair, mend, planned_repairs
-from adt.host.document import in_document
+from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, answers
+from adt.device import selection
+from adt.device.transport import adb
+from adt.errors import AdtError, PackageError
+from adt.host import cache, process
+from adt.host.contained import contained_name
+from adt.host.document import FLAT, in_document
+from adt.virtual import emulator
 
+SETTLE_SECONDS = 5.0
+"""Seconds that reconnected devices may take to come back."""
+INSTALL_SECONDS = 900.0
 MENDING_ROUNDS = 3
 """One repair may uncover another: a server that was started may know of an offline device."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One fix that was tried."""
+
+    fix: Fix = field(metadata=FLAT)
+    done: bool
+    said: str
+    """Report of the step, or the reason why it was not taken and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -91,3 +117,119 @@ def _round(scope: Scope, on_check: Callable[[Check], None]) -> tuple[Check, ...]
         on_check(check)
         checks.append(check)
     return tuple(checks)
+
+
+def planned_repairs(checks: Iterable[Check]) -> list[Fix]:
+    """The fixes that *checks* offer, each once; packages are installed in one go."""
+    fixes = list(dict.fromkeys(check.fix for check in checks if check.fix))
+    packages = [fix for fix in fixes if fix.action is Action.INSTALL]
+    if len(packages) > 1:
+        names = dict.fromkeys(name for fix in packages for name in fix.arguments)
+        fixes = [fix for fix in fixes if fix not in packages] + [Fix(Action.INSTALL, tuple(names))]
+    return fixes
+
+
+def mend(fix: Fix) -> Repair:
+    """Try one fix; never raises for what it meets."""
+    try:
+        return Repair(fix, *_STEPS[fix.action](fix.arguments))
+    except AdtError as error:
+        return Repair(fix, False, f"{error.what}; {error.remedy}")
+    except Exception as bug:
+        return Repair(fix, False, f"{type(bug).__name__}: {bug}")
+
+
+def _start_server(_: tuple[str, ...]) -> tuple[bool, str]:
+    started = adb.start_server()
+    return True, f"started the adb server on port {adb.server_port()} with {started.label}"
+
+
+def _reconnect(_: tuple[str, ...]) -> tuple[bool, str]:
+    away = {device.serial for device in selection.listing() if device.state == "offline"}
+    adb.query("host:reconnect-offline", doing="reconnecting offline devices")
+    end = time.monotonic() + SETTLE_SECONDS
+    while away and time.monotonic() < end:
+        time.sleep(0.2)
+        away -= {device.serial for device in selection.listing() if device.ready}
+    if away:
+        return False, f"adb reconnect offline did not bring back {', '.join(sorted(away))}"
+    return True, "reconnected the offline devices (adb reconnect offline)"
+
+
+def _connect(serials: tuple[str, ...]) -> tuple[bool, str]:
+    for serial in serials:
+        selection.connect(serial)
+    return True, f"connected adb to {', '.join(serials)}"
+
+
+def _remove_records(names: tuple[str, ...]) -> tuple[bool, str]:
+    emulator.listing()  # removes, under each device's lock, the records of those that do not run
+    return True, f"removed the records of {', '.join(names)}; /data and the log stay"
+
+
+def _below_cache(name: str) -> Path:
+    """Return the absolute path of *name* in the cache; refuse one that leads out of it."""
+    return cache.cache_dir() / contained_name(name)
+
+
+def _drop_entry(names: tuple[str, ...]) -> tuple[bool, str]:
+    sentences = []
+    for name in names:
+        path = _below_cache(name)
+        with cache.lock(path, timeout=10):
+            if cache.lookup(name):
+                sentences.append(f"{name} has the right bytes and stays")
+            else:
+                shutil.rmtree(path)
+                sentences.append(f"removed {name}, which was damaged")
+    return True, "; ".join(sentences)
+
+
+def _drop_bundle(names: tuple[str, ...]) -> tuple[bool, str]:
+    sentences = []
+    for name in names:
+        path = _below_cache(f"bundles/{name}")
+        with cache.lock(_below_cache(f"build/{name}"), timeout=10):  # what a build of it holds
+            try:
+                load_bundle(path)
+                sentences.append(f"{name} is whole and stays")
+            except PackageError:
+                shutil.rmtree(path)
+                sentences.append(f"removed {name}, which was damaged")
+    return True, "; ".join(sentences)
+
+
+def _drop_leftover(names: tuple[str, ...]) -> tuple[bool, str]:
+    for name in names:
+        path = _below_cache(name)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return True, f"removed {', '.join(names)}"
+
+
+def _install(packages: tuple[str, ...]) -> tuple[bool, str]:
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    line = " ".join(command)
+    if os.geteuid() != 0:
+        return False, f"needs root: sudo {line}"
+    if shutil.which("apt-get") is None:
+        return False, f"no apt-get on this machine: install {', '.join(packages)} its own way"
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    if process.run(command, env=env, timeout=INSTALL_SECONDS, check=False).returncode != 0:
+        process.run(["apt-get", "update"], env=env, timeout=INSTALL_SECONDS, what="apt-get update failed")
+        process.run(command, env=env, timeout=INSTALL_SECONDS, what=f"`{line}` failed")
+    return True, f"installed {', '.join(packages)} ({line})"
+
+
+_STEPS: dict[Action, Callable[[tuple[str, ...]], tuple[bool, str]]] = {
+    Action.START_SERVER: _start_server,
+    Action.RECONNECT_OFFLINE: _reconnect,
+    Action.CONNECT: _connect,
+    Action.REMOVE_RECORDS: _remove_records,
+    Action.DROP_ENTRY: _drop_entry,
+    Action.DROP_BUNDLE: _drop_bundle,
+    Action.DROP_LEFTOVER: _drop_leftover,
+    Action.INSTALL: _install,
+}

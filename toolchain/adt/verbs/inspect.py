@@ -35,8 +35,7 @@ from adt.verbs.options import BUNDLE, ELF_BUNDLE, PACKAGE, quiet
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
     from adt.checkup.check import Check
-    from adt.checkup.diagnosis import Diagnosis
-    from adt.checkup.repair import Repair
+    from adt.checkup.diagnosis import Diagnosis, Repair
     from adt.options.option import AnyPath
     from adt.package.inspection.diff import PackageDiff
     from adt.package.inspection.inspection import Inspection, Param
