@@ -20,7 +20,8 @@ from adt.cli.app import VERBS, app
 from adt.compiler.targets.parser import NAMES as TARGETS
 from adt.compiler.targets.socs import SOCS
 from adt.errors import OutOfMemory
-from support.devices.programs import adt as forked
+from support.devices.programs import invoke
+from support.models.onnx_graphs import graph_of, node, write
 from support.sampling import matrix
 
 HEAVY = ("tvm", "adbutils", "PIL", "jinja2", "onnx", "numpy", "onnxruntime", "cattrs", "requests")
@@ -63,6 +64,12 @@ def adt_program(*arguments: str, program: str = PROGRAM, **environ: str) -> subp
         check=False,
         timeout=300,
     )
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "ADT_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
 
 
 COMPLETION = {"_ADT_COMPLETE": "complete_bash"}
@@ -218,8 +225,9 @@ def test_each_verb_that_waits_for_a_device_has_a_time_limit() -> None:
         (["build-target", "--ndk", "/absent"], 5, "/absent (from --ndk) is not a directory"),
     ],
 )
-def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: str, tmp_path: Path) -> None:
-    done = forked(*arguments, env=os.environ | {"HOME": str(tmp_path), "ADT_CACHE_DIR": str(tmp_path)})
+@pytest.mark.usefixtures("own_home")
+def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: str) -> None:
+    done = invoke(*arguments)
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -237,8 +245,9 @@ def test_errors_have_a_code_and_a_remedy(arguments: list[str], code: int, said: 
         (["run", "x", "--seed", "many"], "UsageError", 2, "not a valid int"),
     ],
 )
-def test_errors_as_json(arguments: list[str], error: str, code: int, what: str, tmp_path: Path) -> None:
-    done = forked(*arguments, "--json", env=os.environ | {"HOME": str(tmp_path)})
+@pytest.mark.usefixtures("own_home")
+def test_errors_as_json(arguments: list[str], error: str, code: int, what: str) -> None:
+    done = invoke(*arguments, "--json")
     document = json.loads(done.stdout)
     assert (document["schema"], document["error"], document["exit_code"]) == ("adt.error", error, code)
     assert what in document["what"] and done.returncode == code and "rror: " in done.stderr
@@ -282,14 +291,13 @@ def test_no_memory_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_ready_command_is_the_users_own(tmp_path: Path) -> None:
-    from support.models.onnx_graphs import graph_of, node, write
-
+def test_the_ready_command_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(graph_of([node("Relu", ["x"], ["y"])], {"x": (1, "n")}, ["y"]), tmp_path / "a model.onnx")
-    done = forked("compile", path, "--for", "host", "--explain")
-    command = f"adt compile '{path}' --for host --explain --shape n=16"
-    assert command in done.stdout.splitlines()[-1]
-    assert forked(*shlex.split(command)[1:]).returncode == 0
+    words = ["compile", str(path), "--for", "host", "--explain"]
+    monkeypatch.setattr(sys, "argv", ["adt", *words])
+    command = invoke(*words).stdout.splitlines()[-1].strip()
+    assert command == f"adt compile '{path}' --for host --explain --shape n=16"
+    assert invoke(*shlex.split(command)[1:]).returncode == 0
 
 
 def test_verbs_are_functions_of_the_package() -> None:
