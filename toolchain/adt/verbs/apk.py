@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adt.cli.command import Rendering, command
+from adt.cli.terminal import status_line
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, RunError
 from adt.host.disk import scratch_directory, size_text
 from adt.host.document import FLAT, OR_NULL, form, in_document
@@ -390,8 +391,6 @@ def _lines(result: Apk) -> Iterator[str]:
 @command("adt install app.apk --serial 0123456789ABCDEF --run")
 def install_command(request: InstallRequest) -> Rendering:
     """Install an APK on a phone; with --run, have it measure there, or serve RPC."""
-    from adt.cli.terminal import status_line
-
     with status_line("adt install") as say:
 
         def progress(_name: str, sent: int, total: int) -> None:

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from adt.bundle.bundle import load_bundle
 from adt.cli.command import Rendering, command
 from adt.errors import ConfigError, InputError
 from adt.host.document import FLAT, form, in_document
 from adt.integrate import cpp, gradle, jni
 from adt.integrate.android_versions import NEWEST, VERSIONS
+from adt.integrate.contents import apk_files, app_libraries
+from adt.integrate.output import FileStep, diff, plan, write
 from adt.options.option import MaybePath, OneOrMorePaths, Options, Paths, PathTo, Texts, option, python
 from adt.options.request import Request, takes
+from adt.package.package import load_package
 from adt.verbs.options import ALLOW_4K, BUNDLES
 
 if TYPE_CHECKING:
@@ -98,8 +102,6 @@ class Generated:
     @in_document()
     def diff(self) -> str | None:
         """Changes as a unified diff; None when they were made."""
-        from adt.integrate.output import diff
-
         return None if self.written else diff(self.plan)
 
 
@@ -119,11 +121,8 @@ def generate(request: GenerateRequest) -> Generated:
         BuildError: a library does not load on devices with pages of 16 KB, and *allow_4k* is not given.
         DiskError: no room, or no access.
     """
-    from adt.integrate.contents import apk_files, app_libraries
     from adt.integrate.large_pages import check_large_pages
-    from adt.integrate.output import plan, write
     from adt.integrate.project import project
-    from adt.package.package import load_package
     from adt.verbs.reference_run import with_references
 
     if request.kind not in KINDS:
@@ -158,8 +157,6 @@ def generate(request: GenerateRequest) -> Generated:
 
 def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tuple[TargetBundle, ...]:
     """The bundles *explicit*, else for each platform of *packages* the newest one built here that fits."""
-    from adt.bundle.bundle import load_bundle
-
     if explicit:
         return tuple(load_bundle(path) for path in explicit)
     from adt.verbs.bundles import package_bundle
@@ -241,8 +238,6 @@ def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
 
 def _changes(result: Generated) -> Iterator[str]:
     """The diff; on stderr what it does not say: which files are in the way."""
-    from adt.integrate.output import FileStep, diff
-
     if text := diff(result.plan):
         yield text.removesuffix("\n")
     for step, note in (
@@ -258,8 +253,6 @@ def _changes(result: Generated) -> Iterator[str]:
 
 
 def _lines(result: Generated) -> Iterator[str]:
-    from adt.integrate.output import FileStep
-
     for model in result.project.models:
         abis = ", ".join(variant.abi for variant in model.variants)
         name = f"{result.project.java_package}.{model.api.cls}"

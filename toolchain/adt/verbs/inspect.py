@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adt.checkup.check import Status
+from adt.checkup.check import Area, Status, make_scope
 from adt.cli.command import Rendering, command
 from adt.errors import BuildError, ConfigError, DoctorFailed
 from adt.host.document import aligned, document_of
@@ -90,7 +90,6 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     Raises:
         ConfigError: an area that is none. A failed check does not raise: look at ``result.passed``.
     """
-    from adt.checkup.check import Area, make_scope
     from adt.checkup.diagnosis import diagnose
 
     for area in request.areas:

@@ -15,8 +15,8 @@ from adt.options.option import Directory, Flag, MaybePath, Number, PathTo, Real,
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, VerifySettings
 from adt.verbs import options as shared
-from adt.verbs.bench import AbRequest
-from adt.verbs.profile import ProfileRequest
+from adt.verbs.bench import AbRequest, bench_ab, latency
+from adt.verbs.profile import ProfileRequest, profile
 
 if TYPE_CHECKING:
     from adt.compiler.compilation import CompileJob
@@ -169,7 +169,6 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
     """
     from adt.measure.verify import compare
     from adt.numerics import TOLERANCES
-    from adt.verbs.bench import bench_ab
     from adt.verbs.bundles import package_bundle
     from adt.verbs.compile import job_of, tuned_job
 
@@ -224,8 +223,6 @@ def _compiled(job: CompileJob, offload: str, *, apart: bool = False) -> ModelPac
 
 
 def _profile(package: ModelPackage, request: CompareOffloadRequest) -> Profile:
-    from adt.verbs.profile import profile
-
     log.info("profiling %s", titles(package.manifest.libraries) or "adt's kernels")
     return profile(package.path, **request.keywords_of(ProfileRequest, "runs", "warmup_runs"))
 
@@ -257,7 +254,6 @@ def compare_offload_command(
 def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
     from adt.measure.bench import sentence
     from adt.measure.profile.table import table
-    from adt.verbs.bench import latency
     from adt.verbs.inspect import offload_lines
 
     sides = {FUSED: result.fused, LIBRARY: result.library}

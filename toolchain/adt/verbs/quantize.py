@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from adt.cli.command import Rendering, command
+from adt.compiler.importers.shapes import parse_shapes
 from adt.errors import ConfigError, ModelError
 from adt.host.disk import disk_errors, library_files, scratch_directory, size_text
 from adt.host.document import aligned, in_document
@@ -18,7 +19,7 @@ from adt.options.option import Files, PathTo, Texts, option, options_of, python,
 from adt.options.request import Request, takes
 from adt.options.sections import CompileSettings
 from adt.package.inputs.pictures import PictureOptions
-from adt.quantization.accuracy import LayerCost, OutputAccuracy  # isolated reads these types
+from adt.quantization.accuracy import LayerCost, OutputAccuracy, Target, attempt, unmeasured
 from adt.verbs.arrays import PictureFlags, picture_options
 from adt.verbs.options import INSECURE_NO_DIGEST, MODEL, PARAMS, TRUST, model_file
 
@@ -129,9 +130,7 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
     """Write the quantized model to the directory *scratch*; *values* are the request's but for *picture*."""
     import onnx
 
-    from adt.compiler.importers.shapes import parse_shapes
     from adt.quantization import fidelity, quantizer
-    from adt.quantization.accuracy import Target, attempt, unmeasured
     from adt.quantization.samples import read_samples
 
     request = QuantizeRequest(**values, picture=picture)

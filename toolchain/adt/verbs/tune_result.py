@@ -15,6 +15,8 @@ from adt.cli.terminal import span
 from adt.errors import NoDevice, TrackerError
 from adt.host.document import aligned, document_of
 from adt.measure import history
+from adt.measure.bench import sentence
+from adt.measure.statistics import Interval
 from adt.options.resolve import load_settings
 from adt.tuning.records import Context
 from adt.tuning.results import (
@@ -274,9 +276,6 @@ def fit_lines(fit: GpuFit) -> Iterator[str]:
 
 def comparison_lines(comparison: Comparison) -> list[str]:
     """The model's times with records and without, as tables of AutoTVM's guides had them."""
-    from adt.measure.bench import sentence
-    from adt.measure.statistics import Interval
-
     kernels = f"{comparison.tuned_kernels} of {comparison.total_kernels} kernels are tuned"
     if comparison.optimised is None or comparison.unoptimised is None or comparison.ratio is None:
         correct = {None: "", True: "; both are right", False: "; not both are right"}[comparison.correct]

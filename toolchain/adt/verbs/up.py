@@ -20,9 +20,9 @@ from adt.host.document import form, in_document
 from adt.options.option import Directory, Number, PathTo, Real, Text, Texts, option, python
 from adt.options.request import Request, takes
 from adt.options.sections import BuildSettings, CompileSettings, DeviceSettings, Settings, VerifySettings
-from adt.verbs.arrays import described
+from adt.verbs.arrays import described, save_npz, summary
 from adt.verbs.options import INPUTS, INSECURE_NO_DIGEST, MODEL, PARAMS, PROGRESS, TRUST, quiet
-from adt.verbs.verify import failure, verification_lines
+from adt.verbs.verify import failure, verification_lines, verify_at
 
 if TYPE_CHECKING:
     from adt.device.device import Device
@@ -123,7 +123,6 @@ def up(request: UpRequest) -> UpResult:
     from adt.verbs.deploy import deploy_to
     from adt.verbs.device import open_device
     from adt.verbs.emulator import emulator_start
-    from adt.verbs.verify import verify_at
 
     require_tvm()
     from adt.compiler.compilation import CompileJob
@@ -234,8 +233,6 @@ def up_command(
     as_json: bool,
 ) -> Rendering:
     """Build, compile, deploy, run and verify a model; without a phone, on a virtual device."""
-    from adt.verbs.arrays import save_npz
-
     on_plan, on_step = (quiet, quiet) if as_json else (_show_plan, _show_step)
     with status_line("adt up") as progress:
         result = up(request.but(on_plan=on_plan, on_step=on_step, progress=progress))
@@ -245,8 +242,6 @@ def up_command(
 
 
 def _lines(result: UpResult) -> Iterator[str]:
-    from adt.verbs.arrays import summary
-
     for name, array in result.verified.outputs.items():
         yield summary(name, array)
     yield from verification_lines(result.verified)
