@@ -1,7 +1,7 @@
 """The virtual device with a real adb: what is promised to the device layer, and what must not stay behind."""
 
 import contextlib
-import json
+import dataclasses
 import os
 import pty
 import select
@@ -18,6 +18,7 @@ import pytest
 from adt.checkup import sockets
 from adt.errors import EmulatorError
 from adt.host import process
+from adt.host.messages import encode, receive, send
 from adt.host.process import python_path
 from adt.virtual import emulator, init, prerequisites, properties, state, userland
 from support.devices.fixtures import adb_program
@@ -353,11 +354,10 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
             pass_fds=(listening.fileno(),),
         ) as launcher:
             assert launcher.stdin is not None and launcher.stdout is not None
-            launcher.stdin.write(boot.to_json().encode() + b"\n")
-            launcher.stdin.flush()
-            said = [json.loads(launcher.stdout.readline()) for _ in range(2)]
-            pid = next(message["pid"] for message in said if "pid" in message)
-            assert {"ready": True} in said and process.start_time(pid) is not None
+            send(launcher.stdin.fileno(), encode(dataclasses.asdict(boot)))
+            reports = [receive(launcher.stdout.fileno()) for _ in range(2)]
+            pid = next(report["pid"] for report in reports if "pid" in report)
+            assert {"ready": True} in reports and process.start_time(pid) is not None
             launcher.stdin.close()
             wait_for(lambda: process.start_time(pid) is None)
     assert "the starter is gone" in at.log.read_text()
@@ -407,4 +407,4 @@ def test_scripts_of_the_device_are_found_by_absolute_name(phone: Phone) -> None:
 
 
 def test_probe_finds_everything_that_the_tests_used() -> None:
-    assert [check.name for check in prerequisites.probe() if not check.ok] == []
+    assert [check.name for check in prerequisites.survey().checks if not check.ok] == []

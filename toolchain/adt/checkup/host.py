@@ -319,7 +319,7 @@ def _emulator_questions() -> Iterator[Question]:
 
     def tried() -> Iterator[Check]:
         try:
-            yield from check_prerequisites(prerequisites.probe())
+            yield from check_prerequisites(prerequisites.survey().checks)
         except AdtError as error:
             yield warning(EMULATOR, error.what, remedy=error.remedy)
 

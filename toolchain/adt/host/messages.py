@@ -22,6 +22,8 @@ HEAD = struct.Struct("<QQ")
 """Bytes of the message after this head, and of those its JSON."""
 BYTES, ARRAY = "\0bytes", "\0array"
 """Keys of the objects that stand for a part: its first byte and its size."""
+COMMIT = "commit"
+"""Message to a process that is to outlive the one which started it."""
 
 
 class BadMessage(ValueError):

@@ -26,12 +26,11 @@ from adt.device.transport.deadline import Deadline, DeviceTimeout, allowed
 from adt.errors import AdtError, RpcError
 from adt.host import process
 from adt.host.disk import disk_errors
-from adt.host.messages import BadMessage, encode, receive, send
+from adt.host.messages import COMMIT, BadMessage, encode, receive, send
 from adt.rpc.state import Home, tail
 
 LOG_LIMIT = 4 << 20
 """Bytes after which a log is begun anew; one older log is kept."""
-COMMIT = "commit"
 END_SECONDS = 20.0
 """Seconds that a process that is not wanted any more may take to clean up."""
 
@@ -118,11 +117,6 @@ def _report(fd: int, deadline: Deadline) -> dict[str, Any]:
     return report
 
 
-def _kind(error: AdtError) -> str:
-    """The name of its class that the other side knows, too."""
-    return next(kind.__name__ for kind in errors.all_errors() if isinstance(error, kind))
-
-
 def _reported(report: Mapping[str, Any]) -> AdtError:
     kinds = {kind.__name__: kind for kind in errors.all_errors()}
     kind = kinds.get(str(report.get("kind")), RpcError)
@@ -162,10 +156,9 @@ class Starter:
         self._say({"ready": facts})
 
     def failed(self, error: AdtError) -> None:
-        """Report what went wrong."""
-        self._say(
-            {"error": error.what, "kind": _kind(error), "remedy": error.remedy, "details": error.details}
-        )
+        """Report what went wrong, with the class that the other side knows, too."""
+        kind = next(kind.__name__ for kind in errors.all_errors() if isinstance(error, kind))
+        self._say({"error": error.what, "kind": kind, "remedy": error.remedy, "details": error.details})
 
     def _say(self, message: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more: `watch` deals with that

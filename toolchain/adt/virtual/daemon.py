@@ -113,12 +113,9 @@ def say(answer: str) -> Callable[[Stream], Awaitable[None]]:
     return service
 
 
-def serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None], peers: Peers) -> None:
+async def serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None], peers: Peers) -> None:
     """Serve *peers* that connect to *listening*, until SIGTERM; *ready* is called once it is served."""
-    asyncio.run(_serve(listening, daemon, ready, peers))
 
-
-async def _serve(listening: socket.socket, daemon: Daemon, ready: Callable[[], None], peers: Peers) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await peers.admit(writer.get_extra_info("socket")):
             await daemon.connected(reader, writer)

@@ -7,11 +7,10 @@ Connecting an adb server to it (`adb connect SERIAL`) is the caller's.
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import logging
 import os
 import re
-import select
 import socket
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from adt.errors import ConfigError, EmulatorError
 from adt.host import cache, manifest, process
 from adt.host.disk import disk_errors
+from adt.host.messages import COMMIT, BadMessage, encode, receive, send
 from adt.virtual import abis, init, prerequisites, properties, state
 from adt.virtual.init import Boot
 from adt.virtual.rootfs import check_readable, check_rootfs
@@ -82,18 +82,13 @@ def start(
     """Start the virtual device *name*, or return it when it already runs.
 
     Args:
-        name: up to 32 of a-z, 0-9, - and _.
         port: TCP port on 127.0.0.1; None for a free one.
         rootfs: an own tree (with system/bin/sh, or itself the system tree) in place of the default userland.
         data_size: gives /data a tmpfs of this size (``64m``, ``1g``), gone at the stop;
             None for a directory that stays from start to start.
         abi: ``arm64-v8a``, or ``x86_64`` on such a machine, without emulation; None for that of *rootfs*, or
             arm64.
-        opencl: the default userland has OpenCL (PoCL, which computes on the processor).
         program: the Python program that becomes PID 1: one that calls :func:`init.launch`.
-
-    Raises:
-        ConfigError: *name*, *port* or *data_size* is not one.
     """
     home = state.home(name)
     if data_size is not None and not SIZE.fullmatch(data_size):
@@ -244,19 +239,19 @@ def boot_up(
     pid, start_time, ready, committed = 0, None, False, False
     try:
         assert launcher.stdin and launcher.stdout
-        launcher.stdin.write(boot.to_json().encode() + b"\n")
-        launcher.stdin.flush()
-        for message in _Messages(launcher.stdout.fileno(), START_TIMEOUT):
+        send(launcher.stdin.fileno(), encode(dataclasses.asdict(boot)))
+        deadline = time.monotonic() + START_TIMEOUT
+        while not (ready and pid):
+            try:
+                message = receive(launcher.stdout.fileno(), deadline)
+            except (OSError, EOFError, BadMessage) as error:
+                raise _failed(boot.name, "it ended, or did not answer in time", home, offset) from error
             if "error" in message:
-                raise _failed(boot.name, str(message["error"]), home, offset)
+                raise _failed(boot.name, message["error"], home, offset)
             if "pid" in message:
-                pid = int(str(message["pid"]))
+                pid = message["pid"]
                 start_time = process.start_time(pid)
             ready |= "ready" in message
-            if ready and pid:
-                break
-        else:
-            raise _failed(boot.name, "it ended, or did not answer in time", home, offset)
         if start_time is None:
             raise _failed(boot.name, "it ended at once", home, offset)
         record = state.EmulatorRecord(
@@ -273,8 +268,7 @@ def boot_up(
             abi=boot.abi,
         )
         manifest.write(record, home.record)
-        launcher.stdin.write(b"commit\n")
-        launcher.stdin.flush()
+        send(launcher.stdin.fileno(), encode(COMMIT))
         committed = True
         return record
     except BrokenPipeError as error:
@@ -285,12 +279,8 @@ def boot_up(
             process.kill_group(launcher)
             if pid:
                 process.end(pid, start_time, grace=1.0)
-        for pipe in (launcher.stdin, launcher.stdout):
-            if pipe:
-                try:
-                    pipe.close()
-                except BrokenPipeError:  # closing flushes what a dead launcher did not read
-                    continue
+        for pipe in filter(None, (launcher.stdin, launcher.stdout)):
+            pipe.close()
         launcher.wait()
 
 
@@ -299,29 +289,6 @@ def _environment() -> list[str]:
     passed_on = ("LD_LIBRARY_PATH", "PYTHONHOME")
     variables = {**process.python_path(), **{key: os.environ[key] for key in passed_on if key in os.environ}}
     return [f"{key}={value}" for key, value in variables.items()]
-
-
-class _Messages:
-    """The JSON lines of a pipe, as they come, until its end or *timeout* seconds from now."""
-
-    def __init__(self, fd: int, timeout: float) -> None:
-        self._fd, self._deadline, self._rest = fd, time.monotonic() + timeout, b""
-
-    def __iter__(self) -> _Messages:
-        return self
-
-    def __next__(self) -> dict[str, object]:
-        while b"\n" not in self._rest:
-            seconds = self._deadline - time.monotonic()
-            if seconds <= 0 or not select.select([self._fd], [], [], seconds)[0]:
-                raise StopIteration
-            data = os.read(self._fd, 4096)
-            if not data:
-                raise StopIteration
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        message: dict[str, object] = json.loads(line)
-        return message
 
 
 def _failed(name: str, reason: str, home: state.Home, offset: int) -> EmulatorError:

@@ -1,13 +1,13 @@
 """PID 1 of a virtual device, and the short-lived launcher that becomes it.
 
-Run as a program. The starter writes one JSON line (a :class:`Boot`) to its standard
-input and reads JSON lines from its standard output:
+Run as a program. The starter sends one message (:mod:`adt.host.messages`), the fields of a :class:`Boot`, to
+its standard input and receives messages from its standard output:
 
     {"pid": N}             PID 1 as this machine counts
     {"ready": true}        connections are taken
     {"error": "..."}       it did not come up
 
-Then the starter records the device and writes ``commit``. Until it has, the end of its standard input (the
+Then the starter records the device and sends ``commit``. Until it has, the end of its standard input (the
 starter was interrupted or killed) ends the device: no device runs that nobody has on record.
 
 PID 1 collects orphans, and ends everything on SIGTERM. When PID 1 ends, however
@@ -16,9 +16,9 @@ that comes, the kernel kills what is left in its pid namespace.
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
+import contextlib
 import encodings.idna  # noqa: F401 - see below
-import json
 import logging
 import os
 import signal
@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from adt.host.messages import COMMIT, BadMessage, encode, receive, send
 from adt.virtual import abis, filesystem, namespaces, properties
 from adt.virtual.daemon import Daemon, Peers, serve
 
@@ -66,23 +67,6 @@ class Boot:
     debug: bool = False
     """True if the log is to hold everything."""
 
-    @staticmethod
-    def from_json(line: str) -> Boot:
-        """The inverse of :meth:`to_json`."""
-        return Boot(**json.loads(line))
-
-    def to_json(self) -> str:
-        """One line."""
-        return json.dumps(dataclasses.asdict(self))
-
-
-def read_line(fd: int) -> str:
-    """Bytes up to a newline or the end, unbuffered: what follows is for another reader."""
-    line = bytearray()
-    while (byte := os.read(fd, 1)) not in (b"", b"\n"):
-        line += byte
-    return line.decode()
-
 
 def close_input() -> None:
     """Have nothing at standard input."""
@@ -92,16 +76,21 @@ def close_input() -> None:
 
 
 def report(fd: int, **message: object) -> None:
-    """One JSON line for the starter; one that is gone is no matter here."""
-    try:
-        os.write(fd, json.dumps(message).encode() + b"\n")
-    except OSError:
-        log.debug("nobody reads %s", message)
+    """Send *message* to the starter; one that is gone is no matter here."""
+    with contextlib.suppress(OSError):
+        send(fd, encode(message))
+
+
+def committed() -> bool:
+    """Wait for the starter's word; False if it is gone."""
+    with contextlib.suppress(OSError, EOFError, BadMessage):
+        return bool(receive(0) == COMMIT)
+    return False
 
 
 def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
     """Enter the namespaces and leave PID 1 behind, with the daemon that *device* makes of its name."""
-    boot = Boot.from_json(read_line(0))
+    boot = Boot(**receive(0))
     started = os.dup(1)
     output = os.open(boot.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     os.dup2(output, 1)
@@ -158,7 +147,7 @@ def run(boot: Boot, device: Callable[[str], Daemon], started: int, peers: Peers)
     peers.close()
     listening.close()
     os.close(started)
-    if read_line(0) != "commit":
+    if not committed():
         log.warning("the starter is gone: ending")
         return end(server)
     close_input()
@@ -191,7 +180,7 @@ def be_daemon(
         if problem := daemon.shell_problem():
             report(started, error=problem)
         else:
-            serve(listening, daemon, ready, peers)
+            asyncio.run(serve(listening, daemon, ready, peers))
             code = 0
     except BaseException:
         log.exception("the daemon failed")

@@ -184,17 +184,16 @@ def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 def make_read_only(target: Path) -> None:
     """Let nobody write through the mount at *target*."""
     # in a user namespace the flags of a mount that was copied must be kept
-    flags = 0
-    present = os.statvfs(target).f_flag
-    for flag, bit in (
+    pairs = (
         (os.ST_NOSUID, MS_NOSUID),
         (os.ST_NODEV, MS_NODEV),
         (os.ST_NOEXEC, MS_NOEXEC),
         (os.ST_NOATIME, MS_NOATIME),
         (os.ST_NODIRATIME, MS_NODIRATIME),
         (os.ST_RELATIME, MS_RELATIME),
-    ):
-        flags |= bit if present & flag else 0
+    )
+    present = os.statvfs(target).f_flag
+    flags = sum(bit for flag, bit in pairs if present & flag)
     mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
 
 

@@ -83,17 +83,9 @@ def parse_deb822(text: str) -> list[Source]:
     """The enabled ``deb`` stanzas of a .sources file, one Source for each URI and suite."""
     sources = []
     for paragraph in re.split(r"\n[ \t]*\n", text):
-        fields: dict[str, str] = {}
-        key = ""
-        for line in paragraph.splitlines():
-            if line.startswith("#"):
-                continue
-            if line[:1] in (" ", "\t") and key:
-                fields[key] += "\n" + line
-            elif ":" in line:
-                key, _, value = line.partition(":")
-                key = key.strip().lower()
-                fields[key] = value.strip()
+        lines = "\n".join(line for line in paragraph.splitlines() if not line.startswith("#"))
+        pairs = re.findall(r"^(\S[^:\n]*):(.*(?:\n[ \t].*)*)", lines, re.MULTILINE)
+        fields = {key.strip().lower(): value.strip(" \t") for key, value in pairs}
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() == "no":
             continue
         other = tuple((name, fields[name.lower()]) for name in KEPT if name.lower() in fields)

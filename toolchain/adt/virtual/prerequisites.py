@@ -176,11 +176,6 @@ def problem_of(trial: dict[str, str | None]) -> str:
     return trial.get("namespaces") or trial.get("mounts") or ""
 
 
-def probe() -> list[Prerequisite]:
-    """Every check with what was found and what to do about it."""
-    return list(survey().checks)
-
-
 def require(abi: Abi = ARM64) -> HostSupport:
     """This machine, able to run a virtual device of *abi*; only making a userland needs apt and dpkg."""
     support = survey(abi)
