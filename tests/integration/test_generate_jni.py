@@ -37,7 +37,7 @@ from adt.package.inputs.pictures import PictureOptions
 from adt.package.package import load_package
 from adt.verbs.reference_run import with_references
 from support.codegen import image_reference as reference
-from support.codegen.kotlin import BRIEF, JAVAC, compile_kotlin
+from support.codegen.kotlin import BRIEF, JAVAC, class_path, compile_kotlin
 from support.devices.programs import real_program
 from support.models.published import named
 from support.models.small import MAGIKA, small_model
@@ -73,10 +73,6 @@ def run(*words: object, **environment: str) -> str:
     )
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
-
-
-def class_path(*places: Path) -> str:
-    return os.pathsep.join(map(str, places))
 
 
 @dataclass(frozen=True)
