@@ -27,11 +27,16 @@ if [ "$mode" = -- ]; then
   exec python -m pytest "$@"
 fi
 
-if [ "$mode" != --fast ]; then # for the integration tests: compiling takes all cores, the checks until then one
-  ADT_TVM_PROVIDER=registry adt build-target --for host >/dev/null 2>&1 &
+# build_early PLATFORM: for the integration tests, on what the checks and the unit tests leave of the cores.
+build_early() {
+  [ "$mode" != --fast ] || return 0
+  ADT_TVM_PROVIDER=registry nice adt build-target --for "$1" >/dev/null 2>&1 &
   early=$!
-  trap 'kill "$early" 2>/dev/null || true' EXIT
-fi
+}
+# wait_for_early: the tests say what is wrong.
+wait_for_early() { [ "$mode" = --fast ] || wait "$early" || true; }
+trap 'kill "${early:-}" 2>/dev/null || true' EXIT
+build_early host
 
 say "style and types"
 ruff check toolchain tests docs examples bench
@@ -44,7 +49,8 @@ site=$(mktemp -d)
 NO_MKDOCS_2_WARNING=1 mkdocs build --strict --site-dir "$site" # every link leads somewhere
 rm -r "$site"
 
-[ "$mode" = --fast ] || wait "$early" || true # the tests say what is wrong
+wait_for_early
+build_early linux-aarch64
 say "unit tests"
 longest_first=(--dist loadfile --no-loadscope-reorder) # see tests/conftest.py
 python -m pytest -q -n 2 "${longest_first[@]}" tests/unit
@@ -63,15 +69,17 @@ if [ "$mode" = --all ]; then
   done
 fi
 if [ "$mode" != --fast ]; then
+  wait_for_early
   say "integration tests"
   # What fails has failed, but for tests that are marked with the reason why they are tried once more (flaky); the
   # summary shows how those failed at first.
-  # Builds come first, by themselves: others use what they make, and one of them damages a bundle and has it mended.
+  # Builds come first, by themselves: others use what they make, and one of them damages bundles and has them mended;
+  # the tests of one platform's bundle run one after another.
   # Then two processes compute, and beside them four mostly wait, for devices, servers and time limits.
   builds=tests/integration/test_build_target.py
   waiting=(tests/integration/test_{activity,adb,apk,awake,clean,container,deploy,device,doctor,kills,listeners,rack,rpc,stalled,tune_builders,tune_fleet,virtual}*.py)
   common=(-q -raR --durations 20 "${marked[@]}")
-  python -m pytest "${common[@]}" "$builds"
+  python -m pytest "${common[@]}" -n 2 --dist loadgroup "$builds"
   beside=$(mktemp)
   python -m pytest "${common[@]}" -n 4 "${longest_first[@]}" "${waiting[@]}" >"$beside" 2>&1 &
   status=0

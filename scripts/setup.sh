@@ -69,8 +69,9 @@ install_adt() {
   wanted="$extras $(digest pyproject.toml CMakeLists.txt README.md toolchain cmake_presets cpp_runner templates)"
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     say "installing adt${extras}"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check "$root$extras"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$root"
+    # What is in a directory, pip installs again each time. It would compile Python's files on one core.
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile "$root$extras"
+    "$venv/bin/python" -W ignore -m compileall -q -j 0 "$venv/lib" >/dev/null || true # some are for other Pythons
     echo "$wanted" >"$stamp"
   fi
 }

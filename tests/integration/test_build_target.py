@@ -9,16 +9,17 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 import adt
-from adt.bundle.bundle import MANIFEST, load_bundle
+from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
 from adt.bundle.pack import sources_of
 from adt.compiler.importers.functions import unregistered
 from adt.host import manifest
@@ -40,6 +41,14 @@ GLIBCS = {
 MOST_TVM_SOURCES = 75
 """TVM's runtime, its RPC server and tvm-ffi; the whole of TVM is 557."""
 
+LINUX, HOST, ANDROID = PLATFORMS = ("linux-aarch64", "host", "android-arm64-v8a")
+
+
+def at(platform: str, *values: object, nightly: bool = False) -> ParameterSet:
+    """Return parameters whose test runs in the process of all tests that use or damage *platform*'s bundle."""
+    marks = [pytest.mark.xdist_group(platform), *([pytest.mark.nightly] if nightly else [])]
+    return pytest.param(platform, *values, marks=marks)
+
 
 @pytest.fixture(scope="session")
 def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -49,12 +58,11 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_standin_ndk(cache_dir() / "tests/ndk-standin")
 
 
-@pytest.fixture(scope="session", params=["linux-aarch64", "host", "android-arm64-v8a"])
-def built(request: pytest.FixtureRequest, standin: Path) -> dict[str, Any]:
-    ndk = ["--ndk", standin] if request.param.startswith("android") else []
-    return adt_json("build-target", "--for", request.param, *ndk) | {
-        "arguments": ["--for", request.param, *ndk]
-    }
+@pytest.fixture(scope="session", params=[at(platform) for platform in PLATFORMS])
+def built(request: pytest.FixtureRequest) -> dict[str, Any]:
+    ndk = ["--ndk", request.getfixturevalue("standin")] if request.param == ANDROID else []
+    arguments = ["--for", request.param, *ndk]
+    return adt_json("build-target", *arguments) | {"arguments": arguments}
 
 
 def linked(source: str, copy: str) -> None:
@@ -192,35 +200,52 @@ def test_a_copied_cache_has_its_bundles(
     assert not (Path(copied["build_dir"]) / "CMakeCache.txt").exists()
 
 
-def test_the_android_bundle_names_the_standin(standin: Path, built: dict[str, Any]) -> None:
-    if built["bundle"]["platform"] == "android-arm64-v8a":
-        assert built["bundle"]["ndk_revision"] == "27.0.0"
-        assert built["bundle"]["api_level"] == 28
-        assert "STAND-IN" in DESCRIPTION
+@pytest.mark.parametrize("built", [at(ANDROID)], indirect=True)
+def test_the_android_bundle_names_the_standin(built: dict[str, Any]) -> None:
+    assert built["bundle"]["ndk_revision"] == "27.0.0"
+    assert built["bundle"]["api_level"] == 28
+    assert "STAND-IN" in DESCRIPTION
 
 
-def test_a_damaged_bundle_is_packed_again(built: dict[str, Any]) -> None:
-    library = Path(built["path"]) / "lib/libtvm_ffi.so"
-    with damaged(library, library.read_bytes()[:1000]):
-        done = run_adt("build-target", *built["arguments"])
-        assert done.returncode == 0 and "packing it again" in done.stderr
-        load_bundle(Path(built["path"]))
+def changed(**fields: object) -> Callable[[TargetBundle], bytes]:
+    """Return a function that writes a bundle's manifest with other *fields*."""
+    return lambda bundle: manifest.dumps(replace(bundle.manifest, **fields)).encode()
+
+
+LIBRARY = "lib/libtvm_ffi.so"
+DAMAGES: dict[str, tuple[str, Callable[[TargetBundle], bytes]]] = {
+    "a damaged library": (LIBRARY, lambda bundle: bundle.file(LIBRARY).read_bytes()[:1000]),
+    # An older adt did not tell which functions its runtime has, or tells other sources: a change may compile nothing.
+    "without functions": (MANIFEST, changed(functions=())),
+    "of other sources": (MANIFEST, changed(sources="0" * 64)),
+}
+"""Name of the changed file, and its contents."""
 
 
 @pytest.mark.parametrize(
-    "fields", [{"functions": ()}, {"sources": "0" * 64}], ids=lambda fields: next(iter(fields))
+    ("built", "damage"),
+    [
+        at(platform, damage, nightly=row != column)
+        for row, platform in enumerate(PLATFORMS)
+        for column, damage in enumerate(DAMAGES)
+    ],
+    indirect=["built"],
 )
-def test_the_bundle_of_an_older_adt_is_packed_again(built: dict[str, Any], fields: dict[str, Any]) -> None:
-    """It does not tell which functions its runtime has, or tells other sources: a change may compile nothing."""
+def test_a_bundle_that_is_damaged_or_of_an_older_adt_is_packed_again(
+    built: dict[str, Any], damage: str
+) -> None:
     path = Path(built["path"])
-    described = load_bundle(path).manifest
-    older = manifest.dumps(replace(described, **fields))
-    with damaged(path / MANIFEST, older.encode()):
-        again = adt_json("build-target", *built["arguments"])
+    bundle = load_bundle(path)
+    name, contents = DAMAGES[damage]
+    with damaged(path / name, contents(bundle)):
+        done = run_adt("build-target", *built["arguments"], "--json")
+        again = json.loads(done.stdout)
         assert not again["reused"] and again["compiled"] == 0
-        assert load_bundle(path).manifest == described
+        assert ("packing it again" in done.stderr) == (name == LIBRARY)
+        assert load_bundle(path).manifest == bundle.manifest
 
 
+@pytest.mark.xdist_group(LINUX)
 def test_out_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
     done = run_adt("build-target", "--for", "linux-aarch64", "-o", tmp_path)
@@ -232,6 +257,7 @@ def test_out_never_replaces_what_is_no_bundle(tmp_path: Path) -> None:
     load_bundle(out)
 
 
+@pytest.mark.xdist_group(LINUX)
 def test_two_builds_at_once_wait_for_each_other() -> None:
     words = [forked_adt(str(ADT)), "build-target", "--for", "linux-aarch64"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
@@ -310,10 +336,9 @@ def test_explain_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "cache/build").exists() and not (tmp_path / "cache/bundles").exists()
 
 
+@pytest.mark.parametrize("built", [at(ANDROID)], indirect=True)
 def test_what_is_called_is_in_bionic_from_the_lowest_level_on(built: dict[str, Any]) -> None:
     """As far as a build with Debian's clang can show it: parts for Android alone are not in it."""
-    if built["bundle"]["platform"] != "android-arm64-v8a":
-        return
     bundle = load_bundle(Path(built["path"]))
     undefined: set[str] = set()
     for name in (*bundle.manifest.files, *bundle.manifest.app_files):
@@ -322,6 +347,7 @@ def test_what_is_called_is_in_bionic_from_the_lowest_level_on(built: dict[str, A
     assert later - GLIBCS.keys() == set()
 
 
+@pytest.mark.xdist_group(HOST)
 def test_a_changed_runner_source_recompiles_that_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,6 +367,7 @@ def test_a_changed_runner_source_recompiles_that_alone(
     assert adt.build_target(platform="host").reused
 
 
+@pytest.mark.xdist_group(ANDROID)
 def test_libraries_laid_out_for_an_app(standin: Path, tmp_path: Path) -> None:
     words = ("build-target", "--abi", "arm64-v8a", "--layout", "jni", "--ndk", standin)
     for _ in range(2):
@@ -360,6 +387,7 @@ def compiler_cache(settings: str) -> list[str]:
     return re.findall(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
 
 
+@pytest.mark.xdist_group(HOST)
 def test_a_compiler_cache_that_is_gone_does_not_stop_the_build() -> None:
     """CMake finds the one of this machine then, if there is one."""
     cache_file = Path(adt_json("build-target", "--for", "host")["build_dir"]) / "CMakeCache.txt"
