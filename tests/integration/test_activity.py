@@ -30,8 +30,8 @@ from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
 from adt.integrate.bench_plan import BenchPlan, PlannedExtent, PlannedModel
 from adt.measure import app_bench
-from adt.rpc import handshake, wire
-from adt.rpc.handshake import Answer
+from adt.rpc import wire
+from adt.rpc.wire import Answer
 from support.devices.ports import free_port
 from support.devices.programs import invoke_json
 from support.models.kernels import add_one, compile_add_one
@@ -409,7 +409,7 @@ def test_sessions_follow_one_another_in_one_process(served: Served) -> None:
             remote.load_module(kernel.name)
         add_one(remote, kernel)
     app.wait(lambda: "session 2 is over" in app.log, "the server is free again")
-    assert handshake.try_server("127.0.0.1", served.port, key="phone", seconds=30) is Answer.MISMATCH
+    assert wire.try_server("127.0.0.1", served.port, key="phone", seconds=30) is Answer.MISMATCH
     with socket.create_connection(("127.0.0.1", served.port)) as silent:
         silent.sendall(b"GET / HTTP/1.1")
         with served.session() as remote:  # once the silent one has had its time

@@ -448,7 +448,7 @@ def test_taken_tracker_ports_and_no_tracker(site: Site) -> None:
 def test_garbage_and_half_frames_do_not_stop_the_tracker(shared: Site) -> None:
     tracker = shared.serve().tracker
     address = wire.parse_address(tracker)
-    magic = struct.pack("<i", wire.MAGIC)
+    magic = struct.pack("<i", wire.TRACKER_MAGIC)
     rng = random.Random(7)
     held = []
     for piece in (

@@ -182,7 +182,7 @@ def test_a_library_that_is_no_model_is_refused_over_rpc(site: Path, tmp_path: Pa
     facts = json.loads((broken / "mod.json").read_text())
     facts["files"]["mod.so"] |= {"sha256": file_sha256(broken / "mod.so"), "size": 16}
     (broken / "mod.json").write_text(json.dumps(facts))
-    with pytest.raises(MismatchError, match="cannot load"):
+    with pytest.raises(MismatchError, match="cannot be loaded"):
         adt.run(broken, via="rpc")
     assert servers_here() == []
 

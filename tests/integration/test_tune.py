@@ -137,7 +137,7 @@ def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
 @contextlib.contextmanager
 def good_server(bundle: TargetBundle, address: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A server on this machine that registers with the tracker at *address*."""
-    words = board.arguments(key="rack", port=port, tracker=address, expose=False, work="")[:-1]
+    words = board.arguments(key="rack", port=port, tracker=address)
     with tempfile.TemporaryFile() as log, board.run_server(bundle, words, output=log.fileno()) as process:
         yield process
 

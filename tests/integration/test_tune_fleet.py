@@ -230,7 +230,7 @@ class Rack:
     def serve(self, role: str = "", key: str = KEY) -> str:
         """Start one; its address."""
         port = free_port()
-        words = board.arguments(key=key, port=port, tracker=self.tracker, expose=False, work="")[:-1]
+        words = board.arguments(key=key, port=port, tracker=self.tracker)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(ROLE, role)
             child = self.stack.enter_context(board.run_server(self.bundle, words, output=subprocess.DEVNULL))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-import platform
-import re
 import shlex
 import signal
 import socket
@@ -14,23 +10,25 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from adt.bundle.bundle import BundleFile, TargetBundle
+from adt.bundle.bundle import TargetBundle
 from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import process
 from adt.options.sections import PortRange, RpcSettings
 from adt.rpc import board, instance, launch, relay, server, session, state, tracker, wire
-from adt.rpc.handshake import Answer
 from adt.rpc.instance import Death, Instance, ServerConfig
 from adt.rpc.watchdog import Watchdog
+from adt.rpc.wire import Answer
+from support.devices.fixtures import child
 from support.devices.ports import free_port
-from support.standins.artefacts import bundle_manifest
+from support.standins.artefacts import make_bundle
 from support.waiting import wait_for
 
 
@@ -56,7 +54,7 @@ def record(**changes: Any) -> state.ServerRecord:
         ready_since=time.time() - 5,
         there=state.DeviceSide("/data/rpc/7-adt00", (7, 8), 40000),
     )
-    return dataclasses.replace(base, **changes)
+    return replace(base, **changes)
 
 
 # records ------------------------------------------------------------------------------------------
@@ -67,9 +65,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert state.read_server(at) is None and state.server_homes() == []
     state.write(record(), at)
     found = state.read_server(at)
-    assert found is not None and dataclasses.replace(found, since=0) == record(
-        since=0, ready_since=found.ready_since
-    )
+    assert found is not None and replace(found, since=0) == record(since=0, ready_since=found.ready_since)
     assert state.server_homes() == [at]
     at.remove()
     assert state.server_homes() == []
@@ -93,14 +89,14 @@ def test_an_unreadable_record_is_removed_and_no_error(text: str, caplog: pytest.
 def test_a_recycled_pid_is_another_process() -> None:
     me = state.this_process()
     assert me.alive
-    assert not dataclasses.replace(me, start_time=me.start_time + 1).alive
-    assert not dataclasses.replace(me, boot="another").alive
-    assert dataclasses.replace(me, boot="another").end(1), "of an earlier boot: it is gone, and we still live"
+    assert not replace(me, start_time=me.start_time + 1).alive
+    assert not replace(me, boot="another").alive
+    assert replace(me, boot="another").end(1), "of an earlier boot: it is gone, and we still live"
 
 
 def test_status_tells_ready_lost_and_failed_apart() -> None:
     at = state.server_home("phone:1")
-    gone = dataclasses.replace(state.this_process(), start_time=1)
+    gone = replace(state.this_process(), start_time=1)
     for changes, shown in (
         ({}, ("ready", 8)),
         ({"state": "restarting"}, ("restarting", 0)),
@@ -157,7 +153,7 @@ def test_what_are_no_ports(ends: tuple[int, int]) -> None:
 
 def test_a_tracker_that_died_is_said_to_have_died() -> None:
     at = state.tracker_home()
-    gone = dataclasses.replace(state.this_process(), start_time=1)
+    gone = replace(state.this_process(), start_time=1)
     state.write(state.TrackerRecord("127.0.0.1", 9190, gone, 0.0), at)
     found = tracker.status()
     assert not found.running and "died" in found.error and found.address == "127.0.0.1:9190"
@@ -169,6 +165,7 @@ def test_a_tracker_that_died_is_said_to_have_died() -> None:
 
 CHILD = """
 import os, signal, sys, time
+from dataclasses import replace
 from pathlib import Path
 from adt.errors import RpcError
 from adt.rpc import launch
@@ -235,6 +232,7 @@ def test_one_that_dies_gives_its_last_words(module: str) -> None:
 def test_without_its_starter_an_uncommitted_process_ends(module: str, number: int, tmp_path: Path) -> None:
     directory = tmp_path / "at"
     code = f"""
+from dataclasses import replace
 from pathlib import Path
 from adt.rpc import launch, state
 launch.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r}), "server"), seconds=60, doing="starting it")
@@ -411,9 +409,34 @@ def test_when_a_server_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not doubtful((mine,), free=0, looked=1)
     assert doubtful((mine,), free=0, looked=999)
     assert doubtful((), free=0, looked=1), "it has not registered"
-    server.config = dataclasses.replace(server.config, tracker="")
+    server.config = replace(server.config, tracker="")
     assert not doubtful((), free=0, looked=1)
     assert doubtful((), free=0, looked=999), "nobody knows whether it is in use"
+
+
+@pytest.mark.parametrize(
+    ("looks", "last"), [((True, True), 2), ((True, False, True, True), 4), ((True,), 1)], ids=str
+)
+def test_a_server_counts_as_gone_at_the_second_look(
+    monkeypatch: pytest.MonkeyPatch, looks: tuple[bool, ...], last: int
+) -> None:
+    """The shell that ends what a server leaves knows why it ended, and says so between the two."""
+    server, taken = one_life(), 0
+    monkeypatch.setattr(instance, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(Instance, "_mend", lambda _: None)
+    monkeypatch.setattr(Instance, "_doubtful", lambda _: True)
+
+    def vanished(_: Instance) -> bool:
+        nonlocal taken
+        taken += 1
+        if taken == len(looks) == 1:
+            server.events.put(("end", 137))
+        return looks[taken - 1]
+
+    monkeypatch.setattr(Instance, "_vanished", vanished)
+    death = server._stay()
+    assert taken == last
+    assert ("SIGKILL" if len(looks) == 1 else "tvm_rpc is gone") in death.reason
 
 
 @pytest.mark.parametrize(
@@ -488,10 +511,10 @@ def test_a_second_signal_does_not_keep_a_wrapper_from_cleaning_up(
 
 
 def test_a_server_on_a_device_hears_its_own_loopback_only() -> None:
-    words = instance.server_arguments(key="k", port=9090, tracker_port=41000)
+    words = board.arguments(key="k", port=9090, tracker="127.0.0.1:41000")
     assert words[:3] == ["--host=127.0.0.1", "--port=9090", "--port-end=9091"]
     assert "--tracker=127.0.0.1:41000" in words and "--custom-addr=127.0.0.1" in words
-    assert not any("tracker" in word for word in instance.server_arguments(key="k", port=1, tracker_port=0))
+    assert not any("tracker" in word for word in board.arguments(key="k", port=1))
 
 
 @pytest.mark.parametrize("key", ["", "two words", 'quo"te', "a:b", "a\\b", "ä", "x" * 65, "a\nb", "$(id)"])
@@ -542,36 +565,17 @@ def test_no_device_has_the_key() -> None:
     found = wire.Summary((), (wire.Registered("tablet", "127.0.0.1:1"),))
     error = session._no_such_key("127.0.0.1:9190", "phone", found)
     assert "it has tablet" in error.what and "adt rpc start" in error.remedy
-    failed = record(key="phone", state="failed", process=dataclasses.replace(record().process, start_time=1))
-    state.write(dataclasses.replace(failed, last_error="SIGSEGV again"), state.server_home("p"))
+    failed = record(key="phone", state="failed", process=replace(record().process, start_time=1))
+    state.write(replace(failed, last_error="SIGSEGV again"), state.server_home("p"))
     assert "SIGSEGV again" in session._no_such_key("127.0.0.1:9190", "phone", wire.Summary((), ())).details
 
 
 # boards -------------------------------------------------------------------------------------------
 
 
-def bundle(path: Path, *, machine: str, files: tuple[str, ...] = (board.PROGRAM,)) -> TargetBundle:
-    """A bundle whose server is a shell script that shows its arguments and waits."""
-    for name in files:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(
-            '#!/bin/sh\npwd > "$ADT_TEST_SAID"\nprintf "%s\\n" "$LD_LIBRARY_PATH" "$@" >> "$ADT_TEST_SAID"\n'
-            'sleep 60 &\necho child $! >> "$ADT_TEST_SAID"\nwait\n'
-        )
-        (path / name).chmod(0o755)
-    facts = bundle_manifest()
-    manifest = dataclasses.replace(
-        facts,
-        machine=machine,
-        options=dataclasses.replace(facts.options, rpc=True),
-        files={name: BundleFile("", 0, ()) for name in files},
-    )
-    return TargetBundle(path, manifest)
-
-
 def test_a_board_is_reached_through_ssh_and_nothing_is_exposed(tmp_path: Path) -> None:
     plan = board.plan(
-        bundle(tmp_path / "b b", machine="AARCH64"),
+        make_bundle(tmp_path / "b b", {board.PROGRAM: b""}),
         board="pi@board",
         key="rpi",
         port=9095,
@@ -591,7 +595,7 @@ def test_a_board_is_reached_through_ssh_and_nothing_is_exposed(tmp_path: Path) -
 
 def test_an_exposed_board_listens_everywhere_and_needs_no_tunnel(tmp_path: Path) -> None:
     plan = board.plan(
-        bundle(tmp_path, machine="AARCH64"),
+        make_bundle(tmp_path, {board.PROGRAM: b""}),
         board="pi@board",
         key="rpi",
         port=9095,
@@ -604,43 +608,54 @@ def test_an_exposed_board_listens_everywhere_and_needs_no_tunnel(tmp_path: Path)
 
 
 def test_a_bundle_without_a_server(tmp_path: Path) -> None:
-    empty = bundle(tmp_path, machine="AARCH64", files=("bin/rtvm",))
+    empty = make_bundle(tmp_path)
     with pytest.raises(RpcError, match="has no tvm_rpc"):
         board.plan(empty, board="b", key="k", port=1, tracker="", expose=False)
 
 
 def test_a_bundle_for_another_machine_is_not_run(tmp_path: Path) -> None:
+    made = make_bundle(tmp_path, {board.PROGRAM: b""})
     with pytest.raises(MismatchError, match="this machine is"):
-        board.serve(bundle(tmp_path, machine="RISCV"), [])
+        board.serve(TargetBundle(tmp_path, replace(made.manifest, machine="RISCV")), [])
 
 
-def test_serving_here_leaves_nothing_when_it_is_interrupted(tmp_path: Path) -> None:
-    here = bundle(tmp_path / "b", machine=board.MACHINES[platform.machine()])
-    said = tmp_path / "said"
-    (tmp_path / "bundle.json").write_text(json.dumps({"machine": here.manifest.machine}))
-    code = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from pathlib import Path
-from test_rpc_life import bundle
-from adt.rpc import board
-board.serve(bundle(Path({str(here.path)!r}), machine={here.manifest.machine!r}), ["--host=127.0.0.1"])
+SERVER = b"""#!/bin/sh
+pwd >"$ADT_TEST_SAID"
+printf "%s\\n" "$LD_LIBRARY_PATH" "$@" >>"$ADT_TEST_SAID"
+sleep 60 &
+echo child $! >>"$ADT_TEST_SAID"
+wait
 """
-    path = os.pathsep.join(sys.path)
-    server_process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=os.environ | {"ADT_TEST_SAID": str(said), "PYTHONPATH": path},
-        stderr=subprocess.DEVNULL,
-    )
-    wait_for(lambda: said.exists() and "child" in said.read_text())
-    directory, libraries, *words, child = said.read_text().splitlines()
-    assert libraries.split(os.pathsep)[0] == str(here.path / "lib")
-    assert words == ["server", "--host=127.0.0.1", f"--work-dir={directory}"]
-    server_process.send_signal(signal.SIGINT)
-    server_process.wait(120)
-    assert not Path(directory).exists()
-    pid = int(re.fullmatch(r"child (\d+)", child)[1])  # type: ignore[index]
-    wait_for(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
+"""Shows its arguments and waits, with a child that does, too."""
+SERVE = """
+import sys
+from pathlib import Path
+from adt.bundle.bundle import load_bundle
+from adt.rpc import board
+with board.run_server(load_bundle(Path(sys.argv[1])), ["--host=127.0.0.1"], output=2) as server:
+    print("started", flush=True)
+    server.wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_serving_here_leaves_nothing_when_it_is_ended(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = make_bundle(tmp_path / "b", {board.PROGRAM: SERVER}, platform="host")
+    here.file(board.PROGRAM).chmod(0o755)
+    said = tmp_path / "said"
+    monkeypatch.setenv("ADT_TEST_SAID", str(said))
+    with child(SERVE, str(here.path)) as serving:
+        assert serving.stdout is not None and serving.stdout.readline() == "started\n"
+        wait_for(lambda: said.exists() and "child" in said.read_text())
+        directory, libraries, *words, last = said.read_text().splitlines()
+        assert libraries.split(os.pathsep)[0] == str(here.path / "lib")
+        assert words == ["server", "--host=127.0.0.1", f"--work-dir={directory}"]
+        serving.send_signal(number)
+        serving.wait(120)
+    wait_for(lambda: not Path(directory).exists())
+    wait_for(lambda: process.start_time(int(last.removeprefix("child "))) is None)
 
 
 def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(

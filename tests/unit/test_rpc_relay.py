@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adt.rpc import handshake, relay
+from adt.rpc import relay, wire
 from adt.rpc.wire import read_exactly
 from support.standins import hostile_rpc
 from support.standins.hostile_rpc import (
@@ -106,8 +106,8 @@ def relayed() -> Iterator[tuple[socket.socket, socket.socket, list[str]]]:
     thread.start()
     with server, socket.create_connection(address, timeout=10) as client:
         server.settimeout(10)
-        client.sendall(struct.pack("<ii", handshake.MAGIC, 10) + b"client:key")
-        assert client.recv(15) == struct.pack("<ii", handshake.ACCEPTED, 7) + b"server:"
+        client.sendall(struct.pack("<ii", wire.SERVER_MAGIC, 10) + b"client:key")
+        assert client.recv(15) == struct.pack("<ii", wire.ACCEPTED, 7) + b"server:"
         yield client, server, faults
     thread.join(10)
     assert not thread.is_alive()
@@ -121,7 +121,7 @@ def test_the_last_request_reaches_the_server() -> None:
             link = relay.Relay(inner, time.monotonic(), 0)
         with socket.create_connection(("127.0.0.1", link.port), timeout=10) as client:
             greeting = f"client:{link._key}".encode()
-            client.sendall(struct.pack("<ii", handshake.MAGIC, len(greeting)) + greeting)
+            client.sendall(struct.pack("<ii", wire.SERVER_MAGIC, len(greeting)) + greeting)
             assert read_exactly(client, 15).endswith(b"server:")
             os.kill(link._process.pid, signal.SIGSTOP)
             client.sendall(packet(relay.SHUTDOWN))
@@ -177,10 +177,10 @@ def test_who_does_not_know_the_key_is_passed_over() -> None:
     thread.start()
     with server, inner:
         with socket.create_connection(listening.getsockname(), timeout=10) as stranger:
-            stranger.sendall(struct.pack("<ii", handshake.MAGIC, 10) + b"client:yek")
+            stranger.sendall(struct.pack("<ii", wire.SERVER_MAGIC, 10) + b"client:yek")
             assert end_of(stranger) == b""
         with socket.create_connection(listening.getsockname(), timeout=10) as client:
-            client.sendall(struct.pack("<ii", handshake.MAGIC, 10) + b"client:key")
+            client.sendall(struct.pack("<ii", wire.SERVER_MAGIC, 10) + b"client:key")
             assert client.recv(8)
         thread.join(10)
     assert not thread.is_alive()

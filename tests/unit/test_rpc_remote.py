@@ -109,7 +109,9 @@ def package(tmp_path: Path) -> ModelPackage:
 def test_a_library_that_does_not_load_leaves_nothing(package: ModelPackage, library: str) -> None:
     session = Session()
     with (
-        pytest.raises(MismatchError, match="cannot load net: Check failed: wrong ELF class") as caught,
+        pytest.raises(
+            MismatchError, match="net cannot be loaded over RPC: Check failed: wrong ELF class"
+        ) as caught,
         remote_model(session, package, library=library),
     ):
         pass

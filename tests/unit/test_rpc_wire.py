@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from adt.errors import ConfigError, TrackerError
-from adt.rpc import handshake, wire
-from adt.rpc.handshake import Answer
+from adt.rpc import wire
+from adt.rpc.wire import Answer
 from support.devices.ports import free_port
 
-MAGIC = struct.pack("<i", wire.MAGIC)
+MAGIC = struct.pack("<i", wire.TRACKER_MAGIC)
 Serve = Callable[[socket.socket], None]
 
 
@@ -221,9 +221,9 @@ def test_a_grant_that_is_none(answer: object) -> None:
 def rpc_server(code: int, key: bytes = b"server:phone", packet: bytes = b"") -> Serve:
     def serve(sock: socket.socket) -> None:
         magic, length = struct.unpack("<ii", take(sock, 8))
-        assert magic == handshake.MAGIC and take(sock, length).startswith(b"client:")
+        assert magic == wire.SERVER_MAGIC and take(sock, length).startswith(b"client:")
         sock.sendall(struct.pack("<i", code))
-        if code == handshake.ACCEPTED:
+        if code == wire.ACCEPTED:
             sock.sendall(frame(key))
             (size,) = struct.unpack("<Q", take(sock, 8))
             take(sock, size)
@@ -237,17 +237,17 @@ def silent(sock: socket.socket) -> None:
     take(sock, 1 << 20)
 
 
-RETURNED = struct.pack("<Qiii", 12, handshake.RETURN, 1, 0)
+RETURNED = struct.pack("<Qiii", 12, wire.RETURN, 1, 0)
 
 
 @pytest.mark.parametrize(
     ("serve", "answer"),
     [
-        (rpc_server(handshake.MISMATCH), Answer.MISMATCH),
-        (rpc_server(handshake.ACCEPTED, packet=RETURNED), Answer.SESSION),
-        (rpc_server(handshake.ACCEPTED, packet=struct.pack("<Qi", 4, 5)), Answer.OTHER),
-        (rpc_server(handshake.ACCEPTED, packet=struct.pack("<Q", 1 << 60)), Answer.OTHER),
-        (rpc_server(handshake.ACCEPTED, key=b"nonsense"), Answer.OTHER),
+        (rpc_server(wire.MISMATCH), Answer.MISMATCH),
+        (rpc_server(wire.ACCEPTED, packet=RETURNED), Answer.SESSION),
+        (rpc_server(wire.ACCEPTED, packet=struct.pack("<Qi", 4, 5)), Answer.OTHER),
+        (rpc_server(wire.ACCEPTED, packet=struct.pack("<Q", 1 << 60)), Answer.OTHER),
+        (rpc_server(wire.ACCEPTED, key=b"nonsense"), Answer.OTHER),
         (rpc_server(1), Answer.OTHER),
         (lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n") or take(sock, 1 << 20), Answer.OTHER),
         (silent, Answer.OTHER),
@@ -258,10 +258,10 @@ RETURNED = struct.pack("<Qiii", 12, handshake.RETURN, 1, 0)
 def test_what_listens_at_a_port(serve: Serve, answer: Answer) -> None:
     with peer(serve) as port:
         assert (
-            handshake.try_server("127.0.0.1", port, key="phone:0.5", seconds=0.5 if serve is silent else 60)
+            wire.try_server("127.0.0.1", port, key="phone:0.5", seconds=0.5 if serve is silent else 60)
             is answer
         )
 
 
 def test_nobody_at_a_port() -> None:
-    assert handshake.try_server("127.0.0.1", free_port(), seconds=60) is Answer.ABSENT
+    assert wire.try_server("127.0.0.1", free_port(), seconds=60) is Answer.ABSENT

@@ -140,7 +140,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MadeUpChild, "asked", [])
     monkeypatch.setattr(MadeUpChild, "connected", [])
     monkeypatch.setattr(MadeUpChild, "unreachable", set())
-    monkeypatch.setattr(worker.handshake, "try_server", lambda *_, **__: None)
+    monkeypatch.setattr(worker.wire, "try_server", lambda *_, **__: None)
 
 
 class Engine:

@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 
-from adt.rpc import handshake, wire
+from adt.rpc import wire
 
 RETURN, EXCEPTION, COPY_FROM, COPY_ACK = 4, 5, 6, 8
 INIT, CALL, GET_FUNCTION = 2, 3, 9
@@ -192,12 +192,12 @@ class Hostile:
 
     def _serve(self, sock: socket.socket) -> None:
         _take(sock, struct.unpack("<ii", _take(sock, 8))[1])
-        sock.sendall(struct.pack("<ii", handshake.ACCEPTED, len(self.key)) + self.key.encode())
+        sock.sendall(struct.pack("<ii", wire.ACCEPTED, len(self.key)) + self.key.encode())
         self.answered, names = 0, list[bytes]()
         while True:
             length, code = struct.unpack("<Qi", _take(sock, 12))
             body = _take(sock, length - 4)
-            if code == handshake.SHUTDOWN:
+            if code == wire.SHUTDOWN:
                 return
             self.answered += 1
             if self.answered < self.number:

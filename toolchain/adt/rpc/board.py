@@ -24,16 +24,6 @@ DIRECTORY = "adt-rpc"
 PROGRAM = "bin/tvm_rpc"
 END_SECONDS = 2.0
 """In which processes that were killed are gone."""
-WRAPPER = """
-exec 3<&0
-"$@" </dev/null 3<&- &
-server=$!
-{ read -r nothing <&3; kill -KILL $server; rm -rf "$0"; kill -KILL 0; } &
-exec 3<&-
-wait $server
-"""
-"""Run as ``sh -c WRAPPER DIRECTORY PROGRAM ARGUMENT…``: runs a program to its end. When our end of its
-standard input is closed, be it that we were killed, the directory goes, and all of the process group."""
 MACHINES = {"x86_64": "X86_64", "aarch64": "AARCH64", "armv7l": "ARM"}
 """``uname -m`` and what ELF calls it."""
 
@@ -52,21 +42,15 @@ class ServePlan:
     exposed: bool
 
 
-def arguments(
-    *, key: str, port: int, tracker: str, expose: bool, work: str, custom_address: str = "127.0.0.1"
-) -> list[str]:
-    """Return the arguments of tvm_rpc: the loopback, unless it is to be exposed; one port; the tracker, if
-    any.
+def arguments(*, key: str, port: int, tracker: str = "", expose: bool = False) -> list[str]:
+    """Return tvm_rpc's arguments for one *port* of the loopback, or of all addresses, and the *tracker*.
 
-    The tracker sends clients to *custom_address*; empty: to where the server's connection comes from.
+    The tracker sends clients to the loopback; those of an exposed server to where its connection comes from.
     """
     host = "0.0.0.0" if expose else "127.0.0.1"
     words = [f"--host={host}", f"--port={port}", f"--port-end={port + 1}", f"--key={key}"]
-    if tracker:
-        words.append(f"--tracker={tracker}")
-        if custom_address:
-            words.append(f"--custom-addr={custom_address}")
-    return [*words, f"--work-dir={work}"]
+    words += [f"--tracker={tracker}"] if tracker else []
+    return [*words, f"--custom-addr={host}"] if tracker and not expose else words
 
 
 def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str, expose: bool) -> ServePlan:
@@ -84,11 +68,8 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
             host, number = wire.parse_address(tracker)
             ssh += ["-R", f"{number}:{f'[{host}]' if ':' in host else host}:{number}"]
             tracker = f"127.0.0.1:{number}"
-    custom = "" if expose else "127.0.0.1"
-    words = arguments(
-        key=key, port=port, tracker=tracker, expose=expose, work="rpc-work", custom_address=custom
-    )
-    argv = (PROGRAM, "server", *words)
+    words = arguments(key=key, port=port, tracker=tracker, expose=expose)
+    argv = (PROGRAM, "server", *words, "--work-dir=rpc-work")
     command = f"cd {DIRECTORY} && LD_LIBRARY_PATH=$PWD/lib exec {shlex.join(argv)}"
     commands = (
         f"scp -r {shlex.quote(str(bundle.path))} {shlex.quote(board)}:{DIRECTORY}",
@@ -102,7 +83,8 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
     """Run tvm_rpc of *bundle* here, in the foreground, until it ends or we are interrupted; return its
     exit code."""
     with run_server(bundle, words, output=2) as child:
-        return child.wait()
+        code = child.wait()
+        return code if code >= 0 else 128 - code
 
 
 @contextlib.contextmanager
@@ -124,21 +106,12 @@ def run_server(
         library_path += os.pathsep + before
     with scratch_directory("rpc") as work:
         child = process.start(
-            [
-                "sh",
-                "-c",
-                WRAPPER,
-                work,
-                bundle.file(PROGRAM).absolute(),
-                "server",
-                *words,
-                f"--work-dir={work}",
-            ],
+            [bundle.file(PROGRAM).absolute(), "server", *words, f"--work-dir={work}"],
             cwd=work,
             env={"LD_LIBRARY_PATH": library_path},
-            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
+            reaped=True,
         )
         try:
             yield child
@@ -149,8 +122,6 @@ def run_server(
             end = time.monotonic() + END_SECONDS
             while _runs(child.pid) and time.monotonic() < end:
                 time.sleep(0.01)
-            assert child.stdin is not None
-            child.stdin.close()
 
 
 def _runs(group: int) -> bool:

@@ -32,9 +32,8 @@ from adt.device.transport.forwards import Forward
 from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, TrackerError
 from adt.options.sections import PortRange
-from adt.rpc import cleanup, handshake, launch, state, wire
+from adt.rpc import board, cleanup, launch, state, wire
 from adt.rpc.cleanup import ANSWER_SECONDS
-from adt.rpc.handshake import Answer
 
 log = logging.getLogger("adt.rpc.watchdog")
 
@@ -143,16 +142,15 @@ class Instance:
         # on record before anything else is done, so that it can be undone
         self.record.update(port=port, there=dataclasses.replace(self.record.now.there, directory="", pids=()))
         tracker_port = self._reverse()
-        say = app_arguments if self.config.app else server_arguments
-        arguments = say(key=self.config.key, port=port, tracker_port=tracker_port)
-        words = (
-            self.config.parent,
-            self.record.now.tag,
-            self.config.deployment,
-            str(port),
-            self.config.digest,
-        )
-        argv = ("sh", "-c", script("server_start"), "sh", *words, *arguments)
+        config = self.config
+        words = [config.parent, self.record.now.tag, config.deployment, str(port), config.digest]
+        if config.app:  # extras of `am start` (server.h)
+            words += ["--es", "key", config.key, "--ei", "port", str(port)]
+            words += ["--ei", "tracker_port", str(tracker_port)]
+        else:
+            tracker = f"127.0.0.1:{tracker_port}" if tracker_port else ""
+            words += board.arguments(key=config.key, port=port, tracker=tracker)
+        argv = ("sh", "-c", script("server_start"), "sh", *words)
         with awake(device), device.start(argv, timeout=ANSWER_SECONDS, keep_stdin=True) as command:
             threading.Thread(target=_follow, args=(command, self.events), daemon=True).start()
             try:
@@ -217,8 +215,8 @@ class Instance:
     def _unready(self, port: int) -> str:
         """Return what is missing for the server to be ready; empty for nothing."""
         if not self.config.tracker:
-            answer = handshake.try_server("127.0.0.1", port, key=self.config.key, seconds=HELLO_SECONDS)
-            return "" if answer is Answer.SESSION else f"it opens no session ({answer.value})"
+            answer = wire.try_server("127.0.0.1", port, key=self.config.key, seconds=HELLO_SECONDS)
+            return "" if answer is wire.Answer.SESSION else f"it opens no session ({answer.value})"
         try:
             summary = wire.summary(self.config.tracker)
             if not any(server.key == self.config.key and server.port == port for server in summary.servers):
@@ -232,19 +230,17 @@ class Instance:
             if (queue.total, queue.free, queue.pending) == (1, 1, 0):  # nobody else is meant or waits
                 grant = wire.request(self.config.tracker, self.config.key, seconds=HELLO_SECONDS)
                 if grant is not None and grant.port == port:
-                    answer = handshake.try_server(
-                        "127.0.0.1", port, key=grant.match_key, seconds=HELLO_SECONDS
-                    )
-                    if answer is Answer.SESSION:  # after which it registers once more
+                    answer = wire.try_server("127.0.0.1", port, key=grant.match_key, seconds=HELLO_SECONDS)
+                    if answer is wire.Answer.SESSION:  # after which it registers once more
                         self._verified, self._offered = True, 0.0
                         return "it has not registered again"
                     return f"it opens no session ({answer.value})"
         except TrackerError as error:
             return error.what
-        answer = handshake.try_server("127.0.0.1", port, seconds=HELLO_SECONDS)
-        if answer is Answer.OTHER and queue.free < queue.total:
+        answer = wire.try_server("127.0.0.1", port, seconds=HELLO_SECONDS)
+        if answer is wire.Answer.OTHER and queue.free < queue.total:
             return ""  # somebody has a session with it already
-        return "" if answer is Answer.MISMATCH else f"it does not answer on port {port} ({answer.value})"
+        return "" if answer is wire.Answer.MISMATCH else f"it does not answer on port {port} ({answer.value})"
 
     def _stay(self) -> Death:
         """Look after ports until the server ends."""
@@ -365,19 +361,6 @@ class Instance:
                 if self.events.get(timeout=left)[0] in ("end", "lost"):
                     return
         command.kill()
-
-
-def server_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
-    """Return tvm_rpc's arguments on a device: its loopback, a port, and the tracker's there or 0."""
-    words = ["--host=127.0.0.1", f"--port={port}", f"--port-end={port + 1}", f"--key={key}"]
-    if tracker_port:
-        words += [f"--tracker=127.0.0.1:{tracker_port}", "--custom-addr=127.0.0.1"]
-    return words
-
-
-def app_arguments(*, key: str, port: int, tracker_port: int) -> list[str]:
-    """Return such arguments for ``am start``, as the extras that an app's activity takes (server.h)."""
-    return ["--es", "key", key, "--ei", "port", str(port), "--ei", "tracker_port", str(tracker_port)]
 
 
 def explain_exit(code: int) -> str:

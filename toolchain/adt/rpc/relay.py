@@ -27,14 +27,23 @@ import time
 from typing import TYPE_CHECKING
 
 from adt.host import process
-from adt.rpc.handshake import ACCEPTED, MAGIC, Answer, open_session
-from adt.rpc.wire import PIECE, read_exactly
+from adt.rpc.wire import (
+    ACCEPTED,
+    INIT_SERVER,
+    PIECE,
+    RETURN,
+    SERVER_MAGIC,
+    SHUTDOWN,
+    Answer,
+    open_session,
+    read_exactly,
+)
 
 if TYPE_CHECKING:
     from tvm.rpc import RPCSession
 
-SHUTDOWN, INIT_SERVER, CALL, RETURN, EXCEPTION, COPY_FROM, _COPY_TO, COPY_ACK, GET_FUNCTION = range(1, 10)
-"""Codes of packets; those above are requests of the client, too."""
+CALL, EXCEPTION, COPY_FROM, COPY_ACK, GET_FUNCTION = 3, 5, 6, 8, 9
+"""Further codes of packets; those above are requests of the client, too."""
 NONE, INTEGER, _BOOLEAN, _FLOAT, HANDLE, DATA_TYPE, DEVICE, TENSOR, TEXT, BYTES = range(10)
 SMALL_TEXT, SMALL_BYTES, OBJECT, TEXT_OBJECT, BYTES_OBJECT, TENSOR_OBJECT = 11, 12, 64, 65, 66, 70
 """Types of values (``TVMFFITypeIndex``); from OBJECT on they are classes."""
@@ -223,7 +232,7 @@ def serve(listening: socket.socket, server: socket.socket, key: str) -> None:
 def _accept(listening: socket.socket, key: str) -> socket.socket:
     """The connection of our client: whoever else connects does not know the key."""
     expected = f"client:{key}".encode()
-    greeting = struct.pack("<ii", MAGIC, len(expected)) + expected
+    greeting = struct.pack("<ii", SERVER_MAGIC, len(expected)) + expected
     while True:
         client, _ = listening.accept()
         with contextlib.suppress(OSError):

@@ -12,8 +12,7 @@ import contextlib
 import logging
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +121,12 @@ def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> I
             devices = [session.device(kind, 0) for kind in target.vdevices]
         for kind, device in zip(target.vdevices, devices, strict=True):
             _require_device(package, kind, device)
-        with _loading(package):
+        mismatch = (
+            f"The package is for {target.platform} ({target.machine}) and TVM "
+            f"{package.manifest.tvm.version}: serve from the bundle it was compiled against, or compile it "
+            "for that server's."
+        )
+        with explain_errors(package, "be loaded", kind=MismatchError, remedy=mismatch):
             loaded = session.load_module(path)
             machine = tvm.runtime.vm.VirtualMachine(loaded, list(devices))
         with explain_errors(package, "take its parameters"):
@@ -168,34 +172,18 @@ def _require_device(package: ModelPackage, kind: str, device: Any) -> None:
 
 
 @contextlib.contextmanager
-def _tvm_errors(explain: Callable[[Exception], AdtError]) -> Iterator[None]:
-    """Raise what *explain* makes of what TVM raises in the block; the end of the session passes as it is."""
+def explain_errors(
+    package: ModelPackage,
+    doing: str,
+    *,
+    kind: type[AdtError] = RunError,
+    remedy: str = "Run it without RPC (--via native), which says more; adt rpc status names the log.",
+) -> Iterator[None]:
+    """Turn what TVM raises in the block into a *kind*; the end of the session passes as it is."""
     try:
         yield
     except Exception as error:
         if isinstance(error, AdtError) or lost(error):
             raise
-        raise explain(error) from error
-
-
-def _loading(package: ModelPackage) -> AbstractContextManager[None]:
-    target, tvm = package.manifest.target, package.manifest.tvm
-    return _tvm_errors(
-        lambda error: MismatchError(
-            f"the RPC server cannot load {package.manifest.name}: {last_line(error)}",
-            remedy=f"The package is for {target.platform} ({target.machine}) and TVM {tvm.version}: serve "
-            "from the bundle it was compiled against, or compile it for that server's.",
-            details=str(error),
-        )
-    )
-
-
-def explain_errors(package: ModelPackage, doing: str) -> AbstractContextManager[None]:
-    """Turn what TVM raises in the block into a RunError; the end of the session passes as it is."""
-    return _tvm_errors(
-        lambda error: RunError(
-            f"{package.manifest.name} cannot {doing} over RPC: {last_line(error)}",
-            remedy="Run it without RPC (--via native), which says more; adt rpc status names the log.",
-            details=str(error),
-        )
-    )
+        what = f"{package.manifest.name} cannot {doing} over RPC: {last_line(error)}"
+        raise kind(what, remedy=remedy, details=str(error)) from error

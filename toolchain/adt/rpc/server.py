@@ -121,16 +121,11 @@ def start(
 
     Args:
         deployment: has ``bin/tvm_rpc`` and ``lib/``; or the activity of an app that serves, ``APP/CLASS``.
-        key: what clients ask the tracker for; empty: see :func:`default_key`.
         tracker_address: of a tracker on this machine that runs already; empty: adt's own, started when
             it does not run.
         use_tracker: False for a server that clients connect to directly.
         ports: candidates, each the same on this machine and on the device; a server that runs on another
             than an insisted one is replaced.
-        tracker_ports: candidates for adt's own tracker.
-
-    Raises:
-        RpcError: it does not become ready; with its last words.
     """
     key = check_key(key or default_key(device))
     if tracker_address and wire.parse_address(tracker_address)[0] not in adb.LOOPBACK:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from adt.errors import AdtError, RpcError, TrackerError, last_line
 from adt.rpc import relay, server, tracker, wire
-from adt.rpc.handshake import Answer
+from adt.rpc.wire import Answer
 
 if TYPE_CHECKING:
     from tvm.rpc import RPCSession
@@ -80,14 +80,9 @@ def open_session(
 ) -> Iterator[Session]:
     """A TVM RPC session, for as long as the block runs, and where it went.
 
-    Args:
-        key: what the server registered with; with *address* what it was started with.
-        tracker_address: of the tracker; empty for adt's own.
-        address: ``host:port`` of a server without a tracker, to connect to directly.
-        timeout: seconds after which the server ends the session, whatever runs in it; None for never.
-
-    Raises:
-        RpcError: the server cannot be reached, or it ended, or *timeout* was over, before the block did.
+    It goes to the server with *key* that the tracker (adt's own, if *tracker_address* is empty) names, or to
+    the one at *address*, which was started with *key*. The server ends it after *timeout* seconds, whatever
+    runs in it. RpcError if it cannot be reached, or ended before the block did.
     """
     limit = 0 if timeout is None else max(1, math.ceil(timeout))
     if address:

@@ -25,8 +25,7 @@ from adt.errors import RpcError
 from adt.host import cache
 from adt.host.disk import temporary_directory
 from adt.options.sections import PortRange
-from adt.rpc import board, handshake, server, state, wire
-from adt.rpc.handshake import Answer
+from adt.rpc import board, server, state, wire
 
 log = logging.getLogger("adt.rpc")
 
@@ -50,13 +49,10 @@ class Endpoint:
 def device_server(
     device: Device, deployment: Deployment, *, bundle: str, ports: PortRange
 ) -> Iterator[Endpoint]:
-    """A server on *device* for as long as the block runs.
+    """A server on *device*, from *deployment*, for as long as the block runs.
 
-    Args:
-        deployment: what to start one from; it has ``bin/tvm_rpc``.
-        bundle: the directory on the device of the same bundle deployed alone, from which `adt rpc start` and
-            `adt deploy` start theirs.
-        ports: candidates, each the same on this machine and on the device.
+    *bundle* is the directory on the device of the same bundle deployed alone, from which `adt rpc start` and
+    `adt deploy` start theirs.
     """
     at = state.server_home(device.serial)
     with cache.lock(state.rpc_directory() / "runs" / at.directory.name, timeout=BUSY_SECONDS):
@@ -102,8 +98,9 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
     key = f"adt-{secrets.token_hex(16)}"
     with contextlib.ExitStack() as stack, tempfile.TemporaryFile(dir=temporary_directory()) as output:
         for _ in range(ATTEMPTS):
-            port = _free_port()
-            words = board.arguments(key=key, port=port, tracker="", expose=False, work="")[:-1]
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                port = probe.getsockname()[1]
+            words = board.arguments(key=key, port=port)
             child = stack.enter_context(board.run_server(bundle, words, output=output.fileno()))
             if _answers(child, port):
                 yield Endpoint(key, address=f"127.0.0.1:{port}")
@@ -117,17 +114,11 @@ def local_server(bundle: TargetBundle) -> Iterator[Endpoint]:
         )
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _answers(child: subprocess.Popen[bytes], port: int) -> bool:
     end = time.monotonic() + START_SECONDS
     while child.poll() is None and time.monotonic() < end:
-        answer = handshake.try_server("127.0.0.1", port, seconds=5)
-        if answer is Answer.MISMATCH:  # it expects us, with the key
+        answer = wire.try_server("127.0.0.1", port, seconds=5)
+        if answer is wire.Answer.MISMATCH:  # it expects us, with the key
             return child.poll() is None
         time.sleep(0.05)
     return False

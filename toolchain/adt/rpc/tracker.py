@@ -103,13 +103,9 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
             log.warning(EXPOSED, "tracker")
         with listen(ports, EVERYWHERE if expose else LOOPBACK) as listening:
             fd = listening.fileno()
+            doing = "starting the tracker"
             launch.launch(
-                "adt.rpc.tracker",
-                {"fd": fd},
-                at,
-                seconds=START_SECONDS,
-                doing="starting the tracker",
-                pass_fds=(fd,),
+                "adt.rpc.tracker", {"fd": fd}, at, seconds=START_SECONDS, doing=doing, pass_fds=(fd,)
             )
         record = state.read_tracker(at)
         if record is None:
@@ -221,27 +217,22 @@ def main() -> int:
         try:
             from tvm.rpc import tracker as tvm_tracker
         except Exception as error:  # whatever stops it from being imported
-            starter.failed(
-                TrackerError(
-                    f"TVM's tracker cannot be imported: {error}",
-                    remedy=install_command("tornado") + "   (`adt doctor` checks TVM's wheels)",
-                )
-            )
-            return 1
+            raise TrackerError(
+                f"TVM's tracker cannot be imported: {error}",
+                remedy=install_command("tornado") + "   (`adt doctor` checks TVM's wheels)",
+            ) from error
         tvm_tracker.logger.handlers.clear()
         tvm_tracker.logger.propagate = True
         asyncio.set_event_loop(asyncio.new_event_loop())
         handler = tvm_tracker.TrackerServerHandler(listening, secrets.token_hex(16))
-        record = state.TrackerRecord(host, port, state.this_process(), time.time())
-        try:
-            state.write(record, at)
-        except AdtError as error:
-            starter.failed(error)
-            return 1
+        state.write(state.TrackerRecord(host, port, state.this_process(), time.time()), at)
         log.info("the tracker listens on %s:%d", host, port)
         starter.ready(port=port)
         handler.run()
         return 0
+    except AdtError as error:
+        starter.failed(error)
+        return 1
     finally:
         at.record.unlink(missing_ok=True)
         log.info("the tracker ends")

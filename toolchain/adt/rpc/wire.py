@@ -1,26 +1,32 @@
-"""The tracker's protocol, spoken so that no tracker, and nothing else that answers, can hang or flood us.
+"""The protocols of trackers and servers, spoken so that nothing that answers can hang or flood us.
 
-After a magic word in each direction every message is its length (4 bytes,
-little endian) and that much JSON. The client asks, the tracker answers.
+With a tracker, after a magic word in each direction every message is its length (4 bytes, little endian) and
+that much JSON. The client asks, the tracker answers.
+
+Client and server exchange a magic word and their keys. A server takes only the client whose key it expects
+and says "mismatch" to any other, which shows that it lives without taking it away from anybody. Then packets
+follow: length (8 bytes), code (4 bytes), body, all little endian.
 """
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import json
 import re
+import secrets
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from adt.errors import ConfigError, TrackerError
 from adt.limits import MOST_PORT, natural
 
-MAGIC = 0x2F271
-"""First word from each side."""
+TRACKER_MAGIC = 0x2F271
+"""First word of a conversation with a tracker, from each side."""
 SUCCESS = 0
 PUT, REQUEST, SUMMARY = 3, 4, 6
 """Codes of the requests that adt makes (the tests also play a server, which PUTs itself)."""
@@ -30,6 +36,15 @@ PIECE = 1 << 20
 """Bytes that are read at a time, whatever number is announced."""
 SECONDS = 5.0
 """Budget for one question that a tracker answers at once."""
+SERVER_MAGIC = 0xFF271
+ACCEPTED, MISMATCH = SERVER_MAGIC, SERVER_MAGIC + 2
+"""First words of a client and of a server."""
+SHUTDOWN, INIT_SERVER, RETURN = 1, 2, 4
+"""Codes of packets."""
+PROTOCOL_VERSION = b"0.8.0"
+"""Version of the protocol of the packets in TVM 0.25 to 0.27."""
+MAX_TEXT = 1 << 16
+"""Bytes of a key or an answer that we are ready to read."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +166,9 @@ class Conversation:
 
     def greet(self) -> None:
         """Exchange the magic words."""
-        self._send(struct.pack("<i", MAGIC))
+        self._send(struct.pack("<i", TRACKER_MAGIC))
         word = read_exactly(self._sock, 4, self._end)
-        if struct.unpack("<i", word)[0] != MAGIC:
+        if struct.unpack("<i", word)[0] != TRACKER_MAGIC:
             raise not_a_tracker(self._address, f"its first word is {word!r}")
 
     def ask(self, question: object) -> Any:
@@ -169,7 +184,7 @@ class Conversation:
             raise not_a_tracker(self._address, f"its answer is no JSON: {error}") from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def conversation(address: str, *, seconds: float = SECONDS) -> Iterator[Conversation]:
     """Talk to the tracker at ``HOST:PORT``, for *seconds* in total; TrackerError if it is none, or late."""
     host, port = parse_address(address)
@@ -245,9 +260,54 @@ def parse_grant(answer: object, address: str) -> Grant:
     raise not_a_tracker(address, "its answer to a request is none")
 
 
-def as_json(summary: Summary) -> Mapping[str, Any]:
-    """A summary for a ``--json`` document."""
-    return {
-        "queues": [vars(queue) for queue in summary.queues],
-        "servers": [vars(server) for server in summary.servers],
-    }
+class Answer(enum.Enum):
+    """Kind of the other end."""
+
+    SESSION = "session"
+    """A server; it opened a session and closed it again."""
+    MISMATCH = "mismatch"
+    """A server that expects another client."""
+    ABSENT = "absent"
+    """Nothing: the connection is refused, or carried to where nobody listens."""
+    OTHER = "other"
+    """Something that is not a TVM RPC server, or a server that is too busy to answer."""
+
+
+def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer:
+    """Find out what listens at *host*:*port*, within *seconds*; with its *key*, by a session, else by a
+    hello only."""
+    try:
+        with socket.create_connection((host, port), timeout=seconds) as sock:
+            answer = open_session(sock, key or "adt-hello-" + secrets.token_hex(16), seconds)
+            if answer is Answer.SESSION:
+                with contextlib.suppress(OSError):
+                    sock.sendall(struct.pack("<Qi", 4, SHUTDOWN))
+            return answer
+    except TimeoutError:
+        return Answer.OTHER
+    except OSError:  # refused, or closed at once by adb, which has nobody to connect to
+        return Answer.ABSENT
+
+
+def open_session(sock: socket.socket, key: str, seconds: float) -> Answer:
+    """Greet the server as the client *key* and open a session; TimeoutError after *seconds*, OSError if it
+    hangs up."""
+    end = time.monotonic() + seconds
+    name = f"client:{key}".encode()
+    sock.settimeout(seconds)
+    sock.sendall(struct.pack("<ii", SERVER_MAGIC, len(name)) + name)
+    (word,) = struct.unpack("<i", read_exactly(sock, 4, end))
+    if word == MISMATCH:
+        return Answer.MISMATCH
+    if word != ACCEPTED:
+        return Answer.OTHER
+    (length,) = struct.unpack("<i", read_exactly(sock, 4, end))
+    if not 0 <= length <= MAX_TEXT or not read_exactly(sock, length, end).startswith(b"server:"):
+        return Answer.OTHER
+    body = struct.pack("<iQ", INIT_SERVER, len(PROTOCOL_VERSION)) + PROTOCOL_VERSION + struct.pack("<i", 0)
+    sock.sendall(struct.pack("<Q", len(body)) + body)
+    (length,) = struct.unpack("<Q", read_exactly(sock, 8, end))
+    if not 4 <= length <= MAX_TEXT:
+        return Answer.OTHER
+    (code,) = struct.unpack_from("<i", read_exactly(sock, length, end))
+    return Answer.SESSION if code == RETURN else Answer.OTHER

@@ -288,9 +288,7 @@ def rpc_serve_here(request: ServeHereRequest) -> int:
         port=request.port or settings.port,
         tracker=request.tracker_address,
         expose=request.expose,
-        work="",
-        custom_address="" if request.expose else "127.0.0.1",
-    )[:-1]
+    )
     return board.serve(opened, words)
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from adt.device.transport.deadline import cancel_on
 from adt.errors import AdtError
 from adt.host.child import Child, ChildDied, ChildHung
-from adt.rpc import handshake
+from adt.rpc import wire
 from adt.tuning.candidates import MeasureJob, MeasureOutcome
 from adt.tuning.fleet.device_facts import Identity
 from adt.tuning.fleet.measure_protocol import (
@@ -161,7 +161,7 @@ class Worker(threading.Thread):
         """Session after session, as long as the lease lasts."""
         if self._roster.refuses(lease):
             if lease.seconds is not None:  # let it go back to its tracker at once, for others
-                handshake.try_server(lease.host, lease.port, key=lease.match_key, seconds=SLACK_SECONDS)
+                wire.try_server(lease.host, lease.port, key=lease.match_key, seconds=SLACK_SECONDS)
             return
         while not self._over:
             end = self._session(lease)
