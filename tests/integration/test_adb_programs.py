@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.device import overview, selection
+from adt.device import probe, selection
 from adt.device.deploy.store import deploy
 from adt.device.device import Device
 from adt.device.transport import adb, forwards
@@ -47,7 +47,7 @@ def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
 
 
 def test_devices_are_listed_and_described(phone: Device) -> None:
-    (found,) = overview.overview()
+    (found,) = probe.overview(seconds=5)
     assert (found.serial, found.state, found.abis) == (phone.serial, "device", (NATIVE.name,))
     assert "shell_v2" in phone.features
     assert selection.select().serial == phone.serial

@@ -490,7 +490,7 @@ def test_whatever_ends_a_deploy_early_harms_nothing(phone: Device, tmp_path: Pat
     try:
         with pytest.raises((DeviceError, DeviceNotReady, NoDevice, DeviceFull)) as caught:
             patience = 4 if "stall" in fault else 300
-            deploy(selection.select(phone.serial), larger, package, user="tester", timeout=patience)
+            deploy(Device(phone.serial, timeout=patience), larger, package, user="tester")
         assert isinstance(caught.value, DeviceFull) == ("enospc" in fault)
         assert caught.value.remedy
     finally:

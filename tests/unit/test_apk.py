@@ -16,7 +16,7 @@ from adt.bundle.bundle import ACTIVITY
 from adt.bundle.platforms import BIG_PAGE
 from adt.checkup.check import Status
 from adt.checkup.host import check_tools
-from adt.device.app import _refusal
+from adt.device.app import _NOT_INSTALLED, _failure
 from adt.device.transport.shell import Completed
 from adt.errors import (
     AdtError,
@@ -365,7 +365,7 @@ def test_what_apksigner_refuses_is_explained(said: str, what: str) -> None:
 )
 def test_what_the_package_manager_refuses_is_explained(said: str, kind: type[AdtError], remedy: str) -> None:
     done = Completed("S", ("pm", "install"), 1, f"Failure [{said}]\n".encode(), b"")
-    error = _refusal(done, "a.apk", "com.a.b")
+    error = _failure(done, _NOT_INSTALLED, app="com.a.b", begin="a.apk was not installed on S")
     assert type(error) is kind and remedy in error.remedy
     assert "a.apk was not installed on S" in error.what and said in error.details
 

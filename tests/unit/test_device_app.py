@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adt.device.app import _copy_failure, check_app
+from adt.device.app import _NOT_COPIED, _failure, check_app
 from adt.device.transport.shell import Completed
 from adt.errors import ConfigError, DeviceError, DeviceFull
 
@@ -36,7 +36,9 @@ def test_the_name_of_an_app_is_taken() -> None:
     ],
 )
 def test_each_refusal_has_its_remedy(said: str, code: int, kind: type[Exception], remedy: str) -> None:
-    error = _copy_failure(Completed("S", ("run-as",), code, b"", said.encode()), "com.example.app")
+    error = _failure(
+        Completed("S", ("run-as",), code, b"", said.encode()), _NOT_COPIED, app="com.example.app"
+    )
     assert type(error) is kind
     assert remedy in error.remedy
     assert said in error.details

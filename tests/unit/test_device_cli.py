@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import adt
 from adt.cli.app import app
 from adt.cli.fleet import live_table, rendering
-from adt.device.overview import DeviceOverview
 from adt.device.parallel import Event, Outcome, Outcomes
+from adt.device.probe import DeviceOverview
 from adt.errors import NoDevice
 from adt.verbs import device as verbs
 

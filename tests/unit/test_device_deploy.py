@@ -235,4 +235,4 @@ def test_a_program_that_does_not_start_says_so(code: int, said: str) -> None:
 @pytest.mark.parametrize("out", ["", "no json", "[1]"])
 def test_a_run_without_a_report_is_an_error(out: str) -> None:
     with pytest.raises(RunError, match="report"):
-        rtvm.parse_report(ended(0, out=out))
+        rtvm.read_report(ended(0, out=out))

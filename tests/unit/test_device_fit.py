@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from adt.device.deploy.fit import check_fit
+from adt.device.deploy.payload import check_fit
 from adt.device.survey import DeviceFacts, parse
 from adt.errors import MismatchError
 from adt.package.compatibility import check_half, check_own_cpu

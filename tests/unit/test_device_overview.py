@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from adt.device import overview
+from adt.device import probe
 from support.devices.adb_server import Peer, fake_server, text
 
 SURVEY = b"""==machine==
@@ -40,7 +40,7 @@ def test_one_hanging_device_does_not_hold_the_others(monkeypatch: pytest.MonkeyP
             peer.drain()
 
     with fake_server(monkeypatch, server):
-        hung, well, locked = overview.overview(seconds=1.5)
+        hung, well, locked = probe.overview(seconds=1.5)
     assert (well.model, well.soc, well.gpu, well.api_level) == ("Pixel", "SM8650", "adreno", 34)
     assert (well.abis, well.problem, well.transport) == (("arm64-v8a",), "", "usb")
     assert "longer than 1.5 s" in hung.problem and hung.remedy and hung.ready

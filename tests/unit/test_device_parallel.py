@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import threading
+from functools import partial
 
 import pytest
 
@@ -14,10 +15,7 @@ from adt.device.transport.deadline import Deadline
 from adt.errors import ConfigError, DeviceError, NoDevice
 from support.devices.adb_server import Peer, fake_server, text
 
-
-@pytest.fixture(autouse=True)
-def every_device_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "select", Device)
+work_on_each = partial(for_each, opened=Device, on_event=lambda _: None)
 
 
 def test_one_that_fails_stops_no_other() -> None:
@@ -28,7 +26,7 @@ def test_one_that_fails_stops_no_other() -> None:
         return device.serial.upper()
 
     events: list[Event] = []
-    outcomes = for_each(["a", "b", "c"], work, on_event=events.append)
+    outcomes = work_on_each(["a", "b", "c"], work, on_event=events.append)
     assert [outcome.value for outcome in outcomes.all] == ["A", None, "C"]
     assert [outcome.serial for outcome in outcomes.failed] == ["b"]
     assert outcomes.exit_code == DeviceError.exit_code
@@ -46,10 +44,10 @@ def test_the_first_failure_in_the_order_of_the_devices_gives_the_exit_code() -> 
         second_failed.set()
         raise DeviceError("broke", remedy="none")
 
-    assert for_each(["a", "b"], work).exit_code == NoDevice.exit_code
+    assert work_on_each(["a", "b"], work).exit_code == NoDevice.exit_code
 
 
-def test_no_more_at_once_than_allowed() -> None:
+def test_no_more_at_once_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     running, most, lock = 0, 0, threading.Lock()
     three = threading.Barrier(3, timeout=60)
 
@@ -62,11 +60,15 @@ def test_no_more_at_once_than_allowed() -> None:
         with lock:
             running -= 1
 
-    for_each([str(n) for n in range(12)], work, workers=3)
+    monkeypatch.setattr(parallel, "WORKERS", 3)
+    work_on_each([str(n) for n in range(12)], work)
     assert most == 3
 
 
-def test_interrupted_it_ends_what_is_under_way_and_starts_nothing_more() -> None:
+def test_interrupted_it_ends_what_is_under_way_and_starts_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parallel, "WORKERS", 2)
     started: list[str] = []
     cleaned: list[str] = []
     began = threading.Barrier(2)
@@ -87,7 +89,7 @@ def test_interrupted_it_ends_what_is_under_way_and_starts_nothing_more() -> None
             cleaned.append(device.serial)
 
     with pytest.raises(KeyboardInterrupt):
-        for_each(["a", "b", "c", "d"], work, workers=2)
+        work_on_each(["a", "b", "c", "d"], work)
     assert sorted(started) == sorted(cleaned) == ["a", "b"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("adt-device")]
 
@@ -97,7 +99,7 @@ def test_a_bug_is_not_hidden() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        for_each(["a"], work)
+        work_on_each(["a"], work)
 
 
 @pytest.mark.parametrize(

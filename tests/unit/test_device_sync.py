@@ -48,6 +48,7 @@ def test_push_sends_exactly_these_bytes(monkeypatch: pytest.MonkeyPatch, tmp_pat
     data = os.urandom(CHUNK + 5)
     local = tmp_path / "f"
     local.write_bytes(data)
+    os.utime(local, (7, 7))
 
     def handler(peer: Peer) -> None:
         accept(peer)
@@ -58,7 +59,7 @@ def test_push_sends_exactly_these_bytes(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     seen: list[tuple[str, int, int]] = []
     with fake_server(monkeypatch, handler) as server, session() as sync:
-        sent = sync.push(local, "/d/f", mode=0o755, mtime=7, progress=lambda *a: seen.append(a))
+        sent = sync.push(local, "/d/f", mode=0o755, progress=lambda *a: seen.append(a))
     expected = struct.pack("<4sI", b"SEND", 10) + b"/d/f,33261"  # 33261 = 0o100755
     expected += struct.pack("<4sI", b"DATA", CHUNK) + data[:CHUNK]
     expected += struct.pack("<4sI", b"DATA", 5) + data[CHUNK:]
@@ -78,8 +79,8 @@ def test_several_files_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> 
         peer.drain()
 
     with fake_server(monkeypatch, handler) as server, session() as sync:
-        sync.push(b"1", "/a", mtime=1)
-        sync.push(b"2", "/b", mtime=1)
+        sync.push(b"1", "/a")
+        sync.push(b"2", "/b")
     assert len(server.peers) == 1
 
 
@@ -92,7 +93,7 @@ def test_an_empty_file_is_sent_without_data(monkeypatch: pytest.MonkeyPatch) -> 
 
     with fake_server(monkeypatch, handler) as server:
         sync = session()
-        assert sync.push(b"", "/a", mtime=1) == 0
+        assert sync.push(b"", "/a") == 0
     assert b"DATA" not in server.peers[0].received
 
 
@@ -262,7 +263,7 @@ def test_a_path_that_no_device_takes_is_refused_here(monkeypatch: pytest.MonkeyP
     with fake_server(monkeypatch, sync_to(b"")), session() as sync:
         for path in ("/" + "a" * 1024, "/a\0b"):
             with pytest.raises(Refused):
-                sync.stat(path)
+                sync.push(b"", path)
 
 
 def okay() -> bytes:
@@ -271,7 +272,7 @@ def okay() -> bytes:
 
 def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon answers nothing until it has all of the files: waiting for each would hang here."""
-    items = [PushItem(b"%d" % n, f"/f{n}", mtime=1) for n in range(50)]
+    items = [PushItem(b"%d" % n, f"/f{n}") for n in range(50)]
 
     def handler(peer: Peer) -> None:
         accept(peer)
@@ -290,7 +291,7 @@ def test_without_a_function_the_observer_is_told(monkeypatch: pytest.MonkeyPatch
     token = observer.set(lambda *facts: told.append(facts))
     try:
         with fake_server(monkeypatch, sync_to(okay() * 2)), session() as sync:
-            sync.push_many([PushItem(b"abc", "/f", mtime=1), PushItem(b"de", "/g", mtime=1)])
+            sync.push_many([PushItem(b"abc", "/f"), PushItem(b"de", "/g")])
     finally:
         observer.reset(token)
     assert told == [("/f", 3, 3), ("/g", 2, 2)]
@@ -298,7 +299,7 @@ def test_without_a_function_the_observer_is_told(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("failing", [0, 3, 6])
 def test_the_refused_file_among_many_is_named(monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
-    items = [PushItem(b"x", f"/f{n}", mtime=1) for n in range(7)]
+    items = [PushItem(b"x", f"/f{n}") for n in range(7)]
     answers = okay() * failing + fail("Permission denied")
     with (
         fake_server(monkeypatch, sync_to(answers)),
@@ -321,18 +322,18 @@ def test_an_answer_in_pieces_is_put_together(monkeypatch: pytest.MonkeyPatch) ->
         pytest.raises(Refused, match="No way") as caught,
         session() as sync,
     ):
-        sync.push_many([PushItem(b"", f"/f{n}", mtime=1) for n in range(3)])
+        sync.push_many([PushItem(b"", f"/f{n}") for n in range(3)])
     assert caught.value.path == "/f2"
 
 
-def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with (
         fake_server(monkeypatch, sync_to(okay() * 9)),
         pytest.raises(DeviceError, match="does not speak adb"),
         session() as sync,
     ):
-        sync.push_many([PushItem(b"x" * BATCH, f"/f{n}", mtime=1) for n in range(3)])
-        sync.stat("/f0")
+        sync.push_many([PushItem(b"x" * BATCH, f"/f{n}") for n in range(3)])
+        sync.pull("/f0", tmp_path / "f0")
 
 
 def test_cancelling_ends_a_push_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from adt.bundle.bundle_cache import cached_bundles
 from adt.checkup import adb
 from adt.checkup.check import Area, Check, Question, Scope, Status, failed, ok, warning
 from adt.checkup.device import ready
-from adt.device.deploy.fit import check_device
+from adt.device.deploy.payload import check_device
 from adt.device.device import Device
 from adt.errors import AdtError, MismatchError
 from adt.host import cache

@@ -58,7 +58,8 @@ def install(
             doing=f"installing {apk.name} on {device.serial}",
         )
     if done.exit_code != 0 or not re.search(r"^Success", done.out, re.MULTILINE):
-        raise _refusal(done, apk.name, app)
+        begin = f"{apk.name} was not installed on {device.serial}"
+        raise _failure(done, _NOT_INSTALLED, app=app, begin=begin)
 
 
 def run_app(
@@ -74,15 +75,9 @@ def run_app(
 ) -> tuple[Path, ...]:
     """Start the *activity* of *app* anew, wait until it has written all of *files*, and fetch them.
 
-    The app is stopped at the end, however that comes. Returns the files that exist, *over* last.
-
-    Args:
-        activity: its class: ``android.app.NativeActivity``.
-        results: directory below the app's media that it writes to; emptied first.
-        over: another file of *results*; once it exists, the others need not come.
-
-    Raises:
-        RunError: the app ended, or took too long; with the end of its log.
+    It writes to the directory *results* below its media, which is emptied first. The app is stopped at the
+    end, however that comes. Once the file *over* exists, the others need not come. Returns the files that
+    exist, *over* last; RunError with the end of its log if the app ended, or took too long.
     """
     directory = f"{MEDIA_FILES.format(app=check_app(app))}/{results}"
     device.script(
@@ -100,7 +95,7 @@ def run_app(
             doing=f"starting {app} on {device.serial}",
         )
         if started.exit_code != 0 or re.search(r"^(Error|Exception|java\.)", started.tail(), re.MULTILINE):
-            raise _not_started(started, app)
+            raise _failure(started, _NOT_STARTED, app=app)
         done = device.script(
             script("app_wait"),
             *(directory, app, str(int(timeout)), str(STARTING_SECONDS), over, *files),
@@ -111,7 +106,13 @@ def run_app(
         if done.exit_code in (GONE, TOO_LONG):
             raise _no_results(device, app, done, timeout)
         if done.exit_code != 0:
-            raise _unreadable(done, app, directory)
+            raise DeviceError(
+                f"cannot look for the results of {app} on {done.serial} in {directory} (exit code "
+                f"{done.exit_code})",
+                remedy="Some devices keep the shell from apps' files: copy them with the device's own file "
+                "manager.",
+                details=done.tail(),
+            )
         return _fetched(device, directory, (*files, over), into)
     finally:
         with contextlib.suppress(AdtError):  # what came before it is what counts
@@ -124,28 +125,6 @@ def _fetched(device: Device, directory: str, names: Sequence[str], into: Path) -
     for name in came:
         device.pull(f"{directory}/{name}", into / name, timeout=60.0)
     return tuple(into / name for name in came)
-
-
-def _not_started(done: Completed, app: str) -> AdtError:
-    if re.search(r"does not exist|unable to resolve|has not been declared", done.tail()):
-        return ConfigError(
-            f"{done.serial} has no app {app} with the activity that measures",
-            remedy="Install one that `adt apk` made: adt install APK.",
-            details=done.tail(),
-        )
-    return RunError(
-        f"{app} does not start on {done.serial}",
-        remedy="Read the activity manager's own message above; unlock the device, then try again.",
-        details=done.tail(),
-    )
-
-
-def _unreadable(done: Completed, app: str, directory: str) -> DeviceError:
-    return DeviceError(
-        f"cannot look for the results of {app} on {done.serial} in {directory} (exit code {done.exit_code})",
-        remedy="Some devices keep the shell from apps' files: copy them with the device's own file manager.",
-        details=done.tail(),
-    )
 
 
 def _no_results(device: Device, app: str, done: Completed, timeout: float) -> RunError:
@@ -164,104 +143,146 @@ def _no_results(device: Device, app: str, done: Completed, timeout: float) -> Ru
 
 
 @dataclass(frozen=True)
-class _Refusal:
-    """Meaning of some of the codes."""
+class _Failure:
+    """Meaning of the output of a program that failed on the device."""
 
-    codes: str
-    """A pattern of what follows INSTALL_."""
+    pattern: str
+    """Pattern in the output."""
     error: type[AdtError]
     what: str
+    """With ``{app}``, ``{serial}`` and ``{code}``, as *remedy*."""
     remedy: str
-    """With SERIAL and APP in it."""
 
 
-_REFUSALS = (
-    _Refusal(
-        codes="FAILED_UPDATE_INCOMPATIBLE|FAILED_SHARED_USER_INCOMPATIBLE"
-        "|PARSE_FAILED_INCONSISTENT_CERTIFICATES",
-        error=DeviceError,
-        what="an app of this name is there, signed with another key",
-        remedy="Remove it, which also removes its data: adt adb -s SERIAL -- uninstall APP; or make the "
+_NOT_STARTED = (
+    _Failure(
+        "does not exist|unable to resolve|has not been declared",
+        ConfigError,
+        "{serial} has no app {app} with the activity that measures",
+        "Install one that `adt apk` made: adt install APK.",
+    ),
+    _Failure(
+        "",
+        RunError,
+        "{app} does not start on {serial}",
+        "Read the activity manager's own message above; unlock the device, then try again.",
+    ),
+)
+_NOT_INSTALLED = (
+    _Failure(
+        r"INSTALL_(FAILED_UPDATE_INCOMPATIBLE|FAILED_SHARED_USER_INCOMPATIBLE"
+        r"|PARSE_FAILED_INCONSISTENT_CERTIFICATES)\b",
+        DeviceError,
+        ": an app of this name is there, signed with another key",
+        "Remove it, which also removes its data: adt adb -s {serial} -- uninstall {app}; or make the "
         "APK with the same key (--keystore) or another name (--package).",
     ),
-    _Refusal(
-        codes="FAILED_VERSION_DOWNGRADE",
-        error=DeviceError,
-        what="a newer version of this app is there",
-        remedy="Remove it, which also removes its data: adt adb -s SERIAL -- uninstall APP.",
+    _Failure(
+        r"INSTALL_FAILED_VERSION_DOWNGRADE\b",
+        DeviceError,
+        ": a newer version of this app is there",
+        "Remove it, which also removes its data: adt adb -s {serial} -- uninstall {app}.",
     ),
-    _Refusal(
-        codes="FAILED_NO_MATCHING_ABIS|FAILED_CPU_ABI_INCOMPATIBLE",
-        error=MismatchError,
-        what="it has no libraries for the ABIs of the device",
-        remedy="Make it with a bundle and a package for one: adt build-target --for PLATFORM, adt compile.",
+    _Failure(
+        r"INSTALL_FAILED_(NO_MATCHING_ABIS|CPU_ABI_INCOMPATIBLE)\b",
+        MismatchError,
+        ": it has no libraries for the ABIs of the device",
+        "Make it with a bundle and a package for one: adt build-target --for PLATFORM, adt compile.",
     ),
-    _Refusal(
-        codes="FAILED_OLDER_SDK",
-        error=MismatchError,
-        what="the device's Android is older than the APK allows",
-        remedy="Build the bundle for that level (adt build-target --api-level LEVEL); make the APK again.",
+    _Failure(
+        r"INSTALL_FAILED_OLDER_SDK\b",
+        MismatchError,
+        ": the device's Android is older than the APK allows",
+        "Build the bundle for that level (adt build-target --api-level LEVEL); make the APK again.",
     ),
-    _Refusal(
-        codes="FAILED_DEPRECATED_SDK_VERSION|FAILED_NEWER_SDK",
-        error=MismatchError,
-        what="the device's Android refuses the API level that the APK is made for",
-        remedy="Make the APK with a newer adt.",
+    _Failure(
+        r"INSTALL_FAILED_(DEPRECATED_SDK_VERSION|NEWER_SDK)\b",
+        MismatchError,
+        ": the device's Android refuses the API level that the APK is made for",
+        "Make the APK with a newer adt.",
     ),
-    _Refusal(
-        codes="FAILED_INSUFFICIENT_STORAGE|FAILED_MEDIA_UNAVAILABLE",
-        error=DeviceFull,
-        what="there is no room for the app",
-        remedy="Make room on the device: remove apps, or `adt clean --serial SERIAL`.",
+    _Failure(
+        r"INSTALL_FAILED_(INSUFFICIENT_STORAGE|MEDIA_UNAVAILABLE)\b|not enough space|No space left|ENOSPC",
+        DeviceFull,
+        ": there is no room for the app",
+        "Make room on the device: remove apps, or `adt clean --serial {serial}`.",
     ),
-    _Refusal(
-        codes="FAILED_USER_RESTRICTED|FAILED_VERIFICATION_(FAILURE|TIMEOUT)|FAILED_ABORTED",
-        error=DeviceError,
-        what="the device's user, or a check of its own, did not allow it",
-        remedy='Unlock the device and accept what it shows; "Install via USB" (Xiaomi, Oppo and others) and '
+    _Failure(
+        r"INSTALL_FAILED_(USER_RESTRICTED|VERIFICATION_(FAILURE|TIMEOUT)|ABORTED)\b",
+        DeviceError,
+        ": the device's user, or a check of its own, did not allow it",
+        'Unlock the device and accept what it shows; "Install via USB" (Xiaomi, Oppo and others) and '
         '"Verify apps over USB" are in its developer options.',
     ),
-    _Refusal(
-        codes="PARSE_FAILED_NO_CERTIFICATES",
-        error=DeviceError,
-        what="the APK is not signed so that this Android takes it",
-        remedy="Sign it (apksigner sign), or make it with `adt apk`.",
+    _Failure(
+        r"INSTALL_PARSE_FAILED_NO_CERTIFICATES\b",
+        DeviceError,
+        ": the APK is not signed so that this Android takes it",
+        "Sign it (apksigner sign), or make it with `adt apk`.",
     ),
-    _Refusal(
-        codes=r"PARSE_FAILED_\w+|FAILED_INVALID_APK|FAILED_BAD_SIGNATURE",
-        error=DeviceError,
-        what="the device cannot read the APK",
-        remedy="Make it again; `apksigner verify APK` and `adt elf APK` say whether it is whole.",
+    _Failure(
+        r"INSTALL_(PARSE_FAILED_|FAILED_INVALID_APK\b|FAILED_BAD_SIGNATURE\b)",
+        DeviceError,
+        ": the device cannot read the APK",
+        "Make it again; `apksigner verify APK` and `adt elf APK` say whether it is whole.",
     ),
-    _Refusal(
-        codes="FAILED_DUPLICATE_PERMISSION|FAILED_CONFLICTING_PROVIDER"
-        "|FAILED_MISSING_(SHARED_LIBRARY|SPLIT|FEATURE)",
-        error=DeviceError,
-        what="something that the APK's manifest names is missing on the device, or belongs to another app",
-        remedy="Read the package manager's own words above.",
+    _Failure(
+        r"INSTALL_FAILED_(DUPLICATE_PERMISSION|CONFLICTING_PROVIDER|MISSING_(SHARED_LIBRARY|SPLIT|FEATURE))\b",
+        DeviceError,
+        ": something that the APK's manifest names is missing on the device, or belongs to another app",
+        "Read the package manager's own words above.",
+    ),
+    _Failure(
+        "",
+        DeviceError,
+        " (exit code {code})",
+        "Read the package manager's own message above; `adt adb -- install` of the same file says the same.",
+    ),
+)
+_NOT_COPIED = (
+    _Failure(
+        "unknown package|is unknown",
+        ConfigError,
+        "there is no app {app} on {serial}",
+        "Install it first (`adt adb -s {serial} -- install APK`); `adt adb -s {serial} -- shell pm list "
+        "packages` shows what is there.",
+    ),
+    _Failure(
+        "not debuggable|not an application",
+        ConfigError,
+        "the app {app} on {serial} is not debuggable: only itself may write to its directory",
+        "Install its debug variant (android:debuggable), or let the app fetch the files itself.",
+    ),
+    _Failure(
+        "run-as: (inaccessible or )?not found|run-as: No such file",
+        DeviceError,
+        "device {serial} has no run-as",
+        "Only Android has it; deploy without --run-as.",
+    ),
+    _Failure(
+        "No space left",
+        DeviceFull,
+        "device {serial} is full: there is no room for a copy in {app}",
+        "Make room on the device: `adt clean --serial {serial}`, or remove apps.",
+    ),
+    _Failure(
+        "",
+        DeviceError,
+        "the copy into {app} on {serial} failed (exit code {code})",
+        "Read run-as' own message above. A work profile's app or a device policy may forbid it: then "
+        "deploy without --run-as.",
     ),
 )
 
 
-def _refusal(done: Completed, apk: str, app: str) -> AdtError:
-    """Make the error for the output of ``pm install`` of the file *apk* with the application id *app*."""
+def _failure(done: Completed, meanings: Sequence[_Failure], *, app: str = "", begin: str = "") -> AdtError:
+    """Make the error of the first of *meanings* that fits the output of *done*; *begin* precedes its text."""
     output = done.tail()
-    begin = f"{apk} was not installed on {done.serial}"
-    code = re.search(r"INSTALL_(\w+)|$", output)
-    assert code is not None  # the end is always there
-    for refusal in _REFUSALS:
-        if re.fullmatch(refusal.codes, code[1] or ""):
-            remedy = refusal.remedy.replace("SERIAL", done.serial).replace("APP", app or "APP")
-            return refusal.error(f"{begin}: {refusal.what}", remedy=remedy, details=output)
-    if re.search(r"not enough space|No space left|ENOSPC", output):
-        return DeviceFull(
-            f"{begin}: there is no room", remedy="Make room on the device: remove apps.", details=output
-        )
-    return DeviceError(
-        f"{begin} (exit code {done.exit_code})",
-        remedy="Read the package manager's own message above; `adt adb -- install` of the same file says "
-        "the same.",
-        details=output,
+    meaning = next(meaning for meaning in meanings if re.search(meaning.pattern, output))
+    names = {"app": app or "APP", "code": done.exit_code}
+    remedy = meaning.remedy.format(serial=quote(done.serial), **names)
+    return meaning.error(
+        begin + meaning.what.format(serial=done.serial, **names), remedy=remedy, details=output
     )
 
 
@@ -317,46 +338,11 @@ def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app:
             doing=f"copying {deployment.name} into {app} on {device.serial}",
         )
     match = re.search(r"^at (/.*)$", done.out, re.MULTILINE)
-    if done.exit_code != 0 or match is None:
-        raise _copy_failure(done, app)
-    return PrivateCopy(app, match[1], copied="copied" in done.out.splitlines())
-
-
-def _copy_failure(done: Completed, app: str) -> ConfigError | DeviceError | DeviceFull:
-    output = f"{done.out}\n{done.err}"
-    if re.search(r"unknown package|is unknown", output):
-        return ConfigError(
-            f"there is no app {app} on {done.serial}",
-            remedy=f"Install it first (`adt adb -s {done.serial} -- install APK`); `adt adb -s "
-            f"{done.serial} -- shell pm list packages` shows what is there.",
-            details=done.tail(),
-        )
-    if re.search(r"not debuggable|not an application", output):
-        return ConfigError(
-            f"the app {app} on {done.serial} is not debuggable: only itself may write to its directory",
-            remedy="Install its debug variant (android:debuggable), or let the app fetch the files itself.",
-            details=done.tail(),
-        )
-    if re.search(r"run-as: (inaccessible or )?not found|run-as: No such file", output):
-        return DeviceError(
-            f"device {done.serial} has no run-as",
-            remedy="Only Android has it; deploy without --run-as.",
-            details=done.tail(),
-        )
-    if "No space left" in output:
-        return DeviceFull(
-            f"device {done.serial} is full: there is no room for a copy in {app}",
-            remedy=f"Make room on the device: `adt clean --serial {quote(done.serial)}`, or remove apps.",
-            details=done.tail(),
-        )
     if done.exit_code == DAMAGED:
-        return DeviceError(
+        raise DeviceError(
             f"{done.out.strip()} was copied into {app} with other contents",
             remedy="Try again; if it happens twice, the device's storage is failing.",
         )
-    return DeviceError(
-        f"the copy into {app} on {done.serial} failed (exit code {done.exit_code})",
-        remedy="Read run-as' own message above. A work profile's app or a device policy may forbid it: then "
-        "deploy without --run-as.",
-        details=done.tail(),
-    )
+    if done.exit_code != 0 or match is None:
+        raise _failure(done, _NOT_COPIED, app=app)
+    return PrivateCopy(app, match[1], copied="copied" in done.out.splitlines())

@@ -115,7 +115,7 @@ class Device:
         )
 
     @contextlib.contextmanager
-    def sync(self, *, size: int = 0, timeout: float | None, doing: str) -> Iterator[SyncSession]:
+    def sync(self, *, size: int = 0, timeout: float | None = None, doing: str) -> Iterator[SyncSession]:
         """Connect for files; what the device refuses becomes an error with a remedy.
 
         Args:
@@ -146,15 +146,13 @@ class Device:
         send to a temporary name to keep it.
         """
         size = len(local) if isinstance(local, bytes) else local.stat().st_size if local.is_file() else 0
-        with self.sync(size=size, timeout=None, doing=f"pushing {remote} to {self.serial}") as session:
+        with self.sync(size=size, doing=f"pushing {remote} to {self.serial}") as session:
             return session.push(local, remote, mode=mode, progress=progress)
 
-    def pull(
-        self, remote: str, local: Path, *, timeout: float | None = None, progress: Progress | None = None
-    ) -> int:
+    def pull(self, remote: str, local: Path, *, timeout: float | None = None) -> int:
         """Fetch one file; *local* appears complete or not at all. Returns the bytes received."""
         with self.sync(timeout=timeout, doing=f"pulling {remote} from {self.serial}") as session:
-            return session.pull(remote, local, progress=progress)
+            return session.pull(remote, local)
 
     def free_space(self) -> int | None:
         """Bytes left in :data:`~adt.device.survey.TEMP`; None when it cannot be asked or does not say."""

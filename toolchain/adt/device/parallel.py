@@ -85,10 +85,6 @@ class Outcomes(Generic[T]):
         return next((outcome.error.exit_code for outcome in self.all if outcome.error is not None), 0)
 
 
-def _ignore(_event: Event) -> None:
-    """The default for *on_event*."""
-
-
 def _split(serials: str) -> tuple[str, ...]:
     """Split a list with commas, in which the serial of a connected device may have commas itself."""
     devices = selection.listing() if "," in serials and adb.server_listens() else ()
@@ -117,11 +113,10 @@ def for_each(
     serials: Sequence[str],
     work: Callable[[Device, Say], T],
     *,
-    opened: Callable[[str], Device] | None = None,
-    on_event: Callable[[Event], None] = _ignore,
-    workers: int = WORKERS,
+    opened: Callable[[str], Device],
+    on_event: Callable[[Event], None],
 ) -> Outcomes[T]:
-    """Do *work* on every device of *serials*, at most *workers* at a time.
+    """Do *work* on every device of *serials*, at most WORKERS at a time.
 
     *work* gets the device and a function to report its progress; *on_event* is called in the caller's thread.
     KeyboardInterrupt, and a bug in *work*, are raised once all threads have ended.
@@ -151,14 +146,14 @@ def for_each(
         try:
             with cancel_on(cancel):
                 say("connecting")
-                return outcome(work((opened or selection.select)(serial), say), None, "done")
+                return outcome(work(opened(serial), say), None, "done")
         except AdtError as error:
             return outcome(None, error, error.what)
         except BaseException as bug:
             events.put(Event(serial, f"{type(bug).__name__}: {bug}", done=True, failed=True))
             raise
 
-    pool = ThreadPoolExecutor(max_workers=max(1, min(workers, len(serials))), thread_name_prefix="adt-device")
+    pool = ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(serials))), thread_name_prefix="adt-device")
     futures: list[Future[Outcome[T]]] = []
     try:
         for serial in serials:

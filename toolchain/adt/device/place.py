@@ -59,11 +59,6 @@ class Place(Protocol):
         """Run the package in a working directory of its own, which is gone afterwards.
 
         *inputs* has every input by name; None lets rtvm make them up from the options' seed.
-
-        Raises:
-            InputError: the inputs do not fit the model.
-            MismatchError: the package does not fit the runtime.
-            RunError: rtvm failed, was killed, or gave no outputs.
         """
 
 
@@ -77,25 +72,20 @@ class DevicePlace:
 
     @property
     def name(self) -> str:
-        """The device's serial."""
         return self.device.serial
 
     @property
     def label(self) -> str:
-        """The device's model and platform."""
         return self.device.facts.label
 
     @property
     def emulated(self) -> bool:
-        """A virtual device, or an Android emulator."""
         return self.device.facts.emulated
 
     def awake(self) -> AbstractContextManager[None]:
-        """See :meth:`Place.awake`."""
         return awake(self.device)
 
     def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
-        """See :meth:`Place.run`."""
         device, deployment = self.device, self.deployment
         data = npz_bytes(inputs) if inputs is not None else None
         home = deployment.directory
@@ -136,7 +126,6 @@ class HostPlace:
 
     @property
     def label(self) -> str:
-        """This machine's kind and number of processors."""
         return f"{THIS_MACHINE} ({os.uname().machine}, {os.cpu_count()} processors)"
 
     def awake(self) -> AbstractContextManager[None]:
@@ -144,7 +133,6 @@ class HostPlace:
         return nullcontext()
 
     def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:
-        """See :meth:`Place.run`."""
         program = self.bundle.path.absolute() / "bin" / "rtvm"
         with scratch_directory("run") as directory:
             if inputs is not None:

@@ -1,4 +1,4 @@
-"""Probe of a device: CPU clusters, memory, temperatures, GPU and its OpenCL.
+"""Probe of a device (CPU clusters, memory, temperatures, GPU and its OpenCL), and the list of all devices.
 
 The survey is taken each time; adt_probe asks for OpenCL once per boot, and this machine remembers the answer.
 """
@@ -9,19 +9,21 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adt.device import opencl
-from adt.device.deploy.fit import check_device
-from adt.device.deploy.payload import user_directory
+from adt.device import opencl, selection
+from adt.device.deploy.payload import check_device, user_directory
 from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
 from adt.device.opencl import OpenclDevice, OpenclReport
 from adt.device.scripts import script
+from adt.device.selection import DeviceInfo
 from adt.device.survey import HARDWARE, Cpu, DeviceFacts, Gpu, Memory, Survey, Thermal
+from adt.device.transport import adb
 from adt.errors import AdtError, DeviceError, DiskError, PackageError
 from adt.host import manifest
 from adt.host.cache import cache_dir
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("adt.probe")
 
+ASK_SECONDS = 5.0
+"""Seconds that one device may take to describe itself; another is not kept waiting by it."""
+OVERVIEW_WORKERS = 16
 SCHEMA = "adt.probe"
 SCHEMA_VERSION = 1
 SURVEY_SECONDS = 60.0
@@ -111,12 +116,9 @@ def probe(
 ) -> Probe:
     """Look at *device*; nothing is left on it.
 
-    Clocks, memory and temperatures are read each time. What OpenCL offers is
-    asked once per boot and then remembered on this machine, unless *fresh*.
-
-    Args:
-        bundle: brings the program that asks for OpenCL; without one that part is missing.
-        hardware: what :func:`survey_hardware` gave just now; None: it is asked.
+    Clocks, memory and temperatures are read each time, unless :func:`survey_hardware` just gave *hardware*.
+    What OpenCL offers the program of *bundle* asks once per boot, and this machine remembers it, unless
+    *fresh*.
     """
     hardware = hardware or survey_hardware(device)
     facts = device.facts
@@ -301,3 +303,56 @@ def opencl_limits(device: OpenclDevice) -> dict[str, int]:
         "image_base_address_alignment": device.image_pitch_alignment,
     }
     return {name: value for name, value in limits.items() if value}
+
+
+@dataclass(frozen=True)
+class DeviceOverview(DeviceInfo):
+    """One device of the list, with what it says of itself."""
+
+    soc: str = ""
+    """System on chip; empty when unknown."""
+    gpu: str = ""
+    """Empty when unknown: a device that was probed since it started is known best (`adt probe`)."""
+    api_level: int | None = None
+    """Android's; None on a device that is not Android, or that could not be asked."""
+    abis: tuple[str, ...] = ()
+    virtual: bool = False
+    problem: str = ""
+    """Reason why it is not usable, or could not be asked; empty when all is well."""
+    remedy: str = ""
+
+
+def overview(*, seconds: float) -> tuple[DeviceOverview, ...]:
+    """Return every device of the adb server; usable ones are asked what they are, all within *seconds*."""
+    devices: Sequence[DeviceInfo] = selection.reachable()
+    if not devices:
+        return ()
+    with ThreadPoolExecutor(min(OVERVIEW_WORKERS, len(devices))) as pool:
+        return tuple(pool.map(lambda info: _look(info, seconds), devices))
+
+
+def _look(info: DeviceInfo, seconds: float) -> DeviceOverview:
+    entry = DeviceOverview(**vars(info))
+    if not info.ready:
+        return replace(entry, problem=info.state, remedy=adb.state_remedy(info.state, info.serial))
+    try:
+        survey = Device(info.serial).survey(
+            "boot", timeout=seconds, check=False, doing=f"asking {info.serial} what it is"
+        )
+    except AdtError as error:
+        return replace(entry, problem=error.what, remedy=error.remedy)
+    facts = survey.facts
+    probe = last_probe(info.serial, survey["boot"])
+    properties = facts.properties
+    gpu = (probe.gpu.name if probe and probe.gpu else "") or next(
+        (properties[key] for key in ("ro.hardware.egl", "ro.hardware.vulkan") if properties.get(key)), ""
+    )
+    return replace(
+        entry,
+        model=properties.get("ro.product.model", "") or info.model,
+        soc=(probe.soc if probe else "") or soc(properties),
+        gpu=gpu,
+        api_level=facts.api_level,
+        abis=facts.abis,
+        virtual=facts.virtual,
+    )

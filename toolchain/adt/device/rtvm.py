@@ -154,7 +154,15 @@ def read_report(ended: ProgramExit) -> dict[str, Any]:
         log.debug("rtvm: %s", ended.err.strip())
     if ended.exit_code != OK:
         raise explain(ended)
-    return parse_report(ended)
+    with contextlib.suppress(ValueError):
+        report = json.loads(ended.out)
+        if isinstance(report, dict):
+            return report
+    raise RunError(
+        "rtvm did not print its report",
+        remedy="Rebuild the bundle (adt build-target): its rtvm does not fit this adt.",
+        details=ended.tail(),
+    )
 
 
 def read_run(options: RtvmOptions, report: dict[str, Any], files: Path, *, emulated: bool) -> RtvmRun:
@@ -172,19 +180,6 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
             f"the outputs that came back from the device cannot be read: {error}",
             remedy="Run again; if it stays so, rebuild the bundle: its rtvm does not fit this adt.",
         ) from error
-
-
-def parse_report(done: ProgramExit) -> dict[str, Any]:
-    """Read the JSON object on rtvm's stdout."""
-    with contextlib.suppress(ValueError):
-        report = json.loads(done.out)
-        if isinstance(report, dict):
-            return report
-    raise RunError(
-        "rtvm did not print its report",
-        remedy="Rebuild the bundle (adt build-target): its rtvm does not fit this adt.",
-        details=done.tail(),
-    )
 
 
 _MEANINGS = {

@@ -105,12 +105,7 @@ def reachable() -> tuple[DeviceInfo, ...]:
     serials = [f"127.0.0.1:{record.port}" for record in records]
     if not serials or any(device.serial in serials for device in devices):
         return devices
-    for serial in serials:
-        try:
-            connect(serial, seconds=RECONNECT_SECONDS)
-        except (NoDevice, DeviceError) as error:
-            log.debug("%s", error)
-    return list_after_handshake(serials)
+    return _connect_again(serials)
 
 
 def table(devices: Sequence[DeviceInfo]) -> str:
@@ -120,15 +115,9 @@ def table(devices: Sequence[DeviceInfo]) -> str:
 
 
 def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> DeviceInfo:
-    """Decide between *devices* (pure).
+    """Return the device with *serial*, which *origin* gave, or the only usable one if that is empty.
 
-    Args:
-        serial: of the device; empty for "the only usable one".
-        origin: where the serial came from (``--serial``, ``ANDROID_SERIAL``), for the error.
-
-    Raises:
-        NoDevice: none is there, or none has that serial (with the nearest one).
-        AmbiguousDevice: several are usable and none was named.
+    NoDevice if there is none, AmbiguousDevice if several are usable and none was named.
     """
     if serial:
         for device in devices:
@@ -185,17 +174,14 @@ def select(serial: str | None = None) -> Device:
             stale.clear()
         if named and named not in known:
             stale.add(named)
-        addresses = [] if not named and any(d.ready for d in devices) else list(filter(_is_local, stale))
+        local = [at for at in stale if is_address(at) and at.rpartition(":")[0] in adb.LOOPBACK]
+        addresses = [] if not named and any(d.ready for d in devices) else local
         if not addresses:
             break
         time.sleep(pause)
         for address in addresses:
             disconnect(address)  # the server takes an offline device for connected
-            try:
-                connect(address, seconds=RECONNECT_SECONDS)
-            except (NoDevice, DeviceError) as error:
-                log.debug("%s", error)
-        devices = list_after_handshake(addresses)
+        devices = _connect_again(addresses)
     end = time.monotonic() + SETTLE_SECONDS
     while any(d.state in adb.SETTLING and named in ("", d.serial) for d in devices):
         if time.monotonic() > end:
@@ -206,8 +192,13 @@ def select(serial: str | None = None) -> Device:
     return Device(chosen.serial)
 
 
-def list_after_handshake(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
-    """The listing once *addresses* are no longer offline, as they are until they have shaken hands."""
+def _connect_again(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
+    """Connect *addresses* and return the listing once they have shaken hands; until then they are offline."""
+    for address in addresses:
+        try:
+            connect(address, seconds=RECONNECT_SECONDS)
+        except (NoDevice, DeviceError) as error:
+            log.debug("%s", error)
     end = time.monotonic() + HANDSHAKE_SECONDS
     while True:
         devices = listing()
@@ -217,17 +208,10 @@ def list_after_handshake(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:
         time.sleep(0.05)
 
 
-def _is_local(serial: str) -> bool:
-    return is_address(serial) and serial.rpartition(":")[0] in adb.LOOPBACK
-
-
 def connect(serial: str, *, seconds: float | None = None) -> str:
     """Connect the adb server to the device at HOST:PORT and return its serial.
 
-    adb itself reports a failure only in the text of a successful answer, so that text decides.
-
-    Raises:
-        NoDevice: nothing answers there.
+    NoDevice if nothing answers there: adb reports that only in the text of a successful answer.
     """
     if not is_address(serial):
         raise NoDevice(f"{serial} is not HOST:PORT", remedy="Give an address such as 192.168.1.20:5555.")

@@ -309,19 +309,6 @@ def _instead(text: str, source: str) -> str:
     return f"{source}: {line[:120]}" if line else f"{source} says nothing"
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One CPU."""
-
-    number: int
-    core: str
-    part: str
-    min_khz: int | None
-    max_khz: int | None
-    current_khz: int | None
-    governor: str
-
-
 def _cpu(cpuinfo: str, rows: str) -> Cpu | None:
     """Group the CPUs to clusters.
 
@@ -355,7 +342,8 @@ def _cpuinfo(text: str) -> dict[int, dict[str, str]]:
     return {number: {**shared, **fields} for number, fields in online.items()}
 
 
-def _row(number: int, fields: Mapping[str, str], clock: list[str]) -> _Row:
+def _row(number: int, fields: Mapping[str, str], clock: list[str]) -> CpuCluster:
+    """Describe one CPU as a cluster of its own."""
     lowest, highest, current, governor, midr = (clock + ["-"] * 5)[:5]
     implementer, part = _hex(fields.get("CPU implementer")), _hex(fields.get("CPU part"))
     if (implementer is None or part is None) and (register := _hex(midr)) is not None:
@@ -363,8 +351,8 @@ def _row(number: int, fields: Mapping[str, str], clock: list[str]) -> _Row:
     core, identity = fields.get("model name", ""), ""
     if implementer is not None and part is not None:
         core, identity = core_name(implementer, part), f"{implementer:#x}/{part:#05x}"
-    return _Row(
-        number,
+    return CpuCluster(
+        (number,),
         core=core,
         part=identity,
         min_khz=natural(lowest),
@@ -378,9 +366,9 @@ def _hex(text: str | None) -> int | None:
     return int(text, 16) if text and re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else None
 
 
-def _clusters(cpus: list[_Row]) -> Iterator[CpuCluster]:
+def _clusters(cpus: list[CpuCluster]) -> Iterator[CpuCluster]:
     """CPUs of one kind and highest clock; one that is offline joins the only cluster that it can be of."""
-    groups: dict[tuple[str, int | None], list[_Row]] = {}
+    groups: dict[tuple[str, int | None], list[CpuCluster]] = {}
     for cpu in cpus:
         groups.setdefault((cpu.part or cpu.core, cpu.max_khz), []).append(cpu)
     for key in [key for key in groups if not key[0] or key[1] is None]:
@@ -394,7 +382,7 @@ def _clusters(cpus: list[_Row]) -> Iterator[CpuCluster]:
             groups[fitting[0]] += groups.pop(key)
     for (_, clock), members in groups.items():
         yield CpuCluster(
-            cpus=tuple(sorted(cpu.number for cpu in members)),
+            cpus=tuple(sorted(number for cpu in members for number in cpu.cpus)),
             core=next((cpu.core for cpu in members if cpu.core), ""),
             part=next((cpu.part for cpu in members if cpu.part), ""),
             min_khz=min((cpu.min_khz for cpu in members if cpu.min_khz), default=None),

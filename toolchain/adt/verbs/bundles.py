@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adt.bundle import bundle_cache
 from adt.bundle.bundle import TargetBundle, load_bundle
-from adt.device.deploy.fit import check_device
+from adt.device.deploy.payload import check_device
 from adt.device.device import Device
 from adt.errors import MismatchError, RpcError
 from adt.package.compatibility import check_pair

@@ -21,8 +21,7 @@ from adt.options.sections import DeviceSettings
 if TYPE_CHECKING:
     from adt.device.device import Device
     from adt.device.opencl import OpenclCandidate, OpenclReport
-    from adt.device.overview import DeviceOverview
-    from adt.device.probe import Probe
+    from adt.device.probe import DeviceOverview, Probe
     from adt.device.survey import CpuCluster
 
 
@@ -93,7 +92,7 @@ def devices(*, timeout: float | None = None) -> tuple[DeviceOverview, ...]:
     Raises:
         ToolNotFound, DeviceError, ConfigError: there is no adb, or its server does not answer.
     """
-    from adt.device.overview import ASK_SECONDS, overview
+    from adt.device.probe import ASK_SECONDS, overview
 
     return overview(seconds=timeout or ASK_SECONDS)
 

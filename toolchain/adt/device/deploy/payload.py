@@ -1,4 +1,4 @@
-"""Payload of a deployment, before it meets a device."""
+"""Payload of a deployment, and whether bundle, package and device fit each other, before anything is sent."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from adt.device.survey import TEMP
-from adt.errors import PackageError
+from adt.errors import MismatchError, PackageError
 from adt.host.cache import file_sha256
 from adt.host.contained import plain_name
+from adt.package.compatibility import check_cpu, check_pair
 
 if TYPE_CHECKING:
-    from adt.bundle.bundle import TargetBundle
+    from adt.bundle.bundle import BundleManifest, TargetBundle
+    from adt.device.survey import DeviceFacts
+    from adt.package.manifest import PackageManifest
     from adt.package.package import ModelPackage
 
 SCHEMA = "adt.deployment"
@@ -114,3 +117,38 @@ def payload_of(bundle: TargetBundle, package: ModelPackage | None) -> Payload:
             sha256, size = (facts.sha256, facts.size) if facts else (file_sha256(file), file.stat().st_size)
             files.append(PayloadFile(f"model/{file.name}", file, sha256, size))
     return _checked(Payload(_plain(name)[:MAX_NAME] or "model", bundle.manifest.platform, tuple(files)))
+
+
+def check_device(bundle: BundleManifest, facts: DeviceFacts, serial: str) -> None:
+    """Check that *bundle* runs on the device with these *facts*; the remedy names what to build."""
+    own = facts.platforms[0]
+    if bundle.platform not in facts.platforms:
+        raise MismatchError(
+            f"the bundle is for {bundle.platform}, device {serial} runs {', '.join(facts.platforms)}",
+            remedy=f"Build and compile for the device: adt build-target --for {own}; adt compile MODEL "
+            f"--for {own}; or choose another device with --serial.",
+        )
+    level = facts.api_level
+    if bundle.api_level is not None and level is not None and bundle.api_level > level:
+        raise MismatchError(
+            f"the bundle needs Android API level {bundle.api_level}, device {serial} has {level}",
+            remedy=f"Build for the device's level: adt build-target --for {bundle.platform} --api-level "
+            f"{level}",
+        )
+    if facts.page_size is not None and bundle.page_alignment < facts.page_size:
+        raise MismatchError(
+            f"the bundle's files are aligned to pages of {bundle.page_alignment} bytes, device {serial} has "
+            f"pages of {facts.page_size}",
+            remedy=f"Build it again: adt build-target --for {bundle.platform} (with an NDK whose "
+            "libc++_shared.so is aligned to 16 KiB: r28 or newer).",
+        )
+
+
+def check_fit(
+    bundle: BundleManifest, package: PackageManifest | None, facts: DeviceFacts, *, serial: str
+) -> None:
+    """Check bundle, package and device against each other."""
+    check_device(bundle, facts, serial)
+    if package is not None:
+        check_pair(bundle, package)
+        check_cpu(package, facts.cpu_features, f"device {serial}", "--like", serial)

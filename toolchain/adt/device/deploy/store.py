@@ -25,12 +25,10 @@ import logging
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from adt.bundle.bundle import TargetBundle
-from adt.device.deploy.fit import check_fit
-from adt.device.deploy.payload import Payload, PayloadFile, payload_of
+from adt.device.deploy.payload import Payload, PayloadFile, check_fit, payload_of
 from adt.device.deploy.payload import user_directory as user_directory
 from adt.device.deploy.workspace import Agent, Answer, open_agent
 from adt.device.device import Device, no_room
@@ -130,7 +128,6 @@ class DeployReport:
 
 def joined(reports: Sequence[DeployReport]) -> DeployReport:
     """Return what *reports* say together, with the deployment of the last."""
-
     return replace(
         reports[-1],
         sent_bytes=sum(report.sent_bytes for report in reports),
@@ -197,14 +194,7 @@ def parse_sums(text: str) -> dict[str, str]:
     return {name: actual for actual, name in matches}
 
 
-def open_store(device: Device, payload: Payload, base: str) -> AbstractContextManager[Agent]:
-    """Open a shell on *device* for :func:`inspect` and :func:`apply`; it keeps files from removal."""
-    return open_agent(device, f"{base}/tmp", script("deploy"), uses=payload.digest)
-
-
-def inspect(
-    agent: Agent, payload: Payload, base: str, *, full_hash: bool = False, timeout: float | None = None
-) -> Inventory:
+def inspect(agent: Agent, payload: Payload, base: str, *, full_hash: bool) -> Inventory:
     """Ask the device what it has of *payload*; with *full_hash* it reads every byte, whatever ``stat``
     says."""
     serial = agent.device.serial
@@ -221,7 +211,7 @@ def inspect(
         answer = agent.ask(
             "hash",
             lines=doubtful,
-            timeout=timeout or agent.device.allow(_budget(files)),
+            timeout=agent.device.allow(_budget(files)),
             doing=f"hashing what is on {serial}",
         )
         if answer.code == NO_HASHER:
@@ -258,9 +248,8 @@ def apply(
     plan: DeployPlan,
     base: str,
     *,
-    progress: DeployProgress | None = None,
-    dry_run: bool = False,
-    timeout: float | None = None,
+    progress: DeployProgress | None,
+    dry_run: bool,
 ) -> DeployReport:
     """Send what *plan* says, have it hashed on the device, and only then let it count.
 
@@ -279,8 +268,8 @@ def apply(
         if free is not None and free < plan.send_bytes and not dry_run:
             raise _full(serial, plan, free)
         if not dry_run:
-            _send(agent, plan, progress, timeout)
-            _finish(agent, plan, timeout)
+            _send(agent, plan, progress)
+            _finish(agent, plan)
     elif not dry_run:
         agent.ask("used")
     return DeployReport(
@@ -298,7 +287,7 @@ def _full(serial: str, plan: DeployPlan, free: int | None) -> DeviceFull:
     return no_room(serial, f"{plan.payload.name} needs {size_text(plan.send_bytes)} more", free=free)
 
 
-def _send(agent: Agent, plan: DeployPlan, progress: DeployProgress | None, timeout: float | None) -> None:
+def _send(agent: Agent, plan: DeployPlan, progress: DeployProgress | None) -> None:
     payload, device, directory = plan.payload, agent.device, agent.path
     starts: dict[str, tuple[str, int]] = {}
     items = []
@@ -319,7 +308,7 @@ def _send(agent: Agent, plan: DeployPlan, progress: DeployProgress | None, timeo
             progress(name, start + done, plan.send_bytes)
 
     doing = f"deploying {payload.name} to {device.serial}"
-    with device.sync(size=plan.send_bytes, timeout=timeout, doing=doing) as session:
+    with device.sync(size=plan.send_bytes, doing=doing) as session:
         session.push_many(items, progress=report)
 
 
@@ -338,9 +327,9 @@ def links_archive(payload: Payload) -> bytes:
     return data.getvalue()
 
 
-def _finish(agent: Agent, plan: DeployPlan, timeout: float | None) -> None:
+def _finish(agent: Agent, plan: DeployPlan) -> None:
     serial, doing = agent.device.serial, f"deploying {plan.payload.name}"
-    seconds = timeout or agent.device.allow(_budget(plan.send))
+    seconds = agent.device.allow(_budget(plan.send))
     answer = agent.ask("finish", str(len(plan.send)), timeout=seconds, doing=f"{doing} to {serial}")
     if answer.code == DAMAGED:
         raise _arrived_damaged(serial, plan, answer)
@@ -380,15 +369,14 @@ def deploy(
     progress: DeployProgress | None = None,
     dry_run: bool = False,
     full_hash: bool = False,
-    timeout: float | None = None,
 ) -> DeployReport:
-    """Bring *bundle* and *package* onto *device*, sending only what is not there; *timeout* is in seconds
-    a step."""
+    """Bring *bundle* and *package* onto *device*, sending only what is not there."""
     progress = progress or observer.get()
     check_fit(
         bundle.manifest, package.manifest if package is not None else None, device.facts, serial=device.serial
     )
     payload, base = payload_of(bundle, package), user_directory(user)
-    with open_store(device, payload, base) as agent:
-        plan = plan_deploy(payload, inspect(agent, payload, base, full_hash=full_hash, timeout=timeout))
-        return apply(agent, plan, base, progress=progress, dry_run=dry_run, timeout=timeout)
+    # the shell that answers keeps the deployment's files from removal, too
+    with open_agent(device, f"{base}/tmp", script("deploy"), uses=payload.digest) as agent:
+        plan = plan_deploy(payload, inspect(agent, payload, base, full_hash=full_hash))
+        return apply(agent, plan, base, progress=progress, dry_run=dry_run)

@@ -61,11 +61,9 @@ class Agent:
     def ask(
         self, *words: str, lines: Sequence[str] = (), timeout: float | None = None, doing: str = ""
     ) -> Answer:
-        """Have the script's function ``serve`` called with *words*, and return its answer.
+        """Have the script's function ``serve`` called with *words* (no spaces), and return its answer.
 
-        Args:
-            words: names without spaces or special characters.
-            lines: read by the function from descriptor 3, one line each, with their number as its last word.
+        It reads *lines* from descriptor 3, one line each; their number is its last word.
         """
         request = " ".join((*words, str(len(lines))))
         seconds = timeout or self.device.allow(SHORT)

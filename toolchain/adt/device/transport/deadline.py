@@ -122,12 +122,7 @@ class Deadline:
                 tell(self.doing, 0.0)
 
     def remaining(self) -> float | None:
-        """Return the seconds left in total; None for "no limit".
-
-        Raises:
-            DeviceTimeout: none are left, or no byte came for too long.
-            Cancelled: the event is set.
-        """
+        """Return the seconds left in total, None for "no limit"; DeviceTimeout or Cancelled if it is over."""
         if self.cancel is not None and self.cancel.is_set():
             raise Cancelled(f"{self.doing} was cancelled", remedy="Run the same command again to do it.")
         if self.stall is not None and self.silent >= self.stall:

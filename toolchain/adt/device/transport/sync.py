@@ -74,16 +74,6 @@ def explain(refusal: Refused, serial: str) -> DeviceError:
 
 
 @dataclass(frozen=True)
-class Stat:
-    """Facts that the device tells about one path."""
-
-    mode: int
-    size: int
-    """Bytes; modulo 2**32."""
-    mtime: int
-
-
-@dataclass(frozen=True)
 class PushItem:
     """One file to be written on the device."""
 
@@ -92,8 +82,6 @@ class PushItem:
     remote: str
     mode: int | None = None
     """Permission bits; None for the local file's, 0644 for contents."""
-    mtime: int | None = None
-    """Seconds; None for the local file's, now for contents."""
 
 
 class SyncSession:
@@ -141,11 +129,10 @@ class SyncSession:
         remote: str,
         *,
         mode: int | None = None,
-        mtime: int | None = None,
         progress: Progress | None = None,
     ) -> int:
         """Write one file, making parent directories; see :class:`PushItem`. Returns the bytes sent."""
-        return self.push_many([PushItem(source, remote, mode, mtime)], progress=progress)
+        return self.push_many([PushItem(source, remote, mode)], progress=progress)
 
     def push_many(self, items: Iterable[PushItem], *, progress: Progress | None = None) -> int:
         """Write all *items*, without waiting for an answer between them; return the payload bytes sent."""
@@ -199,22 +186,17 @@ class SyncSession:
 
     # pull --------------------------------------------------------------------------------------
 
-    def pull(self, remote: str, local: Path, *, progress: Progress | None = None) -> int:
+    def pull(self, remote: str, local: Path) -> int:
         """Copy the file *remote* to *local*, complete or not at all; return the bytes received."""
-        size = self.stat(remote).size if progress is not None else 0
-        progress = progress or observer.get()
+        progress, count = observer.get(), 0
         with fresh_file(local) as temporary, temporary.open("wb", buffering=0) as file:
-            return self._receive(remote, file, size, progress)
-
-    def _receive(self, remote: str, file: io.RawIOBase, size: int, progress: Progress | None) -> int:
-        self._wire.send(self._request(b"RECV", remote))
-        count = 0
-        while left := self._piece(remote):
-            count += left
-            while left:
-                left -= file.write(self._inbox.some(left)) or 0
-            if progress is not None:
-                progress(remote, count, size)
+            self._wire.send(self._request(b"RECV", remote))
+            while left := self._piece(remote):
+                count += left
+                while left:
+                    left -= file.write(self._inbox.some(left)) or 0
+                if progress is not None:
+                    progress(remote, count, 0)
         return count
 
     def _piece(self, remote: str) -> int:
@@ -229,16 +211,6 @@ class SyncSession:
                 raise self._wire.garbled(name)
             if length:
                 return int(length)
-
-    # what is there -----------------------------------------------------------------------------
-
-    def stat(self, remote: str) -> Stat:
-        """Describe the file at *remote* (a symbolic link is not followed)."""
-        self._wire.send(self._request(b"STAT", remote))
-        name, mode, size, mtime = struct.unpack("<4sIII", self._inbox.exactly(16))
-        if name != b"STAT":
-            raise self._wire.garbled(name)
-        return Stat(mode, size, mtime)
 
 
 class _Inbox:
@@ -308,8 +280,7 @@ def _opened(item: PushItem) -> Iterator[tuple[io.BufferedIOBase | io.RawIOBase, 
     """Open *item*: a file to read, its size, mode and modification time."""
     if isinstance(item.source, bytes):
         mode = 0o644 if item.mode is None else item.mode
-        mtime = int(time.time()) if item.mtime is None else item.mtime
-        yield io.BytesIO(item.source), len(item.source), mode, mtime
+        yield io.BytesIO(item.source), len(item.source), mode, int(time.time())
         return
     try:
         opened = item.source.open("rb", buffering=0)
@@ -320,5 +291,4 @@ def _opened(item: PushItem) -> Iterator[tuple[io.BufferedIOBase | io.RawIOBase, 
     with disk_errors(f"reading {item.source}", item.source, written=False), opened as file:
         facts = os.fstat(file.fileno())
         mode = stat.S_IMODE(facts.st_mode) if item.mode is None else item.mode
-        mtime = int(facts.st_mtime) if item.mtime is None else item.mtime
-        yield file, facts.st_size, mode, mtime
+        yield file, facts.st_size, mode, int(facts.st_mtime)
