@@ -154,12 +154,12 @@ def test_a_deploy_loses_nothing_to_a_clean(phone: Device, tmp_path: Path) -> Non
     put(phone, tmp_path, 1)
     package = make_package(tmp_path / "p", params=b"fresh")
     payload = payload_of(bundle, package)
-    with store.open_store(phone, payload, BASE) as agent:
-        todo = store.plan_deploy(payload, store.inspect(agent, payload, BASE))
+    with open_agent(phone, f"{BASE}/tmp", script("deploy"), uses=payload.digest) as agent:
+        todo = store.plan_deploy(payload, store.inspect(agent, payload, BASE, full_hash=False))
         assert len(todo.reuse) == 3
         report = clean(phone, keep=0, user="tester")
         assert report.deploying == 1 and report.files == 0 and len(report.removed) == 1
-        done = store.apply(agent, todo, BASE)
+        done = store.apply(agent, todo, BASE, progress=None, dry_run=False)
     assert whole(phone, done.deployment)
 
 

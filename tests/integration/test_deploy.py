@@ -40,7 +40,7 @@ from adt.errors import (
 )
 from adt.package.package import ModelPackage
 from support.devices import faulty
-from support.devices.fixtures import NATIVE, Rack, child, entries, processes
+from support.devices.fixtures import Rack, child, entries, processes
 from support.devices.fixtures import native_rack as rack
 from support.devices.remains import soon_nothing, wrong_files
 from support.standins.artefacts import native_bundle as make_bundle
@@ -126,10 +126,6 @@ def test_files_are_where_and_what_they_should_be(
     assert (tmp_path / "back").read_bytes() == bundle.file("lib/large one.so").read_bytes()
     assert entries(phone, f"{BASE}/tmp") == []
     phone.shell(["test", "-x", f"{there}/bin/rtvm"])
-
-
-def test_a_bundle_alone_can_be_deployed(phone: Device, bundle: TargetBundle) -> None:
-    assert put(phone, bundle, None).deployment.name == f"bundle-{NATIVE.linux_platform}"
 
 
 @pytest.mark.parametrize("damage", ["echo bad >", "rm -f", ": >"])
@@ -227,22 +223,6 @@ def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(rack: 
         assert new.sent_files == ("lib/huge.so",)
         assert entries(back, f"{BASE}/tmp") == [], "what the dead push left is removed"
         assert runs(back, new)
-    finally:
-        rack.stop_all()
-
-
-def test_a_cable_pulled_while_files_are_sent_keeps_the_old_deployment(rack: Rack, tmp_path: Path) -> None:
-    """The transport is cut (a fault of the virtual device), the device itself lives on."""
-    device = rack.start("loose", faults=[f"drop-after={3 << 20}"])
-    try:
-        bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
-        old = put(device, bundle, package)
-        larger = make_bundle(tmp_path / "b", {"lib/huge.so": b"huge" * (4 << 20)})
-        with pytest.raises((DeviceError, DeviceNotReady, NoDevice)):
-            put(device, larger, package)
-        device = selection.select(device.serial)
-        assert runs(device, old)
-        wait_for(lambda: entries(device, f"{BASE}/tmp") == [], "the dead push's files are removed")
     finally:
         rack.stop_all()
 

@@ -35,45 +35,33 @@ FULL = Inventory(
 )
 
 
-def test_everything_is_sent_to_an_empty_device() -> None:
-    todo = plan_deploy(PAYLOAD, EMPTY)
-    assert (todo.send, todo.reuse, todo.complete) == (FILES, (), False)
-    assert todo.send_bytes == 123
-
-
-def test_nothing_is_sent_when_everything_is_there() -> None:
-    todo = plan_deploy(PAYLOAD, FULL)
-    assert (todo.send, todo.reuse, todo.complete, todo.send_bytes) == ((), FILES, True, 0)
-
-
-def test_only_a_missing_file_is_sent() -> None:
-    todo = plan_deploy(PAYLOAD, replace(FULL, hashes={A: A, B: B}))
-    assert [file.name for file in todo.send] == ["model/mod.so"]
-    assert todo.damaged == ()
-
-
-def test_a_damaged_file_is_sent_again_and_named() -> None:
-    todo = plan_deploy(PAYLOAD, replace(FULL, hashes={A: A, B: C, C: C}))
-    assert [file.name for file in todo.send] == ["lib/x y.so"]
-    assert todo.damaged == todo.send
-    assert not todo.complete
+@pytest.mark.parametrize(
+    ("inventory", "send", "damaged", "complete"),
+    [
+        pytest.param(EMPTY, FILES, (), False, id="empty device"),
+        pytest.param(FULL, (), (), True, id="all is there"),
+        pytest.param(replace(FULL, hashes={A: A, B: B}), FILES[2:], (), False, id="a file is missing"),
+        pytest.param(
+            replace(FULL, hashes={A: A, B: C, C: C}), FILES[1:2], FILES[1:2], False, id="a file is damaged"
+        ),
+        pytest.param(replace(FULL, manifest=""), (), (), False, id="no manifest"),
+        pytest.param(replace(FULL, manifest="{}"), (), (), False, id="other manifest"),
+        pytest.param(replace(FULL, linked=frozenset()), (), (), False, id="no links"),
+    ],
+)
+def test_what_is_not_there_intact_is_sent(
+    inventory: Inventory, send: tuple[PayloadFile, ...], damaged: tuple[PayloadFile, ...], complete: bool
+) -> None:
+    plan = plan_deploy(PAYLOAD, inventory)
+    assert (plan.send, plan.damaged, plan.complete) == (send, damaged, complete)
+    assert plan.reuse == tuple(file for file in FILES if file not in send)
+    assert plan.send_bytes == sum(file.size for file in send)
 
 
 def test_contents_that_occur_twice_are_sent_once() -> None:
     twice = Payload("toy", "p", (*FILES, PayloadFile("lib/again.so", Path("x"), B, 20)))
     assert plan_deploy(twice, EMPTY).send_bytes == 123
     assert plan_deploy(twice, replace(EMPTY, hashes={A: A, B: B, C: C})).reuse == twice.files
-
-
-@pytest.mark.parametrize(
-    "inventory",
-    [replace(FULL, manifest=""), replace(FULL, manifest="{}"), replace(FULL, linked=frozenset())],
-    ids=["no manifest", "other manifest", "no links"],
-)
-def test_a_deployment_counts_only_with_its_links_and_its_manifest(inventory: Inventory) -> None:
-    todo = plan_deploy(PAYLOAD, inventory)
-    assert not todo.complete
-    assert todo.send == ()
 
 
 def test_the_digest_names_contents_and_names() -> None:

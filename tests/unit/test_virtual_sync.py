@@ -11,8 +11,6 @@ import pytest
 
 from adt.virtual import sync
 from adt.virtual.transport import Closed, Stream
-from support.devices.faults import Injector, parse
-from support.devices.faulty_device import FaultySession, end_early
 
 
 class Talk:
@@ -37,27 +35,11 @@ class Talk:
 
         stream = Stream(1, 2, 1 << 20, send, drain, lambda _: True)
         stream.on_write(self.said)
-        session = asyncio.ensure_future(self.session(stream).run())
+        session = asyncio.ensure_future(sync.Session(stream).run())
         await asyncio.wait({session}, timeout=60 if self.said.endswith(QUIT) else 0.3)
         stream.on_close()
         with contextlib.suppress(Closed):
             await asyncio.wait_for(session, 60)
-
-    def session(self, stream: Stream) -> sync.Session:
-        """Return the session that the host talks to."""
-        return sync.Session(stream)
-
-
-class FaultyTalk(Talk):
-    """One with a device that has *faults*."""
-
-    def __init__(self, said: bytes, *faults: str) -> None:
-        super().__init__(said)
-        self.injector = Injector()
-        self.injector.replace(parse(faults))
-
-    def session(self, stream: Stream) -> sync.Session:
-        return FaultySession(end_early(stream, self.injector), self.injector)
 
 
 def request(identifier: bytes, payload: bytes) -> bytes:
@@ -198,44 +180,3 @@ def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     said += request(b"DATA", b"abc") + struct.pack("<4sI", b"DONE", 0)
     assert Talk(said + QUIT).run() == b"OKAY" + bytes(4)
     assert not (tmp_path / "x").exists()
-
-
-# injected faults -------------------------------------------------------------------------------
-
-
-def test_wrong_hash_changes_one_byte_of_one_file(tmp_path: Path) -> None:
-    said = push(tmp_path / "first", b"abc") + push(tmp_path / "second", b"abc") + QUIT
-    assert FaultyTalk(said, "wrong-hash@once").run() == (b"OKAY" + bytes(4)) * 2
-    assert (tmp_path / "first").read_bytes() == b"a\x9dc" and (tmp_path / "second").read_bytes() == b"abc"
-    assert FaultyTalk(push(tmp_path / "empty", b"") + QUIT, "wrong-hash").run() == b"OKAY" + bytes(4)
-    assert (tmp_path / "empty").read_bytes() == b"\xff"
-
-
-def test_no_space_after_so_many_bytes(tmp_path: Path) -> None:
-    said = push(tmp_path / "fits", bytes(1000)) + push(tmp_path / "big", bytes(1000)) + QUIT
-    failed = request(b"FAIL", b"write failed: No space left on device")
-    assert FaultyTalk(said, "enospc=1k").run() == b"OKAY" + bytes(4) + failed
-    assert (tmp_path / "fits").exists() and not (tmp_path / "big").exists()
-    talk = FaultyTalk(push(tmp_path / "one", b"x") + push(tmp_path / "two", b"x") + QUIT, "enospc@once")
-    assert talk.run() == failed + b"OKAY" + bytes(4)
-    assert talk.injector.armed() == ()
-
-
-def test_truncated_answer_ends_the_stream(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(bytes(100))
-    asked = request(b"STAT", bytes(tmp_path / "f"))
-    whole = Talk(asked + QUIT).run()
-    assert FaultyTalk(asked * 3 + QUIT, "truncate").run() == whole[:8]
-    assert FaultyTalk(asked * 3 + QUIT, "truncate=20").run() == whole + whole[:4]
-    assert FaultyTalk(asked * 3 + QUIT, "truncate=0@once").run() == b""
-
-
-def test_half_a_file_stays_when_the_device_goes_down(tmp_path: Path) -> None:
-    talk = FaultyTalk(push(tmp_path / "half", bytes(100_000), done=False))
-
-    async def run() -> None:
-        asyncio.get_running_loop().call_later(0.1, setattr, talk.injector, "boots", 2)
-        await talk._run()
-
-    asyncio.run(run())
-    assert (tmp_path / "half").stat().st_size > 0

@@ -38,15 +38,9 @@ def start(
 
 
 def set_faults(name: str, faults: Sequence[str]) -> tuple[str, ...]:
-    """Arm *faults* in the running device *name* in place of what was armed; every count starts again.
+    """Arm *faults* in the running device *name* in place of what was armed, and return them.
 
-    A host that was kept waiting or stalled by a fault that is no longer named goes on.
-
-    Returns:
-        The armed faults.
-
-    Raises:
-        ValueError: one is not a fault, or the device cannot show it.
+    Every count starts again. A host that was kept waiting or stalled by a fault that is no longer named goes on.
     """
     return _ask(name, {"faults": list(faults)})
 
