@@ -11,17 +11,13 @@ from adt.device.transport import forwards
 from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError, NoDevice
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import Peer, fake_server, replying, text
 
 ROWS = "S tcp:1001 tcp:1\nT tcp:1002 tcp:2\nS tcp:1003 localabstract:x\nS localabstract:y tcp:3\n\n"
 
 
 def test_forwards_are_those_of_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request()
-        peer.send(text(ROWS))
-
-    with fake_server(monkeypatch, handler) as server:
+    with fake_server(monkeypatch, replying(b"OKAY" + text(ROWS))) as server:
         assert forwards.listed("S") == {1001: "tcp:1", 1003: "localabstract:x"}
         assert forwards.listed("other") == {}
         assert server.peers[0].requests == ["host:list-forward"]
@@ -29,12 +25,8 @@ def test_forwards_are_those_of_one_device(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("first", ["(reverse) ", "UsbFfs ", ""], ids=["", "another word", "no word"])
 def test_reverses_are_read_whatever_stands_before(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request()
-        peer.request()
-        peer.send(text(f"{first}tcp:5 tcp:6\n{first}tcp:7 localfilesystem:/x\n"))
-
-    with fake_server(monkeypatch, handler) as server:
+    rows = text(f"{first}tcp:5 tcp:6\n{first}tcp:7 localfilesystem:/x\n")
+    with fake_server(monkeypatch, replying(b"OKAY", b"OKAY" + rows)) as server:
         assert forwards.listed("S", reverse=True) == {5: "tcp:6", 7: "localfilesystem:/x"}
         assert server.peers[0].requests == ["host:transport:S", "reverse:list-forward"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from adt.device.device import Device
 from adt.device.selection import DeviceInfo, choose, parse_listing
 from adt.device.transport import adb
 from adt.errors import (
+    AdtError,
     AmbiguousDevice,
     ConfigError,
     DeviceError,
@@ -18,7 +20,7 @@ from adt.errors import (
     NoDevice,
     ToolNotFound,
 )
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import Peer, fake_server, replying, text
 
 LISTING = """\
 R58M123ABC             device usb:1-2 product:beyond1 model:SM_G973F device:beyond1 transport_id:3
@@ -87,26 +89,23 @@ def test_the_only_usable_device_is_taken() -> None:
     assert choose([info("a", "offline"), info("b")], "", origin="--serial").serial == "b"
 
 
-def test_no_device_says_how_to_get_one() -> None:
-    with pytest.raises(NoDevice) as caught:
-        choose([], "", origin="--serial")
-    assert "USB debugging" in caught.value.remedy
-    assert "adt emulator start" in caught.value.remedy
-
-
-def test_two_devices_and_no_serial_list_both() -> None:
-    with pytest.raises(AmbiguousDevice) as caught:
-        choose([info("aaa"), info("bbb")], "", origin="--serial")
-    assert "aaa" in caught.value.details and "bbb" in caught.value.details
-    assert "--serial aaa" in caught.value.remedy
-
-
-def test_an_unknown_serial_names_the_nearest_and_where_it_came_from() -> None:
-    with pytest.raises(NoDevice) as caught:
-        choose([info("R58M123ABC"), info("zzzzzz")], "R58M123ABD", origin="ANDROID_SERIAL")
-    assert "ANDROID_SERIAL" in caught.value.what
-    assert "R58M123ABC" in caught.value.remedy
-    assert "zzzzzz" in caught.value.details
+@pytest.mark.parametrize(
+    ("serials", "wanted", "kind", "what", "remedy", "details"),
+    [
+        ((), "", NoDevice, "no device", "USB debugging", ""),
+        ((), "", NoDevice, "no device", "adt emulator start", ""),
+        (("aaa", "bbb"), "", AmbiguousDevice, "2 devices", "--serial aaa", "bbb"),
+        (("R58M123ABC", "zzz"), "R58M123ABD", NoDevice, "ORIGIN", "Did you mean R58M123ABC? ", "zzz"),
+    ],
+)
+def test_no_choice_says_how_to_make_one(
+    serials: tuple[str, ...], wanted: str, kind: type[AdtError], what: str, remedy: str, details: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        choose([info(serial) for serial in serials], wanted, origin="ORIGIN")
+    assert what in caught.value.what and remedy in caught.value.remedy and details in caught.value.details
+    assert ("Did you mean" in remedy) == ("Did you mean" in caught.value.remedy)
+    assert all(serial in caught.value.details for serial in serials)
 
 
 def test_nothing_is_suggested_when_nothing_is_near() -> None:
@@ -160,37 +159,22 @@ def test_addresses_are_told_from_serials(serial: str, expected: bool) -> None:
         ({"ADB_SERVER_SOCKET": "tcp:6002", "ANDROID_ADB_SERVER_PORT": "6001"}, 6002),
         ({"ADB_SERVER_SOCKET": "tcp:localhost:6003"}, 6003),
         ({"ANDROID_ADB_SERVER_ADDRESS": "127.0.0.1"}, 5037),
+        ({"ANDROID_ADB_SERVER_ADDRESS": "10.0.0.2"}, None),
+        ({"ADB_SERVER_SOCKET": "tcp:farm.example:5037"}, None),
+        ({"ADB_SERVER_SOCKET": "localfilesystem:/x"}, None),
+        ({"ANDROID_ADB_SERVER_PORT": "many"}, None),
+        ({"ANDROID_ADB_SERVER_PORT": "70000"}, None),
     ],
 )
-def test_the_server_port_follows_adbs_own_variables(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], port: int
+def test_the_server_port_follows_adbs_own_variables_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], port: int | None
 ) -> None:
     for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert adb.server_port() == port
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"ANDROID_ADB_SERVER_ADDRESS": "10.0.0.2"},
-        {"ADB_SERVER_SOCKET": "tcp:farm.example:5037"},
-        {"ADB_SERVER_SOCKET": "localfilesystem:/x"},
-        {"ANDROID_ADB_SERVER_PORT": "many"},
-        {"ANDROID_ADB_SERVER_PORT": "70000"},
-    ],
-)
-def test_only_a_port_on_this_machine_is_accepted(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
-) -> None:
-    for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError):
-        adb.server_port()
+    with nullcontext() if port else pytest.raises(ConfigError):
+        assert adb.server_port() == port
 
 
 def fake_adb(path: Path, version: str) -> Path:
@@ -230,11 +214,9 @@ def test_no_adb_at_all_says_where_to_get_one(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_failed_connect_is_an_error_though_adb_answers_okay(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request(b"OKAY" + text("failed to connect to '127.0.0.1:9': Connection refused"))
-
+    refused = b"OKAY" + text("failed to connect to '127.0.0.1:9': Connection refused")
     with (
-        fake_server(monkeypatch, handler) as server,
+        fake_server(monkeypatch, replying(refused)) as server,
         pytest.raises(NoDevice, match="Connection refused"),
     ):
         selection.connect("127.0.0.1:9")
@@ -242,10 +224,7 @@ def test_a_failed_connect_is_an_error_though_adb_answers_okay(monkeypatch: pytes
 
 
 def test_a_known_address_connects(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request(b"OKAY" + text("already connected to 127.0.0.1:9"))
-
-    with fake_server(monkeypatch, handler):
+    with fake_server(monkeypatch, replying(b"OKAY" + text("already connected to 127.0.0.1:9"))):
         assert selection.connect("127.0.0.1:9") == "127.0.0.1:9"
 
 
@@ -256,19 +235,15 @@ def test_a_server_that_never_answers_ends_at_the_deadline(monkeypatch: pytest.Mo
 
 
 def test_a_port_that_speaks_something_else_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    with fake_server(monkeypatch, handler), pytest.raises(DeviceError, match="does not speak adb") as caught:
+    server = fake_server(monkeypatch, replying(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    with server, pytest.raises(DeviceError, match="does not speak adb") as caught:
         selection.listing()
     assert "ANDROID_ADB_SERVER_PORT" in caught.value.remedy
 
 
 def test_the_variable_names_the_device_and_the_flag_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request(b"OKAY" + text("aaa device transport_id:1\nbbb device transport_id:2\n"))
-
-    with fake_server(monkeypatch, handler):
+    listing = text("aaa device transport_id:1\nbbb device transport_id:2\n")
+    with fake_server(monkeypatch, replying(b"OKAY" + listing)):
         with pytest.raises(AmbiguousDevice):
             selection.select()
         monkeypatch.setenv("ANDROID_SERIAL", "bbb")
@@ -277,12 +252,9 @@ def test_the_variable_names_the_device_and_the_flag_wins(monkeypatch: pytest.Mon
 
 
 def test_a_device_that_is_just_connecting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first(peer: Peer) -> None:
-        peer.request(b"OKAY" + text("aaa connecting transport_id:1\n"))
-
-    def later(peer: Peer) -> None:
-        peer.request(b"OKAY" + text("aaa device transport_id:1\n"))
-
-    with fake_server(monkeypatch, first, first, later) as server:
+    connecting, ready = (
+        replying(b"OKAY" + text(f"aaa {state} transport_id:1\n")) for state in ("connecting", "device")
+    )
+    with fake_server(monkeypatch, connecting, connecting, ready) as server:
         assert selection.select().serial == "aaa"
     assert len(server.peers) == 3

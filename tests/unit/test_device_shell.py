@@ -17,7 +17,7 @@ from adt.device.transport import shell
 from adt.device.transport.deadline import Deadline
 from adt.errors import DeviceError
 from adt.host.disk import size_text
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import Peer, fake_server, replying, text
 
 
 def packet(kind: int, data: bytes) -> bytes:
@@ -162,21 +162,10 @@ def test_a_connection_that_breaks_is_no_success(monkeypatch: pytest.MonkeyPatch)
         shell.run("S", ["x"], v2=True, timeout=60)
 
 
-def test_a_timeout_ends_the_remote_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    killed: list[str] = []
-
-    def kill(peer: Peer) -> None:
-        peer.request()
-        killed.append(peer.request())
-
-    with fake_server(monkeypatch, v2(pid=4711), kill), pytest.raises(DeviceError, match="longer than"):
-        shell.run("S", ["sleep", "100"], v2=True, timeout=0.7)
-    assert len(killed) == 1
-    assert killed[0].endswith(" sh 4711")
-    assert 'kill -TERM -- -"$1"' in killed[0]
-
-
-def test_ctrl_c_ends_the_remote_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("timeout", [0.7, 60])
+def test_a_timeout_and_ctrl_c_end_the_remote_process_group(
+    monkeypatch: pytest.MonkeyPatch, timeout: float
+) -> None:
     killed: list[str] = []
 
     def kill(peer: Peer) -> None:
@@ -186,9 +175,13 @@ def test_ctrl_c_ends_the_remote_process_group(monkeypatch: pytest.MonkeyPatch) -
     def interrupt(_: bytes) -> None:
         raise KeyboardInterrupt
 
-    with fake_server(monkeypatch, v2(packet(1, b"x"), pid=4711), kill), pytest.raises(KeyboardInterrupt):
-        shell.run("S", ["sleep", "100"], v2=True, timeout=60, on_stdout=interrupt)
+    daemon = v2(pid=4711) if timeout < 1 else v2(packet(1, b"x"), pid=4711)
+    with fake_server(monkeypatch, daemon, kill), pytest.raises((DeviceError, KeyboardInterrupt)) as caught:
+        shell.run("S", ["sleep", "100"], v2=True, timeout=timeout, on_stdout=interrupt)
+    assert isinstance(caught.value, KeyboardInterrupt) or "longer than" in caught.value.what
     assert len(killed) == 1
+    assert killed[0].endswith(" sh 4711")
+    assert 'kill -TERM -- -"$1"' in killed[0]
 
 
 def test_a_command_that_is_over_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,11 +254,8 @@ def test_without_v2_a_cut_stream_is_no_success(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_refused_service_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request()
-        peer.request(b"FAIL" + text("closed"))
-
-    with fake_server(monkeypatch, handler), pytest.raises(DeviceError, match="closed"):
+    server = fake_server(monkeypatch, replying(b"OKAY", b"FAIL" + text("closed")))
+    with server, pytest.raises(DeviceError, match="closed"):
         shell.run("S", ["x"], v2=True, timeout=60)
 
 

@@ -15,7 +15,7 @@ from adt.device.transport.deadline import Cancelled, Deadline, cancel_on
 from adt.device.transport.sync import BATCH, CHUNK, PushItem, Refused, SyncSession
 from adt.errors import DeviceError, DeviceFull, DeviceNotReady, DiskError, NoDevice
 from adt.host.transfers import observer
-from support.devices.adb_server import Peer, fake_server, text
+from support.devices.adb_server import Peer, fake_server, replying, text
 
 
 def accept(peer: Peer) -> None:
@@ -252,10 +252,7 @@ def test_a_daemon_that_trickles_does_not_outlive_the_deadline(
 def test_a_device_that_went_away_is_named(
     monkeypatch: pytest.MonkeyPatch, said: str, kind: type[Exception]
 ) -> None:
-    def handler(peer: Peer) -> None:
-        peer.request(b"FAIL" + text(said))
-
-    with fake_server(monkeypatch, handler), pytest.raises(kind, match="S"):
+    with fake_server(monkeypatch, replying(b"FAIL" + text(said))), pytest.raises(kind, match="S"):
         session()
 
 
