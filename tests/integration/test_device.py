@@ -169,17 +169,12 @@ def test_a_program_reads_end_of_file(phone: Device) -> None:
 
 def test_output_is_seen_while_the_command_runs(phone: Device) -> None:
     """The second line only comes after the first one has been seen here."""
-    seen: list[bytes] = []
-
-    def sink(data: bytes) -> None:
-        seen.append(data)
-        if len(seen) == 1:
-            phone.shell(["touch", "/data/local/tmp/go"])
-
-    phone.script(
-        "echo first; while [ ! -e /data/local/tmp/go ]; do sleep 0.05; done; echo second", on_stdout=sink
-    )
-    assert b"".join(seen) == b"first\nsecond\n"
+    waits = "echo first; while [ ! -e /data/local/tmp/go ]; do sleep 0.05; done; echo second"
+    with phone.start(["sh", "-c", waits], timeout=120) as command:
+        output = command.output()
+        assert next(output)[1] == b"first\n"
+        phone.shell(["touch", "/data/local/tmp/go"])
+        assert b"".join(data for _, data in output) == b"second\n"
 
 
 def test_large_output_arrives_whole(phone: Device) -> None:
@@ -202,9 +197,10 @@ def test_a_process_that_ignores_term_is_killed(phone: Device) -> None:
 LONG = """
 import sys
 from adt.device import selection
-device = selection.select(sys.argv[1])
-device.script("echo started; trap '' HUP; sleep 4323 & sleep 4323; wait",
-              on_stdout=lambda data: print(data.decode(), end="", flush=True), timeout=None)
+waits = "echo started; trap '' HUP; sleep 4323 & sleep 4323; wait"
+with selection.select(sys.argv[1]).start(["sh", "-c", waits]) as command:
+    for _, data in command.output():
+        print(data.decode(), end="", flush=True)
 """
 
 

@@ -95,11 +95,9 @@ def test_a_zero_byte_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_two_streams_and_the_exit_code_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     packets = packet(1, b"out"), packet(2, b"err"), packet(1, b"put\n"), packet(3, b"\x03")
-    live: list[bytes] = []
     with fake_server(monkeypatch, v2(*packets)):
-        done = shell.run("S", ["x"], v2=True, timeout=60, check=False, on_stdout=live.append)
+        done = shell.run("S", ["x"], v2=True, timeout=60, check=False)
     assert (done.stdout, done.stderr, done.exit_code) == (b"output\n", b"err", 3)
-    assert live == [b"out", b"put\n"]
 
 
 def test_stdin_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,12 +170,14 @@ def test_a_timeout_and_ctrl_c_end_the_remote_process_group(
         peer.request()
         killed.append(peer.request())
 
-    def interrupt(_: bytes) -> None:
-        raise KeyboardInterrupt
-
     daemon = v2(pid=4711) if timeout < 1 else v2(packet(1, b"x"), pid=4711)
-    with fake_server(monkeypatch, daemon, kill), pytest.raises((DeviceError, KeyboardInterrupt)) as caught:
-        shell.run("S", ["sleep", "100"], v2=True, timeout=timeout, on_stdout=interrupt)
+    with (
+        fake_server(monkeypatch, daemon, kill),
+        pytest.raises((DeviceError, KeyboardInterrupt)) as caught,
+        shell.RemoteCommand("S", ["x"], v2=True, deadline=Deadline(timeout, "x")) as command,
+    ):
+        for _ in command.output():
+            raise KeyboardInterrupt
     assert isinstance(caught.value, KeyboardInterrupt) or "longer than" in caught.value.what
     assert len(killed) == 1
     assert killed[0].endswith(" sh 4711")
@@ -234,13 +234,15 @@ def test_without_v2_a_line_is_seen_before_the_command_ends(monkeypatch: pytest.M
         assert seen.wait(10)
         peer.send(f"more{mark} 0\n".encode())
 
-    def sink(data: bytes) -> None:
-        if data.endswith(b"a line\n"):
-            seen.set()
-
-    with fake_server(monkeypatch, handler):
-        done = shell.run("S", ["x"], v2=False, timeout=60, on_stdout=sink)
-    assert done.out == "a line\nmore"
+    command = shell.RemoteCommand
+    with (
+        fake_server(monkeypatch, handler),
+        command("S", ["x"], v2=False, deadline=Deadline(60, "x")) as running,
+    ):
+        output = running.output()
+        assert next(output) == (shell.STDOUT, b"a line\n")
+        seen.set()
+        assert b"".join(data for _, data in output) == b"more"
 
 
 def test_without_v2_a_cut_stream_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ from adt.limits import MOST_PORT, natural
 TRACKER_MAGIC = 0x2F271
 """First word of a conversation with a tracker, from each side."""
 SUCCESS = 0
-PUT, REQUEST, SUMMARY = 3, 4, 6
-"""Codes of the requests that adt makes (the tests also play a server, which PUTs itself)."""
+REQUEST, SUMMARY = 4, 6
+"""Codes of the requests that adt makes."""
 MAX_FRAME = 1 << 20
 """Bytes of one answer; TVM's tracker takes no longer question either."""
 PIECE = 1 << 20

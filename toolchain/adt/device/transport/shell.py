@@ -12,7 +12,7 @@ import re
 import secrets
 import shlex
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
@@ -33,9 +33,6 @@ PID_WITHIN = 64 << 10
 KILL_SECONDS = 5.0
 """Budget for ending a remote command."""
 
-Sink = Callable[[bytes], None]
-"""Called with each piece of a command's output as it comes."""
-
 
 class ShellOptions(TypedDict, total=False):
     """Options of a command on the device; every one may be left out."""
@@ -48,9 +45,6 @@ class ShellOptions(TypedDict, total=False):
     """Names it in the error for a timeout or a broken connection; else its first word does."""
     what: str
     remedy: str
-    on_stdout: Sink | None
-    """Sees each piece as it comes."""
-    on_stderr: Sink | None
 
 
 @dataclass(frozen=True)
@@ -240,15 +234,12 @@ def _overlap(data: bytes, end: bytes) -> int:
 def run(serial: str, argv: Sequence[str], *, v2: bool, **options: Unpack[ShellOptions]) -> Completed:
     """Run *argv* on the device to its end, with nothing on stdin; *v2* if it speaks shell protocol v2."""
     streams = {STDOUT: bytearray(), STDERR: bytearray()}
-    sinks = {STDOUT: options.get("on_stdout"), STDERR: options.get("on_stderr")}
     deadline = Deadline(
         options.get("timeout", SHORT), options.get("doing") or f"running `{argv[0]}` on {serial}"
     )
     with RemoteCommand(serial, argv, v2=v2, deadline=deadline) as command:
         for kind, data in command.output():
             streams[kind] += data
-            if sink := sinks[kind]:
-                sink(data)
     code = command.exit_code
     assert code is not None
     done = Completed(serial, tuple(argv), code, bytes(streams[STDOUT]), bytes(streams[STDERR]))
