@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from adt.device.probe import _file as remembered_file
 from adt.device.survey import Cpu, CpuCluster
 from adt.host.directories import resource
 from adt.host.tools import cmake
-from support.devices.fixtures import Rack, entries, processes, rack
-from support.devices.programs import adt as run_adt
-from support.devices.programs import adt_json
+from support.devices.fixtures import NATIVE, Rack, entries, processes, rack
+from support.devices.programs import invoke, invoke_json
 from support.models import vision
 from support.models.small import small_model
 from support.standins.opencl import DEVICE, make_standin_opencl
+from support.waiting import wait_for
 
 __all__ = ["rack"]
 
@@ -308,26 +308,18 @@ def test_killing_the_program_leaves_no_child(program: Path, headers: Path, tmp_p
     def alive() -> list[int]:
         pids = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
+            with contextlib.suppress(OSError):
                 if str(library).encode() in entry.read_bytes():
                     pids.append(int(entry.parent.name))
-            except OSError:
-                pass
         return pids
 
     started = subprocess.Popen([str(program), "--only", str(library)], stdout=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 120
-        while len(alive()) < 2:
-            assert time.monotonic() < end, "the child did not start"
-            time.sleep(0.05)
+        wait_for(lambda: len(alive()) == 2, "the child starts")
     finally:
         os.kill(started.pid, signal.SIGKILL)
         started.wait()
-    end = time.monotonic() + 120
-    while alive():
-        assert time.monotonic() < end, "the child outlived its parent"
-        time.sleep(0.05)
+    wait_for(lambda: not alive(), "the child ends with its parent")
 
 
 def test_the_program_needs_no_library_of_the_bundle(program: Path) -> None:
@@ -343,12 +335,12 @@ def test_the_program_needs_no_library_of_the_bundle(program: Path) -> None:
 @pytest.fixture(scope="module")
 def bundle() -> Path:
     """A bundle for the virtual device, which brings the program."""
-    return Path(adt_json("build-target", "--for", "linux-aarch64")["path"])
+    return Path(invoke_json("build-target", "--for", "linux-aarch64")["path"])
 
 
 def asked(serial: str, *more: object) -> tuple[dict[str, Any], bool]:
     """`adt probe --json -v`: the document, and whether the program was sent."""
-    done = run_adt("probe", "--serial", serial, "--json", "-v", *more)
+    done = invoke("probe", "--serial", serial, "--json", "-v", *more)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document, "/adt_probe" in done.stderr
@@ -374,7 +366,7 @@ def test_a_virtual_device_is_probed_once_per_boot(bundle: Path, rack: Rack) -> N
 
     rack.kill("probed")
     restarted = rack.boot("probed", port=int(phone.serial.rpartition(":")[2]))
-    adt_json("devices")
+    invoke_json("devices")
     after, sent_after = asked(restarted.serial)
     assert restarted.serial == phone.serial and after["boot"] != found["boot"] and sent_after
 
@@ -386,7 +378,7 @@ def phone(rack: Rack) -> Device:
 
 
 def test_the_page_for_people(bundle: Path, phone: Device) -> None:
-    done = run_adt("probe", "--serial", phone.serial)
+    done = invoke("probe", "--serial", phone.serial)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"device     {phone.serial}: ") and "no speed" in lines[0]
@@ -410,7 +402,7 @@ def test_a_library_on_the_device_is_found_and_judged(
         phone.push(library, place, mode=0o644)
 
     def judged(name: str) -> dict[str, Any]:
-        checks = adt_json("doctor", "device", "--serial", phone.serial)["checks"]
+        checks = invoke_json("doctor", "device", "--serial", phone.serial)["checks"]
         (found,) = [check for check in checks if check["name"] == f"{phone.serial}: {name}"]
         return dict(found)
 
@@ -431,13 +423,12 @@ def test_a_library_on_the_device_is_found_and_judged(
     assert f"{place} crashed: " in judged("OpenCL library")["found"]
 
 
-def test_a_device_that_does_not_carry_stderr_apart(
-    bundle: Path, headers: Path, tmp_path: Path, rack: Rack
-) -> None:
+@pytest.mark.usefixtures("program")
+def test_a_device_that_does_not_carry_stderr_apart(headers: Path, tmp_path: Path, rack: Rack) -> None:
     """Keep the output of a driver out of the report."""
-    phone = rack.start("old", faults=["no-shell-v2"])
+    phone = rack.start("old", faults=["no-shell-v2"], abi=NATIVE.name)
     library = tmp_path / "chatty.so"
-    make_standin_opencl(library, headers=headers, compiler="aarch64-linux-gnu-gcc")
+    make_standin_opencl(library, headers=headers)
     place = "/data/data/org.pocl.libs/files/lib64/libpocl.so"
     phone.shell(["mkdir", "-p", place.rpartition("/")[0]])
     phone.push(library, place, mode=0o644)
@@ -448,25 +439,25 @@ def test_a_device_that_does_not_carry_stderr_apart(
 def test_without_a_bundle_the_rest_is_still_told(
     rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    phone = rack.start("bare")
+    phone = rack.start("bare", abi=NATIVE.name)
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path))
-    found = adt_json("probe", "--serial", phone.serial)
+    found = invoke_json("probe", "--serial", phone.serial)
     assert found["opencl"] is None and found["memory"]
-    assert found["missing"]["opencl"].endswith("adt build-target --for linux-aarch64")
+    assert found["missing"]["opencl"].endswith(f"adt build-target --for {NATIVE.linux_platform}")
     assert remembered_file(phone.serial).is_file()
-    checks = adt_json("doctor", "device", "--serial", phone.serial)["checks"]
+    checks = invoke_json("doctor", "device", "--serial", phone.serial)["checks"]
     assert [c["status"] for c in checks if c["name"] == f"{phone.serial}: OpenCL"] == ["ok"]
 
 
 def test_compile_like_a_device(bundle: Path, phone: Device, tmp_path: Path) -> None:
     model = small_model(tmp_path / "small.onnx")
-    package = adt_json("compile", model, "--like", phone.serial, "-o", tmp_path / "pkg")["package"]
+    package = invoke_json("compile", model, "--like", phone.serial, "-o", tmp_path / "pkg")["package"]
     assert package["target"]["platform"] == "linux-aarch64"
     assert "virtual device" in package["like"]["device"] and package["like"]["cpu_features"] == []
-    assert run_adt("run", tmp_path / "pkg", "--serial", phone.serial).returncode == 0  # rtvm reads mod.json
-    done = run_adt("compile", model, "--like", phone.serial, "--for", "host", "-o", tmp_path / "other")
+    assert invoke("run", tmp_path / "pkg", "--serial", phone.serial).returncode == 0  # rtvm reads mod.json
+    done = invoke("compile", model, "--like", phone.serial, "--for", "host", "-o", tmp_path / "other")
     assert done.returncode == 12 and "is linux-aarch64, not host" in done.stderr
-    assert run_adt("compile", model, "--like", "absent", "-o", tmp_path / "x").returncode == 13
+    assert invoke("compile", model, "--like", "absent", "-o", tmp_path / "x").returncode == 13
 
 
 def test_code_for_the_features_of_a_device_runs(
@@ -489,7 +480,7 @@ def test_code_for_the_features_of_a_device_runs(
 @pytest.mark.nightly
 def test_pocl_on_a_virtual_device(bundle: Path, rack: Rack) -> None:
     """A real OpenCL for arm64, which computes on the (emulated) processor."""
-    (machine,) = adt_json("emulator", "start", "pocl", "--opencl")["emulators"]
+    (machine,) = invoke_json("emulator", "start", "pocl", "--opencl")["emulators"]
     try:
         found, _ = asked(machine["serial"])
         assert found["opencl"]["taken"] == "libOpenCL.so"
@@ -498,11 +489,11 @@ def test_pocl_on_a_virtual_device(bundle: Path, rack: Rack) -> None:
         )
         assert read.platform and read.platform.name == "Portable Computing Language"
         assert read.device and read.device.kind == "cpu" and read.device.images
-        checks = adt_json("doctor", "device", "--serial", machine["serial"])["checks"]
+        checks = invoke_json("doctor", "device", "--serial", machine["serial"])["checks"]
         (verdict,) = [c for c in checks if c["name"] == f"{machine['serial']}: OpenCL"]
         assert verdict["status"] == "ok" and "libOpenCL.so: Portable Computing Language" in verdict["found"]
     finally:
-        adt_json("emulator", "stop", "pocl")
+        invoke_json("emulator", "stop", "pocl")
 
 
 def test_tvm_takes_the_limits_of_a_device(program: Path, headers: Path, tmp_path: Path) -> None:

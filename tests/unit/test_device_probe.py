@@ -228,6 +228,7 @@ def test_places_are_those_of_the_word_size() -> None:
     assert "/vendor/lib64/libOpenCL.so" in wide and "/vendor/lib/libOpenCL.so" not in wide
     assert "/vendor/lib/libOpenCL.so" in narrow and "/vendor/lib64/libOpenCL.so" not in narrow
     assert "/usr/lib/aarch64-linux-gnu/libOpenCL.so.1" in opencl.places("linux-aarch64")
+    assert "/vendor/lib64/libOpenCL.so" in opencl.places("host"), "whose name does not say it"
     assert len(set(opencl.PLACES)) == len(opencl.PLACES)
 
 

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from adt.bundle.platforms import platform_named
+
 PROGRAM = "bin/adt_probe"
 """The program, in a bundle."""
 SCHEMA = "adt.opencl-probe"
@@ -187,7 +189,7 @@ class OpenclReport:
 
 def places(platform: str) -> tuple[str, ...]:
     """The places that a program built for *platform* can load from: not those of the other word size."""
-    other = "/lib/" if "64" in platform else "/lib64/"
+    other = "/lib/" if "64" in platform_named(platform).machine else "/lib64/"
     return tuple(path for path in PLACES if other not in path or path.startswith("/usr/"))
 
 
