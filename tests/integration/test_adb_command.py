@@ -12,18 +12,12 @@ import pytest
 from adt.device import selection
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, NoDevice
-from support.devices.fixtures import NATIVE, Rack, adb_program, adb_server, open_rack
+from support.devices.fixtures import NATIVE, Rack, adb_server
+from support.devices.fixtures import adb_rack as rack
 from support.devices.programs import ADT, adt, adt_json
 from support.waiting import wait_for
 
-
-@pytest.fixture(scope="module", params=["debian", "adbutils"])
-def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    """A rack behind a server of that program."""
-    with open_rack(
-        tmp_path_factory.mktemp("home"), program=adb_program(request.param), abi=NATIVE.name
-    ) as opened:
-        yield opened
+__all__ = ["rack"]
 
 
 @pytest.fixture(scope="module")

@@ -16,21 +16,13 @@ from adt.device.device import Device
 from adt.device.transport import adb, forwards
 from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError
-from support.devices.fixtures import NATIVE, Rack, adb_program, adb_server, ask, open_rack
+from support.devices.fixtures import NATIVE, Rack, adb_server, ask
+from support.devices.fixtures import adb_rack as rack
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
-
-@pytest.fixture(scope="module", params=["debian", "adbutils"])
-def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    """A rack behind a server of that program, and of no other."""
-    with open_rack(
-        tmp_path_factory.mktemp("home"), program=adb_program(request.param), abi=NATIVE.name
-    ) as found:
-        chosen = adb.find_adb()
-        assert chosen.path.resolve() == adb_program(request.param).resolve()
-        yield found
+__all__ = ["rack"]
 
 
 @pytest.fixture(scope="module")

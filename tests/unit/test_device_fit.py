@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from adt.bundle.bundle import BundleManifest
 from adt.device.deploy.payload import check_fit
 from adt.device.survey import DeviceFacts, parse
 from adt.errors import MismatchError
 from adt.package.compatibility import check_half, check_own_cpu
-from adt.package.manifest import CompilationRecord
+from adt.package.manifest import CompilationRecord, PackageManifest
 from support.standins.artefacts import bundle_manifest, package_manifest
 
 LINUX = DeviceFacts({"ro.adt.platform": "linux-aarch64"}, "aarch64", 4096)
@@ -23,77 +24,78 @@ PACKAGE = package_manifest()
 ANDROID = bundle_manifest("android-arm64-v8a", api_level=28)
 
 
-def test_what_fits_passes() -> None:
-    check_fit(BUNDLE, PACKAGE, LINUX, serial="S")
-    check_fit(BUNDLE, None, LINUX, serial="S")
-    check_fit(ANDROID, package_manifest("android-arm64-v8a"), PHONE, serial="S")
+OTHER = package_manifest("android-arm64-v8a")
+OPENCL = replace(PACKAGE, target=replace(PACKAGE.target, device="opencl"))
+CUDA = replace(PACKAGE, target=replace(PACKAGE.target, device="cuda"))
+CLML, XNNPACK = replace(PACKAGE, offload="clml"), replace(OTHER, offload="xnnpack")
+MACHINE = replace(PACKAGE, target=replace(PACKAGE.target, machine="X86_64"))
+NEWER_TVM = replace(PACKAGE.tvm, context_symbols=("__TVMFFIHandleInitOnce",), version="0.27.0")
 
 
-def refused(bundle: object, package: object, facts: DeviceFacts) -> MismatchError:
+def with_options(bundle: BundleManifest, **options: bool) -> BundleManifest:
+    return replace(bundle, options=replace(bundle.options, **options))
+
+
+@pytest.mark.parametrize(
+    ("bundle", "package", "facts"),
+    [
+        (BUNDLE, PACKAGE, LINUX),
+        (BUNDLE, None, LINUX),
+        (ANDROID, OTHER, PHONE),
+        (BUNDLE, replace(PACKAGE, alignment=16), LINUX),
+        (with_options(BUNDLE, opencl=True), OPENCL, LINUX),
+        (with_options(BUNDLE, cuda=True), CUDA, LINUX),
+        (with_options(BUNDLE, clml=True), CLML, LINUX),
+        (with_options(ANDROID, xnnpack=True), XNNPACK, PHONE),
+    ],
+)
+def test_what_fits_passes(bundle: BundleManifest, package: PackageManifest, facts: DeviceFacts) -> None:
+    check_fit(bundle, package, facts, serial="S")
+
+
+def refused(bundle: BundleManifest, package: PackageManifest | None, facts: DeviceFacts) -> MismatchError:
     with pytest.raises(MismatchError) as caught:
-        check_fit(bundle, package, facts, serial="S")  # type: ignore[arg-type]
+        check_fit(bundle, package, facts, serial="S")
     return caught.value
 
 
-def test_a_package_for_another_platform() -> None:
-    error = refused(BUNDLE, package_manifest("android-arm64-v8a"), LINUX)
-    assert "android-arm64-v8a" in error.what and "linux-aarch64" in error.what
-    assert "adt compile toy.onnx --for linux-aarch64" in error.remedy
-    assert "adt build-target --for android-arm64-v8a" in error.remedy
+BUILD, COMPILE = "adt build-target --for android-arm64-v8a", "adt compile MODEL --for android-arm64-v8a"
 
 
-def test_a_package_for_another_machine() -> None:
-    target = replace(PACKAGE.target, machine="X86_64")
-    assert "X86_64" in refused(BUNDLE, replace(PACKAGE, target=target), LINUX).what
-
-
-def test_a_module_abi_that_the_runner_does_not_have() -> None:
-    tvm = replace(PACKAGE.tvm, context_symbols=("__TVMFFIHandleInitOnce",), version="0.27.0")
-    error = refused(BUNDLE, replace(PACKAGE, tvm=tvm), LINUX)
-    assert "__TVMFFIHandleInitOnce" in error.what
-    assert "0.27.0" in error.remedy and BUNDLE.tvm.version in error.remedy
-
-
-def test_a_package_that_assumes_more_alignment_than_the_runtime_gives() -> None:
-    error = refused(BUNDLE, replace(PACKAGE, alignment=64), LINUX)
-    assert "--alignment 64" in error.remedy
-
-
-def test_less_alignment_is_fine() -> None:
-    check_fit(BUNDLE, replace(PACKAGE, alignment=16), LINUX, serial="S")
-
-
-def test_an_opencl_package_on_a_bundle_without_opencl() -> None:
-    package = replace(PACKAGE, target=replace(PACKAGE.target, device="opencl"))
-    error = refused(BUNDLE, package, LINUX)
-    assert "--opencl" in error.remedy and "--target cpu" in error.remedy
-    check_fit(replace(BUNDLE, options=replace(BUNDLE.options, opencl=True)), package, LINUX, serial="S")
-
-
-def test_a_cuda_package_on_a_bundle_without_cuda() -> None:
-    package = replace(PACKAGE, target=replace(PACKAGE.target, device="cuda"))
-    error = refused(BUNDLE, package, LINUX)
-    assert "--for linux-aarch64 --cuda" in error.remedy and "--target cpu" in error.remedy
-    check_fit(replace(BUNDLE, options=replace(BUNDLE.options, cuda=True)), package, LINUX, serial="S")
-
-
-def test_a_clml_package_on_a_bundle_without_clml() -> None:
-    error = refused(BUNDLE, replace(PACKAGE, offload="clml"), LINUX)
-    assert "CLML" in error.what
-    assert "adt build-target --for linux-aarch64 --clml SDK" in error.remedy
-    assert "--offload none" in error.remedy
-    able = replace(BUNDLE, options=replace(BUNDLE.options, clml=True))
-    check_fit(able, replace(PACKAGE, offload="clml"), LINUX, serial="S")
-    error = refused(able, replace(PACKAGE, offload="clml,xnnpack"), LINUX)
-    assert "XNNPACK" in error.what and "--offload clml" in error.remedy
-
-
-def test_an_xnnpack_package_on_a_bundle_without_xnnpack() -> None:
-    package = replace(package_manifest("android-arm64-v8a"), offload="xnnpack")
-    error = refused(ANDROID, package, PHONE)
-    assert "XNNPACK" in error.what
-    assert "adt build-target --for android-arm64-v8a --xnnpack" in error.remedy
-    check_fit(replace(ANDROID, options=replace(ANDROID.options, xnnpack=True)), package, PHONE, serial="S")
+@pytest.mark.parametrize(
+    ("bundle", "package", "facts", "what", "remedies"),
+    [
+        (BUNDLE, OTHER, LINUX, "linux-aarch64", ("adt compile toy.onnx --for linux-aarch64", BUILD)),
+        (BUNDLE, MACHINE, LINUX, "X86_64", ()),
+        (
+            *(BUNDLE, replace(PACKAGE, tvm=NEWER_TVM), LINUX),
+            *("__TVMFFIHandleInitOnce", ("0.27.0", BUNDLE.tvm.version)),
+        ),
+        (BUNDLE, replace(PACKAGE, alignment=64), LINUX, "", ("--alignment 64",)),
+        (BUNDLE, OPENCL, LINUX, "", ("--opencl", "--target cpu")),
+        (BUNDLE, CUDA, LINUX, "", ("--for linux-aarch64 --cuda", "--target cpu")),
+        (BUNDLE, CLML, LINUX, "CLML", ("--for linux-aarch64 --clml SDK", "--offload none")),
+        (
+            *(with_options(BUNDLE, clml=True), replace(PACKAGE, offload="clml,xnnpack"), LINUX),
+            *("XNNPACK", ("--offload clml",)),
+        ),
+        (ANDROID, XNNPACK, PHONE, "XNNPACK", (f"{BUILD} --xnnpack",)),
+        (BUNDLE, PACKAGE, PHONE, "device S runs android-arm64-v8a", (BUILD, COMPILE)),
+        (ANDROID, None, LINUX, "", ("linux-aarch64",)),
+        (replace(ANDROID, api_level=31), None, PHONE, "", ("--api-level 28",)),
+        (replace(ANDROID, page_alignment=4096), None, PHONE, "16384", ()),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_remedies(
+    bundle: BundleManifest,
+    package: PackageManifest | None,
+    facts: DeviceFacts,
+    what: str,
+    remedies: tuple[str, ...],
+) -> None:
+    error = refused(bundle, package, facts)
+    assert what in error.what
+    assert [remedy for remedy in remedies if remedy not in error.remedy] == []
 
 
 def test_code_for_other_processors_than_the_devices() -> None:
@@ -132,26 +134,6 @@ def test_what_every_cpu_of_a_device_offers() -> None:
     assert parse(text.format("x86_64")).facts.cpu_features == {"fpu", "avx2"}
     emulated = parse(text.format("aarch64")).facts.cpu_features
     assert emulated == frozenset(), "these are the flags of the machine that emulates it"
-
-
-def test_a_linux_bundle_on_a_phone() -> None:
-    error = refused(BUNDLE, PACKAGE, PHONE)
-    assert "device S runs android-arm64-v8a" in error.what
-    assert "adt build-target --for android-arm64-v8a" in error.remedy
-    assert "adt compile MODEL --for android-arm64-v8a" in error.remedy
-
-
-def test_an_android_bundle_on_the_virtual_device() -> None:
-    assert "linux-aarch64" in refused(ANDROID, None, LINUX).remedy
-
-
-def test_an_api_level_that_the_device_does_not_reach() -> None:
-    assert "--api-level 28" in refused(replace(ANDROID, api_level=31), None, PHONE).remedy
-
-
-def test_pages_of_the_device_that_are_larger_than_the_files_alignment() -> None:
-    error = refused(replace(ANDROID, page_alignment=4096), None, PHONE)
-    assert "16384" in error.what
 
 
 @pytest.mark.parametrize("precision", ["float16", "float16_acc32"])

@@ -28,9 +28,13 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
-def record(pid: int, started: int) -> state.EmulatorRecord:
+@pytest.fixture
+def record(sleeper: subprocess.Popen[bytes]) -> state.EmulatorRecord:
+    """The record of a device whose PID 1 is the sleeper."""
+    started = process.start_time(sleeper.pid)
+    assert started is not None
     return state.EmulatorRecord(
-        state.SCHEMA, 1, "one", 5555, pid, started, process.boot_id(), "userns", "/userland", ""
+        state.SCHEMA, 1, "one", 5555, sleeper.pid, started, process.boot_id(), "userns", "/userland", ""
     )
 
 
@@ -41,33 +45,26 @@ def write(entry: state.EmulatorRecord) -> state.Home:
     return at
 
 
-def test_running_process_is_found(sleeper: subprocess.Popen[bytes]) -> None:
-    started = process.start_time(sleeper.pid)
-    assert started is not None
-    write(record(sleeper.pid, started))
+def test_running_process_is_found(record: state.EmulatorRecord) -> None:
+    write(record)
     (found,) = emulator.listing()
-    assert (found.serial, found.pid, found.running) == ("127.0.0.1:5555", sleeper.pid, True)
+    assert (found.serial, found.pid, found.running) == ("127.0.0.1:5555", record.pid, True)
 
 
 def test_recycled_pid_is_neither_listed_nor_killed(
-    sleeper: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
+    sleeper: subprocess.Popen[bytes], record: state.EmulatorRecord, caplog: pytest.LogCaptureFixture
 ) -> None:
-    started = process.start_time(sleeper.pid)
-    assert started is not None
-    at = write(record(sleeper.pid, started - 1))
+    at = write(replace(record, start_time=record.start_time - 1))
     assert emulator.listing() == ()
     assert "no longer running" in caplog.text and not at.record.exists()
     with pytest.raises(EmulatorError, match="no virtual device 'one' is running"):
         emulator.stop("one")
-    assert process.end(sleeper.pid, started - 1, 0.1), "another process than ours counts as gone"
+    assert process.end(sleeper.pid, record.start_time - 1, 0.1), "another process than ours counts as gone"
     assert sleeper.poll() is None, "and is left alone"
 
 
-def test_record_of_another_boot_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
-    started = process.start_time(sleeper.pid)
-    assert started is not None
-    assert state.alive(record(sleeper.pid, started))
-    assert not state.alive(replace(record(sleeper.pid, started), boot="another"))
+def test_record_of_another_boot_is_dead(record: state.EmulatorRecord) -> None:
+    assert state.alive(record) and not state.alive(replace(record, boot="another"))
 
 
 def test_zombie_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
@@ -192,10 +189,8 @@ def test_abi_and_rootfs_arguments(tmp_path: Path) -> None:
         emulator.start("one", rootfs=tmp_path, opencl=True)
 
 
-def test_record_of_before_there_were_abis_is_read(sleeper: subprocess.Popen[bytes]) -> None:
-    started = process.start_time(sleeper.pid)
-    assert started is not None
-    at = write(record(sleeper.pid, started))
+def test_record_of_before_there_were_abis_is_read(record: state.EmulatorRecord) -> None:
+    at = write(record)
     old = at.record.read_text()
     at.record.write_text("".join(row for row in old.splitlines() if "abi" not in row).replace('"",}', '""}'))
     (found,) = emulator.listing()

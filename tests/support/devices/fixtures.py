@@ -126,6 +126,15 @@ def native_rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
         yield opened
 
 
+@pytest.fixture(scope="module", params=["debian", "adbutils"])
+def adb_rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+    """An empty rack behind a server of each adb that people have; its devices have this machine's processor."""
+    program = adb_program(request.param)
+    with open_rack(tmp_path_factory.mktemp("home"), program=program, abi=NATIVE.name) as opened:
+        assert adb.find_adb().path.resolve() == program.resolve()
+        yield opened
+
+
 @contextlib.contextmanager
 def open_rack(home: Path, *, program: Path | None = None, abi: str | None = None) -> Iterator[Rack]:
     """An empty rack; *program* is the adb to use, else the one that adt finds, and *abi* the rack's."""
