@@ -26,7 +26,8 @@ from adt.bundle.platforms import platform_named
 from adt.checkup import sockets
 from adt.compiler.link import linker_for
 from adt.device import selection
-from adt.device.deploy.store import Deployment, deploy, user_directory
+from adt.device.deploy.payload import user_directory
+from adt.device.deploy.store import Deployment, deploy
 from adt.device.device import Device
 from adt.device.transport import adb, forwards
 from adt.device.transport.forwards import Forward

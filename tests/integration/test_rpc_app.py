@@ -23,7 +23,7 @@ import pytest
 
 import adt as api
 from adt.bundle.bundle import ACTIVITY, TargetBundle
-from adt.device.deploy.store import user_directory
+from adt.device.deploy.payload import user_directory
 from adt.device.device import Device
 from adt.device.transport import forwards
 from adt.errors import ConfigError, RpcError

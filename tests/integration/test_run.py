@@ -17,7 +17,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 import adt
-from adt.device.deploy.store import user_directory
+from adt.device.deploy.payload import user_directory
 from adt.device.device import Device
 from adt.device.transport import forwards
 from adt.errors import ConfigError, MismatchError, RpcError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,14 +14,11 @@ from adt.device import survey
 from adt.device.scripts import script
 from adt.device.survey import DeviceFacts, Survey
 from adt.device.transport import adb, shell, sync
-from adt.device.transport.deadline import SHORT as SHORT
-from adt.device.transport.deadline import STALL, Deadline, transfer_seconds
+from adt.device.transport.deadline import SHORT, STALL, Deadline, transfer_seconds
 from adt.device.transport.shell import Completed, RemoteCommand, ShellOptions
 from adt.device.transport.sync import Progress, SyncSession
 from adt.errors import AdtError, DeviceFull
 from adt.host.disk import size_text
-
-log = logging.getLogger("adt.device")
 
 
 def no_room(serial: str, what: str, *, free: int | None) -> DeviceFull:

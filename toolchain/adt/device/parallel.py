@@ -8,7 +8,6 @@ cleans up as it would alone, and all of them are waited for.
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
 import re
 import threading
@@ -25,8 +24,6 @@ from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.errors import AdtError, ConfigError
 from adt.host.document import FLAT, form
 from adt.host.transfers import silence
-
-log = logging.getLogger("adt.fleet")
 
 WORKERS = 8
 """Devices that are worked on at once; the others wait for their turn."""

@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adt.device.deploy.store import Deployment, user_directory
+from adt.device.deploy.payload import user_directory
+from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.device.transport import adb
 from adt.device.transport.deadline import allowed

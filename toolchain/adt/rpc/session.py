@@ -9,7 +9,6 @@ explained with what the watchdog knows.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import re
 import time
@@ -24,8 +23,6 @@ from adt.rpc.wire import Answer
 
 if TYPE_CHECKING:
     from tvm.rpc import RPCSession
-
-log = logging.getLogger("adt.rpc")
 
 WAIT = 60.0
 """Seconds to wait for a free device."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import signal
 import struct
@@ -73,8 +72,6 @@ async def exited(pid: int) -> None:
     finally:
         os.close(fd)
 
-
-log = logging.getLogger("adt.virtual.shell")
 
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)
 FRAME = struct.Struct("<BI")

@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adt.bundle.bundle import TargetBundle
-from adt.device.deploy.payload import Payload, PayloadFile, check_fit, payload_of
-from adt.device.deploy.payload import user_directory as user_directory
+from adt.device.deploy.payload import Payload, PayloadFile, check_fit, payload_of, user_directory
 from adt.device.deploy.workspace import Agent, Answer, open_agent
 from adt.device.device import Device, no_room
 from adt.device.scripts import script

@@ -13,7 +13,6 @@ the other's, at least one of two sees the other.
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import secrets
 from collections.abc import Iterator, Sequence
@@ -25,8 +24,6 @@ from adt.device.survey import TEMP
 from adt.device.transport.deadline import SHORT, Deadline
 from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, DeviceFull
-
-log = logging.getLogger("adt.device.deploy.workspace")
 
 CLEANING = "clean"
 """Name of the directory, beside those of other workspaces, for the workspaces of what removes things."""
