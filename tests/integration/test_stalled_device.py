@@ -150,8 +150,9 @@ def test_a_stalled_deploy_says_so_and_ends_at_once(device: Device, tmp_path: Pat
     words = ("deploy", package.path, "--bundle", bundle.path, "--no-rpc", "--serial", device.serial)
     with verb(*words, "--json", stall=stall) as running:
         running.stalls()
-        running.says("no byte for 5 s")
-        assert device.serial in "".join(running.errors)
+        if stall == "0":  # while it sends, two devices say so below
+            running.says("no byte for 5 s")
+            assert device.serial in "".join(running.errors)
         running.interrupt()
         interrupted_document(running)
 

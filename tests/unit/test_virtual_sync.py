@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adt.virtual import sync
-from adt.virtual.transport import Closed, Stream
+from adt.virtual.wire import Closed, Stream
 
 
 class Talk:

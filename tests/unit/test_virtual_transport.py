@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from adt.virtual import wire
 from adt.virtual.daemon import Daemon
-from adt.virtual.transport import Service, Stream, Transport
+from adt.virtual.wire import Service, Stream, Transport
 
 OLD, NEW = wire.VERSION_CHECKSUM, wire.VERSION_SKIP
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from adt.virtual import wire
-from adt.virtual.transport import LOW_WATER, Closed, Stream
+from adt.virtual.wire import LOW_WATER, Closed, Stream
 
 
 def read(data: bytes, *, summed: bool) -> wire.Packet:

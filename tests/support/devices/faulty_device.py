@@ -22,7 +22,7 @@ from pathlib import Path
 
 from adt.virtual import filesystem, namespaces, properties, sync, wire
 from adt.virtual.daemon import FEATURES, Daemon
-from adt.virtual.transport import Closed, Service, Stream, Transport
+from adt.virtual.wire import Closed, Service, Stream, Transport
 from support.devices import faults
 from support.devices.faults import Fault, Injector
 

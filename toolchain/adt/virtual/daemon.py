@@ -19,7 +19,7 @@ from pathlib import Path
 
 from adt.limits import MOST_PORT, natural
 from adt.virtual import namespaces, properties, rootfs, shell, sync, wire
-from adt.virtual.transport import Closed, Listener, Service, Stream, Transport
+from adt.virtual.wire import Closed, Listener, Service, Stream, Transport
 
 log = logging.getLogger("adt.virtual.daemon")
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adt.virtual.transport import Closed, Stream
+from adt.virtual.wire import Closed, Stream
 
 CHUNK = 1 << 16
 

@@ -18,7 +18,7 @@ import struct
 from pathlib import Path
 
 from adt.limits import natural
-from adt.virtual.transport import Closed, Stream
+from adt.virtual.wire import Closed, Stream
 
 WORD = struct.Struct("<4sI")
 STAT_V1 = struct.Struct("<4sIII")
