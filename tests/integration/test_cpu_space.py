@@ -26,9 +26,9 @@ from adt.compiler.passes.records.workload import same, workload
 from adt.package.inspection.graph import CPU_SCHEDULE
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpace
 from adt.tuning.records import Context, Failure, Record
+from adt.tuning.search.design_space import RuleSpace, rule_space
 from adt.tuning.search.task_search import Searches, SearchOptions
 from adt.tuning.search.tile_search import Effects, TileSearch
-from adt.tuning.space.design_space import RuleSpace, rule_space
 from support.models.blocked import PLAIN
 from support.sampling import matrix, of_each_run
 

@@ -18,8 +18,8 @@ from adt.compiler.passes.records.schedules import load_intrinsics, schedule_by_r
 from adt.compiler.passes.scheduling import Untuned
 from adt.compiler.targets.gpu import gpu_of
 from adt.tuning.candidates import NoSpace
+from adt.tuning.search.design_space import Point, rule_space, uses_texels
 from adt.tuning.search.task_search import Searches, SearchOptions
-from adt.tuning.space.design_space import Point, rule_space, uses_texels
 from support.models.gpu_kernels import ADRENO, check_schedules
 
 

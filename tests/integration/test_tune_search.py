@@ -17,7 +17,7 @@ from adt.compiler.passes.lowering import tir_pipeline
 from adt.compiler.passes.records.traces import apply_trace
 from adt.compiler.passes.records.workload import same, workload
 from adt.tuning.candidates import Candidate, Measurement, NoSpace
-from adt.tuning.correctness import count_outputs
+from adt.tuning.proposals import count_outputs
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search.task_search import Searches, SearchOptions, TaskSearch
 
@@ -199,7 +199,7 @@ def test_mali_keeps_no_tiles_in_local_memory() -> None:
 
 
 def test_nothing_is_loaded_as_a_vector() -> None:
-    """Load nothing as a vector where TVM drops checks: see VECTORS in adt.tuning.space.design_space."""
+    """Load nothing as a vector where TVM drops checks: see VECTORS in adt.tuning.search.design_space."""
     for candidate in search(convolution(), OPENCL, strategy="random").next_batch(12) or ():
         assert "T.vectorized" not in tvm.ir.load_json(candidate.module).script()
 
@@ -219,7 +219,7 @@ def test_the_outputs_of_a_kernel_are_told_from_its_inputs() -> None:
 
 
 def test_tvms_bounds_are_still_wrong() -> None:
-    """(4 * t + 2) % 6 is 0, 2 or 4. When this fails, TVM is right: see VECTORS in adt.tuning.space.design_space."""
+    """(4 * t + 2) % 6 is 0, 2 or 4. When this fails, TVM is right: see VECTORS in adt.tuning.search.design_space."""
     t = tvm.tirx.Var("t", "int32")
     bound = tvm.arith.Analyzer().const_int_bound(tvm.tirx.floormod(t * 4 + 2, 6))
 

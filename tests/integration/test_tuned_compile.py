@@ -24,9 +24,8 @@ from adt.errors import ConfigError
 from adt.package.host_run.run import run_package, run_packages
 from adt.package.inputs.random import random_inputs
 from adt.package.package import KernelCheck, ModelPackage, load_package
-from adt.tuning.database.gpus import FILE as GPUS
-from adt.tuning.database.gpus import keep_gpu
 from adt.tuning.database.store import open_database
+from adt.tuning.database.tuned_schedules import GPUS, keep_gpu
 from adt.tuning.fit import fit_gpu, sums_of, tile_of
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
 from adt.tuning.search.strategies import RANDOM

@@ -22,10 +22,10 @@ from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.compiler.passes.records.traces import apply_trace, trace_text
 from adt.compiler.passes.records.workload import workload as normal
 from adt.errors import ConfigError, DiskError, PackageError
-from adt.tuning.database.merge import merge
+from adt.tuning.database.changes import merge
+from adt.tuning.database.overview import verify
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import describe_workload, open_database
-from adt.tuning.database.verification import verify
 from adt.tuning.records import Context, Record
 from support.standins.tuning_records import applicable, baseline, name_of, record, workload
 

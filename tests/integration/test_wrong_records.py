@@ -22,7 +22,7 @@ from adt.compiler.passes.records.workload import MARK, REFUSED, workload
 from adt.compiler.targets import ModelTarget
 from adt.errors import VerifyFailed
 from adt.package.package import KernelCheck
-from adt.tuning.space.design_space import rule_space
+from adt.tuning.search.design_space import rule_space
 from support.models.onnx_graphs import graph_of, node
 from support.models.schedules import apply_by_hand
 

@@ -14,7 +14,7 @@ from adt.compiler.passes.gpu.tiles import Sums, Tile, _tiles, cost
 from adt.compiler.passes.records.tuning import Tuning
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu, gpu_of
 from adt.errors import ConfigError
-from adt.tuning.database.gpus import FILE, fitted_gpu, keep_gpu
+from adt.tuning.database.tuned_schedules import GPUS, fitted_gpu, keep_gpu
 from adt.tuning.fit import LEAST_TIMES, TimedTile, fit, tile_of
 from adt.tuning.records import Context
 from adt.verbs.compile import CompileRequest, job_of
@@ -102,7 +102,7 @@ def test_what_was_fitted_is_found_again_for_its_device_alone(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"gpu": {}}]', '[{"gpu": {"wave": 1}}]'])
 def test_a_damaged_file_is_not_used(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / GPUS).write_text(text)
     assert fitted_gpu(tmp_path, PHONE) is None
     assert "adt tune --fit" in caplog.text
     keep_gpu(tmp_path, PHONE, ANY_ADRENO)

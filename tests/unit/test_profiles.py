@@ -15,9 +15,8 @@ from adt.cli.command import Rendering
 from adt.errors import ConfigError, RunError
 from adt.host import manifest
 from adt.measure.profile.assembly import Limits, ProfilePlace, align, assemble, join, read_report
-from adt.measure.profile.page import page_data, render
+from adt.measure.profile.exports import page_data, render, trace
 from adt.measure.profile.table import TOP, sorted_totals, table
-from adt.measure.profile.trace import trace
 from adt.package.inspection.graph import Call, DeviceKernel, Graph, Tensor
 from adt.package.inspection.profile import Profile, load_profile
 from support.standins.artefacts import make_package

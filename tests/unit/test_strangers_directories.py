@@ -26,14 +26,13 @@ from adt.package.inspection.inspection import open_inspection
 from adt.package.integrity import examine
 from adt.package.package import merge_params, split_params, write_package
 from adt.quantization.samples import read_samples
-from adt.tuning.database.gpus import FILE as GPUS
+from adt.tuning.database.changes import merge, prune
 from adt.tuning.database.interchange import LINES, workload_row
-from adt.tuning.database.merge import merge
 from adt.tuning.database.metaschedule import WORKLOADS, import_records
-from adt.tuning.database.pruning import prune
+from adt.tuning.database.overview import verify
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import LOCK, is_written, open_database, writing
-from adt.tuning.database.verification import verify
+from adt.tuning.database.tuned_schedules import GPUS
 from support.standins.artefacts import entry, make_bundle, make_inspected_package, tensor
 from support.standins.tuning_records import applicable, baseline, workload
 

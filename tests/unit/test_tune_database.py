@@ -18,15 +18,13 @@ import pytest
 
 from adt.errors import ConfigError, DownloadError, PackageError
 from adt.tuning.database import publication, sqlite_file, store
+from adt.tuning.database.changes import merge, prune
 from adt.tuning.database.contents import Selection, select, select_one
-from adt.tuning.database.counts import count
 from adt.tuning.database.interchange import HEADER, Row, line, row
-from adt.tuning.database.merge import merge
-from adt.tuning.database.pruning import prune
+from adt.tuning.database.overview import count, verify
 from adt.tuning.database.publication import fetch, publish
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import open_database
-from adt.tuning.database.verification import verify
 from adt.tuning.records import MeasuredOn, Record, Workload
 from support.site import served
 from support.standins.tuning_records import CONTEXT, OTHER, SERIAL, applicable, baseline, name_of, workload

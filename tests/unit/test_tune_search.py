@@ -10,7 +10,7 @@ import pytest
 
 from adt.compiler.passes.records.arguments import Argument
 from adt.errors import ConfigError
-from adt.tuning.correctness import difference
+from adt.tuning.pipeline import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
 from adt.tuning.search import cost_models
 from adt.tuning.search.cost_models import WARM_UP, RandomModel, TreeModel, cost_model

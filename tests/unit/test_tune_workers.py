@@ -18,7 +18,6 @@ from adt.host.child import ChildDied, ChildHung
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import fleet as fleets
 from adt.tuning.fleet import worker
-from adt.tuning.fleet.device_facts import Identity
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.measure_protocol import (
     Broken,
@@ -33,7 +32,7 @@ from adt.tuning.fleet.measure_protocol import (
     Refused,
     Timed,
 )
-from adt.tuning.fleet.sources import Lease, NotNow, Presence, Sighting
+from adt.tuning.fleet.sources import Identity, Lease, NotNow, Presence, Sighting
 
 SECONDS = 20.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from adt.compiler.passes.records.schedules import load_intrinsics
 from adt.compiler.passes.records.traces import trace_text
-from adt.tuning.space.design_space import rule_space, uses_texels
+from adt.tuning.search.design_space import rule_space, uses_texels
 from adt.tuning.tasks import Task
 
 

@@ -9,10 +9,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from adt.compiler.passes.records.arguments import Argument
+from adt.numerics import REORDERED, gaps
 from adt.tuning.candidates import BuildJob, BuildOutcome, MeasureJob, Measurement, MeasureOutcome, Timing
-from adt.tuning.correctness import difference
 from adt.tuning.options import TuningOptions
 from adt.tuning.proposals import ScheduledModule
 from adt.tuning.records import BASELINE, CONFIRMED, Context, Failure, Record
@@ -245,7 +248,12 @@ class Pipeline:
 
 
 class OutputComparison:
-    """Compares what candidates compute with the untuned schedule, and holds them until that has run."""
+    """Compares what candidates compute with the untuned schedule, and holds them until that has run.
+
+    Inputs and device are the same. Compilers err, and drivers do: TVM 0.25 takes some index calculations for
+    smaller than they are and leaves out the checks that keep them inside a tensor. Such a kernel is fast, and
+    wrong.
+    """
 
     def __init__(self) -> None:
         self._held: dict[TaskProgress, list[Completion]] = {}
@@ -279,6 +287,46 @@ def _compare(completion: Completion) -> Completion:
         if reason is not None:
             return dataclasses.replace(completion, failure=Failure("wrong", reason))
     return completion
+
+
+def difference(arguments: Sequence[Argument], untuned: Sequence[bytes], tuned: Sequence[bytes]) -> str | None:
+    """Describe what is wrong with a candidate's numbers; None if nothing is.
+
+    Its outputs are the last of *arguments*; *untuned* and *tuned* have them as they lie in memory.
+    """
+    outputs = arguments[len(arguments) - len(untuned) :]
+    for number, (argument, reference, data) in enumerate(zip(outputs, untuned, tuned, strict=True), 1):
+        if reason := _output_difference(argument.dtype, data, reference):
+            which = f" in output {number} of {len(outputs)}" if len(outputs) > 1 else ""
+            return f"it computes other numbers than the untuned schedule{which}: {reason}"
+    return None
+
+
+def _output_difference(dtype: str, data: bytes, reference: bytes) -> str:
+    if len(reference) != len(data):
+        return f"{len(data)} bytes instead of {len(reference)}"
+    if dtype not in REORDERED:
+        return "" if reference == data else "they must be equal"
+    return _float_difference(_floats(dtype, data), _floats(dtype, reference), REORDERED[dtype])
+
+
+def _floats(dtype: str, data: bytes) -> Any:
+    if dtype == "bfloat16":  # the upper half of float32
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.frombuffer(data, dtype)
+
+
+def _float_difference(got: Any, reference: Any, tolerance: float) -> str:
+    pair = gaps(got, reference)
+    odd = int((np.isfinite(pair.reference) & ~pair.finite).sum())
+    if odd:
+        return f"{odd} of {len(got)} are infinite or NaN"
+    if not pair.comparable:
+        return "infinities or NaNs in other places"
+    if len(reference) and not pair.finite.any():
+        return "nothing finite to compare: the untuned schedule gives only infinities or NaNs"
+    relative = float(pair.gap.max(initial=0.0)) / max(pair.magnitude, float(np.finfo(np.float32).tiny))
+    return f"off by {relative:.2g} of the largest, {tolerance:g} allowed" if relative > tolerance else ""
 
 
 class Recorder:

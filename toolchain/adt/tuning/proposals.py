@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tvm
+from tvm import tirx
 
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpace
-from adt.tuning.correctness import count_outputs
 from adt.tuning.records import BASELINE, Record
 from adt.tuning.task_progress import Batch, TaskProgress
 
@@ -193,3 +193,22 @@ def schedule(task: Task, trace: str) -> ScheduledModule:
         task.baseline if trace == BASELINE else str(tvm.ir.save_json(schedule_by_record(task.module, trace)))
     )
     return ScheduledModule(module, count_outputs(task.module))
+
+
+def count_outputs(module: Any) -> int:
+    """Count the last arguments of the workload *module* (``{"main": PrimFunc}``) that are outputs."""
+    function = module["main"]
+    stored: set[Any] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tirx.BufferStore):
+            stored.add(node.buffer)
+
+    tirx.stmt_functor.post_order_visit(function.body, visit)
+    count = 0
+    for parameter in reversed(list(function.params)):
+        buffer = function.buffer_map.get(parameter)
+        if buffer is None or not any(buffer.same_as(other) for other in stored):
+            break
+        count += 1
+    return count

@@ -21,13 +21,11 @@ from adt.options.sections import BuildSettings, CompileSettings
 
 if TYPE_CHECKING:
     from adt.options.option import AnyPath
+    from adt.tuning.database.changes import MergeResult, PruneResult
     from adt.tuning.database.contents import Selection
-    from adt.tuning.database.counts import ContextCounts, Counts
-    from adt.tuning.database.merge import MergeResult
     from adt.tuning.database.metaschedule import ExportResult, ImportResult
-    from adt.tuning.database.pruning import PruneResult
+    from adt.tuning.database.overview import ContextCounts, Counts, Verification
     from adt.tuning.database.publication import FetchResult, PublishResult
-    from adt.tuning.database.verification import Verification
 
 
 DB = option("Directory of the database.", kw_only=False, metavar="DB")
@@ -105,7 +103,7 @@ def db_verify(db: AnyPath, *, repair: bool = False) -> Verification:
         PackageError: there is none. Damage does not raise: look at ``result.passed``.
         Busy: with *repair*, another process writes it.
     """
-    from adt.tuning.database.verification import verify
+    from adt.tuning.database.overview import verify
 
     return verify(Path(db), repair=repair)
 
@@ -116,7 +114,7 @@ def db_stats(db: AnyPath) -> Counts:
     Raises:
         PackageError: there is none.
     """
-    from adt.tuning.database.counts import count
+    from adt.tuning.database.overview import count
 
     return count(Path(db))
 
@@ -128,7 +126,7 @@ def db_merge(dbs: AnyPath | Sequence[AnyPath], *, into: AnyPath) -> MergeResult:
         PackageError: one of *dbs* is no tuning database.
         Busy: another process writes *into*.
     """
-    from adt.tuning.database.merge import merge
+    from adt.tuning.database.changes import merge
 
     sources = (dbs,) if isinstance(dbs, str | os.PathLike) else dbs
     return merge(tuple(map(Path, sources)), Path(into))
@@ -143,7 +141,7 @@ def db_prune(request: DbPruneRequest) -> PruneResult:
         PackageError: there is no database.
         Busy: another process writes it.
     """
-    from adt.tuning.database.pruning import prune
+    from adt.tuning.database.changes import prune
 
     return prune(
         request.db,

@@ -111,7 +111,7 @@ def profile_trace(profile: Profile, out: AnyPath) -> None:
         ConfigError: its times are an emulator's.
     """
     from adt.host.cache import write_text
-    from adt.measure.profile.trace import trace
+    from adt.measure.profile.exports import trace
 
     write_text(Path(out), json.dumps(trace(profile), ensure_ascii=False, separators=(",", ":")))
 
@@ -119,7 +119,7 @@ def profile_trace(profile: Profile, out: AnyPath) -> None:
 def profile_html(profile: Profile, out: AnyPath) -> None:
     """Write *profile* as one self-contained page with plots."""
     from adt.host.cache import write_text
-    from adt.measure.profile.page import render
+    from adt.measure.profile.exports import render
 
     write_text(Path(out), render(profile))
 

@@ -64,8 +64,8 @@ def tune(request: TuneRequest) -> TuneResult:
     from adt.verbs.tune_result import check_ended, compare_packages, tune_result
 
     require_tvm()
-    from adt.tuning.database.gpus import keep_gpu
     from adt.tuning.database.store import open_database
+    from adt.tuning.database.tuned_schedules import keep_gpu
     from adt.tuning.fit import fit_gpu
 
     require_model(request.model)

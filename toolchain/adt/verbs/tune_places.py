@@ -22,8 +22,7 @@ from adt.package.compatibility import check_tuned_cpu
 from adt.package.host_run.opencl import opencl_device
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking
-from adt.tuning.fleet import device_facts
-from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource
+from adt.tuning.fleet.sources import LocalSource, SerialSource, Source, TrackerSource, this_processor
 from adt.verbs.bundles import choose_bundle
 from adt.verbs.device import chosen_device
 from adt.verbs.rpc import served_bundle, tracker_start
@@ -132,7 +131,7 @@ def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Ite
             yield Rack(TrackerSource(address, key), words, CORES, _tracked(key), emulated=False, tracked=True)
     elif job.platform.name == HOST and not serials:
         check_tuned_cpu(target.cpu_features, own_features(), "this machine")
-        words = f"on this machine ({device_facts.this_processor()})"
+        words = f"on this machine ({this_processor()})"
         local = LocalSource(bundle(), exclusive=not _own_gpu(target.device))
         yield Rack(local, words, os.cpu_count() or CORES, (), emulated=False)
     else:

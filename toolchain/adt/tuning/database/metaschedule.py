@@ -29,8 +29,8 @@ from adt.host.cache import fresh_dir, leave_alone
 from adt.host.contained import open_contained
 from adt.host.disk import disk_errors
 from adt.package.graphs.reader import read_graphs
+from adt.tuning.database.changes import identity
 from adt.tuning.database.contents import MOST_BYTES, Selection, select_one
-from adt.tuning.database.merge import identity
 from adt.tuning.database.store import modules_of, open_database
 from adt.tuning.records import BASELINE, Context, Failure, Record, Workload, by_candidate, typical_record
 

@@ -21,9 +21,9 @@ from adt.host.contained import DAMAGED, Bounded, write_file
 from adt.host.disk import disk_errors, scratch_directory
 from adt.host.document import FLAT
 from adt.host.download import check_digest, download, is_address
+from adt.tuning.database.changes import MergeResult, merge_contents
 from adt.tuning.database.contents import MOST_BYTES, Contents, Selection, load, load_lines, select
 from adt.tuning.database.interchange import HEADER, LINES, line, record_row, workload_row
-from adt.tuning.database.merge import MergeResult, merge_contents
 from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.records import BASELINE, CandidateKey, Context, Record, fastest_candidates
 

@@ -1,4 +1,7 @@
-"""Records of a database that a compile takes schedules from: those of one device, for its target."""
+"""Records of a database that a compile takes schedules from, and the rows of GPUs that were fitted to them.
+
+Schedules are those of one device, for its target. Rows of GPUs are in ``gpus.json`` in the directory.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,18 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from adt.compiler.passes.records.key import key_words, target_key, without_textures
 from adt.compiler.passes.records.tuning import TunedKernel, Tuning
 from adt.compiler.targets import ModelTarget
+from adt.compiler.targets.gpu import Gpu
 from adt.errors import ConfigError
+from adt.host.cache import write_text
+from adt.host.contained import read_contained
+from adt.limits import parse_json
 from adt.package.manifest import PackageLike
 from adt.tuning.database.contents import describe
-from adt.tuning.database.gpus import fitted_gpu
 from adt.tuning.database.store import Database, open_database
 from adt.tuning.records import Context
 
@@ -155,3 +162,52 @@ def _collect(database: Database, context: Context) -> Tuning:
         facts.append(dataclasses.asdict(gpu))
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     return Tuning(tuple(kernels.values()), digest, context.device, context.driver, emulated, gpu)
+
+
+GPUS = "gpus.json"
+NUMBERS = ("wave", "work_group", "items", "sums")
+"""Columns that are above 0 in each row."""
+
+
+def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:
+    """Store *gpu* as the fitted GPU row for *context*, replacing the previous one."""
+    rows = [row for row in _rows(directory) if not _is_of(row, context)]
+    rows.append({**_key(context), "gpu": dataclasses.asdict(gpu)})
+    write_text(directory / GPUS, json.dumps(rows, indent=1) + "\n")
+
+
+def fitted_gpu(directory: Path, context: Context) -> Gpu | None:
+    """The row of what *context* is of; None: none was fitted, or the file is damaged, which is said."""
+    return next((_gpu(row) for row in _rows(directory) if _is_of(row, context)), None)
+
+
+def _rows(directory: Path) -> list[Any]:
+    try:
+        rows = parse_json(read_contained(directory, GPUS))
+        if not isinstance(rows, list):
+            raise ValueError("it is no list")
+        for row in rows:
+            _gpu(row)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning("%s is not used: %s; `adt tune --fit` writes it anew", directory / GPUS, error)
+        return []
+    return rows
+
+
+def _gpu(row: Any) -> Gpu:
+    gpu = Gpu(**row["gpu"])
+    if any(not isinstance(getattr(gpu, name), int) or getattr(gpu, name) < 1 for name in NUMBERS):
+        raise ValueError(f"a row has a number below 1: {gpu}")
+    if not isinstance(gpu.local_bytes, int) or gpu.local_bytes < 0:
+        raise ValueError(f"a row has no local memory: {gpu}")
+    return gpu
+
+
+def _key(context: Context) -> dict[str, str]:
+    return {"target": context.target, "device": context.device, "driver": context.driver}
+
+
+def _is_of(row: Any, context: Context) -> bool:
+    return all(row.get(name) == value for name, value in _key(context).items())

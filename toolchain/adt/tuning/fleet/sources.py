@@ -7,11 +7,13 @@ server that a tracker gave out goes back after a while, for others wait for it, 
 from __future__ import annotations
 
 import contextlib
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 from adt.bundle.bundle import TargetBundle
@@ -20,13 +22,13 @@ from adt.device.deploy import store
 from adt.device.deploy.store import Deployment
 from adt.device.device import Device
 from adt.device.place import THIS_MACHINE
+from adt.device.probe import package_like, probe
+from adt.device.survey import Survey, survey_host
 from adt.device.transport.adb import READY
 from adt.errors import AdtError
 from adt.options.sections import PortRange
 from adt.rpc import server, state, wire
 from adt.rpc.temporary_server import Endpoint, device_server, local_server
-from adt.tuning.fleet import device_facts
-from adt.tuning.fleet.device_facts import Identity
 
 GRANT_SECONDS = 2.0
 """Time limit of one request for a free server, in seconds."""
@@ -149,7 +151,7 @@ class TrackerSource:
             match_key=grant.match_key,
             seconds=SHARED_SECONDS,
             alive=lambda: self._registered(address),
-            celsius=(lambda: device_facts.celsius(Device(serial))) if serial else lambda: None,
+            celsius=(lambda: celsius(Device(serial))) if serial else lambda: None,
         )
 
     def _phone(self, serial: str, computes: str) -> Phone | None:
@@ -179,8 +181,8 @@ class Phone:
 
 
 def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> Phone:
-    """Ask *device* over adb for its facts; see :func:`adt.tuning.fleet.device_facts.of_device`."""
-    identity = device_facts.of_device(device, computes, bundle)  # brings the facts, too
+    """Ask *device* over adb for its facts; see :func:`of_device`."""
+    identity = of_device(device, computes, bundle)  # brings the facts, too
     return Phone(device.facts.label, device.facts.emulated, identity)
 
 
@@ -207,27 +209,27 @@ class LocalSource:
 
     def presence(self) -> Presence:
         """Always there."""
-        sighting = Sighting(THIS_MACHINE, device_facts.this_processor(), there=True)
+        sighting = Sighting(THIS_MACHINE, this_processor(), there=True)
         return Presence((THIS_MACHINE,), (sighting,))
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
         """See :class:`adt.tuning.fleet.sources.Source`."""
-        processor = device_facts.this_processor()
+        processor = this_processor()
         with local_server(self.bundle) as here:
             host, port = wire.parse_address(here.address)
             yield Lease(
                 name=slot,
                 label=processor,
                 emulated=False,
-                identity=device_facts.Identity(processor, "") if computes == "cpu" else None,
+                identity=Identity(processor, "") if computes == "cpu" else None,
                 key=THIS_MACHINE,
                 host=host,
                 port=port,
                 match_key=here.key,
                 seconds=None,
                 alive=lambda: True,
-                celsius=device_facts.celsius_here,
+                celsius=celsius_here,
             )
 
 
@@ -293,7 +295,7 @@ class SerialSource:
                     match_key=match_key,
                     seconds=SHARED_SECONDS if others else None,
                     alive=lambda: _alive(ready.device),
-                    celsius=lambda: device_facts.celsius(ready.device),
+                    celsius=lambda: celsius(ready.device),
                 )
         except AdtError:
             self._ready.pop(slot, None)  # it may have been restarted, or cleaned
@@ -335,3 +337,66 @@ def _alive(device: Device) -> bool:
         return device.shell(["true"], timeout=5.0, check=False).exit_code == 0
     except AdtError:
         return False
+
+
+SURVEY_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Identity of a processor, by which records are kept; devices measured together share it."""
+
+    device: str
+    """As in :attr:`adt.tuning.records.Context.device`; empty where it is not known."""
+    driver: str
+    """As in :attr:`adt.tuning.records.Context.driver`."""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.device}, driver {self.driver}" if self.driver else self.device
+
+    def or_else(self, device: str, driver: str) -> Identity:
+        """This, with *device* and *driver* where they are not known."""
+        return Identity(self.device or device, self.driver or driver)
+
+
+def of_device(device: Device, computes: str, bundle: TargetBundle | None = None) -> Identity:
+    """Describe *device*, on which ``cpu``, ``opencl`` or ``cuda`` *computes*, as ``adt compile --like`` sees
+    it.
+
+    *bundle* brings the program that asks for OpenCL; without one, what was asked before counts.
+    """
+    probed = probe(device, bundle if computes == "opencl" else None)
+    facts = package_like(probed, "")
+    if computes == "opencl":
+        return Identity(facts.gpu, facts.opencl_driver)
+    if computes == "cuda":
+        return Identity("", "")
+    return Identity(facts.soc or probed.model or probed.label, "")
+
+
+def celsius(device: Device) -> float | None:
+    """The hottest thermal zone of *device* now; None where it tells none, or does not answer."""
+    try:
+        return _hottest(device.survey("thermal", timeout=SURVEY_SECONDS, check=False))
+    except AdtError:
+        return None
+
+
+def celsius_here() -> float | None:
+    """The hottest thermal zone of this machine now; None where it tells none."""
+    return _hottest(survey_host("thermal", seconds=SURVEY_SECONDS))
+
+
+def _hottest(survey: Survey) -> float | None:
+    return survey.hottest.celsius if survey.hottest else None
+
+
+@cache
+def this_processor() -> str:
+    """The name of this machine's processor."""
+    survey = survey_host("processor", "board", seconds=SURVEY_SECONDS)
+    if survey["processor"].startswith("Hardware"):  # the board says more
+        return survey.board or survey.processor
+    return survey.processor or survey.board or platform.machine()

@@ -19,7 +19,6 @@ from adt.errors import AdtError
 from adt.host.child import Child, ChildDied, ChildHung
 from adt.rpc import wire
 from adt.tuning.candidates import MeasureJob, MeasureOutcome
-from adt.tuning.fleet.device_facts import Identity
 from adt.tuning.fleet.measure_protocol import (
     SPEECH,
     Answer,
@@ -36,7 +35,7 @@ from adt.tuning.fleet.measure_protocol import (
     Timed,
 )
 from adt.tuning.fleet.roster import Roster
-from adt.tuning.fleet.sources import Lease, NotNow, Source
+from adt.tuning.fleet.sources import Identity, Lease, NotNow, Source
 from adt.tuning.records import Failure, MeasuredOn
 
 log = logging.getLogger("adt.tune")

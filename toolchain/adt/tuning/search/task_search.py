@@ -19,6 +19,7 @@ from adt.errors import ConfigError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
 from adt.tuning.search.cost_models import CostModel, as_tvm, cost_model
+from adt.tuning.search.design_space import design_space, rule_space
 from adt.tuning.search.strategies import (
     ENDLESS,
     EVOLUTIONARY,
@@ -38,7 +39,6 @@ from adt.tuning.search.strategies import (
     select_for_learning,
 )
 from adt.tuning.search.tile_search import Effects, TileSearch
-from adt.tuning.space.design_space import design_space, rule_space
 
 if TYPE_CHECKING:
     from adt.tuning.tasks import Task

@@ -24,7 +24,7 @@ from adt.tuning.records import Record
 from adt.tuning.search.strategies import EVOLUTIONARY, REPLAY, by_promise
 
 if TYPE_CHECKING:
-    from adt.tuning.space.design_space import RuleSpace
+    from adt.tuning.search.design_space import RuleSpace
     from adt.tuning.tasks import Task
 
 LATER = 0.003

@@ -1,1 +1,0 @@
-"""Spaces of schedules: TVM's, and adt's own for kernels that use images."""
