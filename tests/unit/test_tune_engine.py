@@ -123,7 +123,7 @@ def test_what_computes_wrong_numbers_is_never_used(devices: tuple[str, ...]) -> 
     bench = Bench(fleet=fleet)
     result = bench.tune([task("conv")], trials=8)
     assert sorted(each.trace for each in result.quarantined) == ["t6", "t7"]
-    assert result.failures == {"wrong": 2}
+    assert result.status.failures == {"wrong": 2}
     assert all(each.failure and "other numbers" in each.failure.message for each in result.quarantined)
     [conv] = result.tasks
     assert conv.best is not None and (conv.best.trace, conv.failed) == ("t5", 0)
@@ -303,7 +303,7 @@ def test_failures_are_kept_counted_and_told() -> None:
     fleet = FakeFleet(lambda d, module: failures.get(module.partition(":")[2]) or seconds(d, module))
     bench = Bench(fleet=fleet)
     result = bench.tune([task("conv")], trials=4)
-    assert result.failures == {"hang": 1, "run": 1} and result.tasks[0].failed == 2
+    assert result.status.failures == {"hang": 1, "run": 1} and result.tasks[0].failed == 2
     assert [each.trace for each in result.quarantined] == ["t1"] and result.quarantined[0].on is not None
     assert bench.searches.made["conv"].reported[0][1:3] == [failures["t1"], failures["t2"]]
 
@@ -315,7 +315,7 @@ def test_what_a_leaving_device_had_is_measured_elsewhere() -> None:
     )
     bench = Bench(fleet=fleet)
     result = bench.tune([task("conv")], trials=4)
-    assert not result.failures and next(e.seconds for e in bench.recorded if e.trace == "t2") == (7.0,)
+    assert not result.status.failures and next(e.seconds for e in bench.recorded if e.trace == "t2") == (7.0,)
     ids = [job.id for _, job in fleet.jobs if job.library == b"conv:t2" and job.timing.repeat == 1]
     assert len(ids) == 3 and len(set(ids)) == 1, "the fleet knows it again"
 

@@ -182,7 +182,7 @@ def test_of_several_devices_one_that_is_there_tells_and_without_any_the_first_er
 def test_a_compile_is_told_which_records_when_several_fit() -> None:
     mine = Context("{}", "0.25.0", "Adreno (TM) 740", "512")
     status = Status((), (), 0, 0, 0, {}, 0, 0, 0.0, None)
-    ended = EngineResult("finished", mine, (), (), status, {}, ())
+    ended = EngineResult("finished", mine, (), status, ())
     others = [mine, Context("other", "0.25.0", "Adreno (TM) 650", "1"), Context("{}", "0.26.0", "x", "")]
     assert tune_result(PLAN, ended, others).plan.compile_command == PLAN.compile_command
     several = tune_result(PLAN, ended, [*others, Context("{}", "0.25.0", "Adreno (TM) 650", "1")])
@@ -192,7 +192,7 @@ def test_a_compile_is_told_which_records_when_several_fit() -> None:
 def test_a_tuning_without_devices_says_what_became_of_them() -> None:
     gone = dataclasses.replace(RESULT.devices[0], state="away", note="the cable was pulled")
     status = Status((), (gone,), 3, 64, 5, {}, 0, 0, 700.0, None)
-    ended = EngineResult("no device", None, (), (gone,), status, {}, ())
+    ended = EngineResult("no device", None, (), status, ())
     for tracked, error in ((True, TrackerError), (False, NoDevice)):
         rack = Rack(None, "on R5CT", 8, ("R5CT",), emulated=False, tracked=tracked)  # type: ignore[arg-type]
         with pytest.raises(error, match="600 s; 5 records") as caught:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 
 from adt.compiler.passes.records.arguments import Argument
 from adt.errors import ConfigError
 from adt.tuning.pipeline import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
-from adt.tuning.search import cost_models
 from adt.tuning.search.cost_models import WARM_UP, RandomModel, TreeModel, cost_model
-from adt.tuning.search.strategies import Evolution, by_promise, select_for_learning
+from adt.tuning.search.strategies import by_promise, evolutionary, select_for_learning
 from adt.tuning.search.task_search import Searches, SearchOptions
 
 HERE, THERE = (Context("opencl", "0.25.0", name, "1.0") for name in ("here", "there"))
@@ -69,9 +69,8 @@ class Memory:
 
 
 @pytest.fixture
-def workload(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    monkeypatch.setattr(cost_models, "_identity", lambda context: context.task_name)
-    return SimpleNamespace(task_name="conv")
+def workload() -> SimpleNamespace:
+    return SimpleNamespace(task_name="conv", mod=tvm.IRModule())
 
 
 def ran(seconds: float) -> SimpleNamespace:
@@ -84,7 +83,7 @@ FAILED = SimpleNamespace(run_secs=None)
 def test_failures_alone_teach_nothing_and_are_learned_with_the_first_that_ran(workload: Any) -> None:
     """TVM rates what took as long as the fastest of its workload with 1: of failures alone, each would."""
     memory = Memory()
-    model = TreeModel(memory, RandomModel(0))
+    model = TreeModel(memory, 0)
 
     model.update(workload, ["a", "b"], [FAILED, FAILED])
     assert memory.shown == []
@@ -95,7 +94,7 @@ def test_failures_alone_teach_nothing_and_are_learned_with_the_first_that_ran(wo
 
 
 def test_the_trees_are_asked_once_they_have_seen_enough(workload: Any) -> None:
-    model = TreeModel(Memory(), RandomModel(0))
+    model = TreeModel(Memory(), 0)
 
     model.update(workload, ["x"] * (WARM_UP - 1), [ran(1.0)] * (WARM_UP - 1))
     assert all(model.predict(workload, ["y"] * 3) < 1.0)
@@ -109,7 +108,7 @@ def test_what_tvm_cannot_rate_is_rated_by_chance(workload: Any) -> None:
         def predict(self, context: Any, candidates: list[Any]) -> Any:
             raise RuntimeError("no features of images")
 
-    model = TreeModel(Broken(), RandomModel(0))
+    model = TreeModel(Broken(), 0)
     model.update(workload, ["x"] * WARM_UP, [ran(1.0)] * WARM_UP)
 
     assert len(model.predict(workload, ["y"] * 3)) == 3
@@ -132,12 +131,11 @@ def test_words_that_mean_nothing_are_refused() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2, 16, 64, 1000])
 def test_the_effort_goes_with_the_batch(batch: int) -> None:
-    effort = Evolution.of(batch)
+    effort = evolutionary(batch)
 
-    assert effort.population <= 512 and effort.fresh <= effort.population
-    assert effort.by_chance >= 0.05
-    assert effort.by_chance < 1
-    assert int(batch * effort.by_chance) >= (1 if batch >= 8 else 0)
+    assert effort.init_min_unmeasured <= effort.population_size <= 512
+    assert 0.05 <= effort.eps_greedy < 1
+    assert int(batch * effort.eps_greedy) >= (1 if batch >= 8 else 0)
 
 
 def outputs(*arrays: Any) -> list[bytes]:

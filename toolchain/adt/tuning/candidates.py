@@ -133,8 +133,4 @@ CandidateResult: TypeAlias = Measurement | Failure | None
 
 
 class NoSpace(Exception):
-    """There is nothing to search: TVM finds no schedule of a kernel that could be varied."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """There is nothing to search: TVM finds no schedule of a kernel that could be varied; and why."""

@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,9 @@ from adt.tuning.options import TuningOptions
 from adt.tuning.pipeline import Completion, MeasureQueue, OutputComparison, Pipeline, Recorder
 from adt.tuning.proposals import Proposal, Proposals, Reschedule, SearchEvent, SearchThread
 from adt.tuning.records import BASELINE, Context, Record
-from adt.tuning.results import DeviceStatus, Observer, Status
+from adt.tuning.results import Observer, Status
 from adt.tuning.search.allocation import batch_size, choose, is_scarce
-from adt.tuning.task_progress import LEADERS, TaskProgress, TaskResult
+from adt.tuning.task_progress import LEADERS, TaskProgress
 
 if TYPE_CHECKING:
     from adt.tuning.database.store import Database
@@ -46,11 +46,8 @@ class EngineResult:
     """``finished``, ``stopped`` or ``no device``."""
     context: Context | None
     """None: no device ever said what it is."""
-    tasks: tuple[TaskResult, ...]
-    devices: tuple[DeviceStatus, ...]
+    tasks: tuple[TaskProgress, ...]
     status: Status
-    failures: Mapping[str, int]
-    """Failed candidates of this session, by kind."""
     quarantined: tuple[Record, ...]
     """Candidates of this tuning that crashed or hung a server, or computed wrong numbers."""
 
@@ -125,14 +122,12 @@ class _Engine:
             self._builders.close()
             self._thread.close(0.0)
         status = self._status(self._fleet)
-        self._report(status)
+        self._observer.status(status)
         return EngineResult(
             ended=ended,
             context=self._context,
-            tasks=tuple(progress.outcome() for progress in self._tasks),
-            devices=status.devices,
+            tasks=tuple(self._tasks),
             status=status,
-            failures=status.failures,
             quarantined=tuple(record for progress in self._tasks for record in progress.quarantined()),
         )
 
@@ -147,7 +142,7 @@ class _Engine:
             self._handle(self._next_events(TICK))
             if time.monotonic() - self._reported >= STATUS_SECONDS:
                 self._reported = time.monotonic()
-                self._report(self._status(self._fleet))
+                self._observer.status(self._status(self._fleet))
         return "finished"
 
     def _finish(self) -> None:
@@ -308,10 +303,6 @@ class _Engine:
             progress.confirming.discard(event.trace)
         else:
             self._pipeline.confirm(progress, event.trace, event.module)
-
-    def _report(self, status: Status) -> None:
-        if self._observer.status is not None:
-            self._observer.status(status)
 
     def _status(self, fleet: Fleet) -> Status:
         activities = self._pipeline.activities()

@@ -352,8 +352,7 @@ class Recorder:
             if record.failure is not None:
                 self.failures[record.failure.kind] += 1
             _update_progress(completion.job, record)
-            if self._observer.record is not None:
-                self._observer.record(record)
+            self._observer.record(record)
 
     def _record(self, completion: Completion, context: Context) -> Record:
         job, failure, outcome = completion.job, completion.failure, completion.outcome

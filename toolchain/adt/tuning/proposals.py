@@ -153,7 +153,7 @@ class Proposals:
         progress.searching -= 1
         progress.requested -= proposal.requested
         if isinstance(candidates, NoSpace):
-            progress.end("exhausted", candidates.reason)
+            progress.end("exhausted", str(candidates))
             return ()
         if isinstance(candidates, Exception):
             self.fail(progress, candidates)

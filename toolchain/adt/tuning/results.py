@@ -87,9 +87,9 @@ class Status:
 class Observer:
     """Gets what happens in a tuning, in the engine's thread."""
 
-    status: Callable[[Status], None] | None = None
+    status: Callable[[Status], None] = lambda _: None
     """Several times a second, and once at the end."""
-    record: Callable[[Record], None] | None = None
+    record: Callable[[Record], None] = lambda _: None
     """Each record, once it is safe on disk."""
 
 

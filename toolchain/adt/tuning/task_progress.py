@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
+import re
+import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from adt.tuning.candidates import Candidate, CandidateResult
 from adt.tuning.options import TuningOptions
@@ -17,16 +23,6 @@ if TYPE_CHECKING:
     from adt.tuning.search.task_search import TaskSearch
     from adt.tuning.search.tile_search import TileSearch
     from adt.tuning.tasks import Task
-
-
-import contextlib
-import logging
-import re
-import time
-from collections.abc import Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import TextIO
 
 GAIN = 0.01
 """Less than this part is no gain: what differs by it is noise."""
@@ -50,23 +46,6 @@ class Batch:
         return len({candidate.trace for candidate in self.candidates} - self.results.keys())
 
 
-@dataclass(frozen=True)
-class TaskResult:
-    task: Task
-    workload: str
-    state: str
-    """:attr:`adt.tuning.results.TaskStatus.state`."""
-    trials: int
-    """Number of trials of this tuning, those of earlier sessions included."""
-    failed: int
-    baseline: Record | None
-    """The untuned schedule, failed or not; None: it was not measured."""
-    best: Record | None
-    """The fastest candidate, of earlier tunings too; None: none ran."""
-    reason: str
-    """Reason why it ended; empty where that needs no explanation."""
-
-
 class TaskProgress:
     """One task; only the engine's thread uses it."""
 
@@ -86,12 +65,14 @@ class TaskProgress:
         """The one of each trace that counts."""
         self.baseline_pending = False
         self.trials = 0
+        """Number of trials of this tuning, those of earlier sessions included."""
         self.failed = 0
         self.current: float | None = None
         self.history: list[float] = []
         self.end_state = ""
         """State in which it ended: ``done``, ``stopped``, ``exhausted``; empty before."""
         self.reason = ""
+        """Reason why it ended; empty where that needs no explanation."""
         self.activity = "waiting"
         self.output_count = 0
         """Number of the last arguments that are outputs; known once that matters."""
@@ -107,12 +88,12 @@ class TaskProgress:
 
     @property
     def baseline(self) -> Record | None:
-        """The untuned schedule's record; None: not measured yet."""
+        """The untuned schedule's record, failed or not; None: not measured yet."""
         return self.record_of(BASELINE)
 
     @property
     def best(self) -> Record | None:
-        """The fastest candidate; None: none ran."""
+        """The fastest candidate, of earlier tunings too; None: none ran."""
         ran = [record for trace, record in self._typical.items() if record is not None and trace != BASELINE]
         return min(ran, key=lambda record: record.time, default=None)
 
@@ -183,6 +164,11 @@ class TaskProgress:
         """It ended, and nothing of it is under way."""
         return bool(self.end_state) and not self.batches and not self.searching
 
+    @property
+    def state(self) -> str:
+        """:attr:`adt.tuning.results.TaskStatus.state`."""
+        return self.end_state if self.is_over and self.activity == "waiting" else self.activity
+
     def standing(self) -> Standing:
         """For the allocation of trials."""
         baseline = self.baseline
@@ -206,26 +192,13 @@ class TaskProgress:
             name=self.task.name,
             weight=self.task.weight,
             flops=self.task.flops,
-            state=self.end_state if self.is_over and self.activity == "waiting" else self.activity,
+            state=self.state,
             trials=self.trials,
             planned=self.options.trials if self.options.per_task else 0,
             failed=self.failed,
             current=self.current,
             best=best.time if best is not None else None,
             baseline=self.standing().baseline,
-        )
-
-    def outcome(self) -> TaskResult:
-        """For the report."""
-        return TaskResult(
-            task=self.task,
-            workload=self.workload,
-            state=self.status().state,
-            trials=self.trials,
-            failed=self.failed,
-            baseline=self.baseline,
-            best=self.best,
-            reason=self.reason,
         )
 
     def quarantined(self) -> list[Record]:
@@ -276,9 +249,7 @@ class TaskLogs:
     def __enter__(self) -> TaskLogs:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()

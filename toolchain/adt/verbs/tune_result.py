@@ -35,7 +35,7 @@ from adt.verbs.tune_places import Rack
 if TYPE_CHECKING:
     from adt.compiler.compilation import CompileJob
     from adt.tuning.engine import EngineResult
-    from adt.tuning.task_progress import TaskResult
+    from adt.tuning.task_progress import TaskProgress
 
 
 def compile_command(job: CompileJob, database: Path) -> str:
@@ -64,7 +64,7 @@ def check_ended(result: EngineResult, rack: Rack, wait: float) -> None:
         f"no device that measures has been there for {wait:g} s; "
         f"{result.status.kept} records of this session are kept"
     )
-    details = "\n".join(f"{device.name}: {device.state}: {device.note}" for device in result.devices)
+    details = "\n".join(f"{device.name}: {device.state}: {device.note}" for device in result.status.devices)
     if rack.tracked:
         raise TrackerError(
             what,
@@ -88,9 +88,9 @@ def tune_result(plan: TuningPlan, result: EngineResult, contexts: Sequence[Conte
         plan=plan,
         context=result.context,
         tasks=tuple(map(_task, result.tasks)),
-        devices=result.devices,
+        devices=result.status.devices,
         quarantined=quarantined_candidates(result.quarantined),
-        failures=result.failures,
+        failures=result.status.failures,
         done=result.status.done,
         total=result.status.total,
         kept=result.status.kept,
@@ -100,20 +100,20 @@ def tune_result(plan: TuningPlan, result: EngineResult, contexts: Sequence[Conte
     )
 
 
-def _task(result: TaskResult) -> TunedTask:
-    task = result.task
-    untuned = result.baseline if result.baseline and result.baseline.failure is None else None
+def _task(progress: TaskProgress) -> TunedTask:
+    task = progress.task
+    untuned = progress.baseline if progress.baseline and progress.baseline.failure is None else None
     return TunedTask(
         name=task.name,
         kernels=task.kernels,
         calls=task.weight,
         flops=task.flops,
-        state=result.state,
-        reason=result.reason,
-        trials=result.trials,
-        failed=result.failed,
+        state=progress.state,
+        reason=progress.reason,
+        trials=progress.trials,
+        failed=progress.failed,
         baseline_ms=1e3 * untuned.time if untuned else None,
-        best_ms=1e3 * result.best.time if result.best else None,
+        best_ms=1e3 * progress.best.time if progress.best else None,
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from adt.errors import RunError
+from adt.host.manifest import strict_converter
 from adt.package.files import LIBRARY
 from adt.package.inspection.graph import BUILTIN, Call, Graph, size_of
 from adt.package.inspection.inspection import Inspection
@@ -110,19 +111,20 @@ class MeasuredCall:
 
     name: str
     builtin: bool
-    depth: int
-    """0 for a call of the entry itself; a call's times include those of the deeper ones that follow it."""
     arguments: tuple[CallArgument, ...]
     host_us: tuple[float, ...]
     """One for each run."""
     device_us: tuple[float, ...] | None
     """One for each run; None: the device gives none."""
+    depth: int = 0
+    """0 for a call of the entry itself; a call's times include those of the deeper ones that follow it."""
 
 
 @dataclass(frozen=True)
 class RunnerProfile:
     """The ``profile`` object of a runner."""
 
+    runs: int
     total_us: tuple[float, ...]
     """Whole runs, with the clocks."""
     calls: tuple[MeasuredCall, ...]
@@ -131,34 +133,18 @@ class RunnerProfile:
 def read_report(raw: Any) -> RunnerProfile:
     """Read the ``profile`` object of rtvm's report, or the answer of the remote function ``adt.profile``."""
     try:
-        calls = tuple(map(_measured, raw["calls"]))
-        report = RunnerProfile(tuple(map(float, raw["total_us"])), calls)
-        runs = int(raw["runs"])
-        every = (times for call in calls for times in (call.host_us, call.device_us) if times is not None)
-        if runs < 1 or any(len(times) != runs for times in (report.total_us, *every)):
+        report: RunnerProfile = strict_converter(pass_over=True).structure(raw, RunnerProfile)
+        times = [report.total_us, *(call.host_us for call in report.calls)]
+        times += [call.device_us for call in report.calls if call.device_us is not None]
+        if report.runs < 1 or any(len(each) != report.runs for each in times):
             raise ValueError("runs are missing")
         return report
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # cattrs raises what it meets
         raise RunError(
             "the runner gave no profile of the calls",
             remedy="Build the bundle again (adt build-target): its runner does not fit this adt.",
             details=f"{type(error).__name__}: {error}",
         ) from error
-
-
-def _measured(raw: Mapping[str, Any]) -> MeasuredCall:
-    device = raw["device_us"]
-    return MeasuredCall(
-        str(raw["name"]),
-        bool(raw["builtin"]),
-        int(raw.get("depth", 0)),
-        tuple(
-            CallArgument(tuple(map(int, a["shape"])), str(a["dtype"]), str(a["scope"]))
-            for a in raw["arguments"]
-        ),
-        tuple(map(float, raw["host_us"])),
-        None if device is None else tuple(map(float, device)),
-    )
 
 
 @dataclass(frozen=True)

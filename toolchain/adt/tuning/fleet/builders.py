@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import adt
 from adt.compiler.cuda_code import find_compiler
@@ -28,23 +28,6 @@ log = logging.getLogger("adt.tune")
 
 TIMEOUT = 60.0
 """Seconds for one candidate."""
-
-
-class Builders(Protocol):
-    """Compile candidates, several at once."""
-
-    @property
-    def workers(self) -> int:
-        """Return the number of builds that can run at once."""
-        ...
-
-    def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
-        """Compile *job* some time, then call *done* in some thread: once, unless closed before."""
-        ...
-
-    def close(self) -> None:
-        """Give up what is being compiled and end every process; idempotent."""
-        ...
 
 
 class LocalBuilders:
@@ -65,15 +48,15 @@ class LocalBuilders:
 
     @property
     def workers(self) -> int:
-        """Processes."""
+        """Number of builds that can run at once."""
         return len(self._threads)
 
     def submit(self, job: BuildJob, done: Callable[[BuildOutcome], None]) -> None:
-        """Compile *job* when its turn comes."""
+        """Compile *job* some time, then call *done* in some thread: once, unless closed before."""
         self._queue.put((job, done))
 
     def close(self) -> None:
-        """End all processes; what was not compiled is given up."""
+        """End all processes, and give up what was not compiled; idempotent."""
         self._closed.set()
         for _ in self._threads:
             self._queue.put(None)
@@ -172,6 +155,9 @@ class DaskBuilders:
         with contextlib.suppress(Exception):  # nobody may be there any more
             self._client.cancel(futures, force=True)
         self._client.close(timeout=2)
+
+
+Builders: TypeAlias = LocalBuilders | DaskBuilders
 
 
 def _build(job: BuildJob, timeout: float) -> BuildOutcome:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy
 import tvm_ffi
@@ -28,17 +28,7 @@ WARM_UP = 64
 """Measurements, of all kernels together, before the trees are asked."""
 
 
-class CostModel(Protocol):
-    """Rates schedules; candidates and results are TVM's, and one to one."""
-
-    def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
-        """Learn from measurements of the workload of *context* (a TuneContext)."""
-
-    def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
-        """An array with a number ≥ 0 for each candidate: the higher, the faster."""
-
-
-def cost_model(name: str, *, seed: int, threads: int) -> CostModel:
+def cost_model(name: str, *, seed: int, threads: int) -> RandomModel:
     """Make the model *name*, of :data:`MODELS`; ``auto`` is ``xgb`` where XGBoost is, else ``none``."""
     if name not in MODELS:
         raise ConfigError(f"there is no cost model {name!r}", remedy=f"Choose one of {', '.join(MODELS)}.")
@@ -46,8 +36,7 @@ def cost_model(name: str, *, seed: int, threads: int) -> CostModel:
         return RandomModel(seed)
     load("xgboost", "tune", "the cost model xgb")
     config = XGBConfig(seed=seed % (1 << 31), nthread=threads)
-    trees = ms.cost_model.XGBModel(config=config, num_warmup_samples=0)
-    return TreeModel(trees, RandomModel(seed))
+    return TreeModel(ms.cost_model.XGBModel(config=config, num_warmup_samples=0), seed)
 
 
 def _is_installed() -> bool:
@@ -64,31 +53,35 @@ def _is_installed() -> bool:
 
 
 class RandomModel:
-    """Rates schedules by chance and learns nothing: the cost model ``none``."""
+    """Rates schedules by chance and learns nothing: the cost model ``none``.
+
+    Candidates and results are TVM's, and one to one.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = numpy.random.default_rng(seed)
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
-        """Nothing."""
+        """Learn from measurements of the workload of *context* (a TuneContext)."""
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
+        """Return an array with a number ≥ 0 for each candidate: the higher, the faster."""
         return self._random.random(len(candidates))
 
 
-class TreeModel:
-    """TVM's XGBoost model, which *random* stands in for where it knows nothing."""
+class TreeModel(RandomModel):
+    """TVM's XGBoost model; chance rates what it knows nothing of."""
 
-    def __init__(self, trees: Any, random: RandomModel) -> None:
+    def __init__(self, trees: Any, seed: int) -> None:
+        super().__init__(seed)
         self._trees = trees
-        self._random_model = random
         self._learned = 0
         self._only_failed: dict[Any, tuple[list[Any], list[Any]]] = {}
         """Candidates tried of workloads of which nothing has run yet; None, once something ran."""
         self._ran: set[Any] = set()
 
     def update(self, context: Any, candidates: Sequence[Any], results: Sequence[Any]) -> None:
-        workload = _identity(context)
+        workload = tvm_ffi.structural_hash(context.mod)
         if workload not in self._ran:
             examples = self._only_failed.setdefault(workload, ([], []))
             examples[0].extend(candidates)
@@ -105,20 +98,15 @@ class TreeModel:
         self._learned += len(candidates)
 
     def predict(self, context: Any, candidates: Sequence[Any]) -> Any:
-        if self._learned < WARM_UP:
-            return self._random_model.predict(context, candidates)
-        try:
-            return self._trees.predict(context, list(candidates))
-        except Exception as error:  # as above
-            log.debug("the cost model cannot rate schedules of %s: %s", context.task_name, error)
-            return self._random_model.predict(context, candidates)
+        if self._learned >= WARM_UP:
+            try:
+                return self._trees.predict(context, list(candidates))
+            except Exception as error:  # as above
+                log.debug("the cost model cannot rate schedules of %s: %s", context.task_name, error)
+        return super().predict(context, candidates)
 
 
-def _identity(context: Any) -> Any:
-    return tvm_ffi.structural_hash(context.mod)
-
-
-def as_tvm(model: CostModel) -> Any:
+def as_tvm(model: RandomModel) -> Any:
     """*model* as a CostModel that TVM's search strategies take."""
 
     @derived_object

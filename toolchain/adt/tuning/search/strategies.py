@@ -12,7 +12,6 @@ import logging
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir
@@ -35,48 +34,21 @@ FEW = 64
 """Schedules in a space that are tried one by one."""
 
 
-@dataclass(frozen=True)
-class Evolution:
-    """Effort of an evolutionary search for a batch.
+def evolutionary(batch: int) -> Any:
+    """Return TVM's evolutionary search, for *batch* candidates at a time.
 
     TVM's own numbers (512 schedules in 4 generations, whatever the batch) take 10 to 25 s for a
     convolution on two cores; a rack of phones would wait. Here the effort goes with the batch.
     """
-
-    population: int
-    """Schedules in each generation."""
-    generations: int
-    """After the first one."""
-    fresh: int
-    """At least so many of the first generation are drawn by chance."""
-    by_chance: float
-    """Share of the batch that is taken from these, whatever the cost model says of them."""
-    measured: float
-    """Share of the first generation that are the fastest so far."""
-
-    @staticmethod
-    def of(batch: int) -> Evolution:
-        """Set the search up for *batch* candidates at a time."""
-        population = min(512, max(16, 2 * batch))
-        fresh = max(4, population // 4)
-        return Evolution(population, 2, fresh, max(0.05, 1.01 / max(batch, 8)), 0.25)
-
-
-def evolutionary(effort: Evolution) -> Any:
-    """TVM's evolutionary search."""
+    population = min(512, max(16, 2 * batch))
     return ms.search_strategy.EvolutionarySearch(
-        population_size=effort.population,
-        init_measured_ratio=effort.measured,
-        init_min_unmeasured=effort.fresh,
+        population_size=population,
+        init_measured_ratio=0.25,  # of the first generation, the fastest so far
+        init_min_unmeasured=max(4, population // 4),  # drawn by chance
         max_fail_count=10,
-        genetic_num_iters=effort.generations,
-        eps_greedy=effort.by_chance,
+        genetic_num_iters=2,  # after the first one
+        eps_greedy=max(0.05, 1.01 / max(batch, 8)),  # share by chance, whatever the cost model says of them
     )
-
-
-def random_search() -> Any:
-    """TVM's search that draws all decisions by chance."""
-    return ms.search_strategy.ReplayTrace()
 
 
 def enumerate_traces(schedules: Sequence[Any], most: int) -> list[Any] | None:

@@ -18,7 +18,7 @@ from adt.compiler.passes.records import traces
 from adt.errors import ConfigError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
-from adt.tuning.search.cost_models import CostModel, as_tvm, cost_model
+from adt.tuning.search.cost_models import RandomModel, as_tvm, cost_model
 from adt.tuning.search.design_space import design_space, rule_space
 from adt.tuning.search.strategies import (
     ENDLESS,
@@ -27,13 +27,11 @@ from adt.tuning.search.strategies import (
     REPLAY,
     STRATEGIES,
     Enumeration,
-    Evolution,
     TvmStrategy,
     by_promise,
     enumerate_traces,
     evolutionary,
     measure_candidate,
-    random_search,
     recorded_schedule,
     replay,
     select_for_learning,
@@ -112,7 +110,7 @@ class TaskSearch:
         task: Task,
         target: dict[str, Any],
         options: SearchOptions,
-        model: CostModel,
+        model: RandomModel,
         *,
         known: Sequence[Record] = (),
         elsewhere: Sequence[Record] = (),
@@ -183,7 +181,7 @@ class TaskSearch:
             self._module,
             target=self._target,
             space_generator=self._space.generator,
-            search_strategy=evolutionary(Evolution.of(count)) if evolves else random_search(),
+            search_strategy=evolutionary(count) if evolves else ms.search_strategy.ReplayTrace(),
             task_name=self._name,
             rand_state=self._seed("search"),
             num_threads=self._options.threads,
