@@ -69,9 +69,26 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def started() -> Iterator[Page]:
+    """A page of a browser that all tests share: its start takes longer than what they do with it."""
+    with browser() as page:
+        yield page
+
+
+@pytest.fixture
+def page(started: Page) -> Page:
+    """The browser's page as if it had just started."""
+    started.ask("Emulation.setEmulatedMedia", features=[])
+    started.complaints.clear()
+    started.requests.clear()
+    return started
+
+
+@pytest.fixture(scope="module")
 def on_cpu(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     api.build_target(platform="host")
-    return api.compile(model, out=tmp_path_factory.mktemp("p") / "cpu", platform="host").path
+    out = tmp_path_factory.mktemp("p") / "cpu"
+    return api.compile(model, out=out, platform="host", check=False).path
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +196,11 @@ def test_another_server_cannot_profile(on_cpu: Path, monkeypatch: pytest.MonkeyP
 def test_an_emulated_device_has_no_speed(
     model: Path,
     rack: Rack,  # noqa: F811
+    page: Page,
     tmp_path: Path,
 ) -> None:
     api.build_target(platform="linux-aarch64")
-    package = api.compile(model, out=tmp_path / "pkg", platform="linux-aarch64").path
+    package = api.compile(model, out=tmp_path / "pkg", platform="linux-aarch64", check=False).path
     device = rack.start("profiled")
     try:
         where = ("--serial", device.serial, "-n", 1, "--warmup-runs", 0)
@@ -190,9 +208,8 @@ def test_an_emulated_device_has_no_speed(
         assert shown.returncode == 0, shown.stderr
         assert "emulated: not a device's speed" in shown.stdout and "conv_blocks" in shown.stdout
         assert not SPEED.search(shown.stdout) and "%" not in shown.stdout
-        with browser() as page:
-            page.open(tmp_path / "page.html")
-            text: str = page.run("document.body.innerText")
+        page.open(tmp_path / "page.html")
+        text: str = page.run("document.body.innerText")
         assert not SPEED.search(text) and "fused_conv_blocks1_add" in text
         assert "its processor is emulated" in text
         found = api.profile(package, serial=device.serial, runs=1, warmup_runs=0)
@@ -234,7 +251,7 @@ def press(page: Page, key: str, code: int) -> None:
         page.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
 
-def test_the_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
+def test_the_page_in_a_browser(profile: Profile, page: Page, tmp_path: Path) -> None:
     """Use the page with the keyboard alone, in both colours, and with names that would be markup."""
     named = {
         row.name: f"{HOSTILE}{row.name}" if row.name.startswith("conv_blocks") else row.name
@@ -250,46 +267,43 @@ def test_the_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
     file = tmp_path / "alone" / "page.html"
     file.parent.mkdir()
     api.profile_html(shown, file)
-    with browser() as page:
-        page.open(file)
-        assert page.run("document.title") == "tiny · adt profile", "no script of the model ran"
-        assert page.run("document.querySelectorAll('img, iframe, link').length") == 0
-        largest = max(shown.kernels, key=lambda row: row.mean_us)
-        bars = texts(page, "#bars text.mono")
-        assert len(bars) == len(shown.kernels)
-        assert bars[0] == (largest.name if len(largest.name) <= 32 else f"{largest.name[:31]}…")
-        assert len(texts(page, "#cumulative circle")) == len(shown.kernels)
-        assert len(texts(page, "#order rect.shape")) == len(work(shown))
-        assert len(texts(page, "#roofline circle")) == sum(bool(row.flops) for row in shown.kernels)
-        assert page.run("document.querySelectorAll('#roofline path.roof').length") == 1
-        assert texts(page, "tr.row td:first-child")[0] == largest.name, "the table begins with the slowest"
-        assert any(HOSTILE in name for name in texts(page, "tr.row td:first-child")), (
-            "a name is shown as it is"
-        )
+    page.open(file)
+    assert page.run("document.title") == "tiny · adt profile", "no script of the model ran"
+    assert page.run("document.querySelectorAll('img, iframe, link').length") == 0
+    largest = max(shown.kernels, key=lambda row: row.mean_us)
+    bars = texts(page, "#bars text.mono")
+    assert len(bars) == len(shown.kernels)
+    assert bars[0] == (largest.name if len(largest.name) <= 32 else f"{largest.name[:31]}…")
+    assert len(texts(page, "#cumulative circle")) == len(shown.kernels)
+    assert len(texts(page, "#order rect.shape")) == len(work(shown))
+    assert len(texts(page, "#roofline circle")) == sum(bool(row.flops) for row in shown.kernels)
+    assert page.run("document.querySelectorAll('#roofline path.roof').length") == 1
+    assert texts(page, "tr.row td:first-child")[0] == largest.name, "the table begins with the slowest"
+    assert any(HOSTILE in name for name in texts(page, "tr.row td:first-child")), "a name is shown as it is"
 
-        page.run("document.querySelector('#bars g.mark').focus()")
-        press(page, "ArrowDown", 40)
-        second = page.run("document.activeElement.dataset.kernel")
-        press(page, "Enter", 13)
-        assert page.run("document.querySelector('tr.picked').dataset.row") == second
-        assert len(texts(page, "tr.more tr")) == 1 + shown.kernels[int(second)].calls
-        plots = 2 + bool(shown.kernels[int(second)].flops)  # without arithmetic it has no place below a roof
-        assert page.run("document.querySelectorAll('g.mark.picked').length") >= plots, "marked in each plot"
-        page.run("document.querySelector('tr.row').focus()")
-        press(page, "Enter", 13)
-        assert page.run("document.querySelector('tr.picked').dataset.row") == page.run(
-            "document.querySelector('tr.row').dataset.row"
-        )
-        page.click("th:nth-child(3) button")
-        assert texts(page, "tr.row td:nth-child(3)") == sorted(texts(page, "tr.row td:nth-child(3)"), key=int)
-        assert page.run("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+    page.run("document.querySelector('#bars g.mark').focus()")
+    press(page, "ArrowDown", 40)
+    second = page.run("document.activeElement.dataset.kernel")
+    press(page, "Enter", 13)
+    assert page.run("document.querySelector('tr.picked').dataset.row") == second
+    assert len(texts(page, "tr.more tr")) == 1 + shown.kernels[int(second)].calls
+    plots = 2 + bool(shown.kernels[int(second)].flops)  # without arithmetic it has no place below a roof
+    assert page.run("document.querySelectorAll('g.mark.picked').length") >= plots, "marked in each plot"
+    page.run("document.querySelector('tr.row').focus()")
+    press(page, "Enter", 13)
+    assert page.run("document.querySelector('tr.picked').dataset.row") == page.run(
+        "document.querySelector('tr.row').dataset.row"
+    )
+    page.click("th:nth-child(3) button")
+    assert texts(page, "tr.row td:nth-child(3)") == sorted(texts(page, "tr.row td:nth-child(3)"), key=int)
+    assert page.run("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "ascending"
 
-        light = page.run("getComputedStyle(document.body).backgroundColor")
-        page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-        assert page.run("getComputedStyle(document.body).backgroundColor") != light
-        page.screenshot(tmp_path / "page.png")
-        assert page.complaints == []
-        assert [url.partition(":")[0] for url in page.requests] == ["file"]
+    light = page.run("getComputedStyle(document.body).backgroundColor")
+    page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert page.run("getComputedStyle(document.body).backgroundColor") != light
+    page.screenshot(tmp_path / "page.png")
+    assert page.complaints == []
+    assert [url.partition(":")[0] for url in page.requests] == ["file"]
 
 
 CUT = """[...document.querySelectorAll("svg text")].filter((text) => {
@@ -301,7 +315,7 @@ CUT = """[...document.querySelectorAll("svg text")].filter((text) => {
 
 
 @pytest.mark.parametrize("emulated", [False, True], ids=["times", "arithmetic alone"])
-def test_no_text_of_a_plot_is_cut(profile: Profile, emulated: bool, tmp_path: Path) -> None:
+def test_no_text_of_a_plot_is_cut(profile: Profile, page: Page, emulated: bool, tmp_path: Path) -> None:
     """Neither long names nor long numbers: FLOPs of a call, tiny speeds of a roofline."""
     calls = tuple(
         replace(call, name=f"{call.name}_W{'W' * 40}", flops=113_000 if call.flops else None)
@@ -313,10 +327,9 @@ def test_no_text_of_a_plot_is_cut(profile: Profile, emulated: bool, tmp_path: Pa
     )
     shown = replace(profile, calls=calls, kernels=kernels, emulated=emulated)
     api.profile_html(shown, tmp_path / "page.html")
-    with browser() as page:
-        page.open(tmp_path / "page.html")
-        assert not emulated or any("kFLOP" in text for text in texts(page, "#order text"))
-        assert page.run(CUT) == []
+    page.open(tmp_path / "page.html")
+    assert not emulated or any("kFLOP" in text for text in texts(page, "#order text"))
+    assert page.run(CUT) == []
 
 
 def test_a_branch_that_is_not_taken(tmp_path: Path) -> None:
@@ -340,7 +353,7 @@ def test_a_branch_that_is_not_taken(tmp_path: Path) -> None:
     )
     path = tmp_path / "branch.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    package = api.compile(path, out=tmp_path / "pkg", platform="host").path
+    package = api.compile(path, out=tmp_path / "pkg", platform="host", check=False).path
     inputs: dict[str, np.ndarray[Any, Any]] = {"c": np.array(False), "x": np.ones((1, 8), np.float32)}
     found = api.profile(package, inputs=inputs, runs=2)
     names = [call.name for call in work(found)]

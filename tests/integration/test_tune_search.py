@@ -79,6 +79,12 @@ def traces(batch: tuple[Candidate, ...] | None) -> list[str]:
     return [candidate.trace for candidate in batch]
 
 
+@pytest.fixture(scope="module")
+def drawn() -> tuple[Candidate, ...]:
+    """Draw candidates of a convolution in OpenCL, which several tests look at."""
+    return search(convolution(), OPENCL, strategy="random").next_batch(12) or ()
+
+
 @pytest.mark.parametrize("strategy", ["evolutionary", "random"])
 def test_the_seed_decides_what_is_proposed(strategy: str) -> None:
     first, same, other = (search(convolution(), CPU, strategy=strategy, seed=seed) for seed in (1, 1, 2))
@@ -130,8 +136,10 @@ def test_a_search_goes_on_from_what_is_known() -> None:
     assert model._learned == len(known) + len(proposed or ())
 
 
-def test_the_best_of_other_devices_are_tried_first_and_with_replay_nothing_else() -> None:
-    there = traces(search(convolution(), OPENCL).next_batch(5))
+def test_the_best_of_other_devices_are_tried_first_and_with_replay_nothing_else(
+    drawn: tuple[Candidate, ...],
+) -> None:
+    there = traces(drawn[:5])
     records = [record(trace, THERE, float(number)) for number, trace in enumerate(there, start=1)]
     records.append(record("[[],[]", THERE, 0.5))
     less = {**OPENCL, "max_threads_per_block": 256, "max_shared_memory_per_block": 16384}
@@ -147,14 +155,13 @@ def test_the_best_of_other_devices_are_tried_first_and_with_replay_nothing_else(
     assert replaying.next_batch(3) is None
 
 
-def test_what_does_not_fit_the_device_is_not_borrowed() -> None:
-    there = traces(search(convolution(16, 8, 16), OPENCL, strategy="random").next_batch(12))
-    records = [record(trace, THERE, 1.0) for trace in there]
+def test_what_does_not_fit_the_device_is_not_borrowed(drawn: tuple[Candidate, ...]) -> None:
+    records = [record(trace, THERE, 1.0) for trace in traces(drawn)]
     small = {**OPENCL, "max_threads_per_block": 4, "max_shared_memory_per_block": 64}
 
-    taken = search(convolution(16, 8, 16), small, strategy="replay", elsewhere=records).next_batch(12) or ()
+    taken = search(convolution(), small, strategy="replay", elsewhere=records).next_batch(12) or ()
 
-    assert len(taken) < len(there)
+    assert len(taken) < len(drawn)
 
 
 def test_a_space_of_few_schedules_is_tried_whole_and_then_ends() -> None:
@@ -188,25 +195,23 @@ def test_arms_instructions_for_int8_are_used() -> None:
     assert any("dot_4x4_i8i8s32_sdot" in candidate.trace for candidate in proposed)
 
 
-def test_mali_keeps_no_tiles_in_local_memory() -> None:
+def test_mali_keeps_no_tiles_in_local_memory(drawn: tuple[Candidate, ...]) -> None:
     """There it is the same memory as any other, so that copying into it is work for nothing."""
-    usual, mali = (
-        search(convolution(), target, strategy="random").next_batch(12) for target in (OPENCL, MALI)
-    )
+    mali = search(convolution(), MALI, strategy="random").next_batch(12)
 
-    assert 0 < sum('"shared"' in trace for trace in traces(usual)) < len(usual or ())
+    assert 0 < sum('"shared"' in trace for trace in traces(drawn)) < len(drawn)
     assert not any('"shared"' in trace for trace in traces(mali))
 
 
-def test_nothing_is_loaded_as_a_vector() -> None:
+def test_nothing_is_loaded_as_a_vector(drawn: tuple[Candidate, ...]) -> None:
     """Load nothing as a vector where TVM drops checks: see VECTORS in adt.tuning.search.design_space."""
-    for candidate in search(convolution(), OPENCL, strategy="random").next_batch(12) or ():
+    for candidate in drawn:
         assert "T.vectorized" not in tvm.ir.load_json(candidate.module).script()
 
 
-def test_a_convolution_and_what_follows_it_are_one_kernel() -> None:
+def test_a_convolution_and_what_follows_it_are_one_kernel(drawn: tuple[Candidate, ...]) -> None:
     """With TVM's CUDA rules x * sigmoid(x) is a second kernel, which reads the first one's result back."""
-    for candidate in search(convolution(), OPENCL).next_batch(3) or ():
+    for candidate in drawn:
         assert json.dumps(json.loads(candidate.trace)).count('"blockIdx.x"') == 1
 
 

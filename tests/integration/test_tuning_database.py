@@ -27,6 +27,7 @@ from adt.tuning.database.overview import verify
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import describe_workload, open_database
 from adt.tuning.records import Context, Record
+from support.devices.programs import adt as run_adt
 from support.standins.tuning_records import applicable, baseline, name_of, record, workload
 
 SEED = 20261121
@@ -285,13 +286,7 @@ def test_exporting_needs_one_context(tmp_path: Path) -> None:
 
 def command(*arguments: object, code: int = 0) -> str:
     """Return the output of ``adt db`` with these arguments; it must end with *code*."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from adt.cli.main import main; main()", "db", *map(str, arguments)],
-        env=os.environ | ENVIRON,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_adt("db", *arguments)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout
@@ -342,7 +337,7 @@ def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.Mon
     nodes = json.loads(whole)["nodes"]
     add = next(place for place, node in enumerate(nodes) if node["type"] == "tirx.Add")
     deep = nodes[: add + 1]
-    deep += ({"type": "tirx.Add", "data": {**nodes[add]["data"], "a": add + i}} for i in range(300_000))
+    deep += ({"type": "tirx.Add", "data": {**nodes[add]["data"], "a": add + i}} for i in range(100_000))
     endless = json.dumps({"root_index": len(deep) - 1, "nodes": deep})
     monkeypatch.setattr(reader, "check_graph", lambda text: None)
     broken, read = reader.read_graphs([endless, whole])

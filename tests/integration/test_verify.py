@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import re
 import shlex
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,7 +18,12 @@ import pytest
 
 import adt as api
 from adt.errors import ConfigError, InputError, PackageError, VerifyFailed
-from adt.measure.layers import PASSES_ON, RIGHT
+from adt.measure import layers
+from adt.measure.host_kernels import KernelProcess
+from adt.measure.layers import PASSES_ON, RIGHT, LayerScan
+from adt.package.inspection.reference_kernels import reference_file
+from adt.package.package import ModelPackage
+from adt.verbs.verify import LayersResult, _layers_lines
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt, adt_json
 from support.models import vision
@@ -63,8 +72,30 @@ def broken(model: Path, packages: dict[str, Path]) -> dict[str, Path]:
     }
     with broken_tir(KERNEL["cpu"], "tirx.Max", "tirx.Min"):
         out = model.parent / "bad-cpu"
-        found["cpu"] = api.compile(model, out=out, platform="host", use_cache=False).path
+        found["cpu"] = api.compile(model, out=out, platform="host", check=False, use_cache=False).path
     return found
+
+
+@pytest.fixture(scope="module")
+def scans(broken: dict[str, Path]) -> Callable[[str], LayerScan]:
+    """Return the comparison of all kernels of the broken package for a target, which is made once."""
+    return functools.cache(lambda target: api.verify_layers(broken[target]).layers)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_kernels() -> Iterator[None]:
+    """Let one process compute equal kernels of all packages: starting and compiling takes longest."""
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        processes: dict[bytes, KernelProcess] = {}
+
+        def shared(package: ModelPackage, writes: dict[str, int]) -> Any:
+            key = reference_file(package).read_bytes() + repr(writes).encode()
+            if key not in processes:
+                processes[key] = stack.enter_context(KernelProcess(package, writes))
+            return contextlib.nullcontext(processes[key])
+
+        patch.setattr(layers, "KernelProcess", shared)
+        yield
 
 
 @pytest.mark.parametrize("target", KERNEL)
@@ -78,8 +109,8 @@ def test_a_sound_package_has_no_wrong_kernel(packages: dict[str, Path], target: 
 
 
 @pytest.mark.parametrize("target", KERNEL)
-def test_the_broken_kernel_is_named(broken: dict[str, Path], target: str) -> None:
-    found = api.verify_layers(broken[target]).layers
+def test_the_broken_kernel_is_named(scans: Callable[[str], LayerScan], target: str) -> None:
+    found = scans(target)
 
     (wrong,) = found.wrong
     assert wrong.name == KERNEL[target] and wrong.texture == (target == "adreno")
@@ -90,21 +121,16 @@ def test_the_broken_kernel_is_named(broken: dict[str, Path], target: str) -> Non
     assert any("conv" in operator for operator in wrong.operators)
 
 
-def test_on_the_command_line(packages: dict[str, Path], broken: dict[str, Path]) -> None:
-    layers = api.verify_layers(broken["cpu"]).layers
-    done = adt("verify", packages["cpu"], "--layers", "--all", "--calls", "4:13")
-    assert done.returncode == 0 and f"no kernel diverges: 3 of {layers.total} calls" in done.stdout
-    assert done.stdout.count("✓") == 3
+def test_on_the_command_line(broken: dict[str, Path], scans: Callable[[str], LayerScan]) -> None:
+    scan = scans("cpu")
+    at = scan.wrong[0].index
+    text = "\n".join(_layers_lines(LayersResult("", False, scan), False))
+    assert f"first wrong kernel: {KERNEL['cpu']} (call" in text and "conv_blocks" in text
 
-    at = layers.wrong[0].index
-    done = adt("verify", broken["cpu"], "--layers", "--calls", f"{at - 4}:{at + 4}")
+    done = adt("verify", broken["cpu"], "--layers", "--json", "--calls", f"{at - 1}:{at + 1}")
     assert done.returncode == VerifyFailed.exit_code
-    assert f"first wrong kernel: {KERNEL['cpu']} (call" in done.stdout and "conv_blocks" in done.stdout
     assert f"the kernel {KERNEL['cpu']} computes wrong numbers" in done.stderr
     assert "adt inspect" in done.stderr
-
-    done = adt("verify", broken["cpu"], "--layers", "--json", "--calls", "10:20")
-    assert done.returncode == VerifyFailed.exit_code
     facts = json.loads(done.stdout)
     assert facts["schema"] == "adt.verify-layers" and facts["passed"] is False
     (wrong,) = [call for call in facts["calls"] if call["verdict"] == "wrong"]
@@ -115,18 +141,23 @@ def test_on_the_command_line(packages: dict[str, Path], broken: dict[str, Path])
     assert done.returncode == VerifyFailed.exit_code and "--layers" in done.stderr
 
 
-def test_tensors_are_fetched_in_chunks_and_the_first_wrong_one_ends_it(broken: dict[str, Path]) -> None:
-    whole = api.verify_layers(broken["cpu"], chunk_bytes=100_000, everything=True).layers
+def test_tensors_are_fetched_in_chunks_and_the_first_wrong_one_ends_it(
+    broken: dict[str, Path], scans: Callable[[str], LayerScan]
+) -> None:
+    whole = scans("cpu")
     assert [call.verdict for call in whole.calls].count("wrong") == 1 and len(whole.calls) == whole.total
+    place = whole.calls.index(whole.wrong[0])
+    before, wrong, after = (call.index for call in whole.calls[place - 1 : place + 2])
 
-    short = api.verify_layers(broken["cpu"], chunk_bytes=1).layers  # each call a chunk
-    assert short.calls[-1].verdict == "wrong" and len(short.calls) < short.total
-    assert short.calls == whole.calls[: len(short.calls)]
+    # each call a chunk, of which the wrong one ends it, unless all is asked for
+    span = {"chunk_bytes": 1, "calls": (before, after + 1)}
+    short = api.verify_layers(broken["cpu"], **span).layers
+    assert [(call.index, call.verdict) for call in short.calls] == [(before, RIGHT), (wrong, "wrong")]
+    full = api.verify_layers(broken["cpu"], **span, everything=True).layers
+    assert [call.verdict for call in full.calls] == [RIGHT, "wrong", PASSES_ON]
+    assert full.calls[:2] == short.calls
 
-    index = short.calls[-1].index
-    only = api.verify_layers(broken["cpu"], calls=(index, index + 1)).layers
-    assert [call.index for call in only.calls] == [index] and only.wrong
-    later = api.verify_layers(broken["cpu"], calls=(index + 1, 10_000)).layers
+    later = api.verify_layers(broken["cpu"], calls=(after, 10_000)).layers
     assert later.passed, "what came before is the device's own"
     with pytest.raises(InputError, match="no call of a kernel is in 9000:9001"):
         api.verify_layers(broken["cpu"], calls=(9000, 9001))
@@ -140,14 +171,19 @@ def test_a_package_without_its_plain_kernels(packages: dict[str, Path], tmp_path
 
 
 def test_kernels_of_a_package_made_elsewhere_run_when_it_is_trusted(
-    packages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packages: dict[str, Path],
+    scans: Callable[[str], LayerScan],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    total = scans("cpu").total
     monkeypatch.setenv("ADT_DATA_DIR", str(tmp_path / "data"))
-    done = adt("verify", packages["cpu"], "--layers", "--calls", "4:8")
+    done = adt("verify", packages["cpu"], "--layers", "--calls", "4:13")
     assert done.returncode == PackageError.exit_code and "was not compiled here" in done.stderr
     assert "--trust" in done.stderr
-    done = adt("verify", packages["cpu"], "--layers", "--calls", "4:8", "--trust")
+    done = adt("verify", packages["cpu"], "--layers", "--all", "--calls", "4:13", "--trust")
     assert done.returncode == 0, done.stderr
+    assert f"no kernel diverges: 3 of {total} calls" in done.stdout and done.stdout.count("✓") == 3
 
 
 def test_references(packages: dict[str, Path], broken: dict[str, Path], model: Path, tmp_path: Path) -> None:
@@ -214,7 +250,8 @@ def test_on_a_virtual_device(model: Path, tmp_path: Path, rack: Rack) -> None:  
     api.build_target(platform="linux-aarch64")
     device = rack.start("layers")
     with broken_tir(KERNEL["cpu"], "tirx.Max", "tirx.Min"):
-        bad = api.compile(model, out=tmp_path / "bad", platform="linux-aarch64", use_cache=False).path
+        out = tmp_path / "bad"
+        bad = api.compile(model, out=out, platform="linux-aarch64", check=False, use_cache=False).path
 
     found = api.verify_layers(bad, serial=device.serial)
 

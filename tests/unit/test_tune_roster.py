@@ -41,8 +41,8 @@ def test_devices_come_measure_leave_and_come_back() -> None:
         (B, "phone b", "starting"),
     ]
     assert roster.at_work() == set() and roster.in_service() == {A, B}
-    roster.set_working(A, measuring=True)
-    roster.set_working(B, measuring=False)
+    roster.set_state(A, "measuring")
+    roster.set_state(B, "idle")
     assert roster.at_work() == {A, B}
     roster.update(sightings(A), gone="left")
     assert (state(roster, A), state(roster, B)) == ("measuring", "left")
@@ -58,7 +58,7 @@ def test_devices_come_measure_leave_and_come_back() -> None:
 def test_a_device_that_fails_again_and_again_while_others_succeed_is_out_for_longer_and_longer() -> None:
     clock = Clock()
     roster = Roster(pause=60, clock=clock)
-    roster.set_working(B, measuring=False)
+    roster.set_state(B, "idle")
     pauses = []
     for _ in range(7):
         waits = []

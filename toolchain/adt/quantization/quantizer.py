@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -166,7 +167,7 @@ def calibrated(
             extra_options={"symmetric": False},
         )
         for sample in samples:  # one by one: histograms keep every tensor of what they are given
-            calibrator.collect_data(_Reader([sample]))
+            calibrator.collect_data(SimpleNamespace(get_next=iter([dict(sample), None]).__next__))
         return calibrator.compute_data()
 
 
@@ -228,17 +229,6 @@ def is_quantized(model: onnx.ModelProto) -> bool:
 def _operators() -> list[str]:
     """Types of the operators that onnxruntime quantizes."""
     return sorted({*QLinearOpsRegistry, *QDQRegistry})
-
-
-class _Reader:
-    """Samples as onnxruntime's calibration reads them."""
-
-    def __init__(self, samples: Sequence[Mapping[str, Array]]) -> None:
-        self.left: Iterator[Mapping[str, Array]] = iter(samples)
-
-    def get_next(self) -> dict[str, Array] | None:
-        sample = next(self.left, None)
-        return None if sample is None else dict(sample)
 
 
 @contextlib.contextmanager

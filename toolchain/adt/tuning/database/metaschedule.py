@@ -13,7 +13,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,16 +136,6 @@ def _tvm_target(key: str) -> dict[str, Any] | None:
     return exported
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Origin of records, which MetaSchedule's files do not tell."""
-
-    target: str
-    """Its key; empty: each record's own target tells."""
-    device: str
-    driver: str
-
-
 def import_records(
     files: Path, into: Path, *, device: str, driver: str = "", target: str = ""
 ) -> ImportResult:
@@ -160,13 +150,14 @@ def import_records(
             remedy="Export it again with the TVM that wrote it, or compile with that version.",
             details="\n".join(refused[:10]),
         )
+    origin = Context(target, "", device, driver)
     with open_database(into, write=True) as database:
         names = [(database.workload_id(item[0]), item[1]) if item else None for item in modules]
         seen = {identity(record) for record in database.records()}
         records: list[Record] = []
         duplicates = 0
         for number, row in rows:
-            record = _record(row, number, names, Origin(target, device, driver), refused)
+            record = _record(row, number, names, origin, refused)
             if record is None:
                 continue
             if identity(record) in seen:
@@ -222,9 +213,12 @@ def _module_text(row: Any) -> str:
 
 
 def _record(
-    row: Any, number: int, names: Sequence[tuple[str, str] | None], origin: Origin, refused: list[str]
+    row: Any, number: int, names: Sequence[tuple[str, str] | None], origin: Context, refused: list[str]
 ) -> Record | None:
-    """The record of a line; None, with a reason in *refused*, for a bad line."""
+    """The record of a line; None, with a reason in *refused*, for a bad line.
+
+    The files do not tell the *origin*; where it has no target, each record's own counts.
+    """
     if row is None:
         return None
     try:
@@ -240,7 +234,7 @@ def _record(
         failed = any(not 0 < value < FAILED_SECONDS for value in times)
         return Record(
             workload=workload[0],
-            context=Context(origin.target or _key(its_target), workload[1], origin.device, origin.driver),
+            context=replace(origin, target=origin.target or _key(its_target), tvm=workload[1]),
             task="main",
             trace=canonical(json.dumps(trace)),
             seconds=() if failed else times,

@@ -94,16 +94,11 @@ class Roster:
             if (device := self._devices.get(name)) and device.state not in ("away", "left"):
                 device.state, device.note = "restarting", reason
 
-    def set_working(self, name: str, *, measuring: bool) -> None:
-        """It measures, or waits for something to measure."""
-        with self._lock:
-            self._of(name).state = "measuring" if measuring else "idle"
-
     def refuse(self, name: str, reason: str) -> None:
-        """It is not the kind of device that this tuning is for."""
+        """Record that it is not the kind of device that this tuning is for."""
+        self.set_state(name, "out", reason)
         with self._lock:
-            device = self._of(name)
-            device.state, device.note, device.refused = "out", reason, reason
+            self._of(name).refused = reason
 
     def succeed(self, name: str, took: float) -> None:
         """It measured a candidate, or said what is wrong with it, in *took* seconds."""
@@ -140,11 +135,11 @@ class Roster:
                 device = self._of(name)
                 device.failures_in_a_row = max(0, device.failures_in_a_row - 1)
 
-    def set_state(self, name: str, state: str, note: str) -> None:
-        """It was lost while it measured, or cannot be had now."""
+    def set_state(self, name: str, state: str, note: str | None = None) -> None:
+        """Set what it does, see :attr:`adt.tuning.results.DeviceStatus.state`; None: its note stays."""
         with self._lock:
             device = self._of(name)
-            device.state, device.note = state, note
+            device.state, device.note = state, device.note if note is None else note
 
     def is_temperature_due(self, name: str, every: float) -> bool:
         """True if its temperature was not asked for *every* seconds; it is taken to be asked now."""

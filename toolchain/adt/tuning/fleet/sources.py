@@ -11,10 +11,9 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import TypeAlias
 
 from adt.bundle.bundle import TargetBundle
 from adt.device import selection
@@ -88,31 +87,13 @@ class NotNow(Exception):
     """No server is free; the message says why."""
 
 
-class Source(Protocol):
-    """Devices that may come and go."""
-
-    exclusive: bool
-    """They are this machine: nothing else may run while they measure."""
-    dedicated: bool
-    """Their servers are for us alone, as long as we want them."""
-
-    def presence(self) -> Presence:
-        """Return the devices that are there now; asked every second."""
-
-    def lease(self, slot: str, computes: str) -> AbstractContextManager[Lease]:
-        """Lend a server to the worker of *slot* for as long as the block runs; what it started ends then.
-
-        It computes on ``cpu``, ``opencl`` or ``cuda``.
-
-        Raises:
-            NotNow: others use it.
-        """
-
-
 class TrackerSource:
     """All servers that are registered with a tracker under a key; whichever is free is used."""
 
-    exclusive, dedicated = False, False
+    exclusive = False
+    """They are this machine: nothing else may run while they measure."""
+    dedicated = False
+    """Their servers are for us alone, as long as we want them."""
 
     def __init__(self, address: str, key: str) -> None:
         self.address, self.key = address, key
@@ -120,7 +101,7 @@ class TrackerSource:
         self._lock = threading.Lock()
 
     def presence(self) -> Presence:
-        """Every server with the key; one that others use is there, too."""
+        """Return the servers with the key that are there now, also in use; asked every second."""
         servers = [each for each in wire.summary(self.address).servers if each.key == self.key]
         serials = _serials()
         sightings = {}
@@ -133,7 +114,10 @@ class TrackerSource:
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
-        """See :class:`Source`."""
+        """Lend a server to the worker of *slot* for as long as the block runs; what it started ends then.
+
+        It computes on ``cpu``, ``opencl`` or ``cuda``. NotNow: others use it.
+        """
         grant = wire.request(self.address, self.key, seconds=GRANT_SECONDS)
         if grant is None:
             raise NotNow(f"every server with the key {self.key} is in use")
@@ -214,7 +198,7 @@ class LocalSource:
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
-        """See :class:`adt.tuning.fleet.sources.Source`."""
+        """See :meth:`TrackerSource.lease`."""
         processor = this_processor()
         with local_server(self.bundle) as here:
             host, port = wire.parse_address(here.address)
@@ -274,7 +258,7 @@ class SerialSource:
 
     @contextlib.contextmanager
     def lease(self, slot: str, computes: str) -> Iterator[Lease]:
-        """See :class:`adt.tuning.fleet.sources.Source`."""
+        """See :meth:`TrackerSource.lease`."""
         try:
             ready = self._ready.get(slot) or self._prepare(slot, computes)
             before = state.read_server(state.server_home(slot))
@@ -316,6 +300,10 @@ class _Ready:
     device: Device
     phone: Phone
     deployment: Deployment
+
+
+Source: TypeAlias = TrackerSource | LocalSource | SerialSource
+"""Devices that may come and go."""
 
 
 def _reached(way: Endpoint) -> tuple[str, int, str]:

@@ -185,7 +185,7 @@ class Worker(threading.Thread):
         if self._fleet.accept(lease.name, identity):
             self._ask(Disconnect(), SLACK_SECONDS)
             return _SessionEnd.RESTART
-        self._roster.set_working(lease.name, measuring=False)
+        self._roster.set_state(lease.name, "idle")
         self._failed_attempts = 0
         session_end = _SessionEnd.OVER
         while session_end is _SessionEnd.OVER and time.monotonic() < end and not self._over:
@@ -219,7 +219,7 @@ class Worker(threading.Thread):
         try:
             if self._roster.is_temperature_due(lease.name, CELSIUS_SECONDS):
                 self._roster.set_celsius(lease.name, lease.celsius())
-            self._roster.set_working(lease.name, measuring=True)
+            self._roster.set_state(lease.name, "measuring")
             answer = self._time(job)
             if job.outputs and isinstance(answer, Timed):
                 compute = Compute(_file_name(job), job.library, job.arguments, job.outputs)
@@ -245,7 +245,7 @@ class Worker(threading.Thread):
             self._roster.fail(name, f"{failure.kind}: {failure.message}", took=took, candidate=True)
         else:
             self._roster.succeed(name, took)
-            self._roster.set_working(name, measuring=False)
+            self._roster.set_state(name, "idle")
 
     def _time(self, job: MeasureJob) -> Answer | str:
         """The answer of the process; a text where it gave none: the reason."""
