@@ -28,15 +28,32 @@ from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import describe_workload, open_database
 from adt.tuning.records import Context, Record
 from support.devices.programs import adt as run_adt
-from support.standins.tuning_records import applicable, baseline, name_of, record, workload
+from support.standins.tuning_records import (
+    applicable,
+    baseline,
+    database_in,
+    name_of,
+    printed,
+    record,
+    running,
+    workload,
+)
 
 SEED = 20261121
-ENVIRON = {"PYTHONPATH": os.pathsep.join(sys.path)}
 WRITER = """
 import os, sys
 from pathlib import Path
 from adt.tuning.database.store import open_database
-from support.standins.tuning_records import applicable, workload
+from support.standins.tuning_records import (
+    applicable,
+    baseline,
+    database_in,
+    name_of,
+    printed,
+    record,
+    running,
+    workload,
+)
 
 first = int(sys.argv[2])
 with open_database(Path(sys.argv[1]), write=True) as database:
@@ -57,17 +74,11 @@ def test_killed_writers_lose_nothing(tmp_path: Path, rounds: int) -> None:
         if number % 10 == 0:  # else ever more time goes into reading it
             directory, acknowledged = tmp_path / f"db{number}", []
         wait = moments.random() * 0.3
-        running = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(directory), str(1000 * number)],
-            stdout=subprocess.PIPE,
-            env=os.environ | ENVIRON,
-        )
-        assert running.stdout is not None
-        assert running.stdout.readline() == b"opened\n"
-        time.sleep(wait)
-        running.send_signal(signal.SIGKILL)
-        acknowledged += [int(line) for line in running.stdout.read().split()]
-        running.wait()
+        with running(WRITER, directory, 1000 * number) as writer:
+            assert printed(writer) == "opened"
+            time.sleep(wait)
+            writer.kill()
+            acknowledged += [int(line) for line in writer.communicate()[0].split()]
         unfinished += (directory / f"{FILE}-wal").stat().st_size > 0
         with open_database(directory) as database:
             kept = [name_of(one).rpartition("_")[0] for one in database.records()]
@@ -92,20 +103,15 @@ def test_the_lock_goes_with_its_process_whatever_it_forked(tmp_path: Path) -> No
         "    if child:\n        print(child, flush=True)\n"
         "    time.sleep(60)\n"
     )
-    running = subprocess.Popen(
-        [sys.executable, "-c", holder, str(tmp_path / "db")], stdout=subprocess.PIPE, env=os.environ | ENVIRON
-    )
-    assert running.stdout is not None
-    child = int(running.stdout.readline())
-    try:
-        running.kill()
-        running.wait()
-        os.kill(child, 0)
-        with open_database(tmp_path / "db", write=True) as database:
-            database.add([record()], [workload()])
-    finally:
-        os.kill(child, signal.SIGKILL)
-        running.stdout.close()
+    with running(holder, tmp_path / "db") as process:
+        child = int(printed(process))
+        try:
+            process.kill()
+            process.wait()
+            os.kill(child, 0)
+            database_in(tmp_path / "db", [record()])
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_real_limit_to_the_file_leaves_nothing_half_written(tmp_path: Path) -> None:

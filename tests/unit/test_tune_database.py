@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import shlex
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,26 +23,26 @@ from adt.tuning.database.publication import fetch, publish
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import open_database
 from adt.tuning.records import MeasuredOn, Record, Workload
+from support.devices.programs import adt
 from support.site import served
-from support.standins.tuning_records import CONTEXT, OTHER, SERIAL, applicable, baseline, name_of, workload
+from support.standins.tuning_records import (
+    CONTEXT,
+    OTHER,
+    SERIAL,
+    applicable,
+    baseline,
+    database_in,
+    edit,
+    name_of,
+    printed,
+    records_in,
+    running,
+    workload,
+)
 
 
 def made(directory: Path, records: Iterable[Record], workloads: Sequence[Workload] = (workload(),)) -> Path:
-    with open_database(directory, write=True) as database:
-        database.add(records, workloads)
-    return directory
-
-
-def edit(directory: Path, old: bytes, new: bytes) -> None:
-    """Damage a database."""
-    data = (directory / FILE).read_bytes()
-    assert old in data
-    (directory / FILE).write_bytes(data.replace(old, new))
-
-
-def records_of(directory: Path) -> list[Record]:
-    with open_database(directory) as database:
-        return list(database.records())
+    return database_in(directory, records, workloads).parent
 
 
 def test_the_best_is_the_fastest_that_may_run(tmp_path: Path) -> None:
@@ -91,7 +88,7 @@ def test_a_wrong_record_is_refused_with_its_batch(tmp_path: Path, wrong: Record)
         with pytest.raises(ValueError):
             database.add([applicable("good"), wrong])
         database.add([applicable("after")])
-    assert [name_of(one) for one in records_of(tmp_path / "db")] == ["t", "after"]
+    assert [name_of(one) for one in records_in(tmp_path / "db")] == ["t", "after"]
 
 
 def test_contexts_are_chosen_by_their_words(tmp_path: Path) -> None:
@@ -115,7 +112,7 @@ def test_merging_adds_what_is_new_once(tmp_path: Path) -> None:
     rack = made(tmp_path / "rack", [same, new], [workload(), workload("dense")])
     done = merge([desk, rack, desk], tmp_path / "all")
     assert (done.workloads, done.records, done.duplicates) == (2, 3, 3)
-    assert {name_of(one) for one in records_of(tmp_path / "all")} == {"same", "desk", "new"}
+    assert {name_of(one) for one in records_in(tmp_path / "all")} == {"same", "desk", "new"}
     before = (tmp_path / "all" / FILE).read_bytes()
     assert merge([rack], tmp_path / "all").records == 0
     assert (tmp_path / "all" / FILE).read_bytes() == before
@@ -141,7 +138,7 @@ def test_an_interrupted_merge_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 def test_merging_passes_over_damage(tmp_path: Path) -> None:
     source = made(tmp_path / "source", [applicable("a"), applicable("b"), applicable("c")])
-    edit(source, rb"\"b\"", rb"\"x\"")
+    edit(source / FILE, rb"\"b\"", rb"\"x\"")
     done = merge([source], tmp_path / "all")
     assert (done.records, done.passed_over) == (2, 1)
     assert (count(source).damaged, count(source).records) == (1, 2)
@@ -172,11 +169,11 @@ def test_pruning_keeps_the_fastest_the_untuned_and_the_deadly(tmp_path: Path) ->
     done = prune(directory, keep=1, failures=True)
 
     assert (done.removed, done.kept, done.workloads_removed) == (3, 5, 0)
-    assert [name_of(one) for one in records_of(directory)] == ["", "fast", "deadly", "deadly", "other"]
+    assert [name_of(one) for one in records_in(directory)] == ["", "fast", "deadly", "deadly", "other"]
     assert done.backup is not None
     (tmp_path / "restored").mkdir()
     done.backup.rename(tmp_path / "restored" / FILE)
-    assert records_of(tmp_path / "restored") == MIXED
+    assert records_in(tmp_path / "restored") == MIXED
     assert verify(directory).passed
 
 
@@ -250,7 +247,7 @@ def test_only_the_best_is_published(tmp_path: Path) -> None:
     directory = made(tmp_path / "db", MIXED, [workload(), workload("dense")])
     publish(directory, tmp_path / "x.tar.gz", keep=1, selection=Selection(device="Adreno"))
     assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "got").merged.records == 3
-    assert {name_of(one) for one in records_of(tmp_path / "got")} == {"", "fast", "deadly"}
+    assert {name_of(one) for one in records_in(tmp_path / "got")} == {"", "fast", "deadly"}
     with open_database(tmp_path / "got") as got:
         assert name_of(got.best(CONTEXT)[workload().id]) == "fast"
     with pytest.raises(ConfigError, match="no records to publish"):
@@ -261,7 +258,7 @@ def test_only_the_best_is_published(tmp_path: Path) -> None:
 
 
 def test_a_damaged_database_is_not_published(tmp_path: Path) -> None:
-    edit(made(tmp_path / "db", MIXED, [workload(), workload("dense")]), rb"\"fast\"", rb"\"best\"")
+    edit(database_in(tmp_path / "db", MIXED, [workload(), workload("dense")]), rb"\"fast\"", rb"\"best\"")
     with pytest.raises(PackageError, match="is damaged"):
         publish(tmp_path / "db", tmp_path / "x.tar.gz")
 
@@ -270,7 +267,7 @@ def test_fetching_adds_to_what_is_there(tmp_path: Path) -> None:
     done = publish(made(tmp_path / "db", [applicable("a")]), tmp_path / "x.tar.gz")
     mine = made(tmp_path / "mine", [applicable("b", at=2)])
     assert fetch(str(tmp_path / "x.tar.gz"), mine, sha256=done.sha256.upper()).sha256 == done.sha256
-    assert {name_of(one) for one in records_of(mine)} == {"a", "b"}
+    assert {name_of(one) for one in records_in(mine)} == {"a", "b"}
     assert fetch(str(tmp_path / "x.tar.gz"), tmp_path / "db").merged.duplicates == 1, "one's own come back"
     with pytest.raises(DownloadError, match="expected 0000"):
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new", sha256="0" * 64)
@@ -288,9 +285,8 @@ def test_a_database_is_added_by_the_command_of_the_remedy(tmp_path: Path) -> Non
     command = shlex.split(caught.value.remedy.partition(": ")[2])
     assert command == ["adt", "db", "merge", str(mine), "--into", str(into)]
     assert not into.exists()
-    program = [sys.executable, "-c", "from adt.cli.main import main; main()", *command[1:]]
-    subprocess.run(program, check=True)
-    assert {name_of(one) for one in records_of(into)} == {"a"}
+    assert adt(*command[1:]).returncode == 0
+    assert {name_of(one) for one in records_in(into)} == {"a"}
     with pytest.raises(ConfigError, match="into itself") as itself:
         merge([into], into)
     assert "Name others before --into" in itself.value.remedy
@@ -399,11 +395,5 @@ def test_nothing_of_this_needs_tvm(tmp_path: Path) -> None:
         "adt.db_fetch(str(home / 'x.tar.gz'), out=home / 'got')\n"
         "print([name for name in ('tvm', 'numpy', 'cattrs') if name in sys.modules])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.strip() == "[]", done.stderr
+    with running(code, tmp_path) as process:
+        assert printed(process) == "[]"

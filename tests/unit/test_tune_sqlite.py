@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -9,11 +10,8 @@ import logging
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,39 +23,28 @@ from adt.tuning.database.interchange import row
 from adt.tuning.database.overview import verify
 from adt.tuning.database.sqlite_file import FILE, PAGE
 from adt.tuning.database.store import open_database
-from adt.tuning.records import Record, Workload
-from support.standins.tuning_records import applicable, baseline, workload
+from adt.tuning.records import Workload
+from support.standins.tuning_records import (
+    applicable,
+    baseline,
+    database_in,
+    edit,
+    printed,
+    records_in,
+    running,
+    workload,
+)
 
 RECORDS = [baseline(2.0), applicable("a", 1.0, at=2), applicable("b", failed="crash", at=3)]
 EARLIER = Path(__file__).parents[1] / "golden/tuning/records.jsonl"
 """The database of an adt before it used SQLite, with RECORDS."""
 
 
-def database_in(directory: Path) -> Path:
-    """A database of one workload and three records; returns its file."""
-    with open_database(directory, write=True) as database:
-        database.add(RECORDS[:1], [workload()])
-        for record in RECORDS[1:]:
-            database.add([record])
-    return directory / FILE
-
-
-def records_in(directory: Path) -> list[Record]:
-    with open_database(directory) as database:
-        return list(database.records())
-
-
 def execute(path: Path, *statements: str) -> None:
     """Change a database as another program does."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
-
-
-def edit(path: Path, old: bytes, new: bytes) -> None:
-    data = path.read_bytes()
-    assert old in data
-    path.write_bytes(data.replace(old, new))
 
 
 @pytest.fixture
@@ -68,7 +55,7 @@ def in_memory() -> Iterator[Path]:
 
 
 def test_what_was_added_is_read(tmp_path: Path) -> None:
-    database_in(tmp_path / "db")
+    database_in(tmp_path / "db", RECORDS)
     with open_database(tmp_path / "db") as database:
         assert list(database.records()) == RECORDS
         assert dict(database.workloads) == {workload().id: workload()}
@@ -104,7 +91,7 @@ def test_what_a_killed_process_leaves_has_all_that_was_acknowledged(in_memory: P
 
 def test_a_transaction_is_on_the_disk_when_it_ends(tmp_path: Path) -> None:
     """Check SQLite's settings; integration/test_tuning_database.py shows that it survives kills."""
-    path = database_in(tmp_path / "db")
+    path = database_in(tmp_path / "db", RECORDS)
     with sqlite_file.writing(path) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
         assert connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
@@ -120,19 +107,13 @@ def test_a_reader_sees_whole_batches_while_one_writes(tmp_path: Path) -> None:
     )
     with open_database(tmp_path / "db", write=True) as database:
         database.add((), [workload()])
-        readers = [
-            subprocess.Popen(
-                [sys.executable, "-c", reader, str(tmp_path / "db")],
-                stdout=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-            for _ in range(2)
-        ]
-        while any(each.poll() is None for each in readers):
-            database.add([applicable(f"{i}") for i in range(10)])
+        with running(reader, tmp_path / "db") as one, running(reader, tmp_path / "db") as other:
+            while one.poll() is None or other.poll() is None:
+                database.add([applicable(f"{i}") for i in range(10)])
+            outputs = [(each, each.communicate()[0]) for each in (one, other)]
         kept = len(database.records())
-    for each in readers:
-        counts = [int(line) for line in each.communicate()[0].split()]
+    for each, output in outputs:
+        counts = [int(line) for line in output.split()]
         assert each.returncode == 0 and len(counts) == 6
         assert counts == sorted(counts) and counts[-1] <= kept
         assert all(count % 10 == 0 for count in counts)
@@ -145,9 +126,7 @@ MANY = [applicable(f"{i}_" + "x" * 150, at=i) for i in range(60)]
 
 
 def many_in(directory: Path) -> Path:
-    with open_database(directory, write=True) as database:
-        database.add(MANY, [workload(), LARGE])
-    return directory / FILE
+    return database_in(directory, MANY, [workload(), LARGE])
 
 
 @pytest.mark.parametrize("content", [b"\0", b"\x05\x0d"], ids=["zeros", "an inner page"])
@@ -180,7 +159,7 @@ def test_a_damaged_page_costs_what_is_in_it(in_memory: Path, content: bytes) -> 
 
 
 def test_no_flipped_bit_makes_another_record(in_memory: Path) -> None:
-    path = database_in(in_memory / "db")
+    path = database_in(in_memory / "db", RECORDS)
     whole = path.read_bytes()
     used = [place for place in range(len(whole)) if whole[place] or place % 97 == 0]
     for place in used[::7]:
@@ -195,7 +174,7 @@ def test_no_flipped_bit_makes_another_record(in_memory: Path) -> None:
 
 
 def test_a_damaged_header_is_repaired(in_memory: Path) -> None:
-    path = database_in(in_memory / "db")
+    path = database_in(in_memory / "db", RECORDS)
     whole = path.read_bytes()
     later = []
     for place in range(100):
@@ -214,7 +193,7 @@ def test_a_damaged_header_is_repaired(in_memory: Path) -> None:
 
 
 def test_verify_finds_and_repairs_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = database_in(tmp_path / "db")
+    path = database_in(tmp_path / "db", RECORDS)
     edit(path, b"0.001", b"0.009")
     damaged = path.read_bytes()
 
@@ -231,7 +210,7 @@ def test_verify_finds_and_repairs_a_row(tmp_path: Path, caplog: pytest.LogCaptur
 def test_a_record_without_its_workload_is_found_and_passed_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    execute(database_in(tmp_path / "db"), "DELETE FROM entries WHERE kind = 'workload'")
+    execute(database_in(tmp_path / "db", RECORDS), "DELETE FROM entries WHERE kind = 'workload'")
     assert records_in(tmp_path / "db") == []
     assert "3 records whose workload is missing" in caplog.text
     assert len(verify(tmp_path / "db").findings) == 3
@@ -266,14 +245,14 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_later_format_is_refused(tmp_path: Path) -> None:
-    execute(database_in(tmp_path / "db"), "PRAGMA user_version = 2")
+    execute(database_in(tmp_path / "db", RECORDS), "PRAGMA user_version = 2")
     for write in (False, True):
         with pytest.raises(PackageError, match="has version 2"), open_database(tmp_path / "db", write=write):
             pass
 
 
 def test_rows_of_a_later_adt_stay(tmp_path: Path) -> None:
-    path = database_in(tmp_path / "db")
+    path = database_in(tmp_path / "db", RECORDS)
     with sqlite_file.writing(path) as connection, sqlite_file.transaction(connection, path):
         connection.execute(sqlite_file.INSERT, row("note", {"text": "hot day"}))
     edit(path, b"0.001", b"0.009")
@@ -296,7 +275,7 @@ def test_rows_of_a_later_adt_stay(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_strangers_file_has_besides_is_refused(tmp_path: Path, statement: str) -> None:
-    execute(database_in(tmp_path / "db"), statement)
+    execute(database_in(tmp_path / "db", RECORDS), statement)
     for write in (False, True):
         with (
             pytest.raises(PackageError, match="was not made by adt"),
@@ -320,7 +299,7 @@ def test_a_view_in_the_place_of_the_table_is_not_asked(tmp_path: Path) -> None:
 
 def test_a_rollback_journal_is_not_applied(tmp_path: Path) -> None:
     """SQLite removes the file that such a journal names."""
-    path = database_in(tmp_path / "db")
+    path = database_in(tmp_path / "db", RECORDS)
     path.with_name(f"{FILE}-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
     for write in (False, True):
         with pytest.raises(PackageError, match="beside it"), open_database(tmp_path / "db", write=write):
@@ -352,7 +331,7 @@ def test_a_row_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("values", ["1, 2, 3", "x'00', 'a', x'ff'", "'record', 1.5, '{}'"])
 def test_values_of_other_kinds_are_damage(tmp_path: Path, values: str) -> None:
-    execute(database_in(tmp_path / "db"), f"INSERT INTO entries (kind, crc, data) VALUES ({values})")
+    execute(database_in(tmp_path / "db", RECORDS), f"INSERT INTO entries (kind, crc, data) VALUES ({values})")
     assert records_in(tmp_path / "db") == RECORDS
     assert len(verify(tmp_path / "db").findings) == 1
 
@@ -361,7 +340,7 @@ def test_values_of_other_kinds_are_damage(tmp_path: Path, values: str) -> None:
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database_in(tmp_path / "db")
+    database_in(tmp_path / "db", RECORDS)
     connections: list[sqlite3.Connection] = []
     connect = sqlite_file._connect
     monkeypatch.setattr(
@@ -395,7 +374,7 @@ def test_a_directory_that_may_not_be_written_is_read(tmp_path: Path, state: str)
     with tempfile.TemporaryDirectory(prefix="adt-test-") as parent:  # pytest's own nobody else may enter
         Path(parent).chmod(0o755)
         directory = Path(parent) / "db"
-        database_in(tmp_path / "db")
+        database_in(tmp_path / "db", RECORDS)
         with open_database(tmp_path / "db", write=True) as database:
             if state != "closed":
                 database.add(RECORDS)
@@ -405,34 +384,17 @@ def test_a_directory_that_may_not_be_written_is_read(tmp_path: Path, state: str)
             shutil.copytree(tmp_path / "db", directory)
         if state == "killed, without the index":
             (directory / f"{FILE}-shm").unlink()
-        writer = None
-        if state == "written":
-            writer = subprocess.Popen(
-                [sys.executable, "-c", HOLDER, str(directory)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-            assert writer.stdout is not None and writer.stdout.readline() == b"held\n"
-        before = {path.name for path in directory.iterdir()}
-        directory.chmod(0o555)
-        for path in directory.iterdir():
-            path.chmod(0o444)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", READER, str(directory)],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        finally:
-            if writer is not None:
-                writer.kill()
-                writer.communicate()
-            directory.chmod(0o755)
-        assert done.stdout.strip() == ("3" if state == "closed" else "6"), done.stderr
-        assert {path.name for path in directory.iterdir()} == before
+        with contextlib.ExitStack() as stack:
+            if state == "written":
+                assert printed(stack.enter_context(running(HOLDER, directory))) == "held"
+            before = {path.name for path in directory.iterdir()}
+            directory.chmod(0o555)
+            stack.callback(directory.chmod, 0o755)
+            for path in directory.iterdir():
+                path.chmod(0o444)
+            with running(READER, directory) as reader:
+                assert printed(reader) == ("3" if state == "closed" else "6")
+            assert {path.name for path in directory.iterdir()} == before
 
 
 HOLDER = (
@@ -444,25 +406,16 @@ HOLDER = (
 
 
 def test_one_process_writes(tmp_path: Path) -> None:
-    database_in(tmp_path / "db")
-    running = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path / "db")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    try:
-        assert running.stdout is not None and running.stdout.readline() == b"held\n"
+    database_in(tmp_path / "db", RECORDS)
+    with running(HOLDER, tmp_path / "db") as holder:
+        assert printed(holder) == "held"
         with (
-            pytest.raises(Busy, match=f"process {running.pid} writes"),
+            pytest.raises(Busy, match=f"process {holder.pid} writes"),
             open_database(tmp_path / "db", write=True),
         ):
             pass
         assert records_in(tmp_path / "db") == RECORDS, "readers need no lock"
         assert verify(tmp_path / "db").written_now
-    finally:
-        running.kill()
-        running.communicate()
     with (
         open_database(tmp_path / "db", write=True),
         pytest.raises(Busy, match=f"process {os.getpid()}"),
@@ -482,7 +435,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_left_over_temporary_file_goes(tmp_path: Path) -> None:
-    database_in(tmp_path / "db")
+    database_in(tmp_path / "db", RECORDS)
     (tmp_path / "db/.records.sqlite.abc.tmp").write_text("half")
     (tmp_path / "db/.records.jsonl.abc.tmp").write_text("half, of an earlier adt")
     with open_database(tmp_path / "db", write=True):

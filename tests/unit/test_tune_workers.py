@@ -7,7 +7,7 @@ import dataclasses
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -33,15 +33,9 @@ from adt.tuning.fleet.measure_protocol import (
     Timed,
 )
 from adt.tuning.fleet.sources import Identity, Lease, NotNow, Presence, Sighting
+from support.waiting import wait_for
 
 SECONDS = 20.0
-
-
-def wait_for(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 @dataclass

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from adt.compiler.passes.records.traces import canonical
+from adt.tuning.database.sqlite_file import FILE
+from adt.tuning.database.store import open_database
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record, Workload
 
 CONTEXT = Context(
@@ -59,3 +66,45 @@ def name_of(record: Record) -> str:
 def baseline(ms: float, **how: Any) -> Record:
     """The untuned schedule's time."""
     return record(BASELINE, ms, **how)
+
+
+def database_in(
+    directory: Path, records: Iterable[Record], workloads: Sequence[Workload] = (workload(),)
+) -> Path:
+    """Make or extend the database in *directory*; return its file."""
+    with open_database(directory, write=True) as database:
+        database.add(records, workloads)
+    return directory / FILE
+
+
+def records_in(directory: Path) -> list[Record]:
+    with open_database(directory) as database:
+        return list(database.records())
+
+
+def edit(path: Path, old: bytes, new: bytes) -> None:
+    """Damage a file."""
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+
+
+@contextmanager
+def running(program: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the Python *program*, which knows what this process does, and kill it at the end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def printed(process: subprocess.Popen[bytes]) -> str:
+    """Return the next line that *process* prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()
