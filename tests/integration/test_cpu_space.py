@@ -27,7 +27,8 @@ from adt.package.inspection.graph import CPU_SCHEDULE
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpace
 from adt.tuning.records import Context, Failure, Record
 from adt.tuning.search.design_space import RuleSpace, rule_space
-from adt.tuning.search.task_search import Searches, SearchOptions
+from adt.tuning.search.strategies import SearchOptions
+from adt.tuning.search.task_search import Searches
 from adt.tuning.search.tile_search import Effects, TileSearch
 from support.models.blocked import PLAIN
 from support.sampling import matrix, of_each_run

@@ -19,7 +19,8 @@ from adt.compiler.passes.scheduling import Untuned
 from adt.compiler.targets.gpu import gpu_of
 from adt.tuning.candidates import NoSpace
 from adt.tuning.search.design_space import Point, rule_space, uses_texels
-from adt.tuning.search.task_search import Searches, SearchOptions
+from adt.tuning.search.strategies import SearchOptions
+from adt.tuning.search.task_search import Searches
 from support.models.gpu_kernels import ADRENO, check_schedules
 
 

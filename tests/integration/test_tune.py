@@ -91,7 +91,7 @@ def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
     database, scratch = tmp_path / "db", tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    words = (network, "--target", "host", "--trials", 8, *QUICK, "--db", database)
+    words = (network, "--target", "host", "--trials", 8, *QUICK, "--builders", 1, "--db", database)
     with tuning(*words) as process:
         wait_for(lambda: len(records(database)) >= 3)
         children = family(process)

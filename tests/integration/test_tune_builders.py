@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -84,8 +85,8 @@ class Results:
             return self.built
 
 
-def check_all_kinds(builders: Builders, candidate: str, compilers: dict[str, str], tmp_path: Path) -> None:
-    """Good candidates are built beside ones that are refused, crash the compiler, or hang it."""
+def submit_all_kinds(builders: Builders, candidate: str, compilers: dict[str, str]) -> Results:
+    """Have good candidates built beside ones that are refused, crash the compiler, or hang it."""
     results = Results()
     toolchains = {
         1: TOOLCHAIN,
@@ -97,24 +98,17 @@ def check_all_kinds(builders: Builders, candidate: str, compilers: dict[str, str
     for number, toolchain in toolchains.items():
         builders.submit(BuildJob(number, candidate, toolchain), results)
     builders.submit(BuildJob(5, "{}", TOOLCHAIN), results)
+    return results
+
+
+def check_all_kinds(results: Results, path: Path) -> None:
     built = results.wait(6)
     kinds = {number: each.failure and each.failure.kind for number, each in sorted(built.items())}
     assert kinds == {1: None, 2: "build-crash", 3: None, 4: "build-timeout", 5: "build", 6: None}
     assert built[1].library == built[3].library == built[6].library
-    (tmp_path / "candidate.so").write_bytes(built[1].library)
-    assert any(name.endswith("main") for name in read_elf(tmp_path / "candidate.so").functions)
+    path.write_bytes(built[1].library)
+    assert any(name.endswith("main") for name in read_elf(path).functions)
     assert "SIGKILL" in built[2].failure.message and not built[2].library  # type: ignore[union-attr]
-    for pid in (tmp_path / "pids").read_text().split():
-        assert not psutil.pid_exists(int(pid)), "the compiler that hung was left behind"
-
-
-def test_local(candidate: str, compilers: dict[str, str], tmp_path: Path) -> None:
-    builders = LocalBuilders(2, timeout=TIMEOUT)
-    try:
-        check_all_kinds(builders, candidate, compilers, tmp_path)
-    finally:
-        builders.close()
-    assert not [each for each in psutil.Process().children() if "build_child" in " ".join(each.cmdline())]
 
 
 def test_closing_ends_what_is_being_compiled(
@@ -168,14 +162,27 @@ def cluster() -> Iterator[Any]:
             yield cluster
 
 
-def test_dask(cluster: Any, candidate: str, compilers: dict[str, str], tmp_path: Path) -> None:
+def test_here_and_on_a_cluster(
+    cluster: Any, candidate: str, compilers: dict[str, str], tmp_path: Path
+) -> None:
+    """Both wait for what hangs at the same time."""
     address = cluster.scheduler_address.replace("tcp://", "dask://")
-    builders = make_builders(address, TOOLCHAIN, timeout=TIMEOUT)
-    try:
-        assert builders.workers == 2
-        check_all_kinds(builders, candidate, compilers, tmp_path)
-    finally:
-        builders.close()
+    with contextlib.ExitStack() as stack:
+        results = []
+        for builders in (
+            LocalBuilders(2, timeout=TIMEOUT),
+            make_builders(address, TOOLCHAIN, timeout=TIMEOUT),
+        ):
+            stack.callback(builders.close)
+            assert builders.workers == 2
+            results.append(submit_all_kinds(builders, candidate, compilers))
+        for each in results:
+            check_all_kinds(each, tmp_path / "candidate.so")
+    for pid in (tmp_path / "pids").read_text().split():
+        assert not psutil.pid_exists(int(pid)), "the compiler that hung was left behind"
+    children = [" ".join(each.cmdline()) for each in psutil.Process().children()]
+    assert not [each for each in children if "build_process" in each]
+
     again = make_builders(address, TOOLCHAIN)
     results = Results()
     try:

@@ -28,8 +28,8 @@ from adt.tuning.database.store import open_database
 from adt.tuning.database.tuned_schedules import GPUS, keep_gpu
 from adt.tuning.fit import fit_gpu, sums_of, tile_of
 from adt.tuning.records import BASELINE, Context, MeasuredOn, Record
-from adt.tuning.search.strategies import RANDOM
-from adt.tuning.search.task_search import Searches, SearchOptions
+from adt.tuning.search.strategies import RANDOM, SearchOptions
+from adt.tuning.search.task_search import Searches
 from adt.tuning.tasks import (
     Extraction,
     Task,

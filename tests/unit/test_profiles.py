@@ -15,8 +15,7 @@ from adt.cli.command import Rendering
 from adt.errors import ConfigError, RunError
 from adt.host import manifest
 from adt.measure.profile.assembly import Limits, ProfilePlace, align, assemble, join, read_report
-from adt.measure.profile.exports import page_data, render, trace
-from adt.measure.profile.table import TOP, sorted_totals, table
+from adt.measure.profile.output import TOP, page_data, render, sorted_totals, table, trace
 from adt.package.inspection.graph import Call, DeviceKernel, Graph, Tensor
 from adt.package.inspection.profile import Profile, load_profile
 from support.standins.artefacts import make_package
@@ -83,8 +82,8 @@ def test_calls_are_joined_in_order(profile: Profile) -> None:
 
 
 def test_the_mean_of_equal_times_is_that_time() -> None:
-    joined = join(read_report(report(measured("a", 0.088, 0.088, 0.088), runs=3)), graph("a"), "cpu")
-    (call,) = joined.calls
+    raw = report(measured("a", 0.088, 0.088, 0.088), runs=3)
+    (call,), _ = join(read_report(raw), graph("a"), "cpu")
     assert call.min_us == call.mean_us == call.max_us == call.host_us == 0.088
 
 
@@ -119,22 +118,22 @@ def test_the_order_decides_which_call_is_which(ran: list[str], known: list[str],
 
 def test_a_run_that_differs_from_the_graph_says_so() -> None:
     raw = report(measured("a", 1, 1), measured("stranger", 1, 1), measured("a", 5, 5))
-    joined = join(read_report(raw), graph("a", "b"), "cpu")
-    assert [(c.name, c.index, c.flops) for c in joined.calls] == [
+    calls, notes = join(read_report(raw), graph("a", "b"), "cpu")
+    assert [(c.name, c.index, c.flops) for c in calls] == [
         ("a", 0, 8000),
         ("stranger", -1, None),
         ("a", -1, 8000),  # arithmetic is the kernel's, wherever it runs
     ]
-    assert joined.calls[1].bytes == 32, "what its arguments take"
-    assert "2 of 3 calls are not where the graph has them: stranger" in joined.notes[0]
-    assert "1 of the graph's 2 calls did not run" in joined.notes[1]
+    assert calls[1].bytes == 32, "what its arguments take"
+    assert "2 of 3 calls are not where the graph has them: stranger" in notes[0]
+    assert "1 of the graph's 2 calls did not run" in notes[1]
 
 
 def test_without_a_graph_the_arithmetic_is_unknown() -> None:
-    joined = join(read_report(RAW), None, "opencl")
-    assert [c.flops for c in joined.calls] == [None] * 4
-    assert {c.device for c in joined.calls if c.name == "conv"} == {"opencl"}
-    assert "FLOPs are unknown" in joined.notes[0]
+    calls, notes = join(read_report(RAW), None, "opencl")
+    assert [c.flops for c in calls] == [None] * 4
+    assert {c.device for c in calls if c.name == "conv"} == {"opencl"}
+    assert "FLOPs are unknown" in notes[0]
 
 
 def test_a_package_from_before_has_no_arithmetic(tmp_path: Path) -> None:
@@ -160,9 +159,9 @@ def test_time_inside_other_calls_is_counted_once() -> None:
         measured("b", 5, 5, depth=2),
         measured("c", 7, 7),
     )
-    joined = join(read_report(raw), None, "cpu")
-    assert [c.mean_us for c in joined.calls] == [65, 30, 5, 7]
-    assert joined.calls[0].bytes is None, "what it moves is in the calls that it makes"
+    calls, _ = join(read_report(raw), None, "cpu")
+    assert [c.mean_us for c in calls] == [65, 30, 5, 7]
+    assert calls[0].bytes is None, "what it moves is in the calls that it makes"
 
 
 @pytest.mark.parametrize(

@@ -33,15 +33,26 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def samples(tmp_path: Path) -> Path:
-    path = tmp_path / "samples.npz"
+def write_samples(path: Path) -> Path:
     np.savez(path, x=np.random.default_rng(1).uniform(-1, 1, (10, 3, 32, 32)).astype(np.float32))
     return path
 
 
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    return write_samples(tmp_path / "samples.npz")
+
+
 def quantize(model: Path, samples: object, **options: Any) -> QuantizeResult:
     return adt.quantize(model, calibrate=[str(samples)], out=model.with_name("q.onnx"), **options)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> QuantizeResult:
+    """Quantize the model of the other fixtures with no options, once."""
+    directory = tmp_path_factory.mktemp("usual")
+    onnx.save(convolutions(), directory / "float.onnx")
+    return quantize(directory / "float.onnx", write_samples(directory / "samples.npz"))
 
 
 def saved(net: Net, output: str, extents: list[int | str], path: Path, kind: int = TensorProto.FLOAT) -> Path:
@@ -57,8 +68,8 @@ def linear(path: Path, extents: list[int | str]) -> Path:
     return saved(net, net.add("Conv", "x", net.weight(4, 3, 1, 1)), extents, path)
 
 
-def test_weights_and_tensors_get_eight_bits(model: Path, samples: Path) -> None:
-    result = quantize(model, samples)
+def test_weights_and_tensors_get_eight_bits(usual: QuantizeResult) -> None:
+    result = usual
     graph = onnx.load(result.path).graph
     onnx.checker.check_model(str(result.path))
     kinds = [node.op_type for node in graph.node]
@@ -93,11 +104,9 @@ def test_how_it_is_quantized(model: Path, samples: Path, options: dict[str, Any]
     assert result.outputs[0].metrics.snr_db > 15
 
 
-def test_a_transformer_on_whole_numbers(tmp_path: Path) -> None:
+def test_a_transformer_on_integers(tmp_path: Path) -> None:
     onnx.save(transformer(), tmp_path / "bert.onnx")
-    inputs = {name: np.random.default_rng(2).integers(0, 2, (10, 8)) for name in ("ids", "kinds", "mask")}
-    np.savez(tmp_path / "tokens.npz", **inputs)
-    result = quantize(tmp_path / "bert.onnx", tmp_path / "tokens.npz")
+    result = quantize(tmp_path / "bert.onnx", tokens(tmp_path / "tokens.npz"))
     assert {"MatMul", "Add", "Softmax"} <= {layer.operator for layer in result.layers}
     assert result.outputs[0].metrics.snr_db > 25
 
@@ -180,8 +189,8 @@ def test_the_same_input_gives_the_same_bytes(model: Path, samples: Path) -> None
     assert written[0] == written[1]
 
 
-def test_operators_and_nodes_stay_float(model: Path, samples: Path) -> None:
-    first = next(layer for layer in quantize(model, samples).layers if layer.operator == "Conv")
+def test_operators_and_nodes_stay_float(model: Path, samples: Path, usual: QuantizeResult) -> None:
+    first = next(layer for layer in usual.layers if layer.operator == "Conv")
     result = quantize(model, samples, keep=["Gemm", first.name])
     assert len(result.kept) == 2 and first.name in result.kept
     assert {first.name, *result.kept}.isdisjoint(layer.name for layer in result.layers)
@@ -241,10 +250,9 @@ def test_an_old_opset_is_brought_to_one_with_scales_by_channel(tmp_path: Path) -
     assert onnx.load(quantize(path, "random:2", per_channel=True).path).opset_import[0].version >= 13
 
 
-def test_models_that_are_not_quantized(model: Path, samples: Path, tmp_path: Path) -> None:
-    done = quantize(model, samples).path
+def test_models_that_are_not_quantized(samples: Path, usual: QuantizeResult, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="quantized already: it has DequantizeLinear, QuantizeLinear"):
-        adt.quantize(done, calibrate=[str(samples)], out=tmp_path / "again.onnx")
+        adt.quantize(usual.path, calibrate=[str(samples)], out=tmp_path / "again.onnx")
     net = Net()
     half = net.add("Mul", "x", net.constant(np.float16([2])))
     path = saved(net, half, [2], tmp_path / "half.onnx", TensorProto.FLOAT16)

@@ -10,7 +10,7 @@ import pytest
 
 from adt.errors import ConfigError, NoDevice, TrackerError
 from adt.tuning.engine import EngineResult
-from adt.tuning.records import Context
+from adt.tuning.records import Context, Failure
 from adt.tuning.results import (
     Comparison,
     DeviceStatus,
@@ -26,6 +26,7 @@ from adt.verbs import tune_places
 from adt.verbs.tune_places import Rack, is_tracked, platform_for
 from adt.verbs.tune_request import TuneRequest
 from adt.verbs.tune_result import check_ended, comparison_lines, document, lines, tune_result
+from support.standins.tuning import record
 
 PLAN = TuningPlan(
     model=Path("m.onnx"),
@@ -187,6 +188,17 @@ def test_a_compile_is_told_which_records_when_several_fit() -> None:
     assert tune_result(PLAN, ended, others).plan.compile_command == PLAN.compile_command
     several = tune_result(PLAN, ended, [*others, Context("{}", "0.25.0", "Adreno (TM) 650", "1")])
     assert several.plan.compile_command == f"{PLAN.compile_command} --tuned-on 'Adreno (TM) 740, 512'"
+
+
+def test_a_quarantined_candidate_names_where_that_happened() -> None:
+    status = Status((), (), 0, 0, 0, {}, 0, 0, 0.0, None)
+    harmful = record("conv", "t", failure=Failure("hang", "no answer"))
+    ended = EngineResult("finished", None, (), status, (harmful,))
+    assert tune_result(PLAN, ended, []).quarantined == (
+        QuarantinedCandidate("conv", "hang", "no answer", "a", "A"),
+    )
+    kinds = ("build", "run", "hang", "crash", "wrong")
+    assert [kind for kind in kinds if Failure(kind, "").quarantined] == ["hang", "crash", "wrong"]
 
 
 def test_a_tuning_without_devices_says_what_became_of_them() -> None:

@@ -13,7 +13,7 @@ from adt.cli.terminal import span
 from adt.options.resolve import load_settings
 from adt.tuning.options import run_id
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
-from adt.tuning.results import DeviceStatus, Status, TaskStatus, TunedTask, quarantined_candidates
+from adt.tuning.results import DeviceStatus, Status, TaskStatus, TunedTask
 from adt.tuning.task_progress import TaskLogs
 from adt.verbs.tuning_view import Clocks, Lines, screen, summary_line, task_line
 
@@ -170,13 +170,3 @@ def test_a_kernel_is_as_fast_as_the_faster_of_its_schedules() -> None:
     assert task(4.0, 2.0).faster and task(4.0, 2.0).times_as_fast == 2.0 and task(4.0, 2.0).tuned_ms == 2.0
     assert not task(2.0, 4.0).faster and task(2.0, 4.0).tuned_ms == 2.0
     assert task(None, None).tuned_ms is None and not task(None, 3.0).faster
-
-
-def test_only_candidates_that_kill_or_hang_are_quarantined() -> None:
-    found = quarantined_candidates(
-        tuple(record("a", (), Failure(kind, "m")) for kind in ("build", "run", "hang", "crash"))
-    )
-    assert [(one.kind, one.device, one.label) for one in found] == [
-        ("hang", "R5CT", "Pixel 7"),
-        ("crash", "R5CT", "Pixel 7"),
-    ]

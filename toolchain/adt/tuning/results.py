@@ -279,18 +279,3 @@ class TuneResult:
             if ms is not None and task.baseline_ms is not None
         ]
         return sum(known) if known else None
-
-
-def quarantined_candidates(records: tuple[Record, ...]) -> tuple[QuarantinedCandidate, ...]:
-    """The quarantined candidates among *records*, in order."""
-    return tuple(
-        QuarantinedCandidate(
-            record.task,
-            record.failure.kind,
-            record.failure.message,
-            record.on.name if record.on else "",
-            record.on.label if record.on else "",
-        )
-        for record in records
-        if record.failure is not None and record.failure.quarantined
-    )

@@ -253,7 +253,7 @@ def compare_offload_command(
 
 def _lines(result: OffloadComparison, *, everything: bool) -> Iterator[str]:
     from adt.measure.bench import sentence
-    from adt.measure.profile.table import table
+    from adt.measure.profile.output import table
     from adt.verbs.inspect import offload_lines
 
     sides = {FUSED: result.fused, LIBRARY: result.library}

@@ -111,7 +111,7 @@ def profile_trace(profile: Profile, out: AnyPath) -> None:
         ConfigError: its times are an emulator's.
     """
     from adt.host.cache import write_text
-    from adt.measure.profile.exports import trace
+    from adt.measure.profile.output import trace
 
     write_text(Path(out), json.dumps(trace(profile), ensure_ascii=False, separators=(",", ":")))
 
@@ -119,7 +119,7 @@ def profile_trace(profile: Profile, out: AnyPath) -> None:
 def profile_html(profile: Profile, out: AnyPath) -> None:
     """Write *profile* as one self-contained page with plots."""
     from adt.host.cache import write_text
-    from adt.measure.profile.exports import render
+    from adt.measure.profile.output import render
 
     write_text(Path(out), render(profile))
 
@@ -220,7 +220,7 @@ def profile_command(
     html: Annotated[Path | None, option("Write a page with plots.", default=None, metavar="FILE")],
 ) -> Rendering:
     """Show where the time of a package goes: kernel by kernel, with FLOPs, bytes and speeds."""
-    from adt.measure.profile.table import check_sort, table
+    from adt.measure.profile.output import check_sort, table
 
     check_sort(sort)
     result = profile(request)

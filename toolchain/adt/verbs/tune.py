@@ -116,7 +116,8 @@ def _run(
     from adt.tuning.fleet.fleet import Fleet
     from adt.tuning.options import TuningOptions, run_id
     from adt.tuning.results import Observer, TuningPlan
-    from adt.tuning.search.task_search import Searches, SearchOptions
+    from adt.tuning.search.strategies import SearchOptions
+    from adt.tuning.search.task_search import Searches
     from adt.tuning.task_progress import TaskLogs
     from adt.tuning.tasks import extract, toolchain_of, tuning_target
     from adt.verbs.tune_result import compile_command

@@ -18,15 +18,15 @@ from adt.measure import history
 from adt.measure.bench import sentence
 from adt.measure.statistics import Interval
 from adt.options.resolve import load_settings
-from adt.tuning.records import Context
+from adt.tuning.records import Context, Record
 from adt.tuning.results import (
     Comparison,
     Figures,
     GpuFit,
+    QuarantinedCandidate,
     TunedTask,
     TuneResult,
     TuningPlan,
-    quarantined_candidates,
 )
 from adt.verbs.bench import BenchResult, bench_ab
 from adt.verbs.compile import tuned_job
@@ -89,7 +89,7 @@ def tune_result(plan: TuningPlan, result: EngineResult, contexts: Sequence[Conte
         context=result.context,
         tasks=tuple(map(_task, result.tasks)),
         devices=result.status.devices,
-        quarantined=quarantined_candidates(result.quarantined),
+        quarantined=tuple(map(_quarantined, result.quarantined)),
         failures=result.status.failures,
         done=result.status.done,
         total=result.status.total,
@@ -115,6 +115,12 @@ def _task(progress: TaskProgress) -> TunedTask:
         baseline_ms=1e3 * untuned.time if untuned else None,
         best_ms=1e3 * progress.best.time if progress.best else None,
     )
+
+
+def _quarantined(record: Record) -> QuarantinedCandidate:
+    assert record.failure is not None
+    name, label = (record.on.name, record.on.label) if record.on else ("", "")
+    return QuarantinedCandidate(record.task, record.failure.kind, record.failure.message, name, label)
 
 
 def compare_packages(

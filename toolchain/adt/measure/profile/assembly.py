@@ -147,21 +147,15 @@ def read_report(raw: Any) -> RunnerProfile:
         ) from error
 
 
-@dataclass(frozen=True)
-class JoinedCalls:
-    calls: tuple[CallTime, ...]
-    notes: tuple[str, ...]
-    """Notes on where run and graph differ."""
-
-
-def join(report: RunnerProfile, graph: Graph | None, device: str) -> JoinedCalls:
+def join(report: RunnerProfile, graph: Graph | None, device: str) -> tuple[tuple[CallTime, ...], list[str]]:
     """Join every call that was measured, in order, with the entry of *graph* (if there is one) for it.
 
-    *device* (``cpu`` or ``opencl``) runs the kernels that the graph does not know.
+    Returns notes on where run and graph differ, too. *device* (``cpu`` or ``opencl``) runs the kernels that
+    the graph does not know.
     """
     if graph is None:
         calls = tuple(_call(call, report, at, None, -1, device) for at, call in enumerate(report.calls))
-        return JoinedCalls(calls, ("the package has no graph of these calls: FLOPs are unknown",))
+        return calls, ["the package has no graph of these calls: FLOPs are unknown"]
     places = align([call.name for call in report.calls], [call.name for call in graph.calls])
     by_name = {call.name: call for call in graph.calls}
     calls = tuple(
@@ -177,7 +171,7 @@ def join(report: RunnerProfile, graph: Graph | None, device: str) -> JoinedCalls
         )
     if missed:
         notes.append(f"{missed} of the graph's {len(graph.calls)} calls did not run: a branch not taken")
-    return JoinedCalls(calls, tuple(notes))
+    return calls, notes
 
 
 def align(ran: Sequence[str], graph: Sequence[str]) -> list[int]:
@@ -303,7 +297,7 @@ def assemble(
     report, target = read_report(raw), package.manifest.target
     inspection = Inspection(package)
     graph = inspection.graph if inspection.recorded and entry == MAIN else None
-    joined = join(report, graph, target.device)
+    calls, notes = join(report, graph, target.device)
     name = f"{where.label}, {where.device_name}" if target.device != "cpu" else where.label
     limits = limits or Limits()
     return Profile(
@@ -311,7 +305,7 @@ def assemble(
         device=name.rstrip(", "),
         emulated=where.emulated is True,
         runs=len(report.total_us),
-        calls=joined.calls,
+        calls=calls,
         package=package.manifest.name,
         entry=entry,
         via=where.via,
@@ -321,8 +315,8 @@ def assemble(
         profiled_us=sum(report.total_us) / len(report.total_us),
         peak_gflops=limits.gflops,
         peak_gbps=limits.gbps,
-        kernels=kernel_totals(joined.calls, limits, emulated=where.emulated is True),
-        notes=(*joined.notes, *_cautions(where, target.device)),
+        kernels=kernel_totals(calls, limits, emulated=where.emulated is True),
+        notes=(*notes, *_cautions(where, target.device)),
     )
 
 

@@ -12,6 +12,7 @@ import logging
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir
@@ -27,6 +28,20 @@ STRATEGIES = (EVOLUTIONARY, RANDOM, REPLAY)
 """``evolutionary``: the fastest schedules so far are varied, and the cost model picks of the many;
 ``random``: decisions are drawn anew each time; ``replay``: nothing but what was found for the same kernels
 on other devices is measured here."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    strategy: str = EVOLUTIONARY
+    """One of :data:`STRATEGIES`."""
+    cost_model: str = "auto"
+    """One of :data:`adt.tuning.search.cost_models.MODELS`."""
+    seed: int = 0
+    """Seed of the search: the same one, with the same records and results, gives the same candidates, with
+    one thread."""
+    threads: int = 1
+    """On which TVM tries schedules; with more, the order in which they run decides, too."""
+
 
 ENDLESS = 1 << 30
 """Trials: when to end is not the strategy's business."""

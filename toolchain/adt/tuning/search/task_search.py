@@ -6,7 +6,6 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tvm
@@ -27,6 +26,7 @@ from adt.tuning.search.strategies import (
     REPLAY,
     STRATEGIES,
     Enumeration,
+    SearchOptions,
     TvmStrategy,
     by_promise,
     enumerate_traces,
@@ -47,19 +47,6 @@ MAX_LEARNED = 256
 """Earlier records of a kernel that are shown to the cost model: each takes milliseconds."""
 MAX_FRUITLESS = 3
 """Rounds without anything new after which a kernel's schedules count as exhausted."""
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    strategy: str = EVOLUTIONARY
-    """One of :data:`adt.tuning.search.strategies.STRATEGIES`."""
-    cost_model: str = "auto"
-    """One of :data:`adt.tuning.search.cost_models.MODELS`."""
-    seed: int = 0
-    """Seed of the search: the same one, with the same records and results, gives the same candidates, with
-    one thread."""
-    threads: int = 1
-    """On which TVM tries schedules; with more, the order in which they run decides, too."""
 
 
 class Searches:
@@ -90,16 +77,8 @@ class Searches:
             elsewhere: those of other contexts with the same target: the best are measured here first.
         """
         if space := rule_space(task.module["main"], tvm.target.Target(self._target)):
-            return TileSearch(
-                task,
-                space,
-                self._effects,
-                strategy=self._options.strategy,
-                seed=self._options.seed,
-                known=known,
-                elsewhere=elsewhere,
-            )
-        return TaskSearch(task, self._target, self._options, self._model, known=known, elsewhere=elsewhere)
+            return TileSearch(task, space, self._effects, self._options, known, elsewhere)
+        return TaskSearch(task, self._target, self._options, self._model, known, elsewhere)
 
 
 class TaskSearch:
@@ -111,9 +90,8 @@ class TaskSearch:
         target: dict[str, Any],
         options: SearchOptions,
         model: RandomModel,
-        *,
-        known: Sequence[Record] = (),
-        elsewhere: Sequence[Record] = (),
+        known: Sequence[Record],
+        elsewhere: Sequence[Record],
     ) -> None:
         """As :meth:`Searches.search`."""
         self._name = task.name

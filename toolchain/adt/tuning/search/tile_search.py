@@ -21,7 +21,7 @@ from adt.compiler.passes.records.schedules import schedule_by_record
 from adt.compiler.passes.records.traces import TraceError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
-from adt.tuning.search.strategies import EVOLUTIONARY, REPLAY, by_promise
+from adt.tuning.search.strategies import EVOLUTIONARY, REPLAY, SearchOptions, by_promise
 
 if TYPE_CHECKING:
     from adt.tuning.search.design_space import RuleSpace
@@ -81,24 +81,22 @@ class TileSearch:
         task: Task,
         space: RuleSpace,
         effects: Effects,
-        *,
-        strategy: str = EVOLUTIONARY,
-        seed: int = 0,
-        known: Sequence[Record] = (),
-        elsewhere: Sequence[Record] = (),
+        options: SearchOptions,
+        known: Sequence[Record],
+        elsewhere: Sequence[Record],
     ) -> None:
         """As :meth:`adt.tuning.search.task_search.Searches.search`."""
         self._task = task
         self._space = space
         self._effects = effects
-        self._strategy = strategy
+        self._strategy = options.strategy
         self._known = {record.trace: record for record in known}
         self._elsewhere = by_promise(elsewhere)
         self._seen: set[str] = set()
         self._tried: set[Places] = set()
         self._trials: list[Trial] = []
         self._outstanding: deque[list[Trial]] = deque()
-        digest = hashlib.sha256(f"{seed}:{task.name}".encode()).digest()
+        digest = hashlib.sha256(f"{options.seed}:{task.name}".encode()).digest()
         self._random = random.Random(int.from_bytes(digest[:8], "big"))
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
