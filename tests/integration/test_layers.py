@@ -18,10 +18,10 @@ from tvm import relax
 from adt.bundle.platforms import PLATFORMS
 from adt.compiler.compilation import CompileJob
 from adt.compiler.importers.importer import import_model
-from adt.compiler.importers.layers import Kind, Layer
+from adt.compiler.importers.layers import Kind, Layer, shorter
 from adt.compiler.importers.onnx import importer as onnx_importer
 from adt.compiler.importers.onnx.converters import CONVERTERS
-from adt.compiler.importers.onnx.layers import kinds_of, shorter
+from adt.compiler.importers.onnx.layers import kinds_of
 from adt.compiler.importers.tflite import importer as tflite_importer
 from adt.compiler.importers.tflite.converters import converter_class
 from adt.compiler.importers.tflite.layers import kinds_of as tflite_kinds_of

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm import relax
 
+from adt.compiler.importers import torch_converters
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.torch_converters import pick, put
 from adt.errors import ModelError, UnsupportedOp
@@ -35,7 +38,6 @@ PUTS: dict[str, tuple[tuple[int, ...], Sequence[Any], tuple[int, ...]]] = {
 
 def put_module(shape: Sequence[Any], indices: Sequence[Any], values: tuple[int, ...], *, adds: bool) -> Any:
     """``main(x, values, indices…)``, which puts the values."""
-    from tvm import relax
 
     def variable(name: str, shape: Sequence[Any], dtype: Any = "float32") -> Any:
         return relax.Var(name, relax.TensorStructInfo(shape, str(dtype)))
@@ -90,7 +92,6 @@ PICKS: dict[str, tuple[tuple[int, ...], Sequence[Any]]] = {
 @pytest.mark.parametrize("form", PICKS)
 def test_elements_at_indices(form: str) -> None:
     import tvm
-    from tvm import relax
 
     shape, indices = PICKS[form]
     given = [index for index in indices if index is not None]
@@ -184,25 +185,86 @@ class Mended(torch.nn.Module):
 def mended():
     return Mended(), (torch.randn(3, 6, 7), torch.arange(9).reshape(3, 3))
 
+class Layered(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(96, 192), torch.nn.LayerNorm(192)
+        self.convolution = torch.nn.Conv1d(50, 50, 3, padding=1, groups=50)
+
+    def forward(self, x, i):
+        y = torch.nn.functional.gelu(self.norm(self.first(x)))
+        return self.convolution(y).reshape(50, 12, 16).transpose(0, 1).softmax(-1), y[0][i].half()
+
+def layered():
+    return Layered(), (torch.randn(1, 50, 96), torch.tensor([1, -1, 0, 2, -2]))
+
 def halves():
     shape = ({2: 2 * torch.export.Dim("h", min=4, max=128)},)
     return torch.export.export(Halves(), (torch.randn(1, 3, 64, 64),), dynamic_shapes=shape)
 """
 
 
+def compared(name: str, monkeypatch: pytest.MonkeyPatch, directory: Path, **shapes: tuple[int, ...]) -> Any:
+    """Import what a function of :data:`NETS` makes, with its operators beside torch's, all anew."""
+    (directory / "converted.py").write_text(NETS)
+    monkeypatch.setenv("ADT_CACHE_DIR", str(directory / "cache"))
+    monkeypatch.chdir(directory)
+    return import_model(f"converted:{name}", shapes, check=True)
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("function", ["graph", "counts", "halves", "picked", "promoted", "pooled", "mended"])
-def test_programs_of_torch(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "converted.py").write_text(NETS)
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize(
+    "function", ["graph", "counts", "halves", "picked", "promoted", "pooled", "mended", "layered"]
+)
+def test_programs_of_torch(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     shapes = {"x": (1, 3, 32, 64)} if function == "halves" else {}
-    imported = import_model(f"converted:{function}", shapes)
+    with caplog.at_level(logging.INFO, "adt.import"):
+        imported = compared(function, monkeypatch, tmp_path, **shapes)
+    left = [line for line in caplog.messages if line.startswith("not compared")]
+    assert all(line.endswith("it computes more than tensors") for line in left), left
+    assert "\ncompared with torch: " in "\n".join(caplog.messages)
     inputs = random_inputs(imported.inputs, 1)
     wanted, got = run_reference(imported.file, inputs), run_imported(imported, inputs)
     assert wanted.keys() == got.keys()
     for name, value in wanted.items():
         assert got[name].dtype == value.dtype
         np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-5)
+
+
+def two_sums(node: Any, importer: Any) -> Any:
+    """Compute the variance as the mean of squares less the square of the mean."""
+    data, _, scale, bias, epsilon = importer.retrieve_args(node)
+    emit, mean = importer.block_builder.emit, relax.op.mean(data, [-1], keepdims=True)
+    variance = relax.op.mean(data * data, [-1], keepdims=True) - mean * mean
+    return emit((data - mean) / relax.op.sqrt(variance + relax.const(epsilon)) * scale + bias)
+
+
+def counted_from_start(node: Any, importer: Any) -> Any:
+    """Read the first element by each negative index."""
+    data, indices = importer.retrieve_args(node)
+    places = relax.op.maximum(indices[0], relax.const(0, "int64"))
+    return importer.block_builder.emit(relax.op.take(data, places, 0))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("operator", "converter"),
+    [
+        ("gelu.default", lambda node, importer: relax.op.nn.silu(importer.env[node.args[0]])),
+        ("index.Tensor", counted_from_start),
+        ("native_layer_norm.default", lambda *given: (two_sums(*given),)),
+    ],
+)
+def test_a_wrong_converter_is_named_with_its_node(
+    operator: str, converter: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(torch_converters.CONVERTERS, operator, converter)
+    with pytest.raises(UnsupportedOp, match=rf"{operator} at node \w+ .*: differs by .* torch") as refusal:
+        compared("layered", monkeypatch, tmp_path)
+    assert "--no-check" in refusal.value.remedy
+    import_model("converted:layered", {})  # the remedy: nothing is compared
 
 
 RANDOM_NETS = """

@@ -72,7 +72,7 @@ def _import(
     if source.format == formats.TORCH:
         from adt.compiler.importers.torch import import_torch
 
-        return import_torch(path, shapes, source)
+        return import_torch(path, shapes, source, check=check)
     if source.format == formats.KERAS:
         from adt.compiler.importers.keras import import_keras
 

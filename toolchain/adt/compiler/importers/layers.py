@@ -28,6 +28,8 @@ log = logging.getLogger("adt.import")
 PROCESS, SECONDS = "layers", 120.0
 """The process in which what TVM made of operators runs, and after how long it hangs."""
 MOST_ELEMENTS = 1 << 22  # elements of an operator's tensors: one with more of them is not compared
+SMALL, LONG = 1 << 12, 16
+"""Elements up to which an operator keeps its extents; else those from LONG on become shorter."""
 MOST_ARGUMENT = 64
 """Elements of a constant whose numbers make an operator another one, not only its results."""
 FAR = {"float16": 30.0, "float32": 1000.0, "float64": 1000.0}
@@ -39,6 +41,10 @@ DEFINED = {
     "rightshift": (0, 7), "pow": (0, 3), "cast": (0, 100),
 }  # fmt: skip
 """Operators that are defined for some integers only: nothing is divided by zero."""
+SORTED = ("bucketize", "searchsorted")
+"""Operators that are defined for boundaries in order only."""
+UNTIED = "anytopk"
+"""Operator that may give equal elements in any order."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Layer:
     """A model of one operator, and what it computes."""
 
     kind: Kind
-    model: bytes = b""
+    model: Any = None
     cases: list[Case] = field(default_factory=list)
     left: str = ""
     """Reason why it is not compared; empty: it is."""
@@ -78,7 +84,7 @@ def digest_of(*parts: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def collected(kinds: list[Kind], make: Callable[[Kind], tuple[bytes, list[Case]]]) -> list[Layer]:
+def collected(kinds: list[Kind], make: Callable[[Kind], tuple[Any, list[Case]]]) -> list[Layer]:
     """Make the layer of each kind, with what gives a model and cases."""
     layers = list[Layer]()
     for kind in kinds:
@@ -87,6 +93,26 @@ def collected(kinds: list[Kind], make: Callable[[Kind], tuple[bytes, list[Case]]
         except Exception as error:  # runtimes' exceptions have no public base
             layers.append(Layer(kind, left=last_line(error)[:200]))
     return layers
+
+
+def in_short_extents(
+    shapes: Mapping[str, Sequence[int]],
+    kept: set[int],
+    make: Callable[[Mapping[str, Sequence[int]]], tuple[Any, list[Case]]],
+) -> tuple[Any, list[Case]]:
+    """Call *make* with short extents in place of long ones, but those *kept*; with *shapes* if that fails."""
+    short = shorter(list(shapes.values()), kept)
+    with contextlib.suppress(Exception):  # see above
+        return make({n: [short.get(extent, extent) for extent in shape] for n, shape in shapes.items()})
+    return make(shapes)
+
+
+def shorter(shapes: Sequence[Sequence[int]], kept: set[int]) -> dict[int, int]:
+    """Give each long extent of *shapes*, but those *kept*, a short one of its own, equal modulo 8."""
+    if sum(map(math.prod, shapes)) <= SMALL:
+        return {}
+    long = sorted({extent for shape in shapes for extent in shape if extent >= LONG} - kept)
+    return {extent: 8 * order + extent % 8 for order, extent in enumerate(long, 1)}
 
 
 def make_cases(
@@ -133,11 +159,14 @@ def _drawn(shape: Sequence[int], dtype: str, least: int, most: int, far: int, op
     import numpy as np
 
     generator, kind = np.random.default_rng(0), np.dtype(dtype)
+    if operator == UNTIED:
+        return np.asarray(generator.permutation(math.prod(shape)).reshape(shape)).astype(kind)
     if kind.kind == "f":
         values = generator.normal(0.0, 2.0, shape)
         values = np.where(generator.random(shape) < 0.5, np.round(values * 2) / 2, values)  # ties
         values = np.abs(values) if operator in ("cast", "onehot") else values  # cut off
         values = np.where(values == 0, 1.0, values) if least > 0 else values
+        values = np.sort(values) if operator in SORTED else values
         return np.asarray(values + far * FAR[dtype]).astype(kind)
     if kind.kind == "b":
         return np.asarray(generator.random(shape) < 0.5)
@@ -147,15 +176,15 @@ def _drawn(shape: Sequence[int], dtype: str, least: int, most: int, far: int, op
     least = max(least, int(limits.min))
     whole = np.asarray(generator.integers(least, most, shape, endpoint=True)).astype(kind)
     whole.reshape(-1)[:2] = [least, most][: whole.size]
-    return whole
+    return np.sort(whole) if operator in SORTED else whole
 
 
 def check_layers(
     runtime: str,
     find: Callable[[], Iterable[Kind]],
     give: Callable[[list[Kind]], list[Layer]],
-    convert: Callable[[bytes], tuple[Any, Sequence[Any]]],
-    other: Callable[[bytes, dict[str, Any]], list[Any]] = lambda *_: [],
+    convert: Callable[[Any], tuple[Any, Sequence[Any]]],
+    other: Callable[[Any, dict[str, Any]], list[Any]] = lambda *_: [],
 ) -> None:
     """Compare what TVM makes of each kind of operator with what *runtime* computes; once, until adt changes.
 
@@ -206,7 +235,7 @@ def _book() -> Path:
     import adt.compiler
 
     source = cache.stat_digest(Path(adt.compiler.__file__).parent)
-    versions = map(installed_version, ("apache-tvm", "onnxruntime", "onnx", "ai-edge-litert"))
+    versions = map(installed_version, ("apache-tvm", "onnxruntime", "onnx", "ai-edge-litert", "torch"))
     return cache.cache_dir() / "operators" / digest_of(source, *versions)[:24]
 
 
@@ -232,7 +261,7 @@ def _computed(layers: list[Layer], convert: Callable[..., Any]) -> Iterator[tupl
 
 def _results(layers: list[Layer]) -> list[Any]:
     try:
-        return run_layers(layers) if layers else []
+        return run_layers([replace(layer, model=None) for layer in layers]) if layers else []
     except ModelError as error:  # one of them crashes or hangs
         return [error] if len(layers) == 1 else [each for layer in layers for each in _results([layer])]
 

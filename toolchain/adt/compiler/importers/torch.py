@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adt.compiler.importers.constants import lift_weights
-from adt.compiler.importers.imported_model import ImportedModel, imported_model
+from adt.compiler.importers.imported_model import ImportedModel, detached, imported_model
+from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.op_table import (
     NO_CONVERTER,
     RANDOM,
@@ -20,6 +21,7 @@ from adt.compiler.importers.op_table import (
 )
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, fixed_shapes
 from adt.compiler.importers.torch_converters import CONVERTERS, arguments_of, checked_converters
+from adt.compiler.importers.torch_layers import kinds_of, layers_of
 from adt.compiler.importers.torch_program import load_program, program_inputs, program_outputs, quiet
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host.extras import load
@@ -35,7 +37,9 @@ PROMOTED = ("cat.default", "cumprod.default", "cumsum.default", "prod.default", 
 """Operators that promote their operands' types, besides those of elements."""
 
 
-def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
+def import_torch(
+    path: Path, shapes: RequestedShapes, source: SourceModel, *, check: bool = False
+) -> ImportedModel:
     """Import a program that ``torch.export.save`` wrote.
 
     Raises:
@@ -56,8 +60,11 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
             f"{source.file} uses operators that cannot be imported: {reason}",
             remedy="Rewrite the model without them, or import its ONNX form (torch.onnx.export).",
         )
+    module = lift_weights(_to_relax(program, source.file))
+    if check:
+        check_layers("torch", partial(kinds_of, program), partial(layers_of, program), _convert)
     return imported_model(
-        lift_weights(_to_relax(program, source.file)),
+        module,
         inputs={
             name: TensorSpec(spec.name, fixed[spec.name], spec.dtype)
             for name, spec in zip(names, specs, strict=True)
@@ -67,6 +74,10 @@ def import_torch(path: Path, shapes: RequestedShapes, source: SourceModel) -> Im
         file=path,
         ops=rows,
     )
+
+
+def _convert(single: Any) -> tuple[Any, Sequence[Any]]:
+    return detached(lift_weights(_to_relax(single, "one operator")))
 
 
 def explain_torch(path: Path) -> tuple[OpRow, ...]:
@@ -120,13 +131,17 @@ def _promoted(program: Any) -> Any:
                     cast.meta["val"] = value.to(dtype)
                     node.replace_input_with(operand, cast)
             if node.kwargs.get("alpha", 1) != 1 and name not in PRODUCTS:
-                factors, node.kwargs = (node.args[1], node.kwargs["alpha"]), {}
-                is_number = not isinstance(factors[0], torch.fx.Node)
-                node.update_arg(
-                    1, math.prod(factors) if is_number else graph.call_function(aten.mul.Tensor, factors)
-                )
+                factor, alpha = node.args[1], node.kwargs["alpha"]
+                if isinstance(factor, torch.fx.Node):
+                    product = graph.call_function(aten.mul.Tensor, (factor, alpha))
+                    product.meta["val"] = factor.meta["val"] * alpha
+                else:
+                    product = factor * alpha
+                node.kwargs = {}
+                node.update_arg(1, product)
             if name == "div.Tensor_mode" and not isinstance(node.args[1], torch.fx.Node):
                 number = graph.call_function(aten.full.default, ([], node.args[1]), {"dtype": dtype})
+                number.meta["val"] = torch.full([], node.args[1], dtype=dtype)
                 node.update_arg(1, number)
         if dtype != of_result and (name in PRODUCTS or name.startswith("pow.")):
             with graph.inserting_after(node):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import onnx
 
-SMALL, LONG = 1 << 12, 16
-"""Elements up to which an operator keeps its extents; else those from LONG on become shorter."""
 BY_VALUE = ("Clip", "Pow", "Range", "Resize", "Upsample")
 """Operators whose floats are arguments, as integers are."""
 
@@ -74,14 +72,6 @@ def layers_of(path: Path, kinds: list[layers.Kind]) -> list[layers.Layer]:
     return layers.collected(kinds, lambda kind: _alone(model.graph.node[kind.place], graph))
 
 
-def shorter(shapes: Sequence[Sequence[int]], kept: set[int]) -> dict[int, int]:
-    """Give each long extent of *shapes*, but those *kept*, a short one of its own, equal modulo 8."""
-    if sum(map(math.prod, shapes)) <= SMALL:
-        return {}
-    long = sorted({extent for shape in shapes for extent in shape if extent >= LONG} - kept)
-    return {extent: 8 * order + extent % 8 for order, extent in enumerate(long, 1)}
-
-
 def _alone(node: onnx.NodeProto, graph: Graph) -> tuple[bytes, list[layers.Case]]:
     """Return a model of *node*, and what is computed; in its own extents where short ones do not fit."""
     shapes = {name: graph.shape(name) for name in node.input if name}
@@ -91,14 +81,13 @@ def _alone(node: onnx.NodeProto, graph: Graph) -> tuple[bytes, list[layers.Case]
     kept = {number for each in node.attribute for number in (each.i, *each.ints)}
     whole = [value for value in constants.values() if value.dtype.kind in "iu" and value.itemsize >= 4]
     kept |= {int(number) for value in whole for number in value.flat}
-    short = shorter([s for name in (*shapes, *node.output) if (s := graph.shape(name))], kept)
-    with contextlib.suppress(Exception):  # onnxruntime's exceptions have no public base
-        return _cases(node, graph, {n: [short.get(e, e) for e in s or ()] for n, s in shapes.items()})
-    return _cases(node, graph, {n: list(s or ()) for n, s in shapes.items()})
+    results = {name: shape for name in node.output if (shape := graph.shape(name))}
+    own = {name: shape or () for name, shape in shapes.items()}
+    return layers.in_short_extents(own | results, kept, partial(_cases, node, graph))
 
 
 def _cases(
-    node: onnx.NodeProto, graph: Graph, shapes: Mapping[str, list[int]]
+    node: onnx.NodeProto, graph: Graph, shapes: Mapping[str, Sequence[int]]
 ) -> tuple[bytes, list[layers.Case]]:
     from onnx import helper, numpy_helper
 
@@ -106,7 +95,8 @@ def _cases(
     copy, whole = deepcopy(node), graph.model
     copy.input[:] = [places.get(name, "") for name in node.input]
     copy.output[:] = [name and f"result_{place}_" for place, name in enumerate(node.output)]
-    specs, constants = dict[str, tuple[list[int], str]](), []
+    specs: dict[str, tuple[Sequence[int], str]] = {}
+    constants = []
     for name, place in places.items():
         if (value := graph.constant(name)) is None:
             specs[place] = shapes[name], str(graph.dtype(name))
