@@ -17,6 +17,7 @@ from adt.errors import ToolNotFound, VerifyFailed
 from adt.package.host_run.opencl import opencl_device
 from adt.package.inputs.random import random_inputs
 from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
+from adt.verbs.compile import CompileRequest, job_of
 from support.devices import intel_opencl
 from support.models import vision
 from support.models.reference import off_reference
@@ -116,7 +117,7 @@ def test_blocks_that_nobody_wants_are_not_made(tmp_path: Path) -> None:
 
     package = compiled(model, tmp_path / "package", target="opencl", texture_choice="never", check=False)
 
-    assert package.manifest.made.blocked == ()
+    assert package.checked is None and package.manifest.made.blocked == ()
     assert off_reference(package, model) < 1e-5
     assert not [kernel.name for kernel in package.manifest.kernels if "blocks" in kernel.name]
 
@@ -150,36 +151,24 @@ def test_kernels_that_compute_wrong_numbers_make_no_package(
 
     assert "adreno-buffer" in caught.value.remedy
     assert not (tmp_path / "package").exists()
-    assert compiled(model, tmp_path / "package", check=False).checked is None
 
 
-def test_without_opencl_nothing_is_checked_and_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    monkeypatch.setattr(kernel_check, "opencl_device", lambda: None)
+def test_kernels_that_are_not_checked_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an OpenCL device, and where it would take a CPU minutes, unless the check is asked for."""
     model = two_convolutions(tmp_path / "model.onnx")
-
-    package = compiled(model, tmp_path / "package")
-
-    assert isinstance(package.checked, SkippedCheck)
-    assert "no OpenCL device" in package.checked.reason
-    with pytest.raises(ToolNotFound, match="cannot be checked"):
-        compiled(model, tmp_path / "again", check=True)
-
-
-def test_what_takes_a_cpu_minutes_is_checked_when_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
+    compilation = job_of(CompileRequest(model, platform="host", target="adreno")).load(accuracy=False)
     monkeypatch.setattr(kernel_check, "MUCH", 1000)
-    model = two_convolutions(tmp_path / "model.onnx")
 
     package = compiled(model, tmp_path / "package")
 
     assert isinstance(package.checked, SkippedCheck)
     assert "--check does it" in package.checked.reason
-    assert isinstance(compiled(model, tmp_path / "again", check=True).checked, KernelCheck)
+    assert isinstance(kernel_check.check(compilation, package, "on"), KernelCheck)
+    monkeypatch.setattr(kernel_check, "opencl_device", lambda: None)
+    skipped = kernel_check.check(compilation, package, "auto")
+    assert isinstance(skipped, SkippedCheck) and "no OpenCL device" in skipped.reason
+    with pytest.raises(ToolNotFound, match="cannot be checked"):
+        kernel_check.check(compilation, package, "on")
 
 
 def test_the_bundle_runs_textures_where_a_driver_makes_single_images_from_buffers(
