@@ -153,6 +153,12 @@ class App:
         found: dict[str, Any] = json.loads(file.read_text())
         return found
 
+    def take_error(self) -> dict[str, Any]:
+        """Return the document about an error and remove it, for the next one."""
+        error = self.document("error")
+        (self.results / "error.json").unlink()
+        return error
+
     def wait(self, done: Any, what: str) -> None:
         for _ in range(1200):
             if done():
@@ -305,17 +311,18 @@ def test_extras_of_the_intent_change_the_plan(app: App) -> None:
     assert not (app.results / "other.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("extra", "what"),
-    [("model=absent", "there is no model absent, only small"), ("runs=-1", "the extra runs is less than 0")],
-)
-def test_extras_that_cannot_be_are_an_error(app: App, extra: str, what: str) -> None:
+def test_extras_that_cannot_be_are_an_error(app: App) -> None:
     app.pack()
     app.start()
-    app.do(extra, "create", "resume")
-    found = app.document("error")
-    assert found["what"] == what
-    assert "am start" in found["remedy"]
+    for extras, what in (
+        (["runs=-1"], "the extra runs is less than 0"),
+        (["runs=5", "model=absent"], "there is no model absent, only small"),
+    ):
+        app.do(*extras, "create", "resume")
+        error = app.take_error()
+        assert error["what"] == what
+        assert "am start" in error["remedy"]
+        app.do("pause", "destroy")
 
 
 def test_symbols_have_the_extents_of_the_plan_or_of_an_extra(app: App) -> None:
@@ -344,27 +351,25 @@ def test_a_damaged_model_is_a_document_too_and_others_are_measured(app: App) -> 
     app.wait(lambda: RED in app.do("redraw"), "the window is red")
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "what"),
-    [
+def test_an_application_without_its_parts_says_so(app: App) -> None:
+    app.pack()
+    app.start()
+    for path, text, what in (
         (f"adt/small/{ABI}/mod.json", None, f"assets/adt/small/{ABI}/mod.json: No such file"),
         ("adt/bench.json", None, "assets/adt/bench.json: No such file"),
         ("adt/bench.json", b'{"schema": "adt.app-bench-plan"}', "assets/adt/bench.json: schema_version"),
         ("adt/bench.json", PLAN.text().replace('"runs": 5', '"runs": -5').encode(), "runs is less than 0"),
-    ],
-)
-def test_an_application_without_its_parts_says_so(app: App, path: str, text: bytes | None, what: str) -> None:
-    app.pack()
-    if text is None:
-        (app.directory / "assets" / path).unlink()
-    else:
-        app.asset(path, text)
-    app.start()
-    assert app.do("create", "window", "resume")[-1] == RED
-    found = app.document("error")
-    assert what in found["what"] and "adt apk" in found["remedy"]
-    assert what in app.log
-    app.do("pause", "destroy")
+    ):
+        app.pack()
+        if text is None:
+            (app.directory / "assets" / path).unlink()
+        else:
+            app.asset(path, text)
+        assert app.do("create", "window", "resume")[-1] == RED
+        error = app.take_error()
+        assert what in error["what"] and "adt apk" in error["remedy"]
+        assert what in app.log
+        app.do("window-gone", "pause", "destroy")
 
 
 # The RPC server

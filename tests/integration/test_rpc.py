@@ -404,17 +404,6 @@ def test_a_registered_device_without_its_forward_is_unreachable(shared: Site) ->
     wait_for(lambda: running.port in forwards.listed(shared.one.serial), "the forward is there again")
 
 
-def test_a_taken_port_is_passed_over(site: Site) -> None:
-    first = int(os.environ["ADT_RPC_PORT"])
-    with socket.create_server(("127.0.0.1", first)):
-        one, two = site.start(site.one).port, site.start(site.two).port
-        assert len({first, one, two}) == 3 and all(first <= port < first + SPAN for port in (one, two))
-        with pytest.raises(RpcError, match="no port is free") as caught:
-            site.start(site.one, key="other", port=first, port_end=first)
-    assert "adt rpc start" in caught.value.remedy or "--port" in caught.value.remedy
-    assert [one.serial for one in adt.rpc_status().servers] == [site.two.serial]
-
-
 def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
     first = int(os.environ["ADT_RPC_PORT"])
     with site.one.start(["nc", "-l", "-s", "127.0.0.1", "-p", str(first)], keep_stdin=True) as listener:
