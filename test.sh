@@ -77,7 +77,7 @@ if [ "$mode" != --fast ]; then
   # the tests of one platform's bundle run one after another.
   # Then two processes compute, and beside them four mostly wait, for devices, servers and time limits.
   builds=tests/integration/test_build_target.py
-  waiting=(tests/integration/test_{activity,adb,apk,awake,clean,container,deploy,device,doctor,kills,listeners,rack,rpc,stalled,tune_builders,tune_fleet,virtual}*.py)
+  waiting=(tests/integration/test_{activity,adb,apk,awake,clean,container,deploy,device,doctor,kills,listeners,loading,rack,rpc,stalled,tune_builders,tune_fleet,virtual}*.py)
   common=(-q -raR --durations 20 "${marked[@]}")
   python -m pytest "${common[@]}" -n 2 --dist loadgroup "$builds"
   beside=$(mktemp)

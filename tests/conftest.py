@@ -5,16 +5,30 @@ from __future__ import annotations
 import logging
 import signal
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 SECONDS = "adt/seconds"
 """Key in pytest's cache of each test's last duration."""
-LONG = (
-    "test_xnnpack", "test_sanitizers", "test_executor", "test_kills", "test_tune", "test_examples",
-    "test_cpp_runner", "test_cuda", "test_generate_jni", "test_bench", "test_rpc", "test_textures",
-)  # fmt: skip
-"""Files that a first run begins with, which knows no times yet."""
+LONG = {
+    "test_cpu_kernels": 260, "test_integers": 232, "test_xnnpack": 185, "test_importers": 175, "test_verify": 131,
+    "test_onnx_sweep": 129, "test_examples": 125, "test_generate_jni": 106, "test_sanitizers": 102, "test_remedies": 76,
+    "test_offload": 63, "test_cuda": 62, "test_profile": 60, "test_cpu_space": 54, "test_textures": 54,
+    "test_executor": 49, "test_opencl": 48, "test_verify_roundings": 47, "test_half_precision": 44,
+    "test_cpu_arm": 44, "test_end_to_end": 43, "test_tuned_compile": 42, "test_onnx_cases": 41, "test_full_disks": 40,
+    "test_probe": 37, "test_texture_convolutions": 34, "test_run": 34, "test_tflite_options": 32,
+    "test_generate_cpp": 32, "test_bench": 32, "test_tune": 32, "test_texture_rows": 30, "test_runner_abi": 28,
+    # These mostly wait.
+    "test_stalled_device": 120, "test_rpc": 102, "test_kills": 95, "test_rpc_app": 80, "test_activity": 79,
+    "test_rpc_shared": 72, "test_doctor": 71, "test_deploy": 61, "test_tune_builders": 57, "test_device": 46,
+    "test_tune_fleet": 45, "test_adb_command": 42, "test_rpc_hostile": 35, "test_awake": 34, "test_apk": 33,
+    "test_virtual_device": 33, "test_deploy_many": 30, "test_rack": 21,
+    # Unit tests.
+    "test_rpc_life": 23, "test_isolated": 20, "test_cli_start": 11, "test_hostile_files": 11,
+}  # fmt: skip
+"""Seconds of the longest files on two cores, for a run that has no times of its own yet."""
 
 # Whoever runs the tests in the background of a script has them ignore ctrl-C, and nohup the end of the terminal;
 # several tests send both, to programs that inherit what we ignore.
@@ -34,17 +48,27 @@ SECOND_TRY = "second try"
 """The property of a test that has the reason of its mark ``flaky``, for the summary."""
 
 
+def expected_seconds(path: Path, tests: Sequence[str], seconds: Mapping[str, float]) -> float:
+    """Estimate the duration of a file's *tests* by the *seconds* of those that ran before, else by :data:`LONG`.
+
+    A first run of all begins with the unit tests, whose times say nothing about other files.
+    """
+    recorded = [seconds[test] for test in tests if test in seconds]
+    unknown = len(tests) - len(recorded)
+    return sum(recorded) + (unknown if recorded else LONG.get(path.stem, unknown / 2))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a second try without a reason: what passes at the second one may be a fault all the same.
 
     Bring the files that take longest to the front: one of them at the end would leave the other processes idle.
     """
     seconds = config.cache.get(SECONDS, {}) if config.cache else {}
-    files: Counter[str] = Counter()
+    files: dict[Path, list[str]] = {}
     for item in items:
-        unknown = 100.0 if item.path.stem in LONG and not seconds else 1.0
-        files[str(item.path)] += seconds.get(item.nodeid, unknown)
-    items.sort(key=lambda item: (-files[str(item.path)], str(item.path)))
+        files.setdefault(item.path, []).append(item.nodeid)
+    expected = {path: expected_seconds(path, tests, seconds) for path, tests in files.items()}
+    items.sort(key=lambda item: (-expected[item.path], str(item.path)))
     for item in items:
         for mark in item.iter_markers("flaky"):
             if set(mark.kwargs) != {"reruns", "reason"}:
