@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import tvm
 from numpy.typing import NDArray
 from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
@@ -121,7 +120,7 @@ def _steps(sizes: _Sizes, inputs: list[tirx.Buffer], outputs: list[tirx.Buffer])
             with T.serial(layer.steps) as step:
                 at = layer.steps - 1 - step if backwards else step
                 {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[layer.kind](direction, at)
-                _each(sizes, partial(_keep, result, states[0], at, d))
+                _each(sizes, partial(_copy, result, states[0], at, d))
             statements.append(builder.get())
     return tirx.SeqStmt(statements)
 
@@ -173,8 +172,11 @@ def _gru_step(direction: _Direction, at: tirx.PrimExpr) -> None:
         _products(direction, range(3), lambda b, n: direction.bias[d, n])
     else:  # the reset state takes the place of the reset gate
         _products(direction, range(2), lambda b, n: direction.row(at, b, n))
-        reset = partial(_reset, direction)
-        _each(direction.sizes, reset)
+
+        def reset_state(b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
+            _set(gates, b, size + j, tirx.sigmoid(gates[b, size + j]) * h[d, b, j])
+
+        _each(direction.sizes, reset_state)
         _products(
             direction, range(2, 3), lambda b, n: direction.row(at, b, n), lambda b, k: gates[b, size + k]
         )
@@ -187,11 +189,6 @@ def _gru_step(direction: _Direction, at: tirx.PrimExpr) -> None:
         _set(h, d, b, j, gru_gates(update, product, h[d, b, j]))
 
     _each(direction.sizes, gate)
-
-
-def _reset(direction: _Direction, b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
-    gates, column = direction.gates, direction.sizes.width + j
-    _set(gates, b, column, tirx.sigmoid(gates[b, column]) * direction.states[0][direction.number, b, j])
 
 
 def _products(
@@ -244,14 +241,9 @@ def _each(sizes: _Sizes, body: Callable[[tirx.PrimExpr, tirx.PrimExpr], None]) -
         body(b, part * LANES + lane)
 
 
-def _copy(target: tvm.target.Target, source: Any, d: int, b: tirx.PrimExpr, j: tirx.PrimExpr) -> None:
-    _set(target, d, b, j, source[d, b, j])
-
-
-def _keep(
-    result: tirx.Buffer, h: tirx.Buffer, at: tirx.PrimExpr, d: int, b: tirx.PrimExpr, j: tirx.PrimExpr
-) -> None:
-    _set(result, at, d, b, j, h[d, b, j])
+def _copy(target: tirx.Buffer, source: tirx.Buffer, *place: tirx.PrimExpr) -> None:
+    """Copy a state to a *place* whose last indices are its own: direction, sequence and unit."""
+    _set(target, *place, source[place[-3:]])
 
 
 def _set(buffer: tirx.Buffer, *place: tirx.PrimExpr) -> None:

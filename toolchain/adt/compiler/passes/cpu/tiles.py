@@ -64,10 +64,7 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int =
 
 def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: int = 1) -> tuple[Tile, ...]:
     """:func:`best_tile`, and then all tiles that a search may try, the most promising first: LLVM may need
-    fewer registers than the model thinks, and leave a row of tiles unfinished.
-
-    Args: as of :func:`best_tile`.
-    """
+    fewer registers than the model thinks, and leave a row of tiles unfinished."""
     best = best_tile(width, height, depth, vectors, each)
     fitting = [
         tile

@@ -180,10 +180,6 @@ def _log(x: tirx.PrimExpr) -> tirx.PrimExpr:
     )
 
 
-def _sigmoid(x: tirx.PrimExpr) -> tirx.PrimExpr:
-    return _constant(1) / (_constant(1) + _exp(_constant(0) - x))
-
-
 def _rational(x: tirx.PrimExpr, form: tuple[Sequence[float], Sequence[float], float]) -> tirx.PrimExpr:
     numerator, denominator, limit = form
     below = _bound("below", tirx.Select(x > _constant(limit), _constant(limit), x))
@@ -193,20 +189,10 @@ def _rational(x: tirx.PrimExpr, form: tuple[Sequence[float], Sequence[float], fl
     return _let(value, below, near, square)
 
 
-def _tanh(x: tirx.PrimExpr) -> tirx.PrimExpr:
-    """At most 7 units in the last place off."""
-    return _rational(x, _TANH)
-
-
-def _erf(x: tirx.PrimExpr) -> tirx.PrimExpr:
-    """At most 4e-7 off."""
-    return _rational(x, _ERF)
-
-
 _BY_NAME: dict[str, Callable[[tirx.PrimExpr], tirx.PrimExpr]] = {
     "tirx.exp": _exp,
     "tirx.log": _log,
-    "tirx.sigmoid": _sigmoid,
-    "tirx.tanh": _tanh,
-    "tirx.erf": _erf,
+    "tirx.sigmoid": lambda x: _constant(1) / (_constant(1) + _exp(_constant(0) - x)),
+    "tirx.tanh": lambda x: _rational(x, _TANH),  # at most 7 units in the last place off
+    "tirx.erf": lambda x: _rational(x, _ERF),  # at most 4e-7 off
 }

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
@@ -155,15 +155,12 @@ def _reasons(
                 reasons[variable] = (
                     "it has a view of another shape, or is read by something that is no kernel"
                 )
+    sources = {binding.var: binding.value for binding in bindings if isinstance(binding.value, relax.Var)}
     for variable in relax.analysis.free_vars(main.body.body):
-        source = _sources(bindings).get(variable, variable)
+        source = sources.get(variable, variable)
         if source in reasons:
             reasons[source] = "it is returned"
     return reasons
-
-
-def _sources(bindings: Sequence[relax.VarBinding]) -> dict[Any, Any]:
-    return {binding.var: binding.value for binding in bindings if isinstance(binding.value, relax.Var)}
 
 
 def _unfit(variable: relax.Var, limits: ImageLimits | None) -> str:
@@ -200,17 +197,16 @@ class _Placement(Rewriter):
         """New kernels by their global variable."""
         self.rows: list[KernelTextures] = []
         self.called: dict[tuple[tvm.ir.GlobalVar, tuple[bool, ...]], Any] = {}
-        self.values |= {
-            param: self._in_image(param) for param in super().params() if reasons.get(param, "-") == ""
-        }
-        self.names: defaultdict[str, int] = defaultdict(int)
+        self.names: Counter[str] = Counter()
+        for param in super().params():
+            if reasons.get(param, "-") == "":
+                self.values[param] = relax.Var(param.name_hint, self._in_image(param.struct_info))
 
     def params(self) -> list[relax.Var]:
         return [self.value_of(param) for param in super().params()]
 
-    def _in_image(self, param: relax.Var) -> relax.Var:
-        info = param.struct_info
-        return relax.Var(param.name_hint, relax.TensorStructInfo(info.shape, info.dtype, self.image))
+    def _in_image(self, info: relax.TensorStructInfo) -> relax.TensorStructInfo:
+        return relax.TensorStructInfo(info.shape, info.dtype, self.image)
 
     def bind(self, binding: relax.VarBinding) -> None:
         if not is_kernel_call(binding.value):
@@ -219,10 +215,8 @@ class _Placement(Rewriter):
         kernel, operands = binding.value.args
         textured = _textured(binding, self.reasons)
         info = binding.value.sinfo_args[0]
-        if textured[-1]:
-            info = relax.TensorStructInfo(info.shape, info.dtype, self.image)
         variable = self._variable(kernel, textured, self.reasons[binding.var])
-        call = relax.call_tir(variable, self.copy(operands), info)
+        call = relax.call_tir(variable, self.copy(operands), self._in_image(info) if textured[-1] else info)
         self.values[binding.var] = self.builder.emit(call, name_hint=binding.var.name_hint)
 
     def _variable(self, kernel: tvm.ir.GlobalVar, textured: tuple[bool, ...], reason: str) -> Any:
@@ -246,29 +240,18 @@ class _Placement(Rewriter):
         return self.called[key]
 
 
+@dataclass
 class GpuKernels:
     """The kernels of a module, made for the images among their arguments."""
 
-    def __init__(
-        self,
-        module: tvm.IRModule,
-        target: tvm.target.Target,
-        schedules: KernelSchedules,
-        gpu: Gpu,
-        *,
-        images: bool = True,
-    ) -> None:
-        """Schedule the kernels of *module*.
-
-        Without *images*, all blocked tensors are in buffers, and kernels that write one are scheduled
-        here, not only those that sum.
-        """
-        self.images = images
-        self.module = module
-        self.target = target
-        self.schedules = schedules
-        self.gpu = gpu
-        self.cache: dict[tuple[tvm.ir.GlobalVar, tuple[bool, ...]], Any] = {}
+    module: tvm.IRModule
+    target: tvm.target.Target
+    schedules: KernelSchedules
+    gpu: Gpu
+    images: bool = True
+    """False: all blocked tensors are in buffers, and kernels that write one are scheduled here, not only
+    those that sum."""
+    cache: dict[tuple[tvm.ir.GlobalVar, tuple[bool, ...]], Any] = field(default_factory=dict)
 
     def specialize(self, kernel: tvm.ir.GlobalVar, textured: tuple[bool, ...]) -> tirx.PrimFunc:
         """Return the scheduled function; unscheduled, as it was, where no argument is an image and TVM's

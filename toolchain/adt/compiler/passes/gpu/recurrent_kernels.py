@@ -11,8 +11,8 @@ step reads them through all, and is launched as often as there are steps.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -121,16 +121,21 @@ class LayerKernel(ABC):
                 finish(row, [T.bind(sum(values[1:], values[0])) for values in shares], inputs[row])
 
     def new_state(
-        self, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr], place: _Place, cell: _Cell
+        self,
+        totals: list[tirx.PrimExpr],
+        given: list[tirx.PrimExpr],
+        place: _Place,
+        cell: tirx.BufferLoad,
     ) -> tirx.PrimExpr:
-        """The new h of a unit, for the sums of its gates and what is :meth:`given`; its c is kept."""
+        """Compute the new h of a unit, for the sums of its gates and what is :meth:`given`; an LSTM's new c
+        takes the place of *cell*."""
         if self.layer.kind == "RNN":
             return T.bind(rnn_gate(given[0] + totals[0]))
         if self.layer.kind == "LSTM":
             sums = [before + total for before, total in zip(given, totals, strict=True)]
-            new, output = lstm_gates(sums, cell.value())
+            new, output = lstm_gates(sums, cell)
             value = T.bind(new)
-            cell.store(value)
+            T.buffer_store(cell.buffer, value, cell.indices)
             return T.bind(output * tirx.tanh(value))
         update, reset, product = totals
         bias = self.bias[place.direction, 2 * self.tile.width + place.unit]
@@ -145,11 +150,9 @@ class LayerKernel(ABC):
         values = [self.rows[at, b, column + place.unit] for column in columns]
         return [*values, h] if self.layer.kind == "GRU" else values
 
-    def within(self, stack: ExitStack, unit: tirx.PrimExpr) -> None:
-        """Restrict the code that follows on *stack* to units of the layer, without the zeros behind them."""
-        if self.guarded:
-            stack.enter_context(T.If(unit < self.layer.hidden))
-            stack.enter_context(T.Then())
+    def within(self, unit: tirx.PrimExpr) -> list[tirx.PrimExpr]:
+        """Return the condition that *unit* is one of the layer's, and none of the zeros behind them."""
+        return [unit < self.layer.hidden] if self.guarded else []
 
 
 @dataclass(frozen=True)
@@ -171,22 +174,6 @@ class _Place:
         """Return the index of the unit of the layer."""
         own = self.item % self.tile.units if self.tile.shares > 1 else self.item
         return self.group * self.tile.units + own
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """Place of the c of a unit."""
-
-    buffer: tirx.Buffer
-    indices: list[tirx.PrimExpr]
-
-    def value(self) -> tirx.PrimExpr:
-        """As it was before the step."""
-        return self.buffer[tuple(self.indices)]
-
-    def store(self, value: tirx.PrimExpr) -> None:
-        """Keep it for the next step."""
-        T.buffer_store(self.buffer, value, self.indices)
 
 
 class PlainLoops(LayerKernel):
@@ -221,7 +208,7 @@ class PlainLoops(LayerKernel):
             else:
                 totals = self._totals(range(layer.gates), d, unit, lambda k: h[d, b, k])
                 given = self.given(range(layer.gates), place, at, b, h[d, b, unit])
-                new = self.new_state(totals, given, place, _Cell(self.last[-1], [d, b, unit]))
+                new = self.new_state(totals, given, place, self.last[-1][d, b, unit])
             T.buffer_store(self.result, new, [at, d, b, unit])
         with T.serial(layer.hidden) as unit:
             T.buffer_store(h, self.result[at, d, b, unit], [d, b, unit])
@@ -258,91 +245,66 @@ class WholeLayer(LayerKernel):
         layer, tile = self.layer, self.tile
         with IRBuilder() as builder:
             with (
-                T.thread_binding(layer.batch, thread="blockIdx.x") as b,
-                T.thread_binding(layer.directions, thread="blockIdx.y") as d,
-                T.thread_binding(tile.items, thread="threadIdx.x") as item,
+                T.thread_binding(layer.batch, thread="blockIdx.x") as self.sequence,
+                T.thread_binding(layer.directions, thread="blockIdx.y") as self.direction,
+                T.thread_binding(tile.items, thread="threadIdx.x") as self.item,
             ):
-                h, *others = (
+                self.h, *self.others = (
                     T.alloc_buffer((count * tile.width,), "float32", scope="shared")
                     for count in (2, *(1 for _ in self.first[1:]), *([1, 1] if layer.resets_first else []))
                 )
                 parts = self.parts(2 if layer.resets_first else layer.gates)
-                self._begin(h, others, d, b, item)
+                self._begin()
                 _barrier()
                 with T.serial(layer.steps) as step:
-                    self._step(step, h, others, parts, d, b, item)
-                self._end(h, others, d, b, item)
+                    self._step(step, parts)
+                self._end()
             return builder.get()
 
-    def _each_unit(self, item: tirx.PrimExpr, body: Callable[[tirx.PrimExpr], None], extent: int) -> None:
+    def _each_unit(self, body: Callable[[tirx.PrimExpr], None], extent: int) -> None:
         with T.serial(ceil_blocks(extent, self.tile.items)) as part:
-            unit = part * self.tile.items + item
-            with ExitStack() as stack:
-                if extent % self.tile.items:
-                    stack.enter_context(T.If(unit < extent))
-                    stack.enter_context(T.Then())
+            unit = part * self.tile.items + self.item
+            with _only_where([unit < extent] if extent % self.tile.items else []):
                 body(unit)
 
-    def _begin(
-        self,
-        h: tirx.Buffer,
-        others: list[tirx.Buffer],
-        d: tirx.PrimExpr,
-        b: tirx.PrimExpr,
-        item: tirx.PrimExpr,
-    ) -> None:
+    def _begin(self) -> None:
         hidden, width = self.layer.hidden, self.tile.width
 
         def begin(unit: tirx.PrimExpr) -> None:
-            for buffer, before in zip((h, *others), self.first, strict=False):
-                value = before[d, b, unit]
+            for buffer, before in zip((self.h, *self.others), self.first, strict=False):
+                value = before[self.direction, self.sequence, unit]
                 if self.guarded:
                     value = tirx.if_then_else(unit < hidden, value, T.float32(0))
                 T.buffer_store(buffer, value, [unit])
             if self.guarded:
-                for buffer, offset in [(h, width), *((other, 0) for other in others[len(self.first) - 1 :])]:
+                zeros = [(self.h, width), *((other, 0) for other in self.others[len(self.first) - 1 :])]
+                for buffer, offset in zeros:
                     T.buffer_store(buffer, T.float32(0), [offset + unit])
 
-        self._each_unit(item, begin, width)
+        self._each_unit(begin, width)
 
-    def _end(
-        self,
-        h: tirx.Buffer,
-        others: list[tirx.Buffer],
-        d: tirx.PrimExpr,
-        b: tirx.PrimExpr,
-        item: tirx.PrimExpr,
-    ) -> None:
+    def _end(self) -> None:
         start = self.layer.steps % 2 * self.tile.width
 
         def end(unit: tirx.PrimExpr) -> None:
-            T.buffer_store(self.last[0], h[start + unit], [d, b, unit])
-            for buffer, last in zip(others, self.last[1:], strict=False):
-                T.buffer_store(last, buffer[unit], [d, b, unit])
+            at = [self.direction, self.sequence, unit]
+            T.buffer_store(self.last[0], self.h[start + unit], at)
+            for buffer, last in zip(self.others, self.last[1:], strict=False):
+                T.buffer_store(last, buffer[unit], at)
 
-        self._each_unit(item, end, self.layer.hidden)
+        self._each_unit(end, self.layer.hidden)
 
-    def _step(
-        self,
-        step: tirx.PrimExpr,
-        h: tirx.Buffer,
-        others: list[tirx.Buffer],
-        parts: tirx.Buffer,
-        d: tirx.PrimExpr,
-        b: tirx.PrimExpr,
-        item: tirx.PrimExpr,
-    ) -> None:
-        layer, tile = self.layer, self.tile
+    def _step(self, step: tirx.PrimExpr, parts: tirx.Buffer) -> None:
+        layer, tile, h = self.layer, self.tile, self.h
+        d, b = self.direction, self.sequence
         at = self.position(step, d)
         now, later = step % 2 * tile.width, (step + 1) % 2 * tile.width
 
         def each_group(
-            gates: range,
-            state: Callable[[int, tirx.PrimExpr], tirx.PrimExpr],
-            finish: Callable[[_Place, int, list[tirx.PrimExpr], list[tirx.PrimExpr]], None],
+            gates: range, state: Callable[[int, tirx.PrimExpr], tirx.PrimExpr], finish: _Finish
         ) -> None:
             with T.serial(tile.groups) as group:
-                place = _Place(d, group, item, tile)
+                place = _Place(d, group, self.item, tile)
 
                 def given(_row: int) -> list[tirx.PrimExpr]:
                     return self.given(gates, place, at, b, h[now + place.unit])
@@ -354,24 +316,20 @@ class WholeLayer(LayerKernel):
 
         def store(place: _Place, new: tirx.PrimExpr) -> None:
             T.buffer_store(h, new, [later + place.unit])
-            with ExitStack() as stack:
-                self.within(stack, place.unit)
+            with _only_where(self.within(place.unit)):
                 T.buffer_store(self.result, new, [at, d, b, place.unit])
 
         def old(_row: int, column: tirx.PrimExpr) -> tirx.PrimExpr:
             return h[_vector(now + column)]
 
+        def finish(place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]) -> None:
+            cell = self.others[0][place.unit] if self.others else None
+            store(place, self.new_state(totals, given, place, cell))
+
         if not layer.resets_first:
-
-            def finish(
-                place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
-            ) -> None:
-                cell = _Cell(others[0] if others else None, [place.unit])
-                store(place, self.new_state(totals, given, place, cell))
-
             each_group(range(layer.gates), old, finish)
             return
-        reset, update = others
+        reset, update = self.others
 
         def finish_reset(
             place: _Place, _row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]
@@ -452,11 +410,7 @@ class SingleSteps(LayerKernel):
 
             def finish(row: int, totals: list[tirx.PrimExpr], given: list[tirx.PrimExpr]) -> None:
                 b = part * tile.rows + row
-                with ExitStack() as stack:
-                    self.within(stack, unit)
-                    if ragged:
-                        stack.enter_context(T.If(b < layer.batch))
-                        stack.enter_context(T.Then())
+                with _only_where([*self.within(unit), *([b < layer.batch] if ragged else [])]):
                     if first:
                         sums = [before + total for before, total in zip(given, totals, strict=False)]
                         T.buffer_store(room, sums[0], [source + 1, d, b, unit])
@@ -466,13 +420,26 @@ class SingleSteps(LayerKernel):
                         update = room[source + 1, d, b, unit]
                         new = T.bind(gru_gates(update, given[0] + totals[0], given[-1]))
                     else:
-                        cell = _Cell(self.last[-1], [d, b, unit])
-                        new = self.new_state(totals, given, place, cell)
+                        new = self.new_state(totals, given, place, self.last[-1][d, b, unit])
                     T.buffer_store(room, new, [later, d, b, unit])
                     T.buffer_store(self.result, new, [at, d, b, unit])
                     T.buffer_store(self.last[0], new, [d, b, unit])
 
             self.each_sum(gates, place, self.parts(len(gates)), state, given, finish)
+
+
+_Finish = Callable[[_Place, int, list[tirx.PrimExpr], list[tirx.PrimExpr]], None]
+"""Uses the sums of the gates of a place and sequence, and what is given."""
+
+
+@contextmanager
+def _only_where(conditions: list[tirx.PrimExpr]) -> Iterator[None]:
+    """Restrict the code that is built inside to where all *conditions* hold."""
+    with ExitStack() as stack:
+        for condition in conditions:
+            stack.enter_context(T.If(condition))
+            stack.enter_context(T.Then())
+        yield
 
 
 def _vector(at: tirx.PrimExpr) -> Any:
