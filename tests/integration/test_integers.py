@@ -19,7 +19,7 @@ from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, q
 
 import adt
 from adt.compiler.networks.builder import Network
-from adt.compiler.passes.gpu.reductions import LEAST_SHARED
+from adt.compiler.passes.gpu.rows import LEAST_SHARED
 from adt.errors import ConfigError
 from adt.package.host_run.run import run_package
 from adt.package.inspection.reference_kernels import reference_file

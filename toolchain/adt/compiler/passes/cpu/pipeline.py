@@ -10,7 +10,7 @@ from tvm import relax
 
 from adt.compiler.ir.rewriter import bind_params, is_flat, static_shape
 from adt.compiler.passes.cpu.products import CpuProducts
-from adt.compiler.passes.cpu.vector_rows import VectorRow
+from adt.compiler.passes.cpu.reduction import VectorRow
 from adt.compiler.passes.cpu.vectors import Vectors, best_lanes
 from adt.compiler.passes.dot import SUMS, dot_of_computed
 from adt.compiler.passes.fusion import bound_operators, cpu_dispatch, fuse

@@ -13,20 +13,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+import tvm_ffi
+from tvm import ir, s_tir, tirx
 
 from adt.compiler.ir.flops import SCHEDULED
-from adt.compiler.passes.cpu.bias import sums_from_bias
+from adt.compiler.ir.nodes import block_with, tir_nodes
 from adt.compiler.passes.cpu.convolution import convolution
 from adt.compiler.passes.cpu.elementwise import elements
 from adt.compiler.passes.cpu.products import product
 from adt.compiler.passes.cpu.reads import reads_differ
 from adt.compiler.passes.cpu.recurrence import is_recurrence
-from adt.compiler.passes.cpu.reduction import reduction, rows
-from adt.compiler.passes.cpu.terms import whole_vectors
+from adt.compiler.passes.cpu.reduction import reduction, rows, whole_vectors
 from adt.compiler.passes.cpu.vector_math import shared_divisors, vectorized_math
 from adt.compiler.passes.cpu.vectors import Vectors
 from adt.compiler.passes.indices import narrow_indices, simple_indices
+from adt.compiler.passes.layout.signature import variables_of
 from adt.compiler.passes.scheduling import Decisions, NoSchedule, Untuned, refusals
 from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
@@ -104,10 +105,6 @@ def _attempts(function: tirx.PrimFunc, vectors: Vectors, rules: Sequence[Rule]) 
         yield elements, simple_indices(function)
 
 
-FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias}
-"""Transformations of a scheduled body, by the name in an annotation."""
-
-
 def finished(schedule: s_tir.Schedule) -> tirx.PrimFunc:
     """Return the function of a Schedule of :func:`schedule_of`, or of its trace; KeyError for others."""
     root = schedule.get_sblock("root")
@@ -128,3 +125,71 @@ def _finished(function: tirx.PrimFunc, body: tirx.SBlockRealize, words: str) -> 
     body = vectorized_math(body)
     result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
     return result.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)
+
+
+def sums_from_bias(statement: tirx.Stmt) -> Any:
+    """Have the sums of a scheduled convolution on blocked tensors start from the bias instead of zero: one
+    operation less for each, and depthwise ones have few.
+
+    The *statement* is returned as it is where nothing is added to them that is the same at all positions.
+    """
+    blocks = tir_nodes(statement, tirx.SBlock)
+    starts = [block for block in blocks if _starts_from_zero(block)]
+    if len(starts) != 1:
+        return statement
+    (start,) = starts
+    sums = start.body.buffer
+    for store in blocks:
+        addition = _bias_addition(store, sums)
+        if addition is not None:
+            break
+    else:
+        return statement
+    of_store = dict(zip(addition.a.indices, start.body.indices, strict=True))
+    place = [tirx.stmt_functor.substitute(index, of_store) for index in addition.b.indices]
+    bias = tirx.BufferLoad(addition.b.buffer, place)
+    region = tirx.BufferRegion(bias.buffer, [ir.Range.from_min_extent(index, 1) for index in place])
+
+    def replaced(block: tirx.SBlock) -> Any:
+        if block.same_as(start):
+            return block_with(block, tirx.BufferStore(sums, bias, block.body.indices), [region])
+        return (
+            block_with(block, _without(block.body, addition), block.reads) if block.same_as(store) else None
+        )
+
+    return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.SBlock"])
+
+
+def _starts_from_zero(block: tirx.SBlock) -> bool:
+    value = block.body.value if isinstance(block.body, tirx.BufferStore) else None
+    return isinstance(value, tirx.FloatImm) and value.value == 0 and block.name_hint.endswith("_init")
+
+
+def _bias_addition(block: tirx.SBlock, sums: Any) -> Any | None:
+    """Return where *block* adds to *sums* what depends on their channel only."""
+    if not isinstance(block.body, tirx.BufferStore) or block.body.buffer.same_as(sums):
+        return None
+    for addition in tir_nodes(block.body, tirx.Add):
+        load, bias = addition.a, addition.b
+        if (
+            isinstance(load, tirx.BufferLoad)
+            and load.buffer.same_as(sums)
+            and isinstance(bias, tirx.BufferLoad)
+        ):
+            _, _, *positions, _ = load.indices
+            if not variables_of(bias.indices) & variables_of(positions):
+                return addition
+    return None
+
+
+def _without(statement: tirx.Stmt, addition: Any) -> Any:
+    """The *statement* with only the first operand of each *addition*."""
+
+    def replaced(node: Any) -> Any:
+        return node.a if tvm_ffi.structural_equal(node, addition) else None
+
+    return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.Add"])
+
+
+FINISHES = {"shared_divisors": shared_divisors, "sums_from_bias": sums_from_bias}
+"""Transformations of a scheduled body, by the name in an annotation."""

@@ -7,15 +7,14 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import ir, relax, tirx
 
-from adt.compiler.ir.nodes import block_with, is_kernel_call, tir_nodes
-from adt.compiler.ir.rewriter import Rewriter, bindings_of, readers_of, static_shape
+from adt.compiler.ir.nodes import block_with, is_kernel_call, operator_name, tir_nodes
+from adt.compiler.ir.rewriter import ELEMENTWISE, Rewriter, bindings_of, readers_of, static_shape
 from adt.compiler.passes.records.schedules import is_scheduled
 from adt.package.reports import LANES
 
@@ -23,23 +22,14 @@ TYPES = ("int32", "float32")
 """Types of what is joined: as wide as one another."""
 
 
-@dataclass(frozen=True)
-class Kernels:
-    """A flat module whose tensors are in buffers."""
-
-    module: tvm.IRModule
-    params: Mapping[str, tvm.runtime.Tensor]
-    """Parameters that follow the inputs of ``main``, by name."""
-    plain: Mapping[str, tvm.runtime.Tensor]
-    """The kernels before they were scheduled, by name."""
-
-
-def joined_constants(kernels: Kernels) -> Kernels:
+def joined_constants(
+    module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor], plain: Mapping[str, tirx.PrimFunc]
+) -> tuple[tvm.IRModule, dict[str, tvm.runtime.Tensor], dict[str, tirx.PrimFunc]]:
     """Join the constants that only one call of a kernel reads, of :data:`TYPES` and of whole vectors.
 
-    Kernels that are not scheduled are left alone.
+    The flat *module* has its tensors in buffers, and *params* behind the inputs of its ``main``; *plain* are
+    its kernels before they were scheduled, by name. Kernels that are not scheduled are left alone.
     """
-    module, params, plain = kernels.module, kernels.params, kernels.plain
     main = module["main"]
     constants = set(main.params[len(main.params) - len(params) :])
     readers = readers_of(module)
@@ -71,7 +61,7 @@ def joined_constants(kernels: Kernels) -> Kernels:
     reading = {
         kernel.name_hint: _reading_one(plain[kernel.name_hint], chosen) for kernel, chosen in places.items()
     }
-    return Kernels(result, joiner.weights(params), {**plain, **reading})
+    return result, joiner.weights(params), {**plain, **reading}
 
 
 def _in_vectors(value: relax.Expr) -> bool:
@@ -183,3 +173,29 @@ def _reading_one(function: tirx.PrimFunc, places: Sequence[int]) -> Any:
     params = _one(function.params, places)
     buffers = {param: function.buffer_map[param] for param in params} | {params[places[0]]: whole}
     return tirx.PrimFunc(params, body, function.ret_type, buffers, function.attrs)
+
+
+class ScalarsWhereRead(Rewriter):
+    """Has each kernel that reads a scalar compute it, from the results of kernels that take more than to be
+    started."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.computed: dict[Any, Any] = {}
+        """Variable of the old function that is such a scalar, to the call that gives it."""
+        self.copies: dict[Any, Any] = {}
+        """Map from such a variable to what stands for it where the latest binding reads it."""
+
+    def bind(self, binding: relax.VarBinding) -> None:
+        if static_shape(binding.var) == () and operator_name(binding.value) in ELEMENTWISE:
+            self.computed[binding.var] = binding.value
+        else:
+            self.copies = {}
+            super().bind(binding)
+
+    def value_of(self, variable: relax.Var) -> Any:
+        if variable not in self.computed:
+            return super().value_of(variable)
+        if variable not in self.copies:
+            self.copies[variable] = self.builder.emit(self.copy(self.computed[variable]))
+        return self.copies[variable]

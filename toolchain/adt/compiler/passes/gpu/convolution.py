@@ -30,7 +30,7 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from adt.compiler.passes.gpu.kernel_blocks import (
+from adt.compiler.passes.gpu.texels import (
     KernelBlocks,
     kernel_blocks,
     reduction_loops,

@@ -20,10 +20,9 @@ from adt.compiler.ir.rewriter import bind_params, is_flat
 from adt.compiler.passes import words
 from adt.compiler.passes.fusion import bound_operators, fuse, gpu_dispatch
 from adt.compiler.passes.gpu.choice import BY_MODEL, TextureChooser
-from adt.compiler.passes.gpu.constants import Kernels, joined_constants
+from adt.compiler.passes.gpu.constants import ScalarsWhereRead, joined_constants
 from adt.compiler.passes.gpu.placement import ImageLimits, place
 from adt.compiler.passes.gpu.rows import BEFORE_ELEMENTWISE, DealtRow
-from adt.compiler.passes.gpu.scalars import ScalarsWhereRead
 from adt.compiler.passes.integers.rules import in_integers
 from adt.compiler.passes.layout.blocks import BYTES, FLOATS, TEXELS, Terms
 from adt.compiler.passes.layout.channels import channels_first
@@ -102,11 +101,10 @@ def for_gpu(
         plain = kernels_of(fused)
         if blocking is WORDS:
             plain = {name: words.without_words(kernel) for name, kernel in plain.items()}
-        kernels = Kernels(result, weights, plain)
-        # Who tunes runs a kernel by itself, as it is in records.
+        # The tuner runs a kernel by itself, as it is in records.
         if blocking is WORDS and limits is None and not isinstance(schedules, Recording):
-            kernels = joined_constants(kernels)
-        return GpuModule(kernels.module, kernels.params, report, kernels.plain, integers)
+            result, weights, plain = joined_constants(result, weights, plain)
+        return GpuModule(result, weights, report, plain, integers)
 
 
 def _normalized(module: tvm.IRModule, rows: Rows) -> Any:

@@ -27,7 +27,7 @@ from tvm import arith, ir, s_tir, te, tirx
 from tvm.s_tir.schedule import LoopRV
 
 from adt.compiler.ir.nodes import tir_nodes
-from adt.compiler.passes.gpu.product_tiles import Product, ProductTile, best_product_tile
+from adt.compiler.passes.gpu.tiles import Product, ProductTile, best_product_tile
 from adt.compiler.passes.layout.blocks import FLOATS, ceil_blocks
 from adt.compiler.passes.layout.signature import REDUCE, SPATIAL, reduces, variables_of
 from adt.compiler.passes.scheduling import Decisions, NoSchedule

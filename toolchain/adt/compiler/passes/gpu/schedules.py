@@ -23,8 +23,7 @@ from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import tir_nodes
 from adt.compiler.passes.gpu.convolution import convolution
 from adt.compiler.passes.gpu.products import product
-from adt.compiler.passes.gpu.reductions import is_other_reduction, reduction
-from adt.compiler.passes.gpu.rows import is_dealt, rows, with_own_places
+from adt.compiler.passes.gpu.rows import is_dealt, is_other_reduction, reduction, rows, with_own_places
 from adt.compiler.passes.gpu.texels import elements, is_global_pool, pool, reads_images, texels, writes_texels
 from adt.compiler.passes.indices import narrow_indices
 from adt.compiler.passes.layout.blocks import is_convolution
