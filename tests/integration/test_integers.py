@@ -22,7 +22,7 @@ from adt.compiler.ir.nodes import operator_name
 from adt.compiler.ir.rewriter import bindings_of
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.rows import LEAST_SHARED
-from adt.compiler.passes.scheduling import Untuned
+from adt.compiler.passes.records.schedules import Untuned
 from adt.errors import ConfigError
 from adt.package.host_run.run import run_package
 from adt.package.inspection.reference_kernels import reference_file

@@ -18,10 +18,9 @@ from adt.compiler.importers.onnx.blockwise import MATMUL_N_BITS
 from adt.compiler.importers.onnx.comparison import Runner
 from adt.compiler.importers.onnx.converters import CONVERTERS
 from adt.compiler.importers.onnx.file import OF_ONNXRUNTIME, declared_inputs, read_onnx
-from adt.compiler.importers.onnx.graph import Builder, Graph, op_name
+from adt.compiler.importers.onnx.graph import Builder, Graph, Rewrite, op_name
 from adt.compiler.importers.onnx.preparation import prepare
 from adt.compiler.importers.onnx.rewrites import REWRITES
-from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
 from adt.compiler.importers.onnx.support import unsupported_ops
 from adt.compiler.importers.shapes import fixed_shapes
 from adt.compiler.passes.cpu.recurrence import CpuSteps

@@ -94,17 +94,17 @@ def recurrent(
         inputs.append("c0")
         outputs.append("c")
     nodes = [node(op, inputs, outputs, hidden_size=hidden, direction=direction, name="recurrent", **more)]
-    return graph_of(nodes, {"x": (5, 2, 4)}, outputs, weights)
+    return graph_of(nodes, {"x": (3, 2, 4)}, outputs, weights)
 
 
 def _lstm_of_all_inputs() -> onnx.ModelProto:
     names = ["x", "w", "r", "b", "n", "h0", "c0", "p"]
     weights = {
-        "w": f32(1, 4 * H, 4), "r": f32(1, 4 * H, H), "b": f32(1, 8 * H), "n": np.array([5, 5], np.int32),
+        "w": f32(1, 4 * H, 4), "r": f32(1, 4 * H, H), "b": f32(1, 8 * H), "n": np.array([3, 3], np.int32),
         "h0": f32(1, 2, H), "c0": f32(1, 2, H), "p": f32(1, 3 * H),
     }  # fmt: skip
     more = {"hidden_size": H, "activations": ["Sigmoid", "Softsign", "Tanh"]}
-    return graph_of([node("LSTM", names, ["", "y", "c"], **more)], {"x": (5, 2, 4)}, ["y", "c"], weights)
+    return graph_of([node("LSTM", names, ["", "y", "c"], **more)], {"x": (3, 2, 4)}, ["y", "c"], weights)
 
 
 def _qlinear_conv() -> onnx.ModelProto:
