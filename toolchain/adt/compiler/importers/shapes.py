@@ -44,11 +44,7 @@ MOST_SHOWN = 4  # inputs with open dimensions that an error shows; the others ar
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, Shape | int]:
-    """Parse ``name:1,3,224,224`` (an input) and ``batch=1,past=16`` (symbols) texts.
-
-    Raises:
-        ModelError: a text has another form, or two texts contradict each other.
-    """
+    """Parse ``name:1,3,224,224`` (an input) and ``batch=1,past=16`` (symbols) texts."""
     given: dict[str, Shape | int] = {}
     for text in texts:
         for name, value in _parse(text):
@@ -84,17 +80,10 @@ def option(name: str, value: Shape | int) -> str:
 def fixed_shapes(
     declared: Mapping[str, DeclaredShape], given: RequestedShapes, *, empty: bool = False
 ) -> dict[str, Shape]:
-    """Return the static shape of every input.
+    """Return the static shape of every input, or raise a ModelError that names all dimensions that stay open.
 
-    Args:
-        declared: input to shape; a dimension may be a sum or product of other inputs' symbols
-            (``past + sequence``).
-        empty: *given* may ask for extents of 0. (One that is declared may stand for an unknown extent.)
-
-    Raises:
-        ModelError: a name is unknown, the rank or a fixed extent differs, one symbol gets two extents, an
-            input has no elements, or dimensions stay open: all of them are named, with an option that
-            fixes them.
+    A dimension that is *declared* may be a sum or product of other inputs' symbols (``past + sequence``). If
+    *empty*, *given* may ask for extents of 0; one that is declared may stand for an unknown extent.
     """
     symbols = fixed_symbols(declared, given)
     fixed: dict[str, _Extents] = {}

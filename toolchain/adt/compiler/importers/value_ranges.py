@@ -73,7 +73,7 @@ def with_ranges(specs: Sequence[TensorSpec], module: Any) -> tuple[TensorSpec, .
     reads = list(_reads(graph))
     ranged: list[TensorSpec] = []
     for spec, parameter in zip(specs, graph.function.params, strict=False):
-        needs = [read.need for read in reads if read.parameter.same_as(parameter)]
+        needs = [need for read, need in reads if read.same_as(parameter)]
         dtype = np.dtype(spec.dtype) if spec.dtype != "bfloat16" else None
         if dtype is None or dtype.kind not in "iu":  # a float that becomes an index does so by a calculation
             ranged.append(replace(spec, values=ValueRange(UNKNOWN, 0, 0) if needs else None))
@@ -98,7 +98,7 @@ def with_bounded_reads(module: Any) -> Any:
     def bounded(builder: Any, call: Any) -> Any:
         name, graph = operator_name(call), _Emitted(builder, module)
         for indices, need in _needs(name, call, graph):
-            if any(read.need.selected for read in _inputs_behind(indices, need, graph)):
+            if any(behind.selected for _, behind in _inputs_behind(indices, need, graph)):
                 limited = builder.emit(relax.op.clip(indices, need.least, need.most))
                 return relax.Call(call.op, [call.args[0], limited, *call.args[2:]], call.attrs)
         return call
@@ -149,14 +149,6 @@ class _Need:
     def allows(self, least: float, most: float) -> bool:
         """True if every integer from *least* to *most* is allowed."""
         return self.known and self.least <= least and most <= self.most
-
-
-@dataclass(frozen=True)
-class _Read:
-    """Elements that an input picks."""
-
-    parameter: Any
-    need: _Need
 
 
 class _Graph:
@@ -232,15 +224,16 @@ def _values(
     return ValueRange(UNKNOWN, 0, 0) if needs else None
 
 
-def _reads(graph: _Graph) -> Iterator[_Read]:
+def _reads(graph: _Graph) -> Iterator[tuple[Any, _Need]]:
+    """Yield the inputs that pick elements, each with what it must be."""
     for name, call in graph.calls():
         if name not in LIMITED and type(call.struct_info).__name__ == "ShapeStructInfo":
             for arg in call.args:  # extents: few values fit
                 yield from _inputs_behind(*_unknown(arg), graph)
         for indices, need in _needs(name, call, graph) if name in READS else ():
-            for read in _inputs_behind(indices, need, graph):
-                limited = name in ONE_INDEX and read.need.selected  # by with_bounded_reads
-                yield replace(read, need=replace(read.need, exact=False)) if limited else read
+            for read, behind in _inputs_behind(indices, need, graph):
+                limited = name in ONE_INDEX and behind.selected  # by with_bounded_reads
+                yield read, replace(behind, exact=False) if limited else behind
 
 
 def _needs(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, _Need]]:
@@ -271,7 +264,7 @@ def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, Sequenc
         yield call.args[1], [math.prod(shape)] if axis is None else [shape[int(axis)]]
 
 
-def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[_Read]:
+def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[tuple[Any, _Need]]:
     """The inputs whose values become the indices *expr*, each with what it may be."""
     ways, seen = [(expr, need)], set()
     while ways:
@@ -282,7 +275,7 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[_Read]:
         seen.add((value, need))
         kind = type(value).__name__
         if kind == "Var" and graph.is_input(value):
-            yield _Read(value, need)
+            yield value, need
         elif kind == "TupleGetItem":
             of_topk = operator_name(graph.value(value.tuple_value)) == "relax.topk"
             if value.index == 0 or not of_topk:  # topk's indices lie within its axis

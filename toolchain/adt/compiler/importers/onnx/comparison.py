@@ -139,8 +139,7 @@ def run_reference(
 ) -> dict[str, Array]:
     """Compute outputs and the inner tensors *observed* by ONNX's reference implementation.
 
-    Raises:
-        TimeoutError: it took longer than :data:`REFERENCE_SECONDS`.
+    Raise a TimeoutError after :data:`REFERENCE_SECONDS`.
     """
     from onnx.reference import ReferenceEvaluator  # takes long to import
 

@@ -42,12 +42,7 @@ _ADDRESS = "_ORT_MEM_ADDR_"
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
-    """Load an ONNX file with its external data, sparse constants written out, and check that it is one.
-
-    Raises:
-        ModelError: it is missing, empty, truncated, of another format, or not a valid graph; or a data
-            file is not to be read.
-    """
+    """Load an ONNX file with its external data, sparse constants written out, and check that it is one."""
     import onnx
 
     model, files = _parsed(path)
@@ -83,11 +78,7 @@ def data_files(path: Path) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def open_data(model: Path, name: str) -> Iterator[io.BufferedReader]:
-    """Open the data file *name* of the ONNX file *model*, which must be a regular file beside it or below.
-
-    Raises:
-        ModelError: it cannot be read, or is not to be.
-    """
+    """Open the data file *name* of the ONNX file *model*, which must be a regular file beside it or below."""
     with contextlib.ExitStack() as stack:
         try:
             if _ADDRESS in name:
@@ -347,11 +338,7 @@ def _check_sizes(model: onnx.ModelProto) -> None:
 
 
 def input_dtypes(model: onnx.ModelProto) -> dict[str, str]:
-    """Return numpy's name of the element type of each input of the graph.
-
-    Raises:
-        ModelError: an input is no tensor, or one of no element type.
-    """
+    """Return numpy's name of the element type of each input of the graph, which must be tensors."""
     import onnx
 
     dtypes = {}

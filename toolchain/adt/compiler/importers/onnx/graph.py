@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,44 @@ class Builder:
             node.input[:] = [names.get(name, name) for name in node.input]
             node.output[:] = [names.get(name, name) for name in node.output]
         return self.nodes
+
+
+NO_CONVERTER = "TVM's importer has no converter"
+
+Apply = Callable[[Builder], str | list[str] | None]
+"""Adds the nodes that take a node's place; returns the names of its outputs (a single one as text), or None
+where it needs no rewriting. What it cannot rewrite raises :class:`Uncovered`."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Rewrite of the nodes of one operator."""
+
+    op: str
+    """As :func:`op_name` spells it: ``com.microsoft::FusedGemm``."""
+    into: str
+    """Name of what it becomes, for the op table."""
+    reason: str
+    """Reason for it, for the op table."""
+    apply: Apply
+
+    def nodes(self, node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
+        """The nodes in the place of *node*, with its output names; None: it stays."""
+        build = Builder(graph, node)
+        try:
+            results = self.apply(build)
+        except Uncovered:
+            return None
+        names = [results] if isinstance(results, str) else results
+        return None if names is None else build.finish(names)
+
+    def refusal(self, node: onnx.NodeProto, graph: Graph) -> str:
+        """Return the reason why *node* is not rewritten."""
+        try:
+            self.apply(Builder(graph, node))
+        except Uncovered as error:
+            return str(error)
+        return "what it is rewritten to computes something else (a warning tells by how much)"
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:

@@ -135,7 +135,6 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """Return *model* with its own functions written out (exporters of today write some)."""
     if not model.functions:
         return model
-
     try:
         return inliner.inline_local_functions(model, convert_version=True)
     except Exception as error:  # the inliner raises what its C++ side throws

@@ -48,9 +48,9 @@ def tell_operators(by_tvm: Collection[str], by_adt: Collection[str]) -> None:
 
 def _operators() -> tuple[frozenset[str], frozenset[str]]:
     if not _told:
-        from adt.compiler.importers.onnx import conversion
+        from adt.compiler.importers.onnx.converters import operators
 
-        tell_operators(*conversion.operators())
+        tell_operators(*operators())
     return _told[0]
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tvm.relax.frontend.onnx import onnx_frontend
+
 from adt.compiler.importers.onnx.converters import arithmetic, images, indices, shapes, signal, windows
 from adt.compiler.importers.onnx.converters.node import Converter
 
@@ -18,3 +20,8 @@ CONVERTERS: Mapping[str, Converter] = {
     for op, converter in module.CONVERTERS.items()
 }
 """Converters by operator of ONNX's own domain."""
+
+
+def operators() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the operators that TVM's importer has a converter for, and those that adt has one for."""
+    return frozenset(onnx_frontend._get_convert_map()) - {"Attention"}, frozenset(CONVERTERS)

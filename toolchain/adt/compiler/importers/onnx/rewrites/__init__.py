@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from adt.compiler.importers.onnx.graph import Rewrite
 from adt.compiler.importers.onnx.rewrites import (
     attention,
     elementary,
     loops,
     microsoft,
-    microsoft_attention,
     normalization,
     quantized,
     recurrent,
 )  # fmt: skip
-from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
 
 _MODULES = (
-    attention, elementary, loops, microsoft, microsoft_attention, normalization, quantized, recurrent,
+    attention, elementary, loops, microsoft, normalization, quantized, recurrent,
 )  # fmt: skip
 REWRITES: Mapping[str, Rewrite] = {rewrite.op: rewrite for module in _MODULES for rewrite in module.REWRITES}
 """Rewrites by operator."""

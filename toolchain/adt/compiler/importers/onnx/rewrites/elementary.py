@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import numpy_helper
 
-from adt.compiler.importers.onnx.graph import Builder
-from adt.compiler.importers.onnx.rewrites.rewrite import Rewrite
+from adt.compiler.importers.onnx.graph import Builder, Rewrite
 
 
 def limited(build: Builder, name: str, least: float | str, greatest: float | str) -> str:

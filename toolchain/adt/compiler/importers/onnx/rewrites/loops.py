@@ -8,8 +8,7 @@ from copy import deepcopy
 import onnx
 from onnx import numpy_helper
 
-from adt.compiler.importers.onnx.graph import Builder, Uncovered, attribute, subgraphs
-from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
+from adt.compiler.importers.onnx.graph import NO_CONVERTER, Builder, Rewrite, Uncovered, attribute, subgraphs
 
 MOST_NODES = 8192  # nodes that a loop may become: all are compiled one by one
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from adt.compiler.importers.onnx.graph import Builder
+from adt.compiler.importers.onnx.graph import NO_CONVERTER, Builder, Rewrite
 from adt.compiler.importers.onnx.rewrites.normalization import normalized
-from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
 
 _PARAMETERS = {
     "LeakyRelu": ("alpha",),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adt.compiler.importers.onnx.graph import Builder, type_name
-from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
+from adt.compiler.importers.onnx.graph import NO_CONVERTER, Builder, Rewrite, type_name
 
 
 def normalized(

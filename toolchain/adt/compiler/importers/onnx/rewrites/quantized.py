@@ -16,9 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adt.compiler.importers.onnx.blockwise import DOMAIN, MATMUL_N_BITS, OPERATOR, form_of
-from adt.compiler.importers.onnx.graph import Builder, Uncovered, attribute, op_name, operand, type_name
+from adt.compiler.importers.onnx.graph import (
+    NO_CONVERTER,
+    Apply,
+    Builder,
+    Rewrite,
+    Uncovered,
+    attribute,
+    op_name,
+    operand,
+    type_name,
+)
 from adt.compiler.importers.onnx.rewrites.elementary import limited
-from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Apply, Rewrite
 from adt.compiler.passes.weight_bits import Blockwise, packed, unpacked
 
 RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}

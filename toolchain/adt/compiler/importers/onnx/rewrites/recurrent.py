@@ -16,8 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adt.compiler.importers.onnx.graph import Builder, Uncovered
-from adt.compiler.importers.onnx.rewrites.rewrite import NO_CONVERTER, Rewrite
+from adt.compiler.importers.onnx.graph import NO_CONVERTER, Builder, Rewrite, Uncovered
 from adt.compiler.passes.recurrence import GATES
 
 MOST_STEPS = 512
@@ -171,10 +170,7 @@ class _Unrolled:
         along = build.integers([axis])
         for size in sizes:
             ends = (build.integers([start]), build.integers([start + size]))
-            if build.graph.opset >= 10:
-                pieces.append(build.add("Slice", name, *ends, along))
-            else:
-                pieces.append(build.add("Slice", name, axes=[axis], starts=[start], ends=[start + size]))
+            pieces.append(build.add("Slice", name, *ends, along))
             start += size
         return pieces
 
@@ -259,14 +255,12 @@ class _QuantizedUnrolled(_Unrolled):
         return build.add("DynamicQuantizeMatMul", left, *names, domain="com.microsoft")
 
 
-REWRITES = (
-    Rewrite(
-        "com.microsoft::DynamicQuantizeLSTM",
-        "DynamicQuantizeLinear, MatMulInteger, Sigmoid, Tanh, … for each step",
-        NO_CONVERTER,
-        _unrolled,
-    ),
-    Rewrite("LSTM", "MatMul, Sigmoid, Tanh, … for each step", NO_CONVERTER, _unrolled),
-    Rewrite("GRU", "MatMul, Sigmoid, Tanh, … for each step", NO_CONVERTER, _unrolled),
-    Rewrite("RNN", "MatMul, Tanh, … for each step", NO_CONVERTER, _unrolled),
+REWRITES = tuple(
+    Rewrite(op, f"{into}, … for each step", NO_CONVERTER, _unrolled)
+    for op, into in (
+        ("com.microsoft::DynamicQuantizeLSTM", "DynamicQuantizeLinear, MatMulInteger, Sigmoid, Tanh"),
+        ("LSTM", "MatMul, Sigmoid, Tanh"),
+        ("GRU", "MatMul, Sigmoid, Tanh"),
+        ("RNN", "MatMul, Tanh"),
+    )
 )
