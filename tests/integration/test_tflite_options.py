@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from pathlib import Path
@@ -17,8 +18,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.tflite.additions import ADDED
 from adt.compiler.importers.tflite.converters import converter_class
-from adt.compiler.importers.tflite.file import model_of
-from adt.compiler.importers.tflite.operator_options import UNREAD, schema_slots, unread_option
+from adt.compiler.importers.tflite.file import UNREAD, model_of, schema_slots, unread_option
 from adt.errors import UnsupportedOp
 from support.models import tflite_options
 from support.models.quantized_tflite import Model, packed, unpacked
@@ -51,8 +51,7 @@ WITHOUT_EFFECT = {
 
 def check_case(case: tflite_options.Case, path: Path) -> None:
     """Compare the outputs of *case* with the interpreter's, or find its operator named in the refusal."""
-    inputs = tflite_options.write(case, path)
-    expected = tflite_options.run(tflite_options.interpreter_of(path), inputs)
+    inputs, expected = tflite_options.write(case, path)
     if case.op in REFUSED:
         with pytest.raises(UnsupportedOp, match=REFUSED[case.op]):
             import_model(path, {})
@@ -83,18 +82,17 @@ def kinds() -> list[str]:
     return [name for name in names if isinstance(getattr(tflite, name, None), type) and schema_slots(name)]
 
 
-def text_of_readers(kind: str) -> str:
-    """Return the source of the converters that read options of *kind*; empty when there is none."""
+@functools.cache
+def sources() -> list[str]:
+    """Return the source of each converter, with that of TVM's which it calls and of its helpers."""
     texts = [inspect.getsource(added) for added in ADDED.values() if inspect.isfunction(added)]
-    texts = [text for text in texts if re.search(rf"\b{kind}\b", text)]
     for name, method in inspect.getmembers(converter_class(), inspect.isfunction):
         text = inspect.getsource(method)
         if f"super().{name}" in text:
             text += inspect.getsource(getattr(OperatorConverter, name))
-        if re.search(rf"\b{kind}\b", text):
-            helpers = set(re.findall(r"self\.(_\w+)\(.*\boptions\)", text))
-            texts += [text, *(inspect.getsource(getattr(converter_class(), helper)) for helper in helpers)]
-    return "\n".join(texts)
+        helpers = set(re.findall(r"self\.(_\w+)\(.*\boptions\)", text))
+        texts.append(text + "".join(inspect.getsource(getattr(converter_class(), each)) for each in helpers))
+    return texts
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -103,7 +101,8 @@ def test_every_option_of_the_schema_is_read_or_refused(kind: str) -> None:
     from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
 
     converter = converter_class()(None, None, ExprTable(), relax.BlockBuilder())
-    text, stem = text_of_readers(kind), kind.removesuffix("Options").lower()
+    text = "\n".join(text for text in sources() if re.search(rf"\b{kind}\b", text))
+    stem = kind.removesuffix("Options").lower()
     if not text and not any(op.replace("_", "").lower() == stem for op in converter.convert_map):
         return  # its operator has no converter, and is refused
     unread = {name for name in schema_slots(kind) if not re.search(rf"\b{name}(AsNumpy|Length)?\b", text)}

@@ -35,13 +35,8 @@ class Case:
     """Least of the integers of inputs."""
 
 
-def cases(*names: str) -> Iterator[Case]:
-    """Yield all cases, or those of *names*."""
-    yield from (case for case in _cases() if not names or case.name in names)
-
-
-def write(case: Case, path: Path) -> dict[str, Array]:
-    """Write the file of *case*, with the shapes of outputs that the interpreter infers; return inputs."""
+def write(case: Case, path: Path) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Write the file of *case*, with the shapes of outputs that the interpreter infers; return both's values."""
     shapes: list[Sequence[int]] = [()] * len(case.outputs)
     for _ in range(2):
         model = Model()
@@ -64,7 +59,7 @@ def write(case: Case, path: Path) -> dict[str, Array]:
         given = {detail["name"]: values_for(detail, case.low) for detail in interpreter.get_input_details()}
         results = run(interpreter, given)
         shapes = [value.shape for value in results.values()]
-    return given
+    return given, results
 
 
 def interpreter_of(path: Path) -> Any:
@@ -103,7 +98,8 @@ def f32(*shape: int) -> Array:
     return RNG.standard_normal(shape).astype("float32")
 
 
-def _cases() -> Iterator[Case]:
+def cases() -> Iterator[Case]:
+    """Yield all cases."""
     rows: Any = ((2, 3, 8), "float32")
     scalar = np.array(1, "int32")
     for beta in (1.0, 2.5, 0.25):

@@ -6,17 +6,14 @@ torch, so that TensorFlow is not needed.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
-import logging
 import os
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adt.compiler.importers.shapes import DeclaredShape, RequestedShapes, Shape, distinct_names, fixed_shapes
+from adt.compiler.importers.torch_program import quiet
 from adt.errors import ModelError, last_line
 from adt.host.directories import cache_dir
 from adt.host.disk import scratch_directory
@@ -70,7 +67,7 @@ def load_keras(path: Path) -> Any:
     need("keras", "reading a Keras model")
     keras = load("keras", "keras", "reading a Keras model")
     try:
-        with _quiet():
+        with quiet():
             model = keras.saving.load_model(str(path), compile=False, safe_mode=True)
     except Exception as error:  # Keras raises what its layers and h5py meet
         raise ModelError(
@@ -85,7 +82,7 @@ def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
     import numpy as np
 
     given = [inputs[name] for name in _input_names(model)]
-    with _quiet():
+    with quiet():
         result = model(given if len(given) > 1 else given[0], training=False)
     results = result if isinstance(result, (list, tuple)) else [result]
     if isinstance(result, dict):
@@ -112,27 +109,10 @@ def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> No
         for name, tensor in zip(_input_names(model), model.inputs, strict=True)
     ]
     try:
-        with _quiet():
+        with quiet():
             model.export(str(out), format="onnx", verbose=False, input_signature=signature)
     except Exception as error:  # Keras, torch and onnxscript raise what they meet
         raise ModelError(
             f"Keras cannot write {path.name} as ONNX: {type(error).__name__}: {last_line(error)}",
             remedy="Convert it to ONNX or TFLite where it was trained.",
         ) from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what Keras, torch and the exporter print."""
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        before = logging.root.manager.disable
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(before)

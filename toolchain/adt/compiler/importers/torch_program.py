@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
+import logging
 import sys
 import warnings
 from collections.abc import Iterator
@@ -130,7 +132,16 @@ def _call(text: str) -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Hide torch's warnings about its own internals."""
-    with warnings.catch_warnings():
+    """Hide what torch, Keras and their exporters print, and warnings about their own internals."""
+    before = logging.root.manager.disable
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
-        yield
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(before)

@@ -265,7 +265,7 @@ def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, Sequenc
 
 
 def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[tuple[Any, _Need]]:
-    """The inputs whose values become the indices *expr*, each with what it may be."""
+    """Yield the inputs whose values become the indices *expr*, each with what it may be."""
     ways, seen = [(expr, need)], set()
     while ways:
         expr, need = ways.pop()

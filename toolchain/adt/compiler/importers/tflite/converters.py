@@ -19,8 +19,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import (
 
 from adt.compiler.importers.op_table import NO_CONVERTER, RANDOM, refusal_notes
 from adt.compiler.importers.tflite.additions import ADDED
-from adt.compiler.importers.tflite.file import tensor_name
-from adt.compiler.importers.tflite.operator_options import unread_option
+from adt.compiler.importers.tflite.file import tensor_name, unread_option
 from adt.compiler.importers.tflite.scales import BYTES, STATEFUL, WEIGHTED, FloatTensor, Scale, scales_of
 from adt.errors import last_line
 
