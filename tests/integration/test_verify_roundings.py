@@ -33,14 +33,12 @@ def quantized(path: Path, make: Callable[[Path], Path], quantize: Callable[[Path
 
 
 ROUNDINGS = "roundings decide: onnxruntime itself moves by"
+BLOCKS = partial(rounding.blocks, layers=2)
 MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "accuracy level": (rounding.few_bits, ""),
-    "8-bit blocks": (partial(quantized, make=rounding.blocks, quantize=rounding.static), BY_NODE),
-    "16-bit blocks": (
-        partial(quantized, make=rounding.blocks, quantize=partial(rounding.static, bits=16)),
-        ROUNDINGS,
-    ),
-    "dynamic": (partial(quantized, make=rounding.blocks, quantize=rounding.dynamic), ROUNDINGS),
+    "8-bit blocks": (partial(quantized, make=BLOCKS, quantize=rounding.static), BY_NODE),
+    "16-bit blocks": (partial(quantized, make=BLOCKS, quantize=partial(rounding.static, bits=16)), ROUNDINGS),
+    "dynamic": (partial(quantized, make=BLOCKS, quantize=rounding.dynamic), ROUNDINGS),
     "TopK": (partial(rounding.equal_scores, operator="TopK"), "% of the indices differ; the values at them"),
     "ArgMax": (partial(rounding.equal_scores, operator="ArgMax"), "% of the indices differ; the values"),
 }
