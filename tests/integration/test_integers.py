@@ -345,7 +345,15 @@ def test_attention_on_opencl(tmp_path: Path) -> None:
 
 def test_on_opencl_what_is_quantized_at_run_time(tmp_path: Path) -> None:
     """Many work-items look for what is least and most, and what reads a scale computes it."""
-    model = written_by_onnxruntime("transformer", "dynamic", tmp_path)
+    net, value = Net(), "x"
+    for terms, columns in ((16, 64), (64, 16)) * 2:
+        product = net.add("MatMul", value, net.weight(terms, columns, scale=terms**-0.5))
+        value = net.add("Add", net.add("Relu", product), net.weight(columns))
+    first = net.add("Gather", value, net.constant(0), axis=1)
+    scores = net.add("MatMul", first, net.weight(16, 3))
+    onnx.save(net.model({"x": (onnx.TensorProto.FLOAT, [1, 8, 16])}, scores, [1, 3]), tmp_path / "float.onnx")
+    model = tmp_path / "q.onnx"
+    quantize_dynamic(tmp_path / "float.onnx", model)
 
     package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
 

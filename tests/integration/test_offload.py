@@ -169,7 +169,7 @@ def test_inspect_tells_what_is_called_and_what_stays(package: ModelPackage, tmp_
 
 
 def test_a_comparison_needs_a_library_a_part_for_it_and_a_bundle_that_has_it(tmp_path: Path) -> None:
-    model = residual_net(tmp_path / "net.onnx")
+    model = residual_net(tmp_path / "net.onnx", channels=(8,))
     with pytest.raises(ConfigError, match="no library is named"):
         adt.compare_offload(model, platform="host", target="opencl")
     small = small_model(tmp_path / "small.onnx", op="Sigmoid")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+import tvm
 
 import adt
 from adt.compiler import kernel_check as check_module
@@ -19,6 +19,7 @@ from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.tiles import cost
 from adt.compiler.passes.records.key import target_key, tvm_key
 from adt.compiler.passes.records.schedules import Recording, load_intrinsics
+from adt.compiler.passes.records.traces import trace_text
 from adt.compiler.passes.records.workload import same, workload
 from adt.errors import ConfigError
 from adt.package.host_run.run import run_package, run_packages
@@ -40,6 +41,7 @@ from adt.tuning.tasks import (
     untunable_reason,
 )
 from adt.verbs.compile import CompileRequest, job_of, tuned_job
+from support.models.onnx_graphs import graph_of, node, write
 from support.models.schedules import apply_by_hand, hand_trace
 
 TARGETS = ("cpu", "opencl", "adreno")
@@ -61,8 +63,10 @@ def job(model: Path, target: str, **options: Any) -> CompileJob:
     return job_of(CompileRequest(model, **{"platform": "host", "target": target, "check": False, **options}))
 
 
-def read(made: CompileJob) -> tuple[Compilation, Extraction]:
-    compilation = made.load(accuracy=False)
+@functools.cache
+def read(model: Path, target: str, **options: Any) -> tuple[Compilation, Extraction]:
+    """Return the import of *model* and its tasks, which tests share."""
+    compilation = job(model, target, **options).load(accuracy=False)
     return compilation, extract(compilation)
 
 
@@ -93,7 +97,7 @@ def compiled(model: Path, out: Path, target: str, **options: Any) -> ModelPackag
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_tasks_are_the_kernels_that_compiling_makes(model: Path, target: str, tmp_path: Path) -> None:
-    compilation, found = read(job(model, target))
+    compilation, found = read(model, target)
     package = compiled(model, tmp_path / "package", target)
     assert {name for task in found.tasks for name in task.kernels} == {
         k.name for k in package.manifest.kernels
@@ -133,7 +137,7 @@ def test_kernels_that_are_the_same_code_are_one_task() -> None:
 
 def test_a_row_fitted_to_records_is_what_a_compile_schedules_for(model: Path, tmp_path: Path) -> None:
     """The searches' own schedules, with the times of a device on which the model of costs is exact."""
-    compilation, extraction = read(job(model, "opencl"))
+    compilation, extraction = read(model, "opencl")
     before = compilation.target.gpu
     assert before is not None
     device = dataclasses.replace(before, items=128, sums=4)
@@ -165,27 +169,22 @@ def test_a_row_fitted_to_records_is_what_a_compile_schedules_for(model: Path, tm
 @pytest.fixture(scope="module")
 def unblocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two reductions, which nothing blocks or rewrites: its kernels are those that TVM itself makes."""
-    shapes = {"x": (8, 16), "most": (8,), "least": (16,)}
     nodes = [
-        helper.make_node("ReduceMax", ["x"], ["most"], axes=[1], keepdims=0),
-        helper.make_node("ReduceMin", ["x"], ["least"], axes=[0], keepdims=0),
+        node("ReduceMax", ["x"], ["most"], axes=[1], keepdims=0),
+        node("ReduceMin", ["x"], ["least"], axes=[0], keepdims=0),
     ]
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes[name]) for name in shapes]
-    graph = helper.make_graph(nodes, "reductions", tensors[:1], tensors[1:])
     path = tmp_path_factory.mktemp("unblocked") / "reductions.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    return write(graph_of(nodes, {"x": (8, 16)}, ["most", "least"]), path)
 
 
 def test_another_program_s_records_of_the_same_model_are_found(unblocked: Path, tmp_path: Path) -> None:
     """Tasks that TVM itself takes out of the model, and what MetaSchedule writes down of them."""
     load_intrinsics()
-    import tvm
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
-    compilation, found = read(job(unblocked, "cpu"))
+    compilation, found = read(unblocked, "cpu")
     target = tvm.target.Target(tuning_target(compilation.target, 2))
     with target:
         tasks = extract_tasks(relax.get_pipeline("zero")(compilation.imported.module), target)
@@ -215,9 +214,7 @@ def test_another_program_s_records_of_the_same_model_are_found(unblocked: Path, 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target: str) -> None:
     """Bound to threads on a GPU; by vectors on a CPU."""
-    import tvm
-
-    _, found = read(job(model, target))
+    _, found = read(model, target)
     for task in found.tasks:
         baseline = tvm.ir.load_json(task.baseline)
         text = str(baseline.script())
@@ -228,16 +225,9 @@ def test_a_baseline_is_what_compiling_gives_without_records(model: Path, target:
 
 @pytest.mark.parametrize("target", ["cpu", "opencl"])
 def test_what_cannot_be_tuned_is_named_with_the_reason(tmp_path: Path, target: str) -> None:
-    graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("TopK", ["r", "k"], ["v", "i"], axis=1)],
-        "top",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 64))],
-        [helper.make_tensor_value_info(name, kind, (1, 8)) for name, kind in (("v", 1), ("i", 7))],
-        [numpy_helper.from_array(np.array([8]), "k")],
-    )
-    path = tmp_path / "top.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    _, found = read(job(path, target))
+    nodes = [node("Relu", ["x"], ["r"]), node("TopK", ["r", "k"], ["v", "i"], axis=1)]
+    path = write(graph_of(nodes, {"x": (1, 64)}, ["v"], {"k": np.array([8])}), tmp_path / "top.onnx")
+    _, found = read(path, target)
     assert [task.name for task in found.tasks] == ["relu"]
     [other] = found.untunable
     assert other.name == "topk" and other.reason.startswith("its schedule is given (sorting")
@@ -259,7 +249,7 @@ def test_open_shapes_and_loops_without_an_end_cannot_be_tuned() -> None:
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.nightly), "adreno"])
 def test_kernels_get_their_records_and_stay_right(model: Path, tmp_path: Path, target: str) -> None:
-    compilation, found = read(job(model, target))
+    compilation, found = read(model, target)
     records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     plain = compiled(model, tmp_path / "plain", target)
     check = {} if target == "cpu" else {"check": True}
@@ -297,7 +287,7 @@ def test_another_machine_s_package_is_checked_with_its_records(
 
     monkeypatch.setattr(check_module, "run_packages", spied)
     elsewhere = {"platform": "linux-aarch64"}
-    compilation, found = read(job(model, "adreno", **elsewhere))
+    compilation, found = read(model, "adreno", **elsewhere)
     records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     package = compiled(
         model, tmp_path / "package", "adreno", db=records, check=True, use_cache=False, **elsewhere
@@ -310,12 +300,12 @@ def test_another_machine_s_package_is_checked_with_its_records(
 
 @pytest.mark.nightly
 def test_what_a_library_computes_is_named(model: Path) -> None:
-    _, found = read(job(model, "adreno", platform="linux-aarch64", offload="clml"))
+    _, found = read(model, "adreno", platform="linux-aarch64", offload="clml")
     assert "CLML computes it" in {other.reason for other in found.untunable}
 
 
 def test_a_kernel_whose_untuned_schedule_is_faster_keeps_it(model: Path, tmp_path: Path) -> None:
-    compilation, found = read(job(model, "cpu"))
+    compilation, found = read(model, "cpu")
     records = tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     for task in found.tasks:
         keep(records, compilation, task, BASELINE, TUNED / 2)
@@ -335,7 +325,7 @@ def test_a_kernel_whose_untuned_schedule_is_faster_keeps_it(model: Path, tmp_pat
 def test_a_record_that_does_not_apply_is_passed_over(
     model: Path, tmp_path: Path, target: str, trace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    compilation, found = read(job(model, target))
+    compilation, found = read(model, target)
     task = found.tasks[0]
     keep(tmp_path / "db", compilation, task, trace, TUNED)
     plain = compiled(model, tmp_path / "plain", target)
@@ -350,11 +340,7 @@ def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Pass over a record of an earlier adt, which applies and would leave the kernel without vectors."""
-    import tvm
-
-    from adt.compiler.passes.records.traces import trace_text
-
-    compilation, found = read(job(model, "cpu"))
+    compilation, found = read(model, "cpu")
     task = next(task for task in found.tasks if "conv" in task.name)
     schedule = tvm.s_tir.Schedule(task.module)
     apply_by_hand(schedule, gpu=False)
@@ -368,11 +354,7 @@ def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
 
 def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path) -> None:
     """A work-item for each lane: TVM's code generator would store each lane over the others."""
-    import tvm
-
-    from adt.compiler.passes.records.traces import trace_text
-
-    compilation, found = read(job(model, "adreno"))
+    compilation, found = read(model, "adreno")
     task = next(task for task in found.tasks if task.arguments[-1].scope == "global.texture")
     schedule = tvm.s_tir.Schedule(task.module)
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
@@ -389,7 +371,7 @@ def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path
 
 
 def test_records_decide_the_entry_of_the_cache(model: Path, tmp_path: Path) -> None:
-    compilation, found = read(job(model, "cpu"))
+    compilation, found = read(model, "cpu")
     records = tuned_by_hand(tmp_path / "db", compilation, found.tasks[:1])
     first = compiled(model, tmp_path / "first", "cpu", db=records)
     moved = records.rename(tmp_path / "elsewhere")
@@ -407,7 +389,7 @@ def test_records_decide_the_entry_of_the_cache(model: Path, tmp_path: Path) -> N
 
 
 def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compilation, found = read(job(model, "cpu"))
+    compilation, found = read(model, "cpu")
     tuned_by_hand(tmp_path / "db", compilation, found.tasks)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "adt.toml").write_text('[compile]\ndb = "db"\n')
@@ -420,8 +402,8 @@ def test_the_database_can_be_a_setting(model: Path, tmp_path: Path, monkeypatch:
 
 
 def test_records_of_a_texture_kernel_are_not_those_of_a_buffer_kernel(model: Path, tmp_path: Path) -> None:
-    textures, found = read(job(model, "adreno"))
-    buffers, _ = read(job(model, "adreno-buffer"))
+    textures, found = read(model, "adreno")
+    buffers, _ = read(model, "adreno-buffer")
     records = tuned_by_hand(tmp_path / "db", textures, found.tasks)
     package = compiled(model, tmp_path / "package", "adreno-buffer", db=records)
     assert package.manifest.tuned == 0 and package.manifest.made.tuning is None
