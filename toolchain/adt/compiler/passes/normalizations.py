@@ -150,10 +150,7 @@ class Normalizations(Rewriter):
             return (
                 Normalization(args[0], count, float(call.attrs.epsilon), centred, *extras) if count else None
             )
-        if (
-            name == "relax.nn.group_norm"
-            and int(call.attrs.num_groups) == (static_shape(args[0]) or (0, 0))[1]
-        ):
+        if name == "relax.nn.group_norm":
             return _of_group_norm(call)
         if name == "relax.multiply":
             return self._scaled(*args) or self._scaled(*reversed(args)) or self._by_inverse(*args)
@@ -257,7 +254,7 @@ def _of_group_norm(call: relax.Call) -> Normalization | None:
     """Return what the operator *call* computes for each channel; None where it is not by constants."""
     x, scale, shift = call.args
     axes = sorted(int(axis) for axis in call.attrs.axes)
-    shape = static_shape(x) or ()
+    shape = static_shape(x) or (0, 0)
     constants = isinstance(scale, relax.Constant) and isinstance(shift, relax.Constant)
     if axes != list(range(2, len(shape))) or int(call.attrs.num_groups) != shape[1] or not constants:
         return None
@@ -299,7 +296,7 @@ def _fits(value: relax.Expr, normal: Normalization) -> bool:
     shape, whole = static_shape(value), static_shape(normal.x) or ()
     if shape is None or len(shape) > len(whole) or not _is_float(value):
         return False
-    padded = (1,) * (len(whole) - len(shape)) + shape
+    padded = _padded(value, len(whole))
     if any(extent not in (1, full) for extent, full in zip(padded, whole, strict=True)):
         return False
     return padded[-normal.axes :] in ((1,) * normal.axes, whole[-normal.axes :])

@@ -42,9 +42,7 @@ def convolution(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     groups = int(attrs.groups)
     obstacle = _convolution_obstacle(walk, data, weight, attrs)
     shape, output = static_shape(weight), static_shape(variable)
-    macs = 0
-    if shape and output:
-        macs = math.prod(output) * math.prod(shape[1:])
+    macs = math.prod(output) * math.prod(shape[1:]) if shape and output else 0
     choice = Choice(False, obstacle)
     if shape and output and not obstacle:
         computes = signature.convolution(data.struct_info.dtype, shape, output, attrs.strides, groups)
@@ -61,31 +59,34 @@ def convolution(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
         if border != window.border and any((*window.before, *window.after)):
             break
         data, window = inner, replace(window.widened(before, after), border=border)
-    out_dtype = variable.struct_info.dtype
-    if terms := _terms(walk, variable, array.shape[1], output[-1:]):  # type: ignore[index]
-        if walk.can_block(data):
-            source = _source(walk, data, window)
-        else:  # fewer channels than are worth a block
-            source = Inlined((_in_few(walk, walk.copy(data), terms),), lambda x: x, moves=True)
-        walk.blocked[variable] = walk.emit(
-            lambda *tensors: _sums_of_terms(
-                walk, source.expression(*tensors[:-1]), tensors[-1], window, terms
-            ),
-            *source.tensors,
-            _weight_of_terms(walk, _convolution_weight(array, groups, walk.lanes), terms),
-            name="conv_blocks",
-        )
-        return True
-    source = _source(walk, data, window)
-    walk.blocked[variable] = walk.emit(
-        lambda *tensors: blocks.convolution(
-            source.expression(*tensors[:-1]), tensors[-1], window, groups, out_dtype, walk.blocking
+    terms = _terms(walk, variable, array.shape[1], output[-1:])  # type: ignore[index]
+    if terms and not walk.can_block(data):  # fewer channels than are worth a block
+        source = Inlined((_in_few(walk, walk.copy(data), terms),), lambda x: x, moves=True)
+    else:
+        source = _source(walk, data, window)
+    walk.blocked[variable] = _convolved(walk, variable, source, array, window, groups, terms)
+    return True
+
+
+def _convolved(
+    walk: Walk,
+    variable: relax.Var,
+    source: Inlined,
+    array: NDArray[np.generic],
+    window: Window,
+    groups: int,
+    terms: Terms | None = None,
+) -> relax.Var:
+    """Emit the kernel that convolves *source* by the weight *array* ``(O, I/groups, kernel…)``."""
+    dtype = variable.struct_info.dtype
+    return walk.emit(
+        lambda *tensors: _sums(
+            walk, source.expression(*tensors[:-1]), tensors[-1], window, groups, dtype, terms
         ),
         *source.tensors,
-        walk.weight(_convolution_weight(array, groups, walk.lanes), out_dtype),
+        _constant(walk, _convolution_weight(array, groups, walk.lanes), dtype, terms),
         name="conv_blocks",
     )
-    return True
 
 
 def _terms(walk: Walk, variable: relax.Var, channels: int, positions: tuple[int, ...]) -> Terms | None:
@@ -100,15 +101,28 @@ def _in_few(walk: Walk, data: relax.Expr, terms: Terms) -> relax.Var:
     return walk.emit(lambda x: blocks.pack(x, terms.channels), data, name="pack_blocks")
 
 
-def _sums_of_terms(walk: Walk, x: te.Tensor, weight: te.Tensor, window: Window, terms: Terms) -> Any:
+def _sums(
+    walk: Walk,
+    x: te.Tensor,
+    weight: te.Tensor,
+    window: Window,
+    groups: int,
+    dtype: str,
+    terms: Terms | None,
+) -> Any:
+    """Express the convolution of *x* by what :func:`_constant` gives."""
+    if terms is None:
+        return blocks.convolution(x, weight, window, groups, dtype, walk.blocking)
     if walk.blocking.words:
         return blocks.convolution_of_words(x, weight, window, walk.blocking)
     return blocks.convolution_of_terms(x, weight, window, terms)
 
 
-def _weight_of_terms(walk: Walk, weight: Any, terms: Terms) -> Any:
-    """The packed *weight* as :func:`_sums_of_terms` reads it."""
-    array = _in_terms(weight, terms)
+def _constant(walk: Walk, packed: NDArray[np.generic], dtype: str, terms: Terms | None) -> relax.Constant:
+    """Return the *packed* weight of a convolution with sums of *dtype*, or of *terms*."""
+    if terms is None:
+        return walk.weight(packed, dtype)
+    array = _in_terms(packed, terms)
     return relax.const(words.packed(array) if walk.blocking.words else array)
 
 
@@ -234,17 +248,8 @@ def transposed(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     channels = output[1] if few else walk.blocking.count(output[1]) * walk.lanes
     inputs = (static_shape(data) or ())[2:]
     steps = in_steps(array, window_of(plain_shape[2:], attrs), groups, channels // groups, inputs, output[2:])
-    window, packed = steps.window, _convolution_weight(steps.weight, groups, walk.lanes)
-    dtype = variable.struct_info.dtype
-    source = _source(walk, data, window)
-    pixels = walk.emit(
-        lambda *tensors: blocks.convolution(
-            source.expression(*tensors[:-1]), tensors[-1], window, groups, dtype, walk.blocking
-        ),
-        *source.tensors,
-        walk.weight(packed, dtype),
-        name="conv_blocks",
-    )
+    source = _source(walk, data, steps.window)
+    pixels = _convolved(walk, variable, source, steps.weight, steps.window, groups)
     if few:
         walk.values[variable] = walk.emit(
             lambda x: blocks.interleaved_channels(x, output[1], steps.strides, steps.first, output[2:]),
@@ -358,20 +363,13 @@ def product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
     if rows is None:  # its last axis is no whole texels: read as plain channels
         rows = walk.reshaped(walk.copy(data), (math.prod(output[:-1]), inputs, 1, 1))  # type: ignore[index]
         rows = _in_few(walk, rows, terms) if terms else rows
-    out_dtype, packed = variable.struct_info.dtype, _product_weight(weight, walk.lanes)
-    constant = _weight_of_terms(walk, packed, terms) if terms else walk.weight(packed, out_dtype)
+    dtype = variable.struct_info.dtype
     walk.rows[variable] = walk.emit(
         lambda x, w: _product_of_rows(
-            x,
-            lambda x: (
-                _sums_of_terms(walk, x, w, ONE_PIXEL, terms)
-                if terms
-                else blocks.convolution(x, w, ONE_PIXEL, 1, out_dtype, walk.blocking)
-            ),
-            walk.blocking,
+            x, lambda x: _sums(walk, x, w, ONE_PIXEL, 1, dtype, terms), walk.blocking
         ),
         rows,
-        constant,
+        _constant(walk, _product_weight(weight, walk.lanes), dtype, terms),
         name="product_blocks",
     )
     return True

@@ -70,13 +70,11 @@ def product(dtype: str, rows: Sequence[int], inputs: int, outputs: int) -> Signa
 
 
 def _over(positions: Sequence[tuple[int, int]], taps: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """The positions and strides of a signature, for extents above 1 with their strides."""
-    if positions and not taps and all(stride == 1 for _, stride in positions):
-        return {"positions": (math.prod(extent for extent, _ in positions),), "strides": (1,)}
-    return {
-        "positions": tuple(extent for extent, _ in positions),
-        "strides": tuple(stride for _, stride in positions),
-    }
+    """Return the positions and strides of a signature, for extents above 1 with their strides."""
+    extents, strides = (tuple(pair[part] for pair in positions) for part in (0, 1))
+    if positions and not taps and all(stride == 1 for stride in strides):
+        extents, strides = (math.prod(extents),), (1,)
+    return {"positions": extents, "strides": strides}
 
 
 def reduces(block: tirx.SBlock) -> bool:

@@ -20,6 +20,7 @@ from tvm.relax.dpl import is_const, is_op, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from adt.compiler.ir.nodes import operator_name, relax_nodes
+from adt.compiler.ir.rewriter import bindings_of
 from adt.compiler.passes.offload.rules import (
     CONV2D,
     Constraints,
@@ -138,8 +139,7 @@ def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
     """*module* where each call has dequantized operands of its own: a match must not give away its inside."""
     dequantizations = {
         binding.var: binding.value
-        for block in module["main"].body.blocks
-        for binding in block.bindings
+        for binding in bindings_of(module)
         if operator_name(binding.value) == DEQUANTIZE
     }
 

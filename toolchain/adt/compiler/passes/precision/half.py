@@ -36,7 +36,6 @@ from adt.compiler.passes.precision.policy import (
     PRODUCTS,
     STORED_HALF,
     Policy,
-    check_precision,
     dtype_of,
     operator_of,
     policy,
@@ -173,7 +172,6 @@ def rewrite(
         module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
         params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
     """
-    check_precision(precision)
     if precision == "float32":
         return module, params
     rules = policy(module, precision, keep, only)
