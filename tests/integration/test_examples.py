@@ -46,6 +46,14 @@ SHOWN = {
 """Words that each example prints only when it succeeds."""
 SMALL_NETWORK = ("simple_network.py", "SHAPE = (1, 3, 224, 224)", "SHAPE = (1, 3, 32, 32)")
 """File of an example, and what makes its network a small one."""
+QUICK = {
+    "ADT_COMPILE_CHECK": "off",
+    "ADT_TUNE_BUILDERS": "1",
+    "ADT_TUNE_COST_MODEL": "none",
+    "ADT_TUNE_REPEAT": "2",
+    "ADT_TUNE_MIN_REPEAT_MS": "1",
+}
+"""Settings of the small ones: they run what they compile, and tune with a few candidates."""
 SMALL_CLASSIFIER = """
 import json
 from dataclasses import replace
@@ -83,7 +91,7 @@ def test_an_example_runs_from_a_copy(name: str, small: bool, tmp_path: Path) -> 
         assert extent in text
         (copy / file).write_text(text.replace(extent, less))
         (copy / "efficientnet_lite0.py").write_text(SMALL_CLASSIFIER)
-        environ["ADT_COMPILE_CHECK"] = "off"  # the examples run what they compile
+        environ |= QUICK
     (tmp_path / "work").mkdir()
     program = "bash" if name.endswith(".sh") else sys.executable
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Programs: echo, failure text, time limits, nothing left behind."""
+"""Programs: echo, failure text, time limits, identity behind a pid, nothing left behind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import pytest
 
 from adt.errors import BuildError, ToolNotFound
-from adt.host.process import kill_group, run, start
-from support.waiting import wait_gone
+from adt.host.process import end, kill_group, run, start, start_time
+from support.waiting import running, wait_for, wait_gone
 
 
 def test_failure_carries_command_code_and_tail(caplog: pytest.LogCaptureFixture) -> None:
@@ -101,3 +101,26 @@ def test_lines_come_as_they_are_printed() -> None:
     done = run(["sh", "-c", "echo a; echo b >&2; echo c"], on_line=lines.append)
     assert lines == ["a", "b", "c"]
     assert done.stdout == "a\nb\nc\n"
+
+
+HALF_GONE = """
+import ctypes, platform, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+print("begun", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)  # exit, of this thread alone
+"""
+
+
+def test_a_process_has_ended_when_its_last_thread_has() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HALF_GONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        try:
+            assert child.stdout is not None and child.stdout.readline() == b"begun\n"
+            started = start_time(child.pid)
+            wait_for(lambda: not running(child.pid), "the end of its first thread")
+            assert started is not None and start_time(child.pid) == started, "it holds its files"
+            assert end(child.pid, started, 10)
+            assert start_time(child.pid) is None
+        finally:
+            child.kill()
