@@ -91,7 +91,7 @@ def test_lines_for_people_where_path_has_no_tools(monkeypatch: pytest.MonkeyPatc
 
 def test_output_that_cannot_show_the_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
-    done = adt("doctor", "rpc")
+    done = adt("doctor", "rpc", program=ADT)
     assert done.returncode == 0, done.stderr
     assert "  ? ports: " in done.stdout
 
@@ -264,7 +264,7 @@ def test_an_offline_device(rack: Rack) -> None:
             return "offline" in found.get("found", "")
 
         def tried() -> bool:
-            for one in json.loads(adt("doctor", "device", "--fix", "--json").stdout)["repairs"]:
+            for one in json.loads(invoke("doctor", "device", "--fix", "--json").stdout)["repairs"]:
                 repair.update(one if one["action"] == "reconnect-offline-devices" else {})
             return bool(repair)
 
