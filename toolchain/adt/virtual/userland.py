@@ -78,27 +78,19 @@ def known_versions(*, opencl: bool) -> dict[str, str]:
     return KNOWN.get(codename, {}) | (KNOWN_OPENCL.get(codename, {}) if opencl else {})
 
 
-def package_names(*, opencl: bool) -> tuple[str, ...]:
-    return (*PACKAGES, *(OPENCL if opencl else ()))
-
-
-def key(abi: Abi, *, opencl: bool) -> str:
-    """Everything that decides what the userland holds, as a short digest."""
+def userland_name(abi: Abi, *, opencl: bool) -> str:
+    """The cache entry of a default userland, named by everything that decides what it holds."""
     decided = [
         FORMAT,
         abi.debian,
-        package_names(opencl=opencl),
+        PACKAGES + OPENCL * opencl,
         BUSYBOX_APPLETS,
         sorted(known_versions(opencl=opencl).items()),
         packages.release(),
         os.environ.get(packages.VARIABLE, ""),
     ]
-    return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
-
-
-def userland_name(abi: Abi, *, opencl: bool) -> str:
-    """The cache entry of a default userland."""
-    return f"virtual-device/userland-{abi.debian}{'-opencl' * opencl}-{key(abi, opencl=opencl)}"
+    digest = hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:16]
+    return f"virtual-device/userland-{abi.debian}{'-opencl' * opencl}-{digest}"
 
 
 def ensure_userland(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool = False) -> Path:
@@ -122,7 +114,7 @@ def make(into: Path, interpreter: Path | None, abi: Abi, *, opencl: bool) -> Non
     with scratch_directory("apt", beside=into) as work:
         apt = packages.PrivateApt(work / "apt", packages.host_sources(abi), abi.debian)
         apt.update()
-        archives = apt.download(package_names(opencl=opencl), known)
+        archives = apt.download(PACKAGES + OPENCL * opencl, known)
         unpacked = work / "unpacked"
         for archive in archives:
             packages.unpack(archive, unpacked)

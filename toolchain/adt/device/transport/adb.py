@@ -282,15 +282,11 @@ class Wire:
 
     def status(self) -> None:
         """Read OKAY, or raise the error for FAIL with the server's text."""
-        if not self.outcome():
-            raise refusal(self.read_text(), serial=self.serial, doing=self.deadline.doing)
-
-    def outcome(self) -> bool:
-        """Read OKAY (True) or FAIL (False, and a text follows)."""
         head = self.read_exactly(4)
-        if head not in (b"OKAY", b"FAIL"):
+        if head == b"FAIL":
+            raise refusal(self.read_text(), serial=self.serial, doing=self.deadline.doing)
+        if head != b"OKAY":
             raise self.garbled(head)
-        return head == b"OKAY"
 
     def request(self, service: str) -> None:
         """Ask for *service* and read the server's OKAY."""
