@@ -37,11 +37,6 @@ def test_the_newest_of_each_name_stay() -> None:
     assert removal.size == 30
 
 
-def test_keeping_none_removes_everything() -> None:
-    removal = choose(FOUND, 0)
-    assert (len(removal.records), len(removal.directories), len(removal.store)) == (3, 3, 6)
-
-
 def test_what_is_in_use_stays_and_is_named() -> None:
     removal = choose(replace(FOUND, used=frozenset({OLD.digest})), 0)
     assert removal.spared == (OLD,)

@@ -70,33 +70,6 @@ def test_push_sends_exactly_these_bytes(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert seen[-1] == ("/d/f", len(data), len(data))
 
 
-def test_several_files_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        accept(peer)
-        for path in (b"/a,33188", b"/b,33188"):
-            peer.exactly(8 + len(path) + 8 + 1 + 8)
-            peer.send(b"OKAY" + bytes(4))
-        peer.drain()
-
-    with fake_server(monkeypatch, handler) as server, session() as sync:
-        sync.push(b"1", "/a")
-        sync.push(b"2", "/b")
-    assert len(server.peers) == 1
-
-
-def test_an_empty_file_is_sent_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(peer: Peer) -> None:
-        accept(peer)
-        peer.received.clear()
-        peer.exactly(8 + len(b"/a,33188") + 8)
-        peer.send(b"OKAY" + bytes(4))
-
-    with fake_server(monkeypatch, handler) as server:
-        sync = session()
-        assert sync.push(b"", "/a") == 0
-    assert b"DATA" not in server.peers[0].received
-
-
 def test_the_daemons_own_words_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         fake_server(monkeypatch, sync_to(fail("couldn't create file: Is a directory"))),

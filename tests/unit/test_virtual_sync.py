@@ -89,21 +89,6 @@ def test_listing(tmp_path: Path) -> None:
     assert sync.listing(str(tmp_path / "none"), version=1) == b"DONE" + bytes(16)
 
 
-def test_push_and_pull(tmp_path: Path) -> None:
-    data = os.urandom(3 * sync.MAX_DATA + 17)
-    target = tmp_path / "new/directory/file"
-    assert Talk(push(target, data, mode=0o100755) + QUIT).run() == b"OKAY" + bytes(4)
-    assert target.read_bytes() == data
-    assert target.stat().st_mode & 0o777 == 0o777 and int(target.stat().st_mtime) == 1_000_000_000
-    heard = Talk(request(b"RECV", bytes(target)) + QUIT).run()
-    got = b""
-    while heard[:4] == b"DATA":
-        (length,) = struct.unpack_from("<I", heard, 4)
-        assert length <= sync.MAX_DATA
-        got, heard = got + heard[8 : 8 + length], heard[8 + length :]
-    assert got == data and heard == b"DONE" + bytes(4)
-
-
 def test_group_and_others_get_what_the_owner_has() -> None:
     assert sync.received_mode(0o100600) == 0o666
     assert sync.received_mode(0o100744) == 0o777
@@ -128,31 +113,6 @@ def test_push_of_an_empty_file(tmp_path: Path) -> None:
     said += struct.pack("<4sI", b"DONE", 5)
     assert Talk(said + push(tmp_path / "next", b"x") + QUIT).run() == (b"OKAY" + bytes(4)) * 2
     assert (tmp_path / "empty").read_bytes() == b"" and (tmp_path / "next").read_bytes() == b"x"
-
-
-def test_cut_off_push_leaves_nothing(tmp_path: Path) -> None:
-    assert Talk(push(tmp_path / "half", bytes(100_000), done=False)).run() == b""
-    assert not (tmp_path / "half").exists()
-
-
-def test_full_disk_fails_and_the_session_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = 100_000
-    real = os.write
-
-    def write(fd: int, data: bytes | memoryview) -> int:
-        nonlocal room
-        if not room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = real(fd, data[:room])
-        room -= written
-        return written
-
-    monkeypatch.setattr(sync.os, "write", write)
-    path = tmp_path / "big"
-    heard = Talk(push(path, bytes(300_000)) + request(b"STAT", bytes(tmp_path / "big")) + QUIT).run()
-    text = b"write failed: No space left on device"
-    assert heard == request(b"FAIL", text) + b"STAT" + bytes(12), "drained until DONE, then the next request"
-    assert not path.exists()
 
 
 @pytest.mark.parametrize(

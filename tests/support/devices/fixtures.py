@@ -11,7 +11,9 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,17 +41,9 @@ class Rack:
     """Processor of devices that name none; None for arm64."""
     _names: list[str] = field(default_factory=list)
 
-    def start(
-        self,
-        name: str,
-        *,
-        data_size: str | None = None,
-        faults: Sequence[str] | None = None,
-        abi: str | None = None,
-        rootfs: Path | None = None,
-    ) -> Device:
-        """Start a virtual device (fresh unless it was started before) and connect it."""
-        info = self.boot(name, data_size=data_size, faults=faults, abi=abi, rootfs=rootfs)
+    def start(self, name: str, **options: Any) -> Device:
+        """Start a virtual device as :meth:`boot` does (fresh unless it was started before) and connect it."""
+        info = self.boot(name, **options)
         selection.connect(info.serial)
         return selection.select(info.serial)
 
@@ -74,22 +68,14 @@ class Rack:
         abi: str | None = None,
         rootfs: Path | None = None,
     ) -> emulator.EmulatorInfo:
-        """Start a virtual device without connecting it.
+        """Start a virtual device without connecting it: of the rack's processor, if *rootfs* is the default one.
 
-        Args:
-            name: the device.
-            data_size: of its /data; None for what there is.
-            faults: those it has from the start, and it takes others later; None for the product's own device.
-            port: None for a free one.
-            abi: None for that of the rack.
-            rootfs: its userland; None for the default one of *abi*.
+        It has *faults* from the start, and takes others later; None for the product's own device.
         """
         if rootfs is None:
             abi = abi or self.abi
-        if faults is None:
-            info = emulator.start(name, port=port, data_size=data_size, abi=abi, rootfs=rootfs)
-        else:
-            info = faulty.start(name, faults, port=port, data_size=data_size, abi=abi, rootfs=rootfs)
+        start = emulator.start if faults is None else partial(faulty.start, faults=faults)
+        info = start(name, port=port, data_size=data_size, abi=abi, rootfs=rootfs)
         if name not in self._names:
             self._names.append(name)
         return info
