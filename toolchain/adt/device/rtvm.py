@@ -194,7 +194,7 @@ def explain(done: ProgramExit) -> AdtError:
     """The error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
     output, code = done.err or done.out, done.exit_code
     where = done.where
-    if code > 128 and (name := _signal_name(code - 128)):
+    if code > 128 and (name := signal_name(code - 128)):
         return RunError(
             f"rtvm was ended by {name} on {where}",
             remedy=f"Look at {done.log}" + _MEANINGS.get(name, "."),
@@ -242,7 +242,8 @@ def _last_words(output: str) -> tuple[str, str, str]:
     return what.strip(), more.strip()[-4000:], (match["remedy"] or "").strip()
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Name of the signal *number*; empty if there is none."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return ""

@@ -168,12 +168,9 @@ def select(serial: str | None = None) -> Device:
     named = serial or os.environ.get("ANDROID_SERIAL") or ""
     devices = listing() if named else reachable()
     for pause in RECONNECT_PAUSES:
-        known = {device.serial for device in devices}
-        stale = {d.serial for d in devices if d.state == "offline" and named in ("", d.serial)}
-        if pause:  # once more only for what vanished: the server was still forgetting the old connection
-            stale.clear()
-        if named and named not in known:
-            stale.add(named)
+        offline = {d.serial for d in devices if d.state == "offline" and named in ("", d.serial)}
+        # once more only for what vanished: the server was still forgetting the old connection
+        stale = (set() if pause else offline) | ({named} - {"", *(d.serial for d in devices)})
         local = [at for at in stale if is_address(at) and at.rpartition(":")[0] in adb.LOOPBACK]
         addresses = [] if not named and any(d.ready for d in devices) else local
         if not addresses:
@@ -183,13 +180,12 @@ def select(serial: str | None = None) -> Device:
             disconnect(address)  # the server takes an offline device for connected
         devices = _connect_again(addresses)
     end = time.monotonic() + SETTLE_SECONDS
-    while any(d.state in adb.SETTLING and named in ("", d.serial) for d in devices):
-        if time.monotonic() > end:
-            break
+    while (
+        any(d.state in adb.SETTLING and named in ("", d.serial) for d in devices) and time.monotonic() < end
+    ):
         time.sleep(0.1)
         devices = listing()
-    chosen = choose(devices, named, origin=origin)
-    return Device(chosen.serial)
+    return Device(choose(devices, named, origin=origin).serial)
 
 
 def _connect_again(addresses: Sequence[str]) -> tuple[DeviceInfo, ...]:

@@ -16,7 +16,6 @@ import dataclasses
 import logging
 import queue
 import re
-import signal
 import threading
 import time
 from collections import deque
@@ -25,6 +24,7 @@ from typing import Any
 
 from adt.device.deploy.workspace import awake
 from adt.device.device import Device
+from adt.device.rtvm import signal_name
 from adt.device.scripts import script
 from adt.device.transport import adb, forwards
 from adt.device.transport.deadline import Deadline
@@ -366,10 +366,7 @@ class Instance:
 def explain_exit(code: int) -> str:
     """Explain why a server ended."""
     if code > 128:
-        try:
-            return f"tvm_rpc was ended by {signal.Signals(code - 128).name}"
-        except ValueError:
-            return f"tvm_rpc was ended by signal {code - 128}"
+        return f"tvm_rpc was ended by {signal_name(code - 128) or f'signal {code - 128}'}"
     return {
         APP_ENDED: "the app ended",
         NOT_THERE: "tvm_rpc is no longer on the device",
