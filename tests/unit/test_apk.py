@@ -16,14 +16,9 @@ from adt.bundle.bundle import ACTIVITY
 from adt.bundle.platforms import BIG_PAGE
 from adt.checkup.check import Status
 from adt.checkup.host import check_tools
-from adt.device.app import _NOT_INSTALLED, _failure
-from adt.device.transport.shell import Completed
 from adt.errors import (
-    AdtError,
     BuildError,
     ConfigError,
-    DeviceError,
-    DeviceFull,
     InputError,
     MismatchError,
     SdkError,
@@ -340,34 +335,6 @@ def test_what_apksigner_refuses_is_explained(said: str, what: str) -> None:
     assert what in error.what and error.remedy
     assert isinstance(error, BuildError) == (said in error.details)
     assert isinstance(error, BuildError) or not error.details, "Java's stack is no explanation"
-
-
-@pytest.mark.parametrize(
-    ("said", "kind", "remedy"),
-    [
-        (
-            "INSTALL_FAILED_UPDATE_INCOMPATIBLE: Package com.a.b signatures",
-            DeviceError,
-            "adt adb -s S -- uninstall com.a.b",
-        ),
-        ("INSTALL_FAILED_VERSION_DOWNGRADE", DeviceError, "adt adb -s S -- uninstall com.a.b"),
-        ("INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries", MismatchError, "adt compile"),
-        ("INSTALL_FAILED_OLDER_SDK: Requires newer sdk version #35", MismatchError, "--api-level"),
-        ("INSTALL_FAILED_INSUFFICIENT_STORAGE", DeviceFull, "adt clean --serial S"),
-        ("INSTALL_FAILED_USER_RESTRICTED: Install canceled by user", DeviceError, "developer options"),
-        ("INSTALL_PARSE_FAILED_NO_CERTIFICATES: Failed collecting certificates", DeviceError, "apksigner"),
-        ("INSTALL_PARSE_FAILED_MANIFEST_MALFORMED", DeviceError, "adt elf"),
-        ("INSTALL_FAILED_MISSING_SHARED_LIBRARY", DeviceError, "own words"),
-        ("INSTALL_FAILED_SOMETHING_NEW", DeviceError, "adt adb -- install"),
-        ("java.io.IOException: No space left on device", DeviceFull, "remove apps"),
-        ("", DeviceError, "adt adb -- install"),
-    ],
-)
-def test_what_the_package_manager_refuses_is_explained(said: str, kind: type[AdtError], remedy: str) -> None:
-    done = Completed("S", ("pm", "install"), 1, f"Failure [{said}]\n".encode(), b"")
-    error = _failure(done, _NOT_INSTALLED, app="com.a.b", begin="a.apk was not installed on S")
-    assert type(error) is kind and remedy in error.remedy
-    assert "a.apk was not installed on S" in error.what and said in error.details
 
 
 def apk_with(files: dict[str, bytes]) -> bytes:

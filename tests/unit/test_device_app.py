@@ -1,12 +1,12 @@
-"""Refusals of run-as and their remedies."""
+"""Refusals of run-as and of the package manager, and their remedies."""
 
 from __future__ import annotations
 
 import pytest
 
-from adt.device.app import _NOT_COPIED, _failure, check_app
+from adt.device.app import _NOT_COPIED, _NOT_INSTALLED, _failure, check_app
 from adt.device.transport.shell import Completed
-from adt.errors import ConfigError, DeviceError, DeviceFull
+from adt.errors import ConfigError, DeviceError, DeviceFull, MismatchError
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,39 @@ def test_the_name_of_an_app_is_taken() -> None:
         ("run-as: couldn't stat /data/user/0/x: Permission denied", 1, DeviceError, "message above"),
     ],
 )
-def test_each_refusal_has_its_remedy(said: str, code: int, kind: type[Exception], remedy: str) -> None:
+def test_each_refusal_of_run_as_has_its_remedy(
+    said: str, code: int, kind: type[Exception], remedy: str
+) -> None:
     error = _failure(
         Completed("S", ("run-as",), code, b"", said.encode()), _NOT_COPIED, app="com.example.app"
     )
     assert type(error) is kind
     assert remedy in error.remedy
     assert said in error.details
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "remedy"),
+    [
+        ("UPDATE_INCOMPATIBLE: Package com.a.b signatures", DeviceError, "adb -s S -- uninstall com.a.b"),
+        ("VERSION_DOWNGRADE", DeviceError, "adt adb -s S -- uninstall com.a.b"),
+        ("NO_MATCHING_ABIS: Failed to extract native libraries", MismatchError, "adt compile"),
+        ("OLDER_SDK: Requires newer sdk version #35", MismatchError, "--api-level"),
+        ("INSUFFICIENT_STORAGE", DeviceFull, "adt clean --serial S"),
+        ("USER_RESTRICTED: Install canceled by user", DeviceError, "developer options"),
+        ("MISSING_SHARED_LIBRARY", DeviceError, "own words"),
+        ("SOMETHING_NEW", DeviceError, "adt adb -- install"),
+        ("INSTALL_PARSE_FAILED_NO_CERTIFICATES: Failed collecting certificates", DeviceError, "apksigner"),
+        ("INSTALL_PARSE_FAILED_MANIFEST_MALFORMED", DeviceError, "adt elf"),
+        ("java.io.IOException: No space left on device", DeviceFull, "remove apps"),
+        ("", DeviceError, "adt adb -- install"),
+    ],
+)
+def test_each_refusal_of_the_package_manager_has_its_remedy(
+    said: str, kind: type[Exception], remedy: str
+) -> None:
+    said = f"INSTALL_FAILED_{said}" if said[:1].isupper() and "INSTALL" not in said else said
+    done = Completed("S", ("pm", "install"), 1, f"Failure [{said}]\n".encode(), b"")
+    error = _failure(done, _NOT_INSTALLED, app="com.a.b", begin="a.apk was not installed on S")
+    assert type(error) is kind and remedy in error.remedy
+    assert "a.apk was not installed on S" in error.what and said in error.details
