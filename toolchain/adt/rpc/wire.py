@@ -18,7 +18,6 @@ import secrets
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,51 +153,35 @@ def read_exactly(sock: socket.socket, count: int, end: float | None = None) -> b
     return bytes(data)
 
 
-class Conversation:
-    """An open connection to a tracker; every answer must come before *end* (of :func:`time.monotonic`)."""
-
-    def __init__(self, sock: socket.socket, address: str, end: float) -> None:
-        self._sock, self._address, self._end = sock, address, end
-
-    def _send(self, data: bytes) -> None:
-        self._sock.settimeout(seconds_left(self._end))
-        self._sock.sendall(data)
-
-    def greet(self) -> None:
-        """Exchange the magic words."""
-        self._send(struct.pack("<i", TRACKER_MAGIC))
-        word = read_exactly(self._sock, 4, self._end)
-        if struct.unpack("<i", word)[0] != TRACKER_MAGIC:
-            raise not_a_tracker(self._address, f"its first word is {word!r}")
-
-    def ask(self, question: object) -> Any:
-        """Send *question*, and give the answer as JSON has it."""
-        text = json.dumps(question).encode()
-        self._send(struct.pack("<i", len(text)) + text)
-        (length,) = struct.unpack("<i", read_exactly(self._sock, 4, self._end))
-        if not 0 < length <= MAX_FRAME:
-            raise not_a_tracker(self._address, f"it announced an answer of {length} bytes")
-        try:
-            return json.loads(read_exactly(self._sock, length, self._end))
-        except (ValueError, RecursionError) as error:
-            raise not_a_tracker(self._address, f"its answer is no JSON: {error}") from error
+class Late(TrackerError):
+    """The tracker took the question and did not answer it in time."""
 
 
-@contextlib.contextmanager
-def conversation(address: str, *, seconds: float = SECONDS) -> Iterator[Conversation]:
-    """Talk to the tracker at ``HOST:PORT``, for *seconds* in total; TrackerError if it is none, or late."""
+def _ask(address: str, question: object, seconds: float) -> Any:
+    """Return the JSON that the tracker at ``HOST:PORT`` answers to *question*, within *seconds* in total."""
     host, port = parse_address(address)
-    end = time.monotonic() + seconds
+    end, greeted = time.monotonic() + seconds, False
+    text = json.dumps(question).encode()
     try:
         with socket.create_connection((host, port), timeout=seconds) as sock:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            talk = Conversation(sock, address, end)
-            talk.greet()
-            yield talk
+            sock.sendall(struct.pack("<i", TRACKER_MAGIC))
+            word = read_exactly(sock, 4, end)
+            if struct.unpack("<i", word)[0] != TRACKER_MAGIC:
+                raise not_a_tracker(address, f"its first word is {word!r}")
+            greeted = True
+            sock.settimeout(seconds_left(end))
+            sock.sendall(struct.pack("<i", len(text)) + text)
+            (length,) = struct.unpack("<i", read_exactly(sock, 4, end))
+            if not 0 < length <= MAX_FRAME:
+                raise not_a_tracker(address, f"it announced an answer of {length} bytes")
+            return json.loads(read_exactly(sock, length, end))
+    except (ValueError, RecursionError) as error:
+        raise not_a_tracker(address, f"its answer is no JSON: {error}") from error
     except ConnectionRefusedError as error:
         raise not_running(address) from error
     except TimeoutError as error:
-        raise TrackerError(
+        raise (Late if greeted else TrackerError)(
             f"the tracker at {address} did not answer within {seconds:g} s",
             remedy="Look what listens there (`adt doctor rpc`); `adt tracker stop` and `adt tracker start` "
             "give a fresh one.",
@@ -227,8 +210,7 @@ def not_a_tracker(address: str, reason: str) -> TrackerError:
 
 
 def summary(address: str, *, seconds: float = SECONDS) -> Summary:
-    with conversation(address, seconds=seconds) as talk:
-        answer = talk.ask([SUMMARY])
+    answer = _ask(address, [SUMMARY], seconds)
     try:
         code, raw = answer
         if code != SUCCESS:
@@ -243,11 +225,10 @@ def request(address: str, key: str, *, priority: int = 1, seconds: float) -> Gra
 
     The tracker counts a request that was given up as pending until a server is free, and then passes it over.
     """
-    with conversation(address, seconds=seconds) as talk:
-        try:
-            answer = talk.ask([REQUEST, key, "", priority])
-        except TimeoutError:
-            return None
+    try:
+        answer = _ask(address, [REQUEST, key, "", priority], seconds)
+    except Late:
+        return None
     return parse_grant(answer, address)
 
 
