@@ -27,6 +27,7 @@ from adt.compiler.importers.tflite.converters import converter_class
 from adt.compiler.importers.tflite.layers import kinds_of as tflite_kinds_of
 from adt.errors import UnsupportedOp
 from adt.options.resolve import load_settings
+from support.models.onnx_graphs import graph_of
 from support.models.quantized_tflite import Model
 
 
@@ -42,13 +43,8 @@ def forget(verdicts: Path) -> None:
 
 
 def write(path: Path, nodes: list[Any], shape: tuple[int, ...] = (1, 4, 40, 40), **constants: Any) -> Path:
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    tensors = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    model = onnx.shape_inference.infer_shapes(graph_of(nodes, {"x": shape}, ["y"], constants))
+    onnx.save(model, path)
     return path
 
 

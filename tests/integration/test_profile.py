@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import adt as api
 from adt.errors import ConfigError, RpcError
@@ -24,6 +23,7 @@ from adt.verbs import profile as verb
 from support.codegen.browser import Page, browser
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt, adt_json
+from support.models.onnx_graphs import graph_of, node, write
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
 SPEED = re.compile(r"\d\s?(?:ms|s|µs)\b|FLOP/s|GB/s|of the time")
@@ -42,30 +42,22 @@ def own_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write conv → relu → conv → add (of the first conv) → mean → matmul → softmax."""
-    path = tmp_path_factory.mktemp("model") / "tiny.onnx"
     random = np.random.default_rng(0)
     shapes = {"w1": (8, 4, 3, 3), "w2": (8, 8, 3, 3), "m": (8, 10)}
     weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     arrays = weights | {"flat": np.array([1, 8])}
     nodes = [
-        helper.make_node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Conv", ["b", "w2"], ["c"], pads=[1, 1, 1, 1]),
-        helper.make_node("Add", ["a", "c"], ["d"]),
-        helper.make_node("GlobalAveragePool", ["d"], ["p"]),
-        helper.make_node("Reshape", ["p", "flat"], ["q"]),
-        helper.make_node("MatMul", ["q", "m"], ["t"]),
-        helper.make_node("Softmax", ["t"], ["y"]),
+        node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "w2"], ["c"], pads=[1, 1, 1, 1]),
+        node("Add", ["a", "c"], ["d"]),
+        node("GlobalAveragePool", ["d"], ["p"]),
+        node("Reshape", ["p", "flat"], ["q"]),
+        node("MatMul", ["q", "m"], ["t"]),
+        node("Softmax", ["t"], ["y"]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 4, 16, 16))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 10))],
-        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    tiny = graph_of(nodes, {"x": (1, 4, 16, 16)}, ["y"], arrays)
+    return write(tiny, tmp_path_factory.mktemp("model") / "tiny.onnx")
 
 
 @pytest.fixture(scope="module")
@@ -335,24 +327,19 @@ def test_no_text_of_a_plot_is_cut(profile: Profile, page: Page, emulated: bool, 
 def test_a_branch_that_is_not_taken(tmp_path: Path) -> None:
     """The graph has both branches of an If; the run says which calls there were."""
     value = helper.make_tensor_value_info
-    x, y = (value(name, TensorProto.FLOAT, (1, 8)) for name in "xy")
     branches = {
         f"{name}_branch": helper.make_graph(
-            [helper.make_node(op, ["x"], [f"{name}_y"])],
+            [node(op, ["x"], [f"{name}_y"])],
             name,
             [],
             [value(f"{name}_y", TensorProto.FLOAT, (1, 8))],
         )
         for name, op in (("then", "Exp"), ("else", "Sin"))
     }
-    graph = helper.make_graph(
-        [helper.make_node("If", ["c"], ["z"], **branches), helper.make_node("Abs", ["z"], ["y"])],
-        "branch",
-        [value("c", TensorProto.BOOL, ()), x],
-        [y],
-    )
-    path = tmp_path / "branch.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    nodes = [node("If", ["c"], ["z"], **branches), node("Abs", ["z"], ["y"])]
+    model = graph_of(nodes, {"c": (), "x": (1, 8)}, ["y"])
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.BOOL
+    path = write(model, tmp_path / "branch.onnx")
     package = api.compile(path, out=tmp_path / "pkg", platform="host", check=False).path
     inputs: dict[str, np.ndarray[Any, Any]] = {"c": np.array(False), "x": np.ones((1, 8), np.float32)}
     found = api.profile(package, inputs=inputs, runs=2)

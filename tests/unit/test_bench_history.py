@@ -21,8 +21,7 @@ from adt.errors import ConfigError, DiskError, InputError
 from adt.host.directories import data_dir
 from adt.measure import bench, history, trend
 from adt.measure.history import fastest_offload
-from adt.measure.protocol import PROTOCOLS
-from adt.measure.record import EMULATED, BenchRecord, Machine, Method, Speed, Start, Subject
+from adt.measure.record import EMULATED, PROTOCOLS, BenchRecord, Machine, Method, Speed, Start, Subject
 from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
 from adt.measure.trend import page_data

@@ -22,7 +22,7 @@ from adt.measure.bench import (
     times_as_fast,
 )
 from adt.measure.conditions import Conditions
-from adt.measure.protocol import protocol_named
+from adt.measure.record import protocol_named
 
 GPU = {"kind": "opencl", "name": "Adreno 740", "type": "gpu", "driver": "v.790", "vendor": "QUALCOMM"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from adt.errors import ConfigError
 from adt.measure.bench import sentence, shorter
-from adt.measure.protocol import PROTOCOLS, protocol_named
+from adt.measure.record import PROTOCOLS, protocol_named
 from adt.measure.statistics import (
     Interval,
     drift,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from adt.errors import ConfigError, InputError, ModelError, ToolNotFound
 from adt.measure import reference
@@ -14,7 +14,7 @@ from adt.measure.reference import Reference, reference_named
 from adt.options.resolve import load_settings
 from adt.options.sections import Settings
 from adt.package.package import ModelPackage
-from support.models.onnx_graphs import node, write
+from support.models.onnx_graphs import graph_of, node, write
 from support.standins.artefacts import package_manifest
 
 PACKAGE = ModelPackage(Path("p"), package_manifest())
@@ -99,15 +99,8 @@ def test_what_onnxruntime_prints_does_not_reach_the_terminal(
 ) -> None:
     """It names the node that fails, and a name may hold what sets a terminal's title."""
     title = "\x1b]0;of the model\x07"
-    values = [helper.make_tensor_value_info("indices", TensorProto.INT64, [1])]
-    graph = helper.make_graph(
-        [node("Gather", ["table", "indices"], ["y"], name=title)],
-        "g",
-        values,
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
-        [helper.make_tensor("table", TensorProto.FLOAT, [2], [1, 2])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    nodes = [node("Gather", ["table", "indices"], ["y"], name=title)]
+    model = graph_of(nodes, {"indices": (1,)}, ["y"], {"table": np.float32([1, 2])}, kind=TensorProto.INT64)
     with pytest.raises(InputError) as refused:
         reference.run_reference(write(model, tmp_path / "m.onnx"), {"indices": np.array([7])})
     assert "Gather" in refused.value.details and "\x1b" not in refused.value.details

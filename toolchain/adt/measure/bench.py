@@ -22,8 +22,7 @@ from adt.device.rtvm import RtvmOptions, RtvmRun
 from adt.host.cache import file_sha256
 from adt.measure import sensors
 from adt.measure.conditions import Conditions
-from adt.measure.protocol import Protocol
-from adt.measure.record import QUANTILES, BenchRecord, Flag, Machine, Method, Speed, Start, Subject
+from adt.measure.record import QUANTILES, BenchRecord, Flag, Machine, Method, Protocol, Speed, Start, Subject
 from adt.measure.statistics import Interval, drift, quantiles, ratio_interval, summarise, time_line
 from adt.package.files import MANIFEST
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from adt.device.place import Opened
     from adt.measure.bench import BenchSetup, Measurement
     from adt.measure.conditions import Conditions, CoolDown
-    from adt.measure.protocol import Protocol
-    from adt.measure.record import BenchRecord, Flag, Speed
+    from adt.measure.record import BenchRecord, Flag, Protocol, Speed
     from adt.measure.sensors import Course
     from adt.measure.statistics import Interval, TimeSummary
     from adt.verbs.options import Arrays
@@ -258,7 +257,7 @@ def _cooling(request: BenchRequest | AbRequest) -> CoolDown | None:
 
 def protocol_of(request: Options, *, rounds: int | None = None) -> Protocol:
     """The protocol of *request*, with what it changes."""
-    from adt.measure.protocol import protocol_named
+    from adt.measure.record import protocol_named
 
     options = values_of(request)
     changes = {name: options[name] for name in ("runs", "seconds", "warmup_runs", "warmup_ms")}
