@@ -48,7 +48,8 @@ MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_package_is_right_where_a_rounding_decides(name: str, tmp_path: Path) -> None:
     make, remark = MODELS[name]
-    package = api.compile(make(tmp_path / "m.onnx"), out=tmp_path / "pkg", platform="host").path
+    model = make(tmp_path / "m.onnx")
+    package = api.compile(model, out=tmp_path / "pkg", platform="host", check=False).path
 
     done = adt("verify", package)
 
@@ -126,8 +127,7 @@ def test_a_model_that_rounds_nothing_has_one_right_answer(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("operator", ["TopK", "ArgMax"])
-@pytest.mark.parametrize("fault", ["worse score", "twice", "out of range"])
-def test_indices_of_other_scores_do_not_pass(operator: str, fault: str, tmp_path: Path) -> None:
+def test_indices_of_other_scores_do_not_pass(operator: str, tmp_path: Path) -> None:
     """Choices among equal scores differ besides, which hides nothing."""
     right = rounding.equal_scores(tmp_path / "right.onnx", operator)
     inputs = {"x": np.random.default_rng(0).normal(size=(2 if operator == "TopK" else 20, 3000)).astype("f4")}
@@ -143,5 +143,6 @@ def test_indices_of_other_scores_do_not_pass(operator: str, fault: str, tmp_path
 
     assert row(got).passed and "100.00% of the indices differ" in row(got).note
     flat = got["indices"].reshape(-1)
-    flat[0] = {"worse score": (flat[0] + 1) % 40, "twice": flat[1], "out of range": 80}[fault]
-    assert not row(got).passed
+    for fault in ((flat[0] + 1) % 40, flat[1], 80):  # a worse score, one twice, one out of range
+        flat[0] = fault
+        assert not row(got).passed, fault

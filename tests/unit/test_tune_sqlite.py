@@ -47,6 +47,13 @@ def execute(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
+def check_refused(directory: Path, reason: str) -> None:
+    """Check that nobody reads or writes a database there."""
+    for write in (False, True):
+        with pytest.raises(PackageError, match=reason), open_database(directory, write=write):
+            pass
+
+
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
     """A directory that is on no disk: hundreds of databases are opened in it."""
@@ -227,9 +234,7 @@ def test_what_is_no_database_is_left_alone(tmp_path: Path, name: str, content: b
         with open_database(tmp_path, write=True) as database:
             assert database.records() == ()
         return
-    for write in (False, True):
-        with pytest.raises(PackageError, match="no tuning database"), open_database(tmp_path, write=write):
-            pass
+    check_refused(tmp_path, "no tuning database")
     with pytest.raises(PackageError, match="no tuning database"):
         verify(tmp_path, repair=True)
     assert path.read_bytes() == content
@@ -246,9 +251,7 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_later_format_is_refused(tmp_path: Path) -> None:
     execute(database_in(tmp_path / "db", RECORDS), "PRAGMA user_version = 2")
-    for write in (False, True):
-        with pytest.raises(PackageError, match="has version 2"), open_database(tmp_path / "db", write=write):
-            pass
+    check_refused(tmp_path / "db", "has version 2")
 
 
 def test_rows_of_a_later_adt_stay(tmp_path: Path) -> None:
@@ -276,12 +279,7 @@ def test_rows_of_a_later_adt_stay(tmp_path: Path) -> None:
 )
 def test_what_a_strangers_file_has_besides_is_refused(tmp_path: Path, statement: str) -> None:
     execute(database_in(tmp_path / "db", RECORDS), statement)
-    for write in (False, True):
-        with (
-            pytest.raises(PackageError, match="was not made by adt"),
-            open_database(tmp_path / "db", write=write),
-        ):
-            pass
+    check_refused(tmp_path / "db", "was not made by adt")
 
 
 def test_a_view_in_the_place_of_the_table_is_not_asked(tmp_path: Path) -> None:
@@ -301,9 +299,7 @@ def test_a_rollback_journal_is_not_applied(tmp_path: Path) -> None:
     """SQLite removes the file that such a journal names."""
     path = database_in(tmp_path / "db", RECORDS)
     path.with_name(f"{FILE}-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
-    for write in (False, True):
-        with pytest.raises(PackageError, match="beside it"), open_database(tmp_path / "db", write=write):
-            pass
+    check_refused(tmp_path / "db", "beside it")
 
 
 def test_pages_that_go_round_in_a_circle_end(tmp_path: Path) -> None:

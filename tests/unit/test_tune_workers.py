@@ -165,9 +165,14 @@ def failures(results: dict[int, MeasureOutcome]) -> dict[int, str]:
     return {number: one.failure.kind for number, one in results.items() if one.failure}
 
 
-def start_idle(fleet: Fleet) -> None:
-    """Start it with nothing to measure."""
-    fleet.start(lambda: None, lambda outcome: None)
+@contextlib.contextmanager
+def measuring(
+    phones: Phones, engine: Engine | None = None, *, computes: str = "cpu", **options: Any
+) -> Iterator[Fleet]:
+    """Run a fleet of *phones* for *engine*, else with nothing to measure."""
+    engine = engine or Engine()
+    with Fleet(phones, computes, **options) as fleet:
+        yield fleet.start(engine.take, engine.outcomes.append)
 
 
 def identity(fleet: Fleet) -> tuple[str, str] | None:
@@ -181,8 +186,7 @@ def status(fleet: Fleet, name: str) -> Any:
 
 def test_all_devices_measure_at_once_and_one_that_stalls_holds_up_nobody() -> None:
     engine = Engine("waits@a", *["usual"] * 20)
-    with Fleet(Phones(["a", "b", "c"]), "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(Phones(["a", "b", "c"]), engine) as fleet:
         assert identity(fleet) == ("soc", "")
         wait_for(lambda: fleet.live() == 3)
         wait_for(lambda: len(engine.outcomes) == 20 + (status(fleet, "a").state != "measuring"))
@@ -194,8 +198,7 @@ def test_all_devices_measure_at_once_and_one_that_stalls_holds_up_nobody() -> No
 
 def test_a_failure_of_the_candidate_costs_a_session_and_no_server() -> None:
     phones, engine = Phones(["a"]), Engine("usual", "fails", "usual", "crashes", "usual", "hangs", "usual")
-    with Fleet(phones, "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(phones, engine) as fleet:
         assert failures(engine.finish()) == {1: "run", 3: "crash", 5: "hang"}
         found = status(fleet, "a")
     assert (found.measured, found.failed, found.state) == (5, 2, "idle")
@@ -206,8 +209,7 @@ def test_a_failure_of_the_candidate_costs_a_session_and_no_server() -> None:
 def test_what_crashed_one_device_is_tried_on_the_other_only() -> None:
     engine = Engine()
     phones = Phones(["a", "b"])
-    with Fleet(phones, "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(phones, engine) as fleet:
         wait_for(lambda: fleet.live() == 2)
         engine.give("crashes@a", "hangs")
         results = engine.finish()
@@ -223,8 +225,7 @@ def test_what_crashed_one_device_is_tried_on_the_other_only() -> None:
 def test_what_a_device_was_lost_with_comes_back_lost() -> None:
     phones = Phones(["a"])
     engine = Engine("usual")
-    with Fleet(phones, "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(phones, engine) as fleet:
         engine.finish()
         phones.names.clear()
         engine.give("crashes")
@@ -238,24 +239,21 @@ def test_what_a_device_was_lost_with_comes_back_lost() -> None:
 def test_devices_of_another_kind_are_refused() -> None:
     phones = Phones(["a"], kinds={"b": "other"})
     engine = Engine()
-    with Fleet(phones, "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(phones, engine) as fleet:
         assert identity(fleet) == ("soc", "")
         phones.names.append("b")
         wait_for(lambda: len(fleet.devices()) == 2 and status(fleet, "b").state == "out")
         assert status(fleet, "b").note == "it is other; this tuning is for soc"
         engine.give(*["usual"] * 5)
         assert {one.on.name for one in engine.finish().values()} == {"a"}
-    with Fleet(Phones(["a", "b"], kinds={"b": "other"}), "cpu", kind=("other", "")) as fleet:
-        start_idle(fleet)
+    with measuring(Phones(["a", "b"], kinds={"b": "other"}), kind=("other", "")) as fleet:
         assert identity(fleet) == ("other", "")
         wait_for(lambda: status(fleet, "a").state == "out")
 
 
 def test_a_device_may_be_asked_for_without_its_driver() -> None:
     phones = Phones(["a", "b", "c"], kinds={"a": "other", "b": "GPU", "c": "GPU"})
-    with Fleet(phones, "opencl", kind=("GPU", "")) as fleet:
-        start_idle(fleet)
+    with measuring(phones, computes="opencl", kind=("GPU", "")) as fleet:
         assert identity(fleet) == ("GPU", "1.0")
         wait_for(lambda: status(fleet, "a").state == "out" and fleet.live() == 2)
         assert status(fleet, "a").note in (
@@ -268,8 +266,7 @@ def test_a_tracker_may_give_devices_of_another_kind_without_end() -> None:
     phones, engine = Phones(["a", "b", "c"], dedicated=False, kinds={"b": "other"}), Engine(*["usual"] * 100)
     for name in phones.names:
         phones.free.put(name)
-    with Fleet(phones, "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(phones, engine) as fleet:
 
         def is_out() -> bool:
             engine.give("usual")  # a worker asks for a device only while there is work
@@ -284,12 +281,10 @@ def test_a_tracker_may_give_devices_of_another_kind_without_end() -> None:
 def test_a_gpu_is_named_by_its_runtime_where_adb_does_not() -> None:
     phones = Phones(["a"])
     phones.kinds["a"] = ""
-    with Fleet(phones, "opencl") as fleet:
-        start_idle(fleet)
+    with measuring(phones, computes="opencl") as fleet:
         assert identity(fleet) == ("GPU", "1.0")
     assert MadeUpChild.connected[0].device == "opencl"
-    with Fleet(phones, "cpu") as fleet:
-        start_idle(fleet)
+    with measuring(phones) as fleet:
         assert identity(fleet) == ("key", "")
 
 
@@ -297,8 +292,7 @@ def test_servers_of_a_tracker_go_back_to_it_and_are_asked_for_only_when_there_is
     phones, engine = Phones(["a", "b"], dedicated=False), Engine()
     for name in phones.names:
         phones.free.put(name)
-    with Fleet(phones, "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(phones, engine):
         wait_for(lambda: phones.free.qsize() == 2)
         count = len(phones.leased)
         engine.give(*["usual"] * 200)
@@ -311,8 +305,7 @@ def test_servers_of_a_tracker_go_back_to_it_and_are_asked_for_only_when_there_is
 def test_a_candidate_that_may_take_longer_gets_a_longer_session() -> None:
     engine = Engine("usual", timeout=10)
     engine.give("usual", timeout=100)
-    with Fleet(Phones(["a"]), "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(Phones(["a"]), engine):
         engine.finish()
     first, second = (one.seconds for one in MadeUpChild.connected)
     assert second >= worker.RENEW_SECONDS + worker.PREPARE_SECONDS + 100 > first
@@ -338,8 +331,7 @@ def test_outputs_are_brought_back_in_a_session_that_has_time_for_it() -> None:
 def test_a_device_that_cannot_be_reached_is_tried_again_and_passed_over() -> None:
     MadeUpChild.unreachable.add("a")
     engine = Engine("usual", "usual")
-    with Fleet(Phones(["a", "b"]), "cpu", pause=0.2) as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(Phones(["a", "b"]), engine, pause=0.2) as fleet:
         engine.finish()
         wait_for(lambda: status(fleet, "a").restarts >= 3)
         assert status(fleet, "a").note == "no session: refused"
@@ -352,8 +344,7 @@ def test_a_device_that_cannot_be_reached_is_tried_again_and_passed_over() -> Non
 def test_a_fault_of_ours_takes_no_other_device_along() -> None:
     phones = Phones(["a"], refusal=ZeroDivisionError("a fault"))
     engine = Engine("usual")
-    with Fleet(phones, "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(phones, engine) as fleet:
         wait_for(lambda: "ZeroDivisionError: a fault" in [one.note for one in fleet.devices()])
         phones.refusal = None
         engine.finish()
@@ -369,8 +360,7 @@ def test_a_job_comes_back_though_we_are_at_fault(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(worker.Worker, "_time", measured)
     engine = Engine("usual", "usual")
-    with Fleet(Phones(["a"]), "cpu") as fleet:
-        fleet.start(engine.take, engine.outcomes.append)
+    with measuring(Phones(["a"]), engine):
         assert [one.lost for one in engine.finish().values()] == [True, False]
 
 
@@ -392,13 +382,11 @@ def test_at_the_end_every_job_comes_back_once_and_no_thread_stays() -> None:
 
 def test_a_device_that_cannot_be_had_says_why() -> None:
     refusal = DeviceError("the device says no", remedy="ask it")
-    with Fleet(Phones(["a"], refusal=refusal), "cpu") as fleet:
-        start_idle(fleet)
+    with measuring(Phones(["a"], refusal=refusal)) as fleet:
         wait_for(lambda: fleet.devices() and status(fleet, "a").state == "restarting")
         assert status(fleet, "a").note == "the device says no" and fleet.identity() is None
     phones = Phones(["a"])
-    with Fleet(phones, "cpu") as fleet:
-        start_idle(fleet)
+    with measuring(phones) as fleet:
         wait_for(fleet.live)
         phones.trouble = TrackerError("no tracker runs", remedy="start one")
         wait_for(lambda: status(fleet, "a").state == "away")
