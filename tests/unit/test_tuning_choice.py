@@ -284,5 +284,6 @@ def test_a_kernel_of_both_forms_has_the_schedule_for_textures(directory: Path) -
 
 def test_a_target_without_textures_has_its_own_records_alone(directory: Path) -> None:
     keep(directory, [result("a", "x", 1.0), result("b", "y", 1.0, BUFFERS)])
-    found = tuned_schedules.find_tuning(directory, BUFFERS.target, "0.25.0")
+    target = replace(ADRENO, textures=False)
+    found = tuned_schedules.tuning_for_target(directory, target, "0.25.0")
     assert found is not None and [kernel.trace for kernel in found.kernels] == ["y"]

@@ -26,7 +26,7 @@ from adt.measure.conditions import Conditions
 from adt.measure.record import BenchRecord, Machine, Method, Subject, is_moment
 
 SCHEMA, SCHEMA_VERSION = "adt.app-bench", 1
-ERROR_SCHEMA, ERROR_SCHEMA_VERSION = "adt.app-bench-error", 1
+ERROR_SCHEMA = "adt.app-bench-error"
 
 WRITERS = ("native-activity", "benchmark-activity")
 """The latter: apps that `adt generate` made when they had an activity in Kotlin."""

@@ -32,42 +32,26 @@ log = logging.getLogger("adt.compile")
 def tuning_for_target(
     directory: Path, target: ModelTarget, tvm: str, *, tuned_on: str = "", like: PackageLike | None = None
 ) -> Tuning | None:
-    """Find the records for the schedules of a compile for *target*; None, with a warning, without any.
+    """Find the fastest schedules on record for *target*, of one device; None, with a warning, without any.
 
     Args:
         tvm: its version, see :func:`adt.compiler.passes.records.key.tvm_key`.
         tuned_on: ``NAME`` or ``NAME, DRIVER`` of the device that they were taken on; parts are enough.
+        like: the device that is compiled for; without it, whichever the database has.
     """
+    key = target_key(target)
     device = driver = None
     if like is not None and not tuned_on:
         names = {"cpu": (like.soc, ""), "opencl": (like.gpu, like.opencl_driver)}
         device, driver = names.get(target.device, (None, None))  # of CUDA's, nothing is known here
-    return find_tuning(directory, target_key(target), tvm, device, driver, tuned_on=tuned_on)
-
-
-def find_tuning(
-    directory: Path,
-    target: str,
-    tvm: str,
-    device: str | None = None,
-    driver: str | None = None,
-    *,
-    tuned_on: str = "",
-) -> Tuning | None:
-    """Find the fastest schedules on record for a target, of one device; None, with a warning, without any.
-
-    Args:
-        target: the target's key, see :func:`adt.compiler.passes.records.key.target_key`.
-        device, driver: exactly as records have them; None: whichever the database has.
-    """
     with open_database(directory) as database:
         contexts = database.contexts()
-        matches = tuple(c for c in contexts if (c.target, c.tvm) == (target, tvm))
+        matches = tuple(c for c in contexts if (c.target, c.tvm) == (key, tvm))
         if not matches:
             log.warning(
                 "%s has no records for %s and TVM %s: no kernel is tuned%s",
                 directory,
-                key_words(target),
+                key_words(key),
                 tvm,
                 f" (it has: {'; '.join(map(describe, contexts))})" if contexts else "",
             )
