@@ -220,13 +220,13 @@ def summary(address: str, *, seconds: float = SECONDS) -> Summary:
         raise not_a_tracker(address, f"its summary is none ({error})") from error
 
 
-def request(address: str, key: str, *, priority: int = 1, seconds: float) -> Grant | None:
+def request(address: str, key: str, *, seconds: float) -> Grant | None:
     """Wait up to *seconds* for a free server with *key*; None when none became free.
 
     The tracker counts a request that was given up as pending until a server is free, and then passes it over.
     """
     try:
-        answer = _ask(address, [REQUEST, key, "", priority], seconds)
+        answer = _ask(address, [REQUEST, key, "", 1], seconds)
     except Late:
         return None
     return parse_grant(answer, address)
