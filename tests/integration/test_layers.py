@@ -25,7 +25,7 @@ from adt.compiler.importers.onnx.layers import kinds_of
 from adt.compiler.importers.tflite import importer as tflite_importer
 from adt.compiler.importers.tflite.converters import converter_class
 from adt.compiler.importers.tflite.layers import kinds_of as tflite_kinds_of
-from adt.errors import UnsupportedOp
+from adt.errors import ModelError, UnsupportedOp
 from adt.options.resolve import load_settings
 from support.models.onnx_graphs import graph_of
 from support.models.quantized_tflite import Model
@@ -70,6 +70,17 @@ def test_a_wrong_converter_of_onnx_is_named_with_its_node(
         import_model(model, {}, check=True)
     assert "--no-check" in refusal.value.remedy
     import_model(model, {})  # the remedy: nothing is compared
+
+
+def test_a_shape_that_depends_on_values_is_refused_as_such(tmp_path: Path) -> None:
+    """TVM's Expand takes any extents as they are; a comparison on made-up ones would blame it for that."""
+    expand = helper.make_node("Expand", ["x", "extents"], ["y"], name="expand")
+    model = graph_of([expand], {"x": (3, 1)}, ["y"])
+    extents = helper.make_tensor_value_info("extents", TensorProto.INT64, [3])
+    model.graph.input.append(extents)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="the shape of output 'y' .* depends on the input's values"):
+        import_model(tmp_path / "m.onnx", {}, check=True)
 
 
 def two_sums(node: Any) -> Any:

@@ -252,6 +252,10 @@ def _computed(layers: list[Layer], convert: Callable[..., Any]) -> Iterator[tupl
             continue
         try:
             module, params = convert(layer.model)
+            returned = module["main"].ret_struct_info
+            if any(getattr(each, "shape", None) is None for each in getattr(returned, "fields", [returned])):
+                yield layer, "the shape of its output depends on an input's values"  # and is refused as such
+                continue
             text = tvm.ir.save_json(module).encode()
             ready.append(replace(layer, module=text, params=[param.numpy() for param in params]))
         except Exception as error:  # a converter asks for what only the whole model tells
