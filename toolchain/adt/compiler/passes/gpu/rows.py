@@ -43,6 +43,10 @@ MOST_UNROLLED = 32
 """Steps of a loop whose vectors are to be registers, not places in memory."""
 BEFORE_ELEMENTWISE = {"op_pattern": 4}
 """The attribute by which TVM fuses into a kernel the elementwise operators that follow it."""
+LEAST_SHARED = 32
+"""Terms from which work-items share them."""
+LEAST_EACH = 4
+"""Least number of terms of a work-item that shares them."""
 
 
 @dataclass(frozen=True)
@@ -335,12 +339,6 @@ def _finish(schedule: s_tir.Schedule, stage: SBlockRV, at: int, before: int, thr
             schedule.unroll(loop)
     if steps:
         schedule.decompose_reduction(stage, steps[0])
-
-
-LEAST_SHARED = 32
-"""Terms from which work-items share them."""
-LEAST_EACH = 4
-"""Least number of terms of a work-item that shares them."""
 
 
 def is_other_reduction(function: tirx.PrimFunc) -> bool:

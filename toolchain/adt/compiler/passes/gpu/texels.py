@@ -29,6 +29,21 @@ from adt.compiler.passes.scheduling import Decisions, NoSchedule, divisors
 from adt.compiler.targets.gpu import Gpu
 from adt.package.reports import LANES, SCOPE
 
+WORK_GROUP = 64
+"""Work-items in a work-group; every OpenCL device of a phone takes as many."""
+LEAST_GROUP = 16
+"""Work-items of a group that a search tries, at least."""
+MOST_WIDE = 4
+"""Texels of a row that a work-item computes, at most; each fills four registers."""
+UNROLLED = (0, 64, 128, 256)
+"""Statements up to which loops over a window are unrolled."""
+ITEMS = (256, 128, 64, 32)
+"""Work-items in a work-group of a kernel that writes a buffer."""
+POOLED = ("sum_blocks", "max_blocks")
+"""Names of the blocks that accumulate: see :func:`adt.compiler.passes.layout.blocks.pool`."""
+MOST_ALONE = 32
+"""Places of a window that one work-item takes by itself."""
+
 
 @dataclass(frozen=True)
 class KernelBlocks:
@@ -113,22 +128,6 @@ def unroll(schedule: s_tir.Schedule, loop: LoopRV, statements: int) -> None:
 
 def _same(schedule: s_tir.Schedule, block: SBlockRV, other: SBlockRV) -> bool:
     return bool(schedule.get(block).same_as(schedule.get(other)))
-
-
-WORK_GROUP = 64
-"""Work-items in a work-group; every OpenCL device of a phone takes as many."""
-LEAST_GROUP = 16
-"""Work-items of a group that a search tries, at least."""
-MOST_WIDE = 4
-"""Texels of a row that a work-item computes, at most; each fills four registers."""
-UNROLLED = (0, 64, 128, 256)
-"""Statements up to which loops over a window are unrolled."""
-ITEMS = (256, 128, 64, 32)
-"""Work-items in a work-group of a kernel that writes a buffer."""
-POOLED = ("sum_blocks", "max_blocks")
-"""Names of the blocks that accumulate: see :func:`adt.compiler.passes.layout.blocks.pool`."""
-MOST_ALONE = 32
-"""Places of a window that one work-item takes by itself."""
 
 
 def texels(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions, *, by_lane: bool = False) -> None:

@@ -66,6 +66,12 @@ SHORT = 48
 """Statements of an iteration that is worth doubling."""
 MOST_TRIED = 100
 """Tiles, and shapes of a work-group, among which a search chooses."""
+MOST_ROWS, MOST_VECTORS = 8, 4
+"""Most rows and vectors of a work-item."""
+EXCHANGED = 4 << 10
+"""Bytes of parts of a vector's sums that a group puts into local memory even where that is main memory."""
+LINE = 64
+"""Bytes that memory gives at once: neighbouring work-items are to use all of them."""
 
 
 @dataclass(frozen=True)
@@ -238,14 +244,6 @@ def _fits(sums: Sums, tile: Tile, gpu: Gpu) -> bool:
     local = 0 if tile.parts == 1 else tile.items * tile.sums * 16
     smallest = tile.sums == 1
     return (smallest or (statements <= STATEMENTS and registers <= 3 * gpu.sums)) and local <= gpu.local_bytes
-
-
-MOST_ROWS, MOST_VECTORS = 8, 4
-"""Most rows and vectors of a work-item."""
-EXCHANGED = 4 << 10
-"""Bytes of parts of a vector's sums that a group puts into local memory even where that is main memory."""
-LINE = 64
-"""Bytes that memory gives at once: neighbouring work-items are to use all of them."""
 
 
 @dataclass(frozen=True)
