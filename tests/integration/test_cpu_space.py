@@ -168,12 +168,13 @@ def test_what_is_decided_for_arm_can_be_recorded_and_is_seen_to_be_right(
         assert "is not compared" not in caplog.text
 
 
-@pytest.mark.parametrize("whole", of_each_run(1, False, True))
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_all_that_may_be_decided_computes_the_same(name: str, whole: bool) -> None:
-    """Compare each value of one decision, and of all decisions at a time, with TVM's plain loops.
+@pytest.mark.parametrize(
+    ("name", "other"), [*matrix(FUNCTIONS, (1, -1)), *of_each_run(0, *((name, 0) for name in FUNCTIONS))]
+)
+def test_all_that_may_be_decided_computes_the_same(name: str, other: int) -> None:
+    """Compare values of one decision, and of all decisions at a time, with TVM's plain loops.
 
-    If not *whole*, compare the first other value of each decision and its last.
+    *other* is the value of each decision, the first one behind the usual or the last; 0: all values.
     """
     function = FUNCTIONS[name](8)
     target = tvm.target.Target(TARGETS["x86"])
@@ -195,13 +196,13 @@ def test_all_that_may_be_decided_computes_the_same(name: str, whole: bool) -> No
         {what: place}
         for what, count in counts.items()
         for place in range(1, count)
-        if (place < 10 if whole else place in (1, count - 1))
+        if (place == other % count if other else place < 10)
     ]
     places += [
-        {what: random.integers(count) for what, count in counts.items()} for _ in range(15 if whole else 4)
+        {what: random.integers(count) for what, count in counts.items()} for _ in range(4 if other else 15)
     ]
     points = [point for each in places if (point := space.point(each))]
-    assert len(points) >= (8 if whole else 5)
+    assert len(points) >= (5 if other else 8)
     for point in points:
         result = computed(tvm.ir.load_json(point.candidate.module))
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5, err_msg=point.candidate.trace)
