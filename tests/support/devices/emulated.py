@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import numpy as np
 
 import adt
 from adt.bundle.bundle import TargetBundle
+from adt.host.directories import cache_dir
 from adt.package.package import load_package
 
 EMULATORS = {
@@ -18,6 +20,14 @@ EMULATORS = {
     "linux-armhf": ("qemu-arm-static", "-L", "/usr/arm-linux-gnueabihf"),
 }
 """Platform to the command that runs its programs; the host's run by themselves."""
+
+
+@functools.cache
+def rtvm_of(platform: str, *, xnnpack: bool, cache: Path) -> Path:
+    """Return rtvm of the bundle in *cache*, which is asked for once: to see that it is current takes a while."""
+    bundle = adt.build_target(platform=platform, xnnpack=xnnpack).bundle
+    assert isinstance(bundle, TargetBundle)
+    return bundle.path / "bin/rtvm"
 
 
 def outputs_of(
@@ -32,12 +42,11 @@ def outputs_of(
     """
     manifest = load_package(package).manifest
     platform = manifest.target.platform
-    bundle = adt.build_target(platform=platform, xnnpack="xnnpack" in manifest.offload).bundle
-    assert isinstance(bundle, TargetBundle)
+    rtvm = rtvm_of(platform, xnnpack="xnnpack" in manifest.offload, cache=cache_dir())
     with tempfile.TemporaryDirectory() as place:
         given, computed = Path(place, "in.npz"), Path(place, "out.npz")
         np.savez(given, **dict(inputs))
-        words = [bundle.path / "bin/rtvm", "--model", package, "--input", given, "--output", computed]
+        words = [rtvm, "--model", package, "--input", given, "--output", computed]
         emulator = (*EMULATORS[platform], "-cpu", processor) if platform in EMULATORS else ()
         command = [*emulator, *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
