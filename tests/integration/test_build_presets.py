@@ -27,7 +27,7 @@ from adt.package.inputs.random import random_inputs
 from adt.package.package import load_package
 from support.codegen.bionic_levels import LEVELS
 from support.devices.programs import adt as run_adt
-from support.devices.programs import adt_json
+from support.devices.programs import adt_json, program_output, run_program
 from support.models.offload import residual_net
 from support.models.small import MAGIKA
 from support.standins.clml import make_library, make_standin_clml
@@ -55,24 +55,25 @@ def verify(
     adt_json("compile", model, "--for", platform, "--bundle", bundle, "-o", work / "pkg", *more)
     given = random_inputs(load_package(work / "pkg").manifest.entry().inputs, 1)
     np.savez(work / "in.npz", **given)
-    words = [bundle / "bin/rtvm", "--model", work / "pkg", "--input", work / "in.npz"]
-    done = subprocess.run(
-        [*prefix, *map(str, words), "--output", str(work / "out.npz")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    files = ["--model", work / "pkg", "--input", work / "in.npz", "--output", work / "out.npz"]
+    run_program(*prefix, bundle / "bin/rtvm", *files)
     with np.load(work / "out.npz") as got:
         for name, wanted in run_reference(model, given).items():
             assert np.abs(got[name] - wanted).max() <= 1e-5
 
 
+def configure(
+    preset: str, build: Path, *definitions: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Configure *preset* by CMake alone in the directory *build*."""
+    words = [cmake().path, "--preset", preset, "-B", build, f"-DCMAKE_MAKE_PROGRAM={ninja().path}"]
+    return run_program(*words, *definitions, cwd=resource("cmake_presets"), **environment)
+
+
 def rtvm_devices(bundle: Path, prefix: list[str]) -> list[str]:
     """The devices that the bundle's runner has a runtime for."""
-    words = [*prefix, str(bundle / "bin/rtvm"), "--version", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    devices: list[str] = json.loads(done.stdout)["devices"]
+    version = json.loads(program_output(*prefix, bundle / "bin/rtvm", "--version", "--json"))
+    devices: list[str] = version["devices"]
     return devices
 
 
@@ -83,9 +84,8 @@ def test_linux_armhf_runs_a_model(tmp_path: Path) -> None:
     assert (facts.machine, facts.abi, facts.options.alignment) == ("ARM", "armhf", 32)
     assert rtvm_devices(bundle, ARMHF) == ["cpu", "opencl"]
     verify(bundle, "linux-armhf", ARMHF, tmp_path)
-    words = ["readelf", "-A", str(tmp_path / "pkg/mod.so")]
-    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert "Tag_ABI_VFP_args: VFP registers" in said and "NEONv1" in said
+    attributes = program_output("readelf", "-A", tmp_path / "pkg/mod.so")
+    assert "Tag_ABI_VFP_args: VFP registers" in attributes and "NEONv1" in attributes
 
 
 @nightly
@@ -94,13 +94,9 @@ def test_plain_cmake_gives_the_same_files(tmp_path: Path) -> None:
     bundle = load_bundle(Path(build("linux-armhf")["path"]))
     source = adt_json("source")["path"]
     out, made = tmp_path / "out", tmp_path / "build"
-    configure = [cmake().path, "--preset", "linux-armhf", "-B", made, f"-DADT_TVM_SOURCE={source}"]
-    for words in (
-        [*configure, f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
-        [cmake().path, "--build", made],
-        [cmake().path, "--install", made, "--strip", "--component", "adt", "--prefix", out],
-    ):
-        subprocess.run(list(map(str, words)), cwd=resource("cmake_presets"), check=True, capture_output=True)
+    configure("linux-armhf", made, f"-DADT_TVM_SOURCE={source}")
+    run_program(cmake().path, "--build", made)
+    run_program(cmake().path, "--install", made, "--strip", "--component", "adt", "--prefix", out)
     files = {p.relative_to(out).as_posix(): p for p in out.rglob("*") if p.is_file()}
     digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
     assert digests == {name: facts.sha256 for name, facts in bundle.manifest.files.items()}
@@ -134,17 +130,10 @@ def test_debug_keeps_its_symbols_apart(tmp_path: Path) -> None:
         words = ["readelf", "--string-dump=.gnu_debuglink", str(bundle.file(name))]
         said = subprocess.run(words, capture_output=True, check=True).stdout  # a checksum is no text
         assert f"{Path(name).name}.debug".encode() in said
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", str(bundle.file("lib/libtvm_ffi.so"))],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    listed = program_output("nm", "-D", "--defined-only", bundle.file("lib/libtvm_ffi.so"))
     address = next(line.split()[0] for line in listed.splitlines() if line.endswith(" TVMFFIFunctionCall"))
     symbols = bundle.file("symbols/libtvm_ffi.so.debug")
-    place = subprocess.run(
-        ["addr2line", "-e", str(symbols), "-f", address], capture_output=True, text=True, check=True
-    ).stdout
+    place = program_output("addr2line", "-e", symbols, "-f", address)
     assert "TVMFFIFunctionCall" in place and "tvm/3rdparty/tvm-ffi/src/ffi/function.cc:" in place
     verify(bundle.path, "host", [], tmp_path)
 
@@ -198,23 +187,20 @@ def test_a_linked_opencl_is_needed_from_the_start(tmp_path: Path) -> None:
     assert bundle.manifest.options.opencl and bundle.manifest.options.opencl_linked
     assert "libOpenCL.so" in bundle.manifest.files["lib/libtvm_runtime.so"].needed
     words = [str(bundle.file("bin/rtvm")), "--version"]
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(sdk / "lib")}
-    assert subprocess.run(words, capture_output=True, check=False, env=environ).returncode == 0
+    run_program(*words, LD_LIBRARY_PATH=str(sdk / "lib"))
     without = subprocess.run(words, capture_output=True, text=True, check=False)
     assert without.returncode == 127 and "libOpenCL.so" in without.stderr
 
 
 def check_syntax(build: Path, sources: str) -> None:
     """Compile what matches *sources*, as the configured *build* would, without an object file."""
-    asked = [str(ninja().path), "-C", str(build), "-t", "compdb"]
-    database = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    database = json.loads(program_output(ninja().path, "-C", build, "-t", "compdb"))
     units = [one for one in database if re.search(sources, one["file"]) and one["output"].endswith(".o")]
     assert units
     for unit in units:
         words = [*shlex.split(unit["command"]), "-fsyntax-only"]
         del words[words.index("-o") : words.index("-o") + 2]
-        done = subprocess.run(words, cwd=build, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run_program(*words, cwd=build)
 
 
 def test_what_xnnpack_adds_compiles_and_a_probe_that_could_not_start_is_left_out(
@@ -222,18 +208,11 @@ def test_what_xnnpack_adds_compiles_and_a_probe_that_could_not_start_is_left_out
 ) -> None:
     """An NDK without a static C++ library is played by CMake's answer."""
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
-    words = [cmake().path, "--preset", "android-arm64-v8a", "-B", tmp_path / "build"]
     given = ["ANDROID_PLATFORM=android-29", "ADT_STATIC_CXX_LIBRARY=OFF"]
     given += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
     given += ["ADT_XNNPACK=ON", f"ADT_XNNPACK_SOURCE={find_xnnpack('').path}"]
-    done = subprocess.run(
-        [*map(str, words), *(f"-D{text}" for text in given), f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
-        cwd=resource("cmake_presets"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0 and "without it adt_probe" in done.stderr, done.stderr
+    done = configure("android-arm64-v8a", tmp_path / "build", *(f"-D{text}" for text in given))
+    assert "without it adt_probe" in done.stderr, done.stderr
     info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
     assert info["xnnpack"] and "lib/libadt_xnnpack.so" in info["files"]
     assert info["compiler"]["triple"] == "aarch64-none-linux-android29"
@@ -245,45 +224,33 @@ def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) 
     """TVM 0.25's own clml_utils.cc and clml_memory_planner.cc lack headers."""
     sdk = make_standin_clml(tmp_path / "sdk")
     source = adt_json("source")["path"]
-    words = [cmake().path, "--preset", "linux-aarch64-clml", "-B", tmp_path / "build"]
-    done = subprocess.run(
-        [*map(str, words), f"-DADT_TVM_SOURCE={source}", f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
-        cwd=resource("cmake_presets"),
-        env={**os.environ, "CLML_SDK": str(sdk)},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = configure(
+        "linux-aarch64-clml", tmp_path / "build", f"-DADT_TVM_SOURCE={source}", CLML_SDK=str(sdk)
     )
-    assert done.returncode == 0, done.stderr
     assert "CLML SDK from the environment's CLML_SDK" in done.stdout
     info = json.loads((tmp_path / "build/adt_build_info.json").read_text())
     assert (info["clml"], info["clml_sdk"], info["opencl"], info["opencl_linked"]) == (True, "4", True, True)
-    asked = [ninja().path, "-C", tmp_path / "build", "-t", "commands", "lib/libtvm_runtime.so"]
-    commands = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=True).stdout
+    library = "lib/libtvm_runtime.so"
+    commands = program_output(ninja().path, "-C", tmp_path / "build", "-t", "commands", library)
     assert "clml_runtime.cc" in commands and "-DTVM_CLML_VERSION=4" in commands
     assert "opencl_wrapper.cc" not in commands, "CLML's libOpenCL is linked, not opened"
     assert f"{sdk}/lib64/libOpenCL.so" in commands.splitlines()[-1]
     check_syntax(tmp_path / "build", "runtime/contrib/clml/")
 
 
-def test_a_compiler_cache_is_used_once(tmp_path: Path) -> None:
+def test_a_compiler_cache_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one on PATH it starts each compiler, TVM's own included, and not twice."""
     program = tmp_path / "bin/ccache"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nexec "$@"\n')
     program.chmod(0o755)
     source = adt_json("source")["path"]
-    configure = [cmake().path, "--preset", "host", f"-DADT_TVM_SOURCE={source}"]
-    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     for name in ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER"):  # the user's own would stay
-        environ.pop(name, None)
+        monkeypatch.delenv(name, raising=False)
     for name, more, times in (("with", [], 1), ("without", ["-DADT_COMPILER_CACHE=OFF"], 0)):
-        words = [*configure, "-B", tmp_path / name, f"-DCMAKE_MAKE_PROGRAM={ninja().path}", *more]
-        subprocess.run(
-            list(map(str, words)), cwd=resource("cmake_presets"), env=environ, check=True, capture_output=True
-        )
-        asked = [ninja().path, "-C", tmp_path / name, "-t", "commands", "all"]
-        commands = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=True).stdout
+        configure("host", tmp_path / name, f"-DADT_TVM_SOURCE={source}", *more)
+        commands = program_output(ninja().path, "-C", tmp_path / name, "-t", "commands", "all")
         compiling = [line for line in commands.splitlines() if " -c " in line]
         assert len(compiling) > 20
         assert {line.count(str(program)) for line in compiling} == {times}

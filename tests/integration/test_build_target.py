@@ -28,7 +28,7 @@ from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
 from adt.host.tools import ninja
 from support.codegen.bionic_levels import LEVELS
-from support.devices.programs import ADT, adt_json, forked_adt, real_program
+from support.devices.programs import ADT, adt_json, forked_adt, program_output, real_program
 from support.devices.programs import adt as run_adt
 from support.standins.ndk import DESCRIPTION, make_standin_ndk
 
@@ -124,10 +124,8 @@ def test_a_bundle_is_complete_and_would_load(built: dict[str, Any]) -> None:
             assert elf.runpath in ("$ORIGIN", "$ORIGIN/../lib")
         own = [needed for needed in elf.needed if needed.startswith(("libtvm", "libadt"))]
         assert set(own) <= names
-        sections = subprocess.run(
-            ["readelf", "-SW", bundle.file(name)], capture_output=True, text=True, check=True
-        )
-        assert ".symtab" not in sections.stdout and ".debug_info" not in sections.stdout
+        sections = program_output("readelf", "-SW", bundle.file(name))
+        assert ".symtab" not in sections and ".debug_info" not in sections
 
 
 def test_a_bundle_names_the_functions_that_its_runtime_registers(built: dict[str, Any]) -> None:
@@ -148,20 +146,9 @@ def test_a_bundle_names_the_functions_that_its_runtime_registers(built: dict[str
 
 
 def test_only_the_needed_files_are_compiled(built: dict[str, Any]) -> None:
-    commands = json.loads(
-        subprocess.run(
-            [ninja().path, "-C", built["build_dir"], "-t", "compdb"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )
-    needed = subprocess.run(
-        [ninja().path, "-C", built["build_dir"], "-t", "inputs", "all"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+    ask = [ninja().path, "-C", built["build_dir"], "-t"]
+    commands = json.loads(program_output(*ask, "compdb"))
+    needed = program_output(*ask, "inputs", "all").split()
     units = [c for c in commands if c["output"].endswith(".o") and c["output"] in needed]
     ours = "source/cmake_presets/src"  # which adt adds to TVM's runtime
     tvm = [c for c in units if c["output"].startswith("tvm/") and ours not in c["file"]]

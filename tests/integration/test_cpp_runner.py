@@ -45,7 +45,7 @@ from adt.package.manifest import (
     ValueRange,
 )
 from adt.package.params_file import write_params
-from support.devices.programs import Finished
+from support.devices.programs import Finished, program_output
 
 USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)
 HEADERS = {
@@ -103,12 +103,9 @@ def built() -> Built:
 
 def compile_commands(build: Path) -> dict[str, str]:
     """Return the command line that compiles each object of our own code in a build directory."""
-    listed = subprocess.run(
-        [ninja().path, "-C", build, "-t", "compdb"], capture_output=True, text=True, check=True
-    )
     return {
         command["output"]: command["command"]
-        for command in json.loads(listed.stdout)
+        for command in json.loads(program_output(ninja().path, "-C", build, "-t", "compdb"))
         if command["output"].startswith("cpp_runner/") and command["output"].endswith(".o")
     }
 
@@ -492,11 +489,8 @@ def test_nothing_but_the_document_on_stdout_and_nothing_on_stderr(built: Built, 
     assert done.err == ""
 
 
-def test_help_lists_every_option_and_exit_code(built: Built) -> None:
+def test_help_lists_every_exit_code(built: Built) -> None:
     text = built.run("--help").out
-    for word in ("--model", "--device", "--input", "--output", "--dump-meta", "--dry-run", "--run-count",
-                 "--seed", "--entry", "--json", "--version"):  # fmt: skip
-        assert word in text
     for code in (0, *range(USAGE, OUT_OF_MEMORY + 1)):
         assert f"\n  {code}  " in text
 

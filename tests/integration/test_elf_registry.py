@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -24,6 +23,7 @@ from adt.host.contained import write_file
 from adt.host.download import RegistryFile, fetch
 from support.codegen.npm import npm_archive
 from support.devices.programs import adt as run_adt
+from support.devices.programs import program_output
 from support.standins.elf import Toolbox, stub_libraries
 
 WHEELS = {
@@ -74,7 +74,7 @@ class Said:
 
 def readelf(file: Path) -> Said:
     """Run readelf and read its words, not the file."""
-    text = subprocess.run(["readelf", "-dlnW", str(file)], capture_output=True, text=True, check=True).stdout
+    text = program_output("readelf", "-dlnW", file)
 
     def first(pattern: str) -> str | None:
         found = re.search(pattern, text, re.MULTILINE)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from adt.integrate.project import project
 from adt.package.manifest import TensorSpec
 from support.codegen.golden_projects import HOSTILE, made_up_project
 from support.codegen.kotlin import JAVAC, compile_kotlin
+from support.devices.programs import run_program
 from support.standins import android as standin_android
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 from support.standins.ndk import make_standin_ndk
@@ -41,10 +41,8 @@ MANIFESTS = ("app/src/main", "app/src/benchmark", "adt-runtime/src/main")
 
 
 def done(*command: object) -> str:
-    ran = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    """Run a program that must work; return what it wrote."""
+    ran = run_program(*command)
     return ran.stdout + ran.stderr
 
 

@@ -27,6 +27,7 @@ from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.devices.programs import adt_json
+from support.devices.programs import program_output as run
 from support.models.small import detector, small_model
 from support.standins.ndk import make_standin_ndk
 
@@ -34,15 +35,6 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werr
 RNG = np.random.default_rng(7)
 BYTES = RNG.integers(0, 257, (1, 2048), dtype=np.int32)
 X = RNG.standard_normal((1, 4)).astype(np.float32)
-
-
-def run(*words: object, cwd: Path | None = None, **env: str) -> str:
-    """Run a program that must work; return what it wrote."""
-    done = subprocess.run(
-        list(map(str, words)), cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def installed_from(project: Path, preset: str, *definitions: str, **env: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from adt.integrate.output import TextFile
 from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import HOSTILE, PLATFORMS, made_up_project
 from support.codegen.kotlin import JAVAC, compile_kotlin
+from support.devices.programs import run_program
 from support.sampling import matrix
 from support.standins.artefacts import entry, tensor
 
@@ -165,12 +165,9 @@ def write(
 
 
 def succeeds(*command: object) -> None:
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=300, check=False
-    )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert not said.strip(), said
+    """Run a program that must work without a word."""
+    done = run_program(*command)
+    assert not (done.stdout + done.stderr).strip(), done
 
 
 def cpp_files(directory: Path) -> Sequence[Path]:

@@ -5,11 +5,9 @@ The JVM, CMake, the compilers, the bundle and the models are real. Android is a 
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from test_cpp_runner import Built, Package, built, echo, symbolic
-from test_runner_abi import recurrent, state_model
+from test_runner_abi import on_opencl, recurrent, state_model, state_on_opencl
 
 import adt
 from adt.bundle.bundle import load_bundle
@@ -38,14 +36,14 @@ from adt.package.package import load_package
 from adt.verbs.reference_run import with_references
 from support.codegen import image_reference as reference
 from support.codegen.kotlin import BRIEF, JAVAC, class_path, compile_kotlin
-from support.devices.programs import real_program
+from support.devices.programs import real_program, run_program
 from support.models.published import named
 from support.models.small import MAGIKA, small_model
 from support.standins import android as standin_android
 from support.standins import assets as standin_assets
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor
 
-__all__ = ["built", "echo", "recurrent", "symbolic"]
+__all__ = ["built", "echo", "on_opencl", "recurrent", "state_on_opencl", "symbolic"]
 
 CASES = Path(__file__).parents[1] / "support/codegen/jvm"
 RUNTIME = resource("cpp_runner") / "java"
@@ -63,15 +61,7 @@ RNG = np.random.default_rng(5)
 
 def run(*words: object, **environment: str) -> str:
     """Run a program that must work; return what it wrote."""
-    done = subprocess.run(
-        list(map(str, words)),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=550,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    done = run_program(*words, **environment)
     return done.stdout + done.stderr
 
 
@@ -258,11 +248,8 @@ def test_everything_else(generated: Project) -> None:
     np.testing.assert_array_equal(np.signbit(found_halves), np.signbit(rounded))
 
 
-def test_projects_share_a_runtime_in_one_program(
-    generated: Project, packages: tuple[Path, ...], tmp_path: Path
-) -> None:
+def test_projects_share_a_runtime_in_one_program(generated: Project, small: Path, tmp_path: Path) -> None:
     """A class of another project, with a Java package of its own, beside those of the first."""
-    small = next(path for path in packages if path.name == "small")
     other = project(
         [load_package(small)],
         [load_bundle(generated.bundle)],
@@ -283,10 +270,8 @@ def test_outputs_are_where_the_run_left_them(generated: Project) -> None:
     assert generated.java(RESULTS, "everything", generated.models).endswith("done\n")
 
 
-def test_outputs_on_opencl_are_read_once(generated: Project, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    adt.compile(state_model(tmp_path / "state.onnx"), out=models / "state", platform="host", target="opencl")
-    own = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
+def test_outputs_on_opencl_are_read_once(generated: Project, state_on_opencl: Path, tmp_path: Path) -> None:
+    models, own = state_on_opencl.parent, {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
     assert "done\n" in generated.java_with_opencl(RESULTS, "opencl", models, generated.models, **own)
 
 
@@ -301,21 +286,17 @@ def test_outputs_that_are_closed_or_dropped_leave_nothing(generated: Project) ->
     assert after["kb"] <= before["kb"] + 1024, usage
 
 
-def test_the_build_of_programs_is_reported(generated: Project, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    model = small_model(tmp_path / "small.onnx")
-    adt.compile(model, out=models / "small", platform="host", target="opencl")
-    own = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
+def test_the_build_of_programs_is_reported(generated: Project, on_opencl: Path, tmp_path: Path) -> None:
+    models, own = on_opencl.parent, {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
     said = generated.java_with_opencl("RunnerCases", "buildProgress", models, tmp_path, **own)
     assert "done\n" in said
 
 
 def test_a_package_whose_device_is_absent_gives_way_to_the_next(
-    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+    generated: Project, small: Path, on_opencl: Path, tmp_path: Path
 ) -> None:
-    models, data = tmp_path / "models", tmp_path / "data"
-    adt.compile(small_model(tmp_path / "small.onnx"), out=models / "small", platform="host", target="opencl")
-    shutil.copytree(next(path for path in packages if path.name == "small"), data / "small")
+    models, data = on_opencl.parent, tmp_path / "data"
+    shutil.copytree(small, data / "small")
     none = {"OCL_ICD_VENDORS": str(tmp_path / "none"), "OCL_ICD_FILENAMES": ""}
     assert "done\n" in generated.java_with_opencl("RunnerCases", "devices", models, data, **none)
 
@@ -516,13 +497,23 @@ class Application:
         )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def small(packages: tuple[Path, ...]) -> Path:
+    return next(path for path in packages if path.name == "small")
+
+
+@pytest.fixture(scope="module")
+def application(small: Path, generated: Project, tmp_path_factory: pytest.TempPathFactory) -> Application:
+    return Application.of(small, generated, tmp_path_factory.mktemp("application"))
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_applications_model_is_loaded_from_its_assets(
-    shared: bool, generated: Project, packages: tuple[Path, ...], tmp_path: Path
+    shared: bool, generated: Project, small: Path, application: Application, tmp_path: Path
 ) -> None:
     """With Android's classes a stand-in: Java's side of it, descriptors and offsets."""
-    small = next(path for path in packages if path.name == "small")
-    application = Application.of(small, generated, tmp_path, shared=shared)
+    if shared:
+        application = Application.of(small, generated, tmp_path, shared=True)
     assets = application.assets(small)
     if shared:
         assets["adt/small/mod.params"] = assets.pop(next(name for name in assets if name.endswith("params")))
@@ -532,10 +523,8 @@ def test_an_applications_model_is_loaded_from_its_assets(
 
 
 def test_assets_that_an_application_compresses_are_copied(
-    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+    small: Path, application: Application, tmp_path: Path
 ) -> None:
-    small = next(path for path in packages if path.name == "small")
-    application = Application.of(small, generated, tmp_path)
     cache, assets = tmp_path / "code cache", application.assets(small)
     for _ in range(2):
         said = application.java(cache, assets=assets, options=["-Dassets.compressed=true"])
@@ -545,13 +534,10 @@ def test_assets_that_an_application_compresses_are_copied(
 
 
 def test_an_application_takes_the_package_of_the_first_device_that_is_there(
-    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+    generated: Project, small: Path, on_opencl: Path, tmp_path: Path
 ) -> None:
-    cpu = next(path for path in packages if path.name == "small")
-    model = small_model(tmp_path / "small.onnx")
-    opencl = adt.compile(model, out=tmp_path / "small", platform="host", target="opencl").path
-    application = Application.of(opencl, generated, tmp_path, cpu=cpu)
-    assets = application.assets(opencl) | application.assets(cpu, stem="small_cpu")
+    application = Application.of(on_opencl, generated, tmp_path, cpu=small)
+    assets = application.assets(on_opencl) | application.assets(small, stem="small_cpu")
     absent = {"OCL_ICD_VENDORS": str(tmp_path / "none"), "OCL_ICD_FILENAMES": ""}
     for devices, environment, device, skipped in (
         ((), {}, "opencl", 0),
@@ -605,11 +591,9 @@ def test_the_samples_view_model_closes_frames_and_model(
 
 
 def test_a_device_test_compares_with_the_reference(
-    generated: Project, packages: tuple[Path, ...], tmp_path: Path
+    generated: Project, small: Path, application: Application, tmp_path: Path
 ) -> None:
     """The generated test itself, on a JVM: it passes, and one element that is off fails it."""
-    small = next(path for path in packages if path.name == "small")
-    application = Application.of(small, generated, tmp_path)
     bundle = load_bundle(generated.bundle)
     plain = project([load_package(small)], [bundle], java_package=JAVA_PACKAGE)
     test, *arrays = gradle.device_tests(with_references(plain, load_settings({}).settings))
@@ -644,23 +628,24 @@ def test_a_device_test_compares_with_the_reference(
     assert "runGivesTheSameTwice passed" in said
 
 
-def test_programs_that_an_application_carries(generated: Project, tmp_path: Path) -> None:
+def test_programs_that_an_application_carries(generated: Project, on_opencl: Path, tmp_path: Path) -> None:
     """They are those of a driver, by their name; with another driver, or none of use, kernels are built."""
-    model = small_model(tmp_path / "small.onnx")
-    small = adt.compile(model, out=tmp_path / "small", platform="host", target="opencl").path
-    report = adt.run(small).report
+    report = adt.run(on_opencl).report
     assert report is not None
     file = Path(report["program_cache"]["file"])
     other = tmp_path / "other"
     other.write_bytes(file.read_bytes()[:-1])
-    application = Application.of(small, generated, tmp_path)
+    application = Application.of(on_opencl, generated, tmp_path)
     for carried, state in (
         ({file.name: file}, "hit"),
         ({f"{0:064x}.programs": file}, "written"),  # another driver's
         ({file.name: other}, "rebuilt"),
         ({}, "written"),
     ):
-        assets, cache = application.assets(small, **carried), tmp_path / f"cache of {len(carried)} {state}"
+        assets, cache = (
+            application.assets(on_opencl, **carried),
+            tmp_path / f"cache of {len(carried)} {state}",
+        )
         assert f"programs: {state}\n" in application.java(cache, assets=assets)
         assert "programs: hit\n" in application.java(cache, assets=assets)  # the next start
         assert sorted(path.name for path in (cache / "adt").iterdir()) == sorted({file.name, *carried})

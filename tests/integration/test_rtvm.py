@@ -414,6 +414,16 @@ def test_the_cache_is_where_caches_are(
     assert rtvm.run(textured, **nowhere)["program_cache"] == OFF
 
 
+def with_library(package: ModelPackage, to: Path, library: bytes) -> Path:
+    """Return a copy of *package* in the directory *to* whose mod.so is *library*."""
+    shutil.copytree(package.path, to)
+    (to / "mod.so").write_bytes(library)
+    described = json.loads((to / "mod.json").read_text())
+    described["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
+    (to / "mod.json").write_text(json.dumps(described))
+    return to
+
+
 def damaged(data: bytes) -> dict[str, bytes]:
     """Files that are not what was written, by what is wrong."""
 
@@ -534,18 +544,16 @@ def test_what_others_may_have_written_is_not_given_to_the_driver(
 def test_programs_are_of_the_kernels_whatever_the_package_says(
     rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_path: Path
 ) -> None:
-    def changed(name: str, library: bytes) -> Path:
-        shutil.copytree(textured.path, tmp_path / name)
-        (tmp_path / name / "mod.so").write_bytes(library)
-        described = json.loads((tmp_path / name / "mod.json").read_text())
-        described["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
-        (tmp_path / name / "mod.json").write_text(json.dumps(described))
-        return tmp_path / name
-
     library = (textured.path / "mod.so").read_bytes()
-    same = rtvm("--model", changed("same", library + bytes(16)), "--json", "--program-cache", cached.parent)
+    same = rtvm(
+        "--model",
+        with_library(textured, tmp_path / "same", library + bytes(16)),
+        "--json",
+        "--program-cache",
+        cached.parent,
+    )
     assert same.json["program_cache"]["state"] == "hit"
-    broken = changed("broken", library.replace(b"__kernel void", b"__kernel vuid"))
+    broken = with_library(textured, tmp_path / "broken", library.replace(b"__kernel void", b"__kernel vuid"))
     rtvm("--model", broken, "--program-cache", cached.parent).refused(RUN, "OpenCL build error")
 
 
@@ -586,15 +594,9 @@ def test_a_kernel_that_the_driver_does_not_compile(
     rtvm: Rtvm, textured: ModelPackage, tmp_path: Path
 ) -> None:
     """It cannot be kept, and the run says what the driver said."""
-    broken = tmp_path / "broken"
-    shutil.copytree(textured.path, broken)
-    library = (broken / "mod.so").read_bytes()
-    changed = library.replace(b"__kernel void", b"__kernel vuid")
-    assert changed != library
-    (broken / "mod.so").write_bytes(changed)
-    described = json.loads((broken / "mod.json").read_text())
-    described["files"]["mod.so"]["sha256"] = hashlib.sha256(changed).hexdigest()
-    (broken / "mod.json").write_text(json.dumps(described))
+    library = (textured.path / "mod.so").read_bytes()
+    assert b"__kernel void" in library
+    broken = with_library(textured, tmp_path / "broken", library.replace(b"__kernel void", b"__kernel vuid"))
     done = rtvm("--model", broken, "--program-cache", tmp_path / "programs")
     done.refused(RUN, "OpenCL build error", "vuid")
     assert list((tmp_path / "programs").iterdir()) == []

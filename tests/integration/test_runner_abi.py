@@ -18,11 +18,11 @@ from onnx import TensorProto, helper
 from test_cpp_runner import NO_DEVICE, Built, Package, built, echo, mixed, symbolic, write_package
 
 import adt
-from adt.bundle.bundle import load_bundle
 from adt.host import manifest
 from adt.host.elf import read_elf
 from adt.package.files import MANIFEST
 from adt.package.manifest import Entry, TensorSpec, ValueRange
+from support.devices.programs import program_output, run_program
 from support.models.small import small_model
 
 __all__ = ["built", "echo", "mixed", "symbolic"]
@@ -145,27 +145,15 @@ def declared() -> set[str]:
 
 
 def test_the_library_exports_what_its_header_declares(built: Built) -> None:
-    library = str(built_library(built))
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True
-    )
-    names = {line.split()[-1] for line in listed.stdout.splitlines()} - {"ADT_RUNNER_1"}
+    library = built_library(built)
+    listed = program_output("nm", "-D", "--defined-only", library)
+    names = {line.split()[-1] for line in listed.splitlines()} - {"ADT_RUNNER_1"}
     assert names == {f"{name}@@ADT_RUNNER_1" for name in declared()}
-    dynamic = subprocess.run(["readelf", "-dW", library], capture_output=True, text=True, check=True).stdout
-    assert "Library soname: [libadt_runner.so]" in dynamic
+    assert "Library soname: [libadt_runner.so]" in program_output("readelf", "-dW", library)
 
 
 def test_programs_do_not_export_the_implementation(built: Built) -> None:
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", str(built.rtvm)], capture_output=True, text=True, check=True
-    )
-    assert "3adt" not in listed.stdout
-
-
-def test_headers_are_in_the_bundle(built: Built) -> None:
-    headers = load_bundle(built.installed).manifest.headers
-    names = ("adt_runner.h", "image.h", "image_filter.h", "runner.h", "tensor.h", "typed_runner.h")
-    assert set(headers) == {f"include/adt/{name}" for name in names}
+    assert "3adt" not in program_output("nm", "-D", "--defined-only", built.rtvm)
 
 
 # ---- ctypes -------------------------------------------------------------------------------------
@@ -309,21 +297,12 @@ def compiled(compiler: list[str], source: str, built: Built, place: Path) -> Pat
         *compiler, f"-I{built.installed / 'include'}", str(file), "-o", str(program), f"-L{lib}", "-ladt_runner",
         f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_program(*command)
     return program
 
 
 def ran(program: Path, *arguments: Path | str, **environment: str) -> str:
-    done = subprocess.run(
-        [str(program), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ADT_PROGRAM_CACHE": "off", **environment},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return program_output(program, *arguments, **{"ADT_PROGRAM_CACHE": "off", **environment})
 
 
 def example(language: str) -> str:
@@ -333,17 +312,15 @@ def example(language: str) -> str:
     return str(program)
 
 
-def test_the_example_in_c(built: Built, mixed: Package, tmp_path: Path) -> None:
-    program = compiled(C, example("c"), built, tmp_path)
-    assert ran(program, mixed.path) == "1.57143\n"
-    done = subprocess.run([program, "/no/such"], capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    assert "/no/such/mod.json does not exist" in done.stderr
-
-
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_the_example_in_cpp(built: Built, mixed: Package, tmp_path: Path, compiler: str) -> None:
-    program = compiled([compiler, *CXX], example("cpp"), built, tmp_path)
+@pytest.mark.parametrize(
+    ("language", "compiler"),
+    [("c", C), ("cpp", ["g++", *CXX]), ("cpp", ["clang++", *CXX])],
+    ids=["c", "g++", "clang++"],
+)
+def test_the_example(
+    built: Built, mixed: Package, tmp_path: Path, language: str, compiler: list[str]
+) -> None:
+    program = compiled(compiler, example(language), built, tmp_path)
     assert ran(program, mixed.path) == "1.57143\n"
     done = subprocess.run([program, "/no/such"], capture_output=True, text=True, check=False)
     assert done.returncode == 3

@@ -17,7 +17,8 @@ from adt.bundle.audit.report import OK, REFUSED, WARNING, ElfReport, FileAudit, 
 from adt.bundle.platforms import platform_named
 from adt.errors import BuildError, CompileError, MismatchError, PackageError
 from adt.host.ndk import Ndk
-from support.standins.elf import LIBC, Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
+from support.devices.programs import program_output
+from support.standins.elf import LIBC, Toolbox, dynamic_offset, header_offset, patched, stub_libraries
 
 PHONE = platform_named("android-arm64-v8a")
 BOARD = platform_named("linux-aarch64")
@@ -455,7 +456,7 @@ def test_directories(toolbox: Toolbox, tmp_path: Path) -> None:
     (top / "dangling").symlink_to("nowhere")
     (top / "loop").symlink_to(".")
     (top / "cut.so").write_bytes(toolbox.link("libgood.so").read_bytes()[:300])
-    run("aarch64-linux-gnu-gcc", "-c", "-o", top / "object.o", "-xc", "/dev/null")
+    program_output("aarch64-linux-gnu-gcc", "-c", "-o", top / "object.o", "-xc", "/dev/null")
     (top / "below/libgood.so").write_bytes((toolbox.directory / "libgood.so").read_bytes())
     (top / "libgood.so.debug").write_bytes((toolbox.directory / "libgood.so").read_bytes())
     report = judge(top)

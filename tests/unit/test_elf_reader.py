@@ -13,7 +13,8 @@ import pytest
 
 from adt.errors import PackageError
 from adt.host.elf import Damaged, Import, parse_elf, read_elf
-from support.standins.elf import Toolbox, dynamic_offset, header_offset, patched, run, stub_libraries
+from support.devices.programs import program_output
+from support.standins.elf import Toolbox, dynamic_offset, header_offset, patched, stub_libraries
 
 SOURCE = """
 extern int sinf(int); extern int memcpy(int); extern int other_function(int);
@@ -39,7 +40,7 @@ def library(toolbox: Toolbox) -> Path:
 
 def test_facts_are_those_of_readelf(library: Path) -> None:
     facts = read_elf(library)
-    said = run("readelf", "-dlnW", library)
+    said = program_output("readelf", "-dlnW", library)
     assert list(facts.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", said) == ["libm.so", "libc.so"]
     aligns = [int(line.split()[-1], 16) for line in said.splitlines() if line.startswith("  LOAD")]
     assert [segment.align for segment in facts.loads] == aligns
@@ -74,7 +75,7 @@ def test_symbols_with_their_versions(library: Path, toolbox: Toolbox) -> None:
 def test_stripped_or_not(library: Path, toolbox: Toolbox) -> None:
     debug = toolbox.link("libdebug.so", SOURCE, "-g", needs=("libm.so", "libc.so"))
     assert read_elf(debug).debug_info
-    run("aarch64-linux-gnu-strip", debug)
+    program_output("aarch64-linux-gnu-strip", debug)
     assert not read_elf(debug).debug_info and not read_elf(debug).symbol_table
 
 
@@ -95,7 +96,7 @@ def test_32_bits(toolbox: Toolbox) -> None:
     small = toolbox.link("lib32.so", "int f(void) { return 1; }", *flags, needs=(), api_level=None, gcc="gcc")
     facts = read_elf(small)
     assert (facts.machine, facts.bits, facts.soname) == ("386", 32, "lib32.so")
-    assert facts.functions == {"f"} and facts.build_id in run("readelf", "-nW", small)
+    assert facts.functions == {"f"} and facts.build_id in program_output("readelf", "-nW", small)
 
 
 def test_big_endian() -> None:

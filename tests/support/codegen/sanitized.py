@@ -14,6 +14,7 @@ from pathlib import Path
 import adt
 from adt.host import cache
 from adt.host.tools import cmake, ninja
+from support.devices.programs import run_program
 
 RUNNER = Path(__file__).parents[3] / "cpp_runner"
 ENVIRONMENT = {
@@ -40,9 +41,8 @@ def build(sanitizers: str = "address,undefined", *targets: str) -> Path:
             f"-DADT_TVM_SOURCE={tree}", f"-DADT_RUNTIME={bundle.path}",
             f"-DADT_SANITIZERS={sanitizers}", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
         ]  # fmt: skip
-        for command in (configure, [ninja().path, "-C", place, *targets]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stdout + done.stderr
+        run_program(*configure)
+        run_program(ninja().path, "-C", place, *targets)
     return place
 
 

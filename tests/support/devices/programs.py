@@ -24,6 +24,28 @@ def real_program(name: str) -> str | None:
     return shutil.which(name, path=f"/usr/bin:/bin:{os.environ['PATH']}")
 
 
+def run_program(
+    *words: object, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program, which must work, with more variables in its *environment*."""
+    done = subprocess.run(
+        list(map(str, words)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1500,
+        cwd=cwd,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
+    return done
+
+
+def program_output(*words: object, cwd: Path | None = None, **environment: str) -> str:
+    """Run a program, which must work, and return what it wrote to its standard output."""
+    return run_program(*words, cwd=cwd, **environment).stdout
+
+
 def path_with_adt() -> str:
     """Return PATH with an `adt` that is a fork, for shells."""
     return f"{Path(forked_adt(str(ADT))).parent}:{ADT.parent}:{os.environ['PATH']}"

@@ -7,10 +7,11 @@ the NDK's note, 16 KB pages.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
+
+from support.devices.programs import program_output as run
 
 GCC = "aarch64-linux-gnu-gcc"
 PAGES = "-Wl,-z,max-page-size=16384,-z,separate-code"
@@ -93,13 +94,6 @@ class Toolbox:
 def _c_string(text: str) -> str:
     lines = text.replace("\\", "\\\\").replace('"', '\\"').splitlines()
     return " ".join(f'"{line}\\n"' for line in lines)
-
-
-def run(*words: object) -> str:
-    """Run a program that must succeed and return what it printed."""
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{words}\n{done.stderr}"
-    return done.stdout
 
 
 def stub_libraries(directory: Path, *, newer: bool) -> Path:
