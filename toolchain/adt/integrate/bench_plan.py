@@ -83,10 +83,6 @@ class BenchPlan:
         return manifest.dumps(self)
 
 
-def result_file(stem: str) -> str:
-    return f"{stem}.json"
-
-
 def planned_models(project: Project, *, extent: int | None = None) -> tuple[PlannedModel, ...]:
     """Return each model with the entry that is measured: ``main``, else its first.
 

@@ -1,15 +1,16 @@
-"""Files of bundles and packages in a generated project or an application, and their paths."""
+"""Files of bundles and packages in a generated project or an application, their paths, and their pages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from adt.bundle.audit.binaries import Binary, Unreadable, collect
+from adt.bundle.audit.destination import ANDROID, may_have_large_pages, obstacle
 from adt.bundle.bundle import ACTIVITY
-from adt.bundle.platforms import PLATFORMS
-from adt.errors import MismatchError, PackageError
+from adt.bundle.platforms import BIG_PAGE, PLATFORMS
+from adt.errors import BuildError, MismatchError, PackageError
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile
 from adt.package.files import LIBRARY, MANIFEST, PARAMS
@@ -123,3 +124,24 @@ def cmake_files(project: Project) -> tuple[CopiedFile, ...]:
             for source in variant.package.files:
                 files.append(CopiedFile(f"{directory}/{source.name}", source))
     return tuple(files)
+
+
+def check_large_pages(libraries: Iterable[Binary | Unreadable]) -> None:
+    """Refuse *libraries* that pages of 16 KB cannot map, as `adt elf` judges them and Google Play does."""
+    small = {
+        binary.name: reason
+        for binary in libraries
+        if isinstance(binary, Binary)
+        and may_have_large_pages(binary.facts.machine, ANDROID)
+        and (reason := obstacle(binary.facts, BIG_PAGE, bionic=True))
+    }
+    if small:
+        first = next(iter(small))
+        raise BuildError(
+            f"{first} does not load on devices with pages of 16 KB: {small[first]}"
+            + (f"; nor do {len(small) - 1} more" if len(small) > 1 else ""),
+            remedy="Build the bundle with NDK r28 or newer, whose libc++_shared.so is for such pages, too: "
+            "adt build-target --ndk DIR; then compile the package anew. For devices with pages of 4 KB alone "
+            "give --allow-4k.",
+            details="\n".join(f"{name}: {reason}" for name, reason in small.items()),
+        )

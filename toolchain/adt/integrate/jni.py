@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from adt.errors import ConfigError
@@ -114,7 +113,7 @@ def sources(project: Project, *, android: bool) -> tuple[TextFile, ...]:
             packages=model.every_device,
             shows=takes_pictures(model.api),
             imports=_java_imports(model.api, android=android),
-            about=_about(model.api),
+            details=_details(model.api),
             signature=_signature(model.api),
         )
         files.append(TextFile(f"java/{project.java_path}/{model.api.cls}.java", text))
@@ -208,20 +207,15 @@ def _picture_doc(tensor: TensorApi, what: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _About:
-    summary: str
-    details: tuple[str, ...]
-
-
-def _about(model: ModelApi) -> _About:
+def _details(model: ModelApi) -> list[str]:
+    """Describe what each entry takes and gives."""
     details = []
     for entry in model.entries:
         inputs = " ".join(tensor_doc(tensor) for tensor in entry.inputs)
         outputs = " ".join(tensor_doc(tensor) for tensor in entry.outputs)
         details.append(f"{entry.java} (entry {entry.name}) takes {inputs or 'nothing.'}")
         details.append(f"{entry.java} gives {outputs}")
-    return _About(f"The model {model.name}, made from {model.source}, in {model.precision}.", tuple(details))
+    return details
 
 
 def _signature(model: ModelApi) -> str:

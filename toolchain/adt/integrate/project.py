@@ -30,7 +30,7 @@ from adt.integrate.names import (
     tensor_names,
 )
 from adt.package.compatibility import check_pair
-from adt.package.inputs.pictures import COLORS, LAYOUTS, PictureOptions
+from adt.package.inputs.pictures import LAYOUTS, PictureOptions, check_channels, check_options
 from adt.package.inputs.validation import kind
 from adt.package.manifest import Entry, PackageManifest, TensorSpec
 from adt.package.package import ModelPackage
@@ -322,29 +322,12 @@ def image_input(spec: TensorSpec, options: PictureOptions) -> ImageInput | None:
             f"input {spec.name} is {kind(spec)}, which cannot be {color}",
             remedy="Leave --color away, or give RGB or BGR for three channels and GRAY for one.",
         )
-    floats = spec.dtype != "uint8"
-    if not floats:
+    if spec.dtype == "uint8":
         return ImageInput(layout, height, width, channels, None, None, 1.0, color)
+    check_channels(spec, options, channels)
+    mean, std = (_each(numbers, channels) for numbers in (options.mean, options.std))
     divisor = 255.0 if options.scale is None else options.scale
-    return ImageInput(
-        layout,
-        height,
-        width,
-        channels,
-        _each(options.mean, channels, "--mean", spec),
-        _each(options.std, channels, "--std", spec),
-        1.0 / divisor,
-        color,
-    )
-
-
-def check_options(options: PictureOptions) -> None:
-    """Refuse words and numbers that fit no input."""
-    for option, given, known in (("--layout", options.layout, LAYOUTS), ("--color", options.color, COLORS)):
-        if given and given not in known:
-            raise InputError(f"{option} {given!r} is unknown", remedy=f"Use {', '.join(known)}.")
-    if options.scale == 0 or 0 in options.std:
-        raise InputError("a picture cannot be divided by 0", remedy="Check --scale and --std.")
+    return ImageInput(layout, height, width, channels, mean, std, 1.0 / divisor, color)
 
 
 def _layout(spec: TensorSpec, options: PictureOptions) -> str | None:
@@ -355,12 +338,5 @@ def _layout(spec: TensorSpec, options: PictureOptions) -> str | None:
     return fits[0] if len(fits) == 1 else None
 
 
-def _each(
-    numbers: tuple[float, ...], channels: int, option: str, spec: TensorSpec
-) -> tuple[float, ...] | None:
-    if len(numbers) not in (0, 1, channels):
-        raise InputError(
-            f"{option} has {len(numbers)} numbers, the input {spec.name} has {channels} channels",
-            remedy="Give one for each channel, or one for all.",
-        )
+def _each(numbers: tuple[float, ...], channels: int) -> tuple[float, ...] | None:
     return (numbers * channels if len(numbers) == 1 else numbers) or None

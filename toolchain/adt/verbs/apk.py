@@ -166,8 +166,7 @@ def apk(request: ApkRequest) -> Apk:
     from adt.integrate.apk.entries import apk_entries, audit_libraries
     from adt.integrate.apk.manifest import manifest_text, min_sdk
     from adt.integrate.bench_plan import BenchPlan, planned_models
-    from adt.integrate.contents import app_libraries
-    from adt.integrate.large_pages import check_large_pages
+    from adt.integrate.contents import app_libraries, check_large_pages
     from adt.verbs.bench import protocol_of
 
     out = request.out
@@ -260,7 +259,7 @@ def install(request: InstallRequest) -> Installed:
     """
     from adt.device import app as on_device
     from adt.integrate.apk.manifest import read_apk
-    from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS, result_file
+    from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS
     from adt.rpc import server, state
     from adt.verbs.device import device_of
     from adt.verbs.rpc import serve_deployed
@@ -308,7 +307,7 @@ def install(request: InstallRequest) -> Installed:
             contents.app,
             ACTIVITY_CLASS,
             results=RESULTS,
-            files=[result_file(stem) for stem in contents.stems],
+            files=[f"{stem}.json" for stem in contents.stems],
             over=ERROR,
             into=scratch,
             timeout=seconds,

@@ -121,7 +121,7 @@ def generate(request: GenerateRequest) -> Generated:
         BuildError: a library does not load on devices with pages of 16 KB, and *allow_4k* is not given.
         DiskError: no room, or no access.
     """
-    from adt.integrate.large_pages import check_large_pages
+    from adt.integrate.contents import check_large_pages
     from adt.integrate.project import project
     from adt.verbs.reference_run import with_references
 

@@ -13,7 +13,6 @@ from adt.bundle.audit.closure import Providers
 from adt.bundle.audit.destination import (
     ANDROID,
     KERNEL,
-    LARGE_PAGES,
     Destination,
     destination,
     own_directories,
@@ -23,7 +22,7 @@ from adt.bundle.audit.destination import (
 from adt.bundle.audit.needed import check_needed, check_reach, check_symbols
 from adt.bundle.audit.report import REFUSED, WARNING, Deploy, ElfReport, FileAudit, Finding, Symbols, table
 from adt.bundle.bundle import MANIFEST, load_bundle
-from adt.bundle.platforms import Platform, platform_named
+from adt.bundle.platforms import BIG_PAGE, Platform, platform_named
 from adt.errors import AdtError, MismatchError, NdkError
 from adt.host.contained import read_contained
 from adt.host.ndk import Ndk, find_ndk
@@ -85,7 +84,7 @@ def _audit_one(file: Binary | Unreadable, providers: Providers, likely: str) -> 
 def _in_apk(binary: Binary) -> Iterator[Finding]:
     """An app with extractNativeLibs=false maps its libraries straight from the APK."""
     at = binary.stored_at
-    if at is not None and at % LARGE_PAGES and ".apk/" in binary.place:
+    if at is not None and at % BIG_PAGE and ".apk/" in binary.place:
         what = f"it is stored uncompressed at byte {at} of the APK, no multiple of 16 KB"
         remedy = "zipalign -P 16 -f 4 IN.apk OUT.apk, then sign it (Gradle's plugin does since 8.5.1)."
         yield Finding(WARNING, "apk-alignment", what, remedy)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from adt.bundle.audit.destination import (
     ANDROID,
-    LARGE_PAGES,
     PAGE_SIZES,
     Destination,
     may_have_large_pages,
@@ -15,6 +14,7 @@ from adt.bundle.audit.destination import (
     versions_asked,
 )
 from adt.bundle.audit.report import REFUSED, WARNING, Finding
+from adt.bundle.platforms import BIG_PAGE
 from adt.host.elf import PF_W, PF_X, ElfFacts
 
 PACKED_SINCE = {"DT_ANDROID_REL": 23, "DT_ANDROID_RELA": 23, "DT_ANDROID_RELR": 28, "DT_RELR": 30}
@@ -58,9 +58,7 @@ def _pages(facts: ElfFacts, system: str) -> Iterator[Finding]:
         yield Finding(
             REFUSED, "segments", reason, "Link it again; a tool that patched it may have damaged it."
         )
-    elif may_have_large_pages(facts.machine, system) and (
-        reason := obstacle(facts, LARGE_PAGES, bionic=bionic)
-    ):
+    elif may_have_large_pages(facts.machine, system) and (reason := obstacle(facts, BIG_PAGE, bionic=bionic)):
         what = f"it does not load on devices with 16 KB pages: {reason}"
         yield Finding(WARNING, "16-kb-pages", what, LARGE_PAGES_REMEDY)
 

@@ -215,14 +215,6 @@ class Sysroot:
         return library if library.is_file() else None
 
 
-def sysroot(ndk: Ndk | None, machine: str) -> Sysroot | None:
-    """The sysroot of *ndk* for *machine*, None when there is none."""
-    if ndk is None or machine not in TRIPLES:
-        return None
-    tree = Sysroot(ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine])
-    return tree if tree.libraries.is_dir() and tree.levels else None
-
-
 class Stubs:
     """Stub libraries, each read once."""
 
@@ -231,7 +223,11 @@ class Stubs:
         self._read: dict[Path, ElfFacts] = {}
 
     def sysroot(self, machine: str) -> Sysroot | None:
-        return sysroot(self._ndk, machine)
+        """The NDK's sysroot for *machine*, None when there is none."""
+        if self._ndk is None or machine not in TRIPLES:
+            return None
+        tree = Sysroot(self._ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine])
+        return tree if tree.libraries.is_dir() and tree.levels else None
 
     def facts(self, name: str, machine: str, api_level: int) -> ElfFacts | None:
         """The symbols of the system's library *name*, None when they are not known here."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from adt.bundle.platforms import PLATFORMS, Platform
+from adt.bundle.platforms import BIG_PAGE, PAGE, PLATFORMS, Platform
 from adt.host.elf import PF_W, ElfFacts
 from adt.host.ndk import Ndk
 
@@ -80,9 +80,7 @@ def versions_asked(facts: ElfFacts) -> Iterable[str]:
     return {symbol.version for symbol in facts.imports if symbol.version}
 
 
-PAGE_SIZES = (4096, 16384, 65536)
-LARGE_PAGES = 16384
-"""Bytes of a page on some devices with Android 15 and newer, and on the Raspberry Pi 5."""
+PAGE_SIZES = (PAGE, BIG_PAGE, 65536)
 LARGE_PAGE_MACHINES = {ANDROID: ("AARCH64", "X86_64"), GLIBC: ("AARCH64",), KERNEL: ("AARCH64",)}
 """System to the machines of which there are kernels with pages of 16 KB."""
 

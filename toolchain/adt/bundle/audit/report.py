@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from adt.bundle.audit.destination import LARGE_PAGES, may_have_large_pages
+from adt.bundle.audit.destination import may_have_large_pages
+from adt.bundle.platforms import BIG_PAGE
 from adt.host.document import OR_NULL, aligned, form, in_document
 from adt.host.elf import ElfFacts
 
@@ -148,7 +149,7 @@ def _row(file: FileAudit) -> tuple[str, ...]:
     facts = file.facts
     if facts is None:
         return (MARKS[file.verdict], file.name, "–", "–", "–", "–", "–", "–", file.verdict)
-    large = "yes" if LARGE_PAGES in file.page_sizes else "no"
+    large = "yes" if BIG_PAGE in file.page_sizes else "no"
     if not may_have_large_pages(facts.machine, file.system):
         large = "–"
     stripped = "debug info" if facts.debug_info else "no" if facts.symbol_table else "yes"

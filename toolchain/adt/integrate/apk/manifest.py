@@ -11,6 +11,7 @@ from adt import __version__
 from adt.errors import BuildError, InputError
 from adt.host import process
 from adt.host.android_sdk import ApkTools
+from adt.integrate.android_versions import NEWEST
 from adt.integrate.apk.entries import ApkEntry
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN
 from adt.integrate.contents import opencl_libraries
@@ -23,8 +24,6 @@ TEMPLATE = "apk/AndroidManifest.xml.j2"
 NAME = "AndroidManifest.xml"
 MAPS_LIBRARIES_SINCE = 23
 """The first API level that maps libraries straight from an APK."""
-TARGET_SDK = 36
-"""The API level whose rules the app asks for."""
 WARNING = re.compile(r"\bwarn(ing)?:")
 NEWER_ELEMENTS = re.compile(r"unexpected element <uses-native-library>")
 """Warning of older versions of aapt2 (Debian's): Android reads it all the same."""
@@ -49,7 +48,7 @@ def manifest_text(project: Project, *, debuggable: bool = False) -> str:
         process="",
         version_name=__version__,
         min_sdk=min_sdk(project),
-        target_sdk=TARGET_SDK,
+        target_sdk=NEWEST.target_sdk,
         native_libraries=opencl_libraries(project),
         debuggable=debuggable,
     )

@@ -130,9 +130,10 @@ def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureO
     import numpy as np
 
     load("PIL.Image", "image", "reading a picture")
-    _check_options(options)
+    check_options(options)
     form = _form(spec, options)
-    _check_values(spec, options, form.channels)
+    check_channels(spec, options, form.channels)
+    _check_values(spec, options)
     pixels, notes = zip(*(_pixels(file, form, options) for file in files), strict=True)
     if len({array.shape for array in pixels}) > 1:
         raise InputError("the pictures have different sizes", remedy="Make them equal: --resize WIDTHxHEIGHT")
@@ -209,7 +210,8 @@ def _color(what: str, channels: int, color: str) -> str:
     return color
 
 
-def _check_options(options: PictureOptions) -> None:
+def check_options(options: PictureOptions) -> None:
+    """Refuse words and numbers that fit no input, or contradict each other."""
     for name, value, known in (
         ("--layout", options.layout, LAYOUTS),
         ("--color", options.color, COLORS),
@@ -231,13 +233,17 @@ def _check_options(options: PictureOptions) -> None:
         raise InputError("a picture cannot be divided by 0", remedy="Check --scale and --std.")
 
 
-def _check_values(spec: TensorSpec, options: PictureOptions, channels: int) -> None:
+def check_channels(spec: TensorSpec, options: PictureOptions, channels: int) -> None:
+    """Refuse a mean or a deviation that has neither one number nor one for each of the *channels*."""
     for name, numbers in (("--mean", options.mean), ("--std", options.std)):
         if len(numbers) not in (0, 1, channels):
             raise InputError(
                 f"{name} has {len(numbers)} numbers, the input {spec.name} has {channels} channels",
                 remedy="Give one for each channel, or one for all.",
             )
+
+
+def _check_values(spec: TensorSpec, options: PictureOptions) -> None:
     if spec.dtype == "uint8" and options.normalises:
         raise InputError(
             f"input {spec.name} is uint8: it takes pixels as they are",
