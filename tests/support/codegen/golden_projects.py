@@ -79,7 +79,7 @@ _EACH_TYPE = entry(
     [tensor(f"out {dtype}", (2, 3), dtype) for dtype in _TYPES[1::2]],
 )
 _TYPED = {"detector": _WITH_PREVIEW, "my model-v1.0 (fp16)": (_EACH_TYPE, *EVERYTHING[1:])}
-_APP = {"detector": _WITH_PREVIEW, '"; rm': HOSTILE['"; rm']}
+_APP = {"detector": _WITH_PREVIEW}
 _JVM = {name: entries for name, entries in _TYPED.items() if name != "detector"}
 SNAPSHOTS = {"cpp": _TYPED, "jni": _JVM, "aar": _APP, "android-app": _APP, "apk": _APP}
 """Models of each kind's snapshot: the class of a model of pictures is that of an app, which has more methods."""
