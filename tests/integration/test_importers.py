@@ -25,7 +25,7 @@ from adt.measure.verify import compare
 from adt.options.resolve import load_settings
 from adt.package.inputs.random import random_inputs
 from support.devices.emulated import outputs_of
-from support.devices.programs import adt, adt_json
+from support.devices.programs import adt, invoke, invoke_json
 from support.models import microsoft as microsoft_graphs
 from support.models import onnx_graphs, quantized_tflite
 from support.models.imported import compiled, run_imported
@@ -453,10 +453,10 @@ def test_truncated_tflite_files(tmp_path: Path, share: float) -> None:
 
 def test_explain_on_the_command_line(tmp_path: Path) -> None:
     path = write(tiny("Clip", (2, 3), weights={"lo": np.float32(-0.2)}), tmp_path / "m.onnx")
-    document = adt_json("compile", path, "--explain")
+    document = invoke_json("compile", path, "--explain")
     assert document["problem"] == "" and document["format"] == "onnx"
     assert [(row["op"], row["count"], row["status"]) for row in document["ops"]] == [("Clip", 1, "rewritten")]
-    done = adt("compile", path, "--explain")
+    done = invoke("compile", path, "--explain")
     assert done.stdout.splitlines()[0].split()[:3] == ["rewritten", "1", "Clip"]
     assert not list(Path.cwd().glob("m-*")), "nothing was compiled"
 

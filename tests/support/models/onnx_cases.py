@@ -28,7 +28,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -267,18 +267,25 @@ def _run(case: Case, rtvm: Path) -> Outcome:
         arrays = {
             value.name: array for value, array in zip(given, case.inputs, strict=True) if value.name in taken
         }
-        np.savez(directory / "in.npz", **arrays)
-        words = ["--model", "package", "--input", "in.npz", "--output", "out.npz"]
-        ended = subprocess.run(
-            [rtvm, *words], cwd=directory, capture_output=True, text=True, check=False, timeout=60
-        )
-        if ended.returncode:
-            return Outcome(CANNOT_RUN, ended.stderr.strip()[:300] or f"rtvm ended with {ended.returncode}")
-        computed = dict(np.load(directory / "out.npz"))
+        computed = run_package(directory, arrays, rtvm)
+    if isinstance(computed, Outcome):
+        return computed
     for value, expected in zip(graph.output, case.outputs, strict=False):
         if reason := difference(computed.get(value.name), expected, case):
             return Outcome(WRONG, f"{value.name}: {reason}")
     return Outcome(RIGHT)
+
+
+def run_package(
+    directory: Path, inputs: Mapping[str, Any], rtvm: Path
+) -> dict[str, np.ndarray[Any, Any]] | Outcome:
+    """Return the outputs of ``package`` in *directory*, or why rtvm cannot run it."""
+    np.savez(directory / "in.npz", **dict(inputs))
+    words = [rtvm, "--model", "package", "--input", "in.npz", "--output", "out.npz"]
+    ended = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False, timeout=60)
+    if ended.returncode:
+        return Outcome(CANNOT_RUN, ended.stderr.strip()[:300] or f"rtvm ended with {ended.returncode}")
+    return dict(np.load(directory / "out.npz"))
 
 
 def _refusal(error: AdtError) -> Outcome:
@@ -291,10 +298,8 @@ def _refusal(error: AdtError) -> Outcome:
 
 def difference(computed: Any, expected: Any, case: Case) -> str:
     """Describe how *computed* is wrong; empty when it is right."""
-    if computed is None:
-        return "it is not among the outputs"
-    if computed.shape != expected.shape or computed.dtype != expected.dtype:
-        return f"{computed.dtype}{list(computed.shape)} instead of {expected.dtype}{list(expected.shape)}"
+    if reason := form_difference(computed, expected):
+        return reason
     if expected.dtype.kind != "f":
         count = int(np.sum(computed != expected))
         return f"{count} of {expected.size} values differ" if count else ""
@@ -305,6 +310,15 @@ def difference(computed: Any, expected: Any, case: Case) -> str:
     if np.allclose(a, b, rtol=case.rtol, atol=atol, equal_nan=True):
         return ""
     return f"off by {np.nanmax(np.abs(a - b), initial=0):.3g}"
+
+
+def form_difference(computed: Any, expected: Any) -> str:
+    """Describe how shape or type of *computed*, None where it is missing, are wrong; empty when right."""
+    if computed is None:
+        return "it is not among the outputs"
+    if computed.shape != expected.shape or computed.dtype != expected.dtype:
+        return f"{computed.dtype}{list(computed.shape)} instead of {expected.dtype}{list(expected.shape)}"
+    return ""
 
 
 def stored() -> dict[str, dict[str, str]]:
@@ -334,11 +348,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--variant", choices=VARIANTS)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--rtvm", type=Path, help="the program; by default the one of the bundle for this machine"
-    )
     given = parser.parse_args()
-    rtvm = given.rtvm or adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
+    rtvm = adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
     chosen = [
         id
         for id, case in all_cases().items()

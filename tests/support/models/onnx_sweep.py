@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,7 +35,18 @@ from adt.compiler.importers.onnx.graph import attribute, op_name
 from adt.compiler.importers.onnx.rewrites import REWRITES
 from adt.compiler.importers.op_table import NO_CONVERTER
 from adt.errors import AdtError
-from support.models.onnx_cases import CANNOT_RUN, FAILED, RAW, REFUSED, RIGHT, WRONG, Outcome, Worker, preload
+from support.models.onnx_cases import (
+    FAILED,
+    RAW,
+    REFUSED,
+    RIGHT,
+    WRONG,
+    Outcome,
+    Worker,
+    form_difference,
+    preload,
+    run_package,
+)
 from support.models.onnx_recipes import RECIPES, Recipe
 
 Array = NDArray[Any]
@@ -320,10 +329,8 @@ def expected(built: Built, group: tuple[str, int]) -> tuple[str, list[Array]]:
 
 def difference(computed: Array | None, right: Array, op: str) -> str:
     """Return what is wrong with *computed*; empty when it is right."""
-    if computed is None:
-        return "it is not among the outputs"
-    if computed.shape != right.shape or computed.dtype != right.dtype:
-        return f"{computed.dtype}{list(computed.shape)} instead of {right.dtype}{list(right.shape)}"
+    if reason := form_difference(computed, right):
+        return reason
     if right.dtype.kind != "f":
         allowed = int((right.dtype.itemsize == 1 and "Q" in op) or "Quant" in op)
         wide = np.abs(computed.astype(np.float64) - right.astype(np.float64))
@@ -391,13 +398,10 @@ def _compiled(cells: Mapping[str, Built], group: tuple[str, int], rtvm: Path) ->
         except AdtError as error:
             return _refused(error, by_prefix)
         taken = {spec.name for spec in package.manifest.entry().inputs}
-        np.savez(directory / "in.npz", **{name: array for name, array in inputs.items() if name in taken})
-        words = [rtvm, "--model", "package", "--input", "in.npz", "--output", "out.npz"]
-        ended = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False, timeout=60)
-        if ended.returncode:
-            reason = ended.stderr.strip()[:300] or f"rtvm ended with {ended.returncode}"
-            return dict.fromkeys(cells, (CANNOT_RUN, reason)) if len(cells) == 1 else {}
-        computed = dict(np.load(directory / "out.npz"))
+        arrays = {name: array for name, array in inputs.items() if name in taken}
+        computed = run_package(directory, arrays, rtvm)
+    if isinstance(computed, Outcome):
+        return dict.fromkeys(cells, (computed.status, computed.reason)) if len(cells) == 1 else {}
     result = {}
     for name, cell in cells.items():
         pairs = zip(cell.node.output, cell.expected, strict=True)
@@ -466,9 +470,6 @@ def main() -> int:
     parser.add_argument(
         "--part", type=int, help=f"0 to {EVERY - 1}: those that run every time are in the first"
     )
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--step", type=int, default=1)
     given = parser.parse_args()
     preload()
     rtvm = adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
@@ -480,7 +481,7 @@ def main() -> int:
         and (given.part is None or zlib.crc32(name.encode()) % EVERY == given.part)
     ]
     found: dict[str, tuple[str, str]] = {}
-    for batch in batches(chosen)[given.first :: given.step]:
+    for batch in batches(chosen):
         began = time.monotonic()
         part = outcomes(batch, rtvm)
         sys.stderr.write(f"{batch[0]}: {len(part)} of {len(batch)} in {time.monotonic() - began:.1f} s\n")
@@ -489,8 +490,6 @@ def main() -> int:
                 sys.stdout.write(f"{name}: {status}: {reason[:400]}\n")
                 sys.stdout.flush()
         found |= part
-        if given.json:
-            given.json.write_text(json.dumps(found, indent=0))
     counts = Counter(status for status, _ in found.values())
     sys.stdout.write(f"{dict(counts)}, {len(chosen) - len(found)} that nothing can run\n")
     return int(any(status not in (RIGHT, REFUSED) for status, _ in found.values()))
