@@ -65,17 +65,11 @@ def _center_crop_pad(node: Node) -> Any:
 
 
 def _pad(node: Node) -> Any:
-    """Only mode ``wrap``: a slice of the tensor's repetitions."""
+    """Only mode ``wrap``: a slice of the tensor's repetitions. Pads of some axes are rewritten to all."""
     if node.attribute("mode", "constant") != "wrap":
         return None
-
-    shape = node.shape()
-    given = node.constant(1, "pads").tolist()
-    named = node.value(3)
-    axes = [int(axis) % len(shape) for axis in (range(len(shape)) if named is None else named)]
-    before, after = [0] * len(shape), [0] * len(shape)
-    for position, axis in enumerate(axes):
-        before[axis], after[axis] = given[position], given[position + len(axes)]
+    shape, pads = node.shape(), node.constant(1, "pads").tolist()
+    before, after = pads[: len(shape)], pads[len(shape) :]
     size = [sum(extents) for extents in zip(shape, before, after, strict=True)]
 
     def element(x: Any, at: Any) -> Any:
