@@ -43,6 +43,8 @@ DEFINED = {
 """Operators that are defined for some integers only: nothing is divided by zero."""
 SORTED = ("bucketize", "searchsorted")
 """Operators that are defined for boundaries in order only."""
+POSITIVE = ("cast", "nativebatchnormlegitnotraining", "onehot")
+"""Operators of floats that are not negative: they are cut off, or have a variance among them."""
 UNTIED = "anytopk"
 """Operator that may give equal elements in any order."""
 
@@ -164,7 +166,7 @@ def _drawn(shape: Sequence[int], dtype: str, least: int, most: int, far: int, op
     if kind.kind == "f":
         values = generator.normal(0.0, 2.0, shape)
         values = np.where(generator.random(shape) < 0.5, np.round(values * 2) / 2, values)  # ties
-        values = np.abs(values) if operator in ("cast", "onehot") else values  # cut off
+        values = np.abs(values) if operator in POSITIVE else values
         values = np.where(values == 0, 1.0, values) if least > 0 else values
         values = np.sort(values) if operator in SORTED else values
         return np.asarray(values + far * FAR[dtype]).astype(kind)

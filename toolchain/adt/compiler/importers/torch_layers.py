@@ -40,8 +40,9 @@ def kinds_of(program: Any) -> Iterator[layers.Kind]:
 
 def layers_of(program: Any, kinds: list[layers.Kind]) -> list[layers.Layer]:
     """Return each of *kinds*, of the decomposed *program*, alone."""
-    nodes = list(program.graph.nodes)
-    return layers.collected(kinds, lambda kind: _alone(nodes[kind.place]))
+    nodes, signature = list(program.graph.nodes), program.graph_signature
+    state = {*signature.buffers_to_mutate, *signature.user_inputs_to_mutate}
+    return layers.collected(kinds, lambda kind: _alone(nodes[kind.place], state))
 
 
 def _results(node: Any) -> list[Any]:
@@ -50,11 +51,14 @@ def _results(node: Any) -> list[Any]:
     return takers or [node]
 
 
-def _alone(node: Any) -> tuple[Any, list[layers.Case]]:
+def _alone(node: Any, state: set[str]) -> tuple[Any, list[layers.Case]]:
+    """Return a program of *node*, which gives nothing of the model's *state*, and what torch computes."""
     torch = load("torch", "torch", "comparing operators")
     values = {each.name: each.meta.get("val") for each in (*node.all_input_nodes, *_results(node))}
     if not all(isinstance(value, torch.Tensor) for value in values.values()):
         raise ValueError("it computes more than tensors")
+    if state & values.keys():
+        raise ValueError("it changes the state of the model")
     if "empty" in node.target.__name__:
         raise ValueError("its values are whatever the memory holds")
     leaves = torch.utils._pytree.tree_leaves((node.args, node.kwargs))
