@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
 from adt.compiler.passes.gpu.choice import BY_MODEL
 from adt.compiler.passes.layout.blocks import Window, ceil_blocks
-from adt.compiler.passes.layout.channels import channels_first
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.workarounds import LONGEST, short_name
-from support.models.blocked import (
-    RANDOM,
-    blocked_like_plain,
-    calls,
-    computed,
-    conv,
-    emitted,
-    last,
-    model,
-    transposed,
-    weight,
-)
+from support.models.blocked import blocked_like_plain, calls, conv, emitted, last, model, transposed, weight
 
 
 @pytest.mark.parametrize(
@@ -222,12 +209,9 @@ CHANNELS_LAST: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
 
 @pytest.mark.parametrize("follow", CHANNELS_LAST.values(), ids=CHANNELS_LAST)
 def test_channels_last_are_moved_and_blocked(follow: Callable[..., Any]) -> None:
-    module = model((1, 12, 10, 3), lambda builder, x: follow(builder, builder.emit(last(x, 8, 3))))
+    shape = (1, 12, 10, 3)
+    module = model(shape, lambda builder, x: follow(builder, builder.emit(last(x, 8, 3))))
 
-    moved = channels_first(module)
-    blocked, convolutions = block_channels(moved, BY_MODEL)
+    _, reasons = blocked_like_plain(module, shape, BY_MODEL)
 
-    assert [row.reason for row in convolutions] == [""] * len(convolutions) != []
-    x = RANDOM.normal(size=(1, 12, 10, 3)).astype(np.float32)
-    for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+    assert set(reasons) == {""}

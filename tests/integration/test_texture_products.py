@@ -12,10 +12,9 @@ from tvm import relax
 
 import adt
 from adt.compiler.networks.builder import Network
-from adt.compiler.passes.gpu.choice import ALWAYS, BY_MODEL
-from adt.compiler.passes.layout.channels import channels_first
+from adt.compiler.passes.gpu.choice import BY_MODEL
 from adt.compiler.passes.layout.operators import block_channels
-from support.models.blocked import RANDOM, blocked_like_plain, calls, computed, conv, last, model, weight
+from support.models.blocked import blocked_like_plain, calls, conv, last, model, weight
 from support.models.reference import off_reference
 from support.sampling import of_each_run
 
@@ -233,13 +232,10 @@ def test_products_after_channels_last(name: str) -> None:
     shape = (2, 6, 6, 3)
     module = model(shape, lambda b, x: LAST[name](b, b.emit(last(x, 8, 3))))
 
-    blocked, operators = block_channels(channels_first(module), ALWAYS)
+    blocked, reasons = blocked_like_plain(module, shape)
 
-    assert [row.reason for row in operators] == ["", ""]
+    assert reasons == ["", ""]
     assert not {"unpack_blocks", "unpack_rows"} & set(calls(blocked))
-    x = RANDOM.normal(size=shape).astype(np.float32)
-    for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))

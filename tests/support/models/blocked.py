@@ -9,7 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from adt.compiler.passes.gpu.choice import ALWAYS
+from adt.compiler.passes.gpu.choice import ALWAYS, TextureChooser
+from adt.compiler.passes.layout.channels import channels_first
 from adt.compiler.passes.layout.operators import block_channels
 
 RANDOM = np.random.default_rng(7)
@@ -59,9 +60,14 @@ def computed(
     return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
 
 
-def blocked_like_plain(module: tvm.IRModule, shape: tuple[int, ...]) -> tuple[tvm.IRModule, list[str]]:
-    """Check that blocking changes no number; the blocked module and why convolutions were left alone."""
-    blocked, convolutions = block_channels(module, ALWAYS)
+def blocked_like_plain(
+    module: tvm.IRModule, shape: tuple[int, ...], chooser: TextureChooser = ALWAYS
+) -> tuple[tvm.IRModule, list[str]]:
+    """Check that blocking changes no number; the blocked module and why convolutions were left alone.
+
+    Channels that are last are moved first.
+    """
+    blocked, convolutions = block_channels(channels_first(module), chooser)
     x = RANDOM.normal(size=shape).astype(np.float32)
     for have, want in zip(computed(blocked, x), computed(module, x), strict=True):
         assert have.shape == want.shape
