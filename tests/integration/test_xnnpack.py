@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import adt
@@ -19,6 +20,7 @@ from adt.package.package import ModelPackage
 from support.devices.fixtures import Rack, rack  # noqa: F401
 from support.models.offload import mobile_net, residual_net, wide_net
 from support.models.quantized_onnx import examples, written_by_onnxruntime
+from support.sampling import of_each_run
 
 
 @pytest.fixture(scope="session")
@@ -54,8 +56,6 @@ def compiled(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> 
 @functools.cache
 def integers(kind: str, place: Path) -> tuple[Path, dict[str, np.ndarray]]:
     """Return a model in integers and inputs for it."""
-    import onnx
-
     (directory := place / kind.replace(" ", "-")).mkdir()
     model = written_by_onnxruntime("convolutions", kind, directory)
     (feeds,) = examples(onnx.load(model), 1)
@@ -103,7 +103,7 @@ def test_what_stays_says_why(compiled: Compile) -> None:
     assert len(adt.inspect(whole.path).subgraphs()["xnnpack"]) == 1
 
 
-@pytest.mark.parametrize("kind", ["QDQ int8", "QDQ uint8"])
+@pytest.mark.parametrize("kind", of_each_run(1, "QDQ int8", "QDQ uint8"))
 def test_integers_through_rtvm(kind: str, bundle: TargetBundle, workdir: Path, tmp_path: Path) -> None:
     """Within some steps of the output's scale: onnxruntime rounds sums before an activation, too."""
     model, feeds = integers(kind, workdir)
@@ -121,20 +121,19 @@ def test_networks_on_arm64(net: Callable[[Path], Path], arm64: str, tmp_path: Pa
 
 
 def test_half_precision_on_arm64(arm64: str, tmp_path: Path) -> None:
-    model, how = residual_net(tmp_path / "net.onnx"), {"platform": "linux-aarch64", "offload": "xnnpack"}
-    package = adt.compile(
-        model, out=tmp_path / "package", cpu="cortex-a76", precision="float16", use_cache=False, **how
-    )
+    model = residual_net(tmp_path / "net.onnx")
+    how = {"platform": "linux-aarch64", "offload": "xnnpack", "precision": "float16"}
+    package = adt.compile(model, out=tmp_path / "package", cpu="cortex-a76", use_cache=False, **how)
     (share,) = package.manifest.made.offload.shares
     assert share.ops >= 25
     nodes = adt.inspect(package.path).subgraphs()["xnnpack"]["xnnpack_0"]["nodes"]
     assert {kind for node in nodes for kind in node["attrs"]["dtype"]} == {"float16"}
     assert adt.verify(package.path, serial=arm64).verification.passed
-    older = adt.compile(model, out=tmp_path / "older", cpu="cortex-a72", precision="float16", **how)
+    older = adt.compile(model, out=tmp_path / "older", cpu="cortex-a72", **how)
     assert "not in float16" in "\n".join(older.manifest.made.offload.left)
 
 
-@pytest.mark.parametrize("kind", ["QDQ int8", "QDQ uint8"])
+@pytest.mark.parametrize("kind", of_each_run(1, "QDQ uint8", "QDQ int8"))
 def test_integers_on_arm64(kind: str, arm64: str, workdir: Path, tmp_path: Path) -> None:
     model, feeds = integers(kind, workdir)
     package = compile_for(model, tmp_path / "package", "linux-aarch64")
