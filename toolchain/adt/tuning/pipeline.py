@@ -52,9 +52,6 @@ class CandidateJob:
     """Results of the kernel are downloaded, for comparison."""
     losses: int = 0
 
-    def next_round(self, number: int) -> CandidateJob:
-        return dataclasses.replace(self, id=number, rounds=self.rounds - 1, compares=False, losses=0)
-
 
 @dataclass(frozen=True)
 class Completion:
@@ -220,7 +217,8 @@ class Pipeline:
         elif job.rounds > 1:
             number = next(self._numbers)
             measure_job = dataclasses.replace(measure_job, id=number, outputs=0)
-            self._built[number] = job.next_round(number), measure_job
+            again = dataclasses.replace(job, id=number, rounds=job.rounds - 1, compares=False, losses=0)
+            self._built[number] = again, measure_job
             self._queue.put(measure_job)
         return Completion(job, failure, outcome)
 

@@ -131,18 +131,6 @@ class Enumeration:
         return candidates or None
 
 
-class TvmStrategy:
-    """One of TVM's own strategies, started: *context* is its TuneContext."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def propose(self, count: int) -> list[Any] | None:
-        """Some of TVM's MeasureCandidates, maybe none this time, as many as it was started for."""
-        proposed = self._context.generate_measure_candidates()
-        return None if proposed is None else list(proposed)
-
-
 def recorded_schedule(module: Any, trace: str) -> Any | None:
     """The Schedule that the text *trace* makes of the workload *module*; None: it does not apply."""
     try:

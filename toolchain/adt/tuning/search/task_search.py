@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tvm
@@ -27,7 +27,6 @@ from adt.tuning.search.strategies import (
     STRATEGIES,
     Enumeration,
     SearchOptions,
-    TvmStrategy,
     by_promise,
     enumerate_traces,
     evolutionary,
@@ -102,7 +101,7 @@ class TaskSearch:
         self._workload = self._database.commit_workload(task.module)
         self._target = tvm.target.Target(target)
         self._space = design_space(task.module, self._target, seed=self._seed("space"), logger=_DebugLogger())
-        self._strategy: Enumeration | TvmStrategy | None = None
+        self._proposer: Callable[[int], Sequence[Any] | None] | None = None
         self._context = ms.TuneContext(
             task.module, target=self._target, task_name=task.name, num_threads=options.threads
         )
@@ -139,14 +138,16 @@ class TaskSearch:
         """Some of TVM's candidates, maybe none this time; None: there will be no more."""
         if self._options.strategy == REPLAY:
             return None
-        if self._strategy is None:
+        if self._proposer is None:
             few = enumerate_traces(self._space.schedules, FEW)
             if few is not None:
                 seed = self._seed("order")
-                self._strategy = Enumeration(self._module, few, self._space.postprocs, seed)
+                self._proposer = Enumeration(self._module, few, self._space.postprocs, seed).propose
             else:
-                self._strategy = TvmStrategy(self._start(count))
-        return self._strategy.propose(count)
+                context = self._start(count)
+                self._proposer = lambda _: context.generate_measure_candidates()
+        proposed = self._proposer(count)
+        return None if proposed is None else list(proposed)
 
     def _start(self, count: int) -> Any:
         """A TuneContext with TVM's strategy, for batches of *count*.
