@@ -343,9 +343,12 @@ def test_a_changed_runner_source_recompiles_that_alone(
     for name in ("cmake_presets", "cpp_runner"):
         shutil.copytree(resource(name), tmp_path / name)
     assert adt.build_target(platform="host").compiled == 0
+    monkeypatch.setattr(build, "resource", lambda name: tmp_path / name)
+    (tmp_path / "cpp_runner/tests").mkdir(exist_ok=True)
+    (tmp_path / "cpp_runner/tests/another.c").touch()
+    assert adt.build_target(platform="host").reused, "the runner's own tests are no part of a bundle"
     changed = tmp_path / "cpp_runner/src/sha256.cc"
     changed.write_text(changed.read_text() + "// a comment\n")
-    monkeypatch.setattr(build, "resource", lambda name: tmp_path / name)
     result = adt.build_target(platform="host")
     assert result.compiled == 1
     monkeypatch.undo()

@@ -88,7 +88,7 @@ def _names(top: Path) -> list[str]:
     """The paths of the files below *top*, relative to it, but of what is built there and apart."""
     names = []
     for directory, below, files in os.walk(top):
-        below[:] = {*below} - {"build", "java", "plugins", "__pycache__"}
+        below[:] = {*below} - {"build", "java", "plugins", "tests", "__pycache__"}
         names += [f"{directory}/{file}".removeprefix(f"{top}/") for file in files]
     return names
 
