@@ -29,8 +29,6 @@ def compiled(
     return run
 
 
-def run_imported(
-    imported: ImportedModel, inputs: Mapping[str, Any], tir_pipeline: str = "default"
-) -> dict[str, Any]:
+def run_imported(imported: ImportedModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Compile an imported model for this machine's CPU and run it once."""
-    return compiled(imported, tir_pipeline)(inputs)
+    return compiled(imported)(inputs)

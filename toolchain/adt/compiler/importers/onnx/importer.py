@@ -81,8 +81,11 @@ def import_onnx(
         kinds = list(kinds_of(model, dict.fromkeys(kept, type(steps).__name__))) if check else []
         module = to_relax(model, kept)
         if check:
-            give, convert = partial(layers_of, written), partial(_convert, kept)
-            check_layers("onnxruntime", lambda: kinds, give, convert, reference_of)
+
+            def convert(layer: bytes) -> tuple[Any, Sequence[Any]]:
+                return detached(to_relax(onnx.ModelProto.FromString(layer), kept))
+
+            check_layers("onnxruntime", lambda: kinds, partial(layers_of, written), convert, reference_of)
     if any(node.op_type == "If" for node in model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
@@ -94,10 +97,6 @@ def import_onnx(
         ops=file.table,
         origin=partial(open_shape_origin, Graph(model, model.graph)),
     )
-
-
-def _convert(kept: Mapping[str, Converter], model: bytes) -> tuple[Any, Sequence[Any]]:
-    return detached(to_relax(onnx.ModelProto.FromString(model), kept))
 
 
 def explain_onnx(path: Path, shapes: RequestedShapes) -> tuple[OpRow, ...]:
