@@ -164,7 +164,8 @@ class Pooled(torch.nn.Module):
     def forward(self, x, grid):
         nn = torch.nn.functional
         pools = nn.adaptive_avg_pool2d(x, (2, 4)), nn.adaptive_avg_pool3d(x, (2, 5, 3)), nn.adaptive_avg_pool1d(x[0], 4)
-        return (*pools, nn.grid_sample(x, grid, align_corners=False), nn.adaptive_avg_pool2d(x, 1))
+        greatest = nn.max_pool2d(x, 2, ceil_mode=True), nn.max_pool2d(x, 3, 2, 1)
+        return (*pools, *greatest, nn.grid_sample(x, grid, align_corners=False), nn.adaptive_avg_pool2d(x, 1))
 
 def pooled():
     return Pooled(), (torch.randn(2, 4, 5, 6), torch.rand(2, 3, 7, 2) * 2 - 1)
@@ -177,7 +178,7 @@ class Mended(torch.nn.Module):
         pools = nn.avg_pool1d(x, 3, 2, 1, ceil_mode=True), nn.avg_pool3d(x[None, None], 3, 2, 1, ceil_mode=True)
         sizes = nn.interpolate(x[None], size=(4, 5), mode="bilinear", antialias=True), nn.interpolate(x[None], scale_factor=1.7)
         half = x[0].half() @ x[0].half().T
-        fills = torch.full_like(i, 1.5, dtype=torch.float32), torch.ones_like(x, dtype=torch.int64)
+        fills = torch.full_like(i, 1.5, dtype=torch.float32), torch.ones_like(x, dtype=torch.int64), torch.full((2,), 3) + i[0, :2]
         tests = torch.isnan(nan), torch.isnan(i), (x - 9).any(1), (x > 0) + (x < 0), (x > 0).amax(1)
         ends = torch.full_like(x, -torch.inf).argmax(1), torch.full_like(x, torch.inf).argmin(1)
         return nn.selu(x), nn.celu(x, 0.5), i.clamp(min=1), i.clamp(max=1), big @ big, half, *pools, *sizes, *fills, *tests, *ends
@@ -190,7 +191,8 @@ class Layered(torch.nn.Module):
         super().__init__()
         self.first, self.norm = torch.nn.Linear(96, 192), torch.nn.LayerNorm(192)
         self.convolution = torch.nn.Conv1d(50, 50, 3, padding=1, groups=50)
-        self.scaled = torch.nn.BatchNorm1d(50)
+        groups, instances = torch.nn.GroupNorm(5, 50), torch.nn.InstanceNorm1d(50, affine=True)
+        self.scaled = torch.nn.Sequential(torch.nn.BatchNorm1d(50), groups, instances)
 
     def forward(self, x, i):
         y = torch.nn.functional.gelu(self.norm(self.first(x)))

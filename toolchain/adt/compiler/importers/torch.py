@@ -111,6 +111,8 @@ def _promoted(program: Any) -> Any:
     aten, graph = torch.ops.aten, program.graph
     for node in list(graph.nodes):
         name, tags = getattr(node.target, "__name__", ""), getattr(node.target, "tags", ())
+        if name.startswith("max_pool") and node.args[2:3] == ([],):  # strides are the window's extents
+            node.update_arg(2, node.args[1])
         if name not in (*PROMOTED, *PRODUCTS) and torch.Tag.pointwise not in tags:
             continue
         of_result = dtype = node.meta["val"].dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
@@ -221,6 +222,28 @@ def _elu(node: Any, importer: Any) -> Any:
     return emit(relax.op.where(emit(relax.op.greater(value, relax.const(0, dtype))), positive, negative))
 
 
+def _norm(node: Any, importer: Any) -> Any:
+    """Normalize groups, or channels, by two passes: TVM's sums of squares lose all digits far from zero."""
+    given, data = arguments_of(node), importer.env[node.args[0]]
+    emit, shape = importer.block_builder.emit, [int(extent) for extent in data.struct_info.shape]
+    apart = data if data.struct_info.dtype != "float16" else emit(relax.op.astype(data, "float32"))
+    axes = [0, *range(2, len(shape))]
+    if groups := given.get("group"):
+        apart, axes = emit(relax.op.reshape(apart, [shape[0], groups, math.prod(shape[1:]) // groups])), [2]
+    dtype = apart.struct_info.dtype
+    apart = emit(relax.op.subtract(apart, emit(relax.op.mean(apart, axes, keepdims=True))))
+    variance = emit(relax.op.mean(emit(relax.op.multiply(apart, apart)), axes, keepdims=True))
+    deviation = emit(relax.op.sqrt(emit(relax.op.add(variance, relax.const(given["eps"], dtype)))))
+    value = emit(relax.op.reshape(emit(relax.op.divide(apart, deviation)), shape))
+    for name, apply in (("weight", relax.op.multiply), ("bias", relax.op.add)):
+        if (operand := given.get(name)) is not None:
+            column = emit(relax.op.reshape(importer.env[operand], [shape[1]] + [1] * (len(shape) - 2)))
+            column = column if column.struct_info.dtype == dtype else emit(relax.op.astype(column, dtype))
+            value = emit(apply(value, column))
+    result = data.struct_info.dtype
+    return (value if dtype == result else emit(relax.op.astype(value, result)),)
+
+
 def _getitem(node: Any, importer: Any) -> Any:
     """Takes a part of a result, of which TVM may have made the first alone."""
     source, index = node.args
@@ -287,6 +310,7 @@ def _bucketize(node: Any, importer: Any) -> Any:
 CONVERTERS: dict[str, Converter] = {
     "_adaptive_avg_pool3d.default": _even_pool,
     "_local_scalar_dense.default": _item,
+    "_native_batch_norm_legit.no_stats": _norm,
     "_upsample_bilinear2d_aa.default": _resize,
     "amax.default": _direct(relax.op.max),
     "amin.default": _direct(relax.op.min),
@@ -306,6 +330,7 @@ CONVERTERS: dict[str, Converter] = {
     "clamp_min.Tensor": _clamp,
     "clamp_min.default": _clamp,
     "elu.default": _elu,
+    "full.default": _filled,
     "full_like.default": _filled,
     "getitem": _getitem,
     "grid_sampler_2d.default": _grid_sample,
@@ -315,6 +340,7 @@ CONVERTERS: dict[str, Converter] = {
     "matmul.default": _product,
     "mm.default": _product,
     "ones_like.default": _filled,
+    "native_group_norm.default": _norm,
     "prod.dim_int": _direct(relax.op.prod),
     "scatter.src": _scatter,
     "scatter_add.default": _scatter,

@@ -61,6 +61,9 @@ def _alone(node: Any, state: set[str]) -> tuple[Any, list[layers.Case]]:
         raise ValueError("it changes the state of the model")
     if "empty" in node.target.__name__:
         raise ValueError("its values are whatever the memory holds")
+    is_float = any(value.is_floating_point() for value in values.values())
+    if is_float and SIMILAR.get(node.target.__name__.partition(".")[0]) == "mod":
+        raise ValueError("a remainder leaps where the quotient is an integer")
     leaves = torch.utils._pytree.tree_leaves((node.args, node.kwargs))
     kept = {leaf for leaf in leaves if isinstance(leaf, int)}
     shapes = {name: tuple(value.shape) for name, value in values.items()}
