@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm
+from tvm import te, tirx
 
 import adt
 from adt.compiler.kernels import CompiledKernel
@@ -24,7 +27,6 @@ LENGTH = 1000
 
 def add_one() -> list[Any]:
     """The tutorials' kernel, in TE."""
-    from tvm import te
 
     a = te.placeholder((LENGTH,), "float32", name="A")
     return [a, te.compute((LENGTH,), lambda i: a[i] + 1.0, name="B")]
@@ -32,8 +34,6 @@ def add_one() -> list[Any]:
 
 def two_kernels() -> Any:
     """A module of two functions, of which one says itself which thread does what, as the tutorials' does."""
-    import tvm
-    from tvm import te
 
     plain = te.create_prim_func(add_one())
     schedule = tvm.s_tir.Schedule(plain)
@@ -46,7 +46,6 @@ def two_kernels() -> Any:
 
 def check(remote: Any, library: CompiledKernel) -> None:
     """Upload, load, run, compare."""
-    import tvm
 
     remote.upload(str(library.path))
     module = remote.load_module(library.path.name)
@@ -95,8 +94,6 @@ def test_on_an_opencl_device(no_servers: None, tmp_path: Path) -> None:
 
 
 def test_an_opencl_kernels_constants_have_all_their_digits(tmp_path: Path) -> None:
-    from tvm import te
-
     a = te.placeholder((LENGTH,), "float32", name="A")
     kernel = [a, te.compute((LENGTH,), lambda i: a[i] * 1.2345678, name="B")]
 
@@ -107,9 +104,6 @@ def test_an_opencl_kernels_constants_have_all_their_digits(tmp_path: Path) -> No
 
 
 def test_on_this_machine_in_each_form(tmp_path: Path) -> None:
-    import tvm
-    from tvm import te
-
     function = te.create_prim_func(add_one())
     forms = {
         "tensors": add_one(),
@@ -149,7 +143,6 @@ def test_for_android_the_library_names_what_supplies_its_symbols(tmp_path: Path)
 
 
 def test_what_is_no_kernel(tmp_path: Path) -> None:
-    import tvm
     from tvm.relax.testing import nn  # noqa: F401  # registers relax
 
     relax = tvm.relax.BlockBuilder()
@@ -174,9 +167,6 @@ def test_what_is_no_kernel(tmp_path: Path) -> None:
 
 def test_code_for_a_phones_chip_has_no_sve(tmp_path: Path) -> None:
     """LLVM divides vectors with SVE for the chip's cores, which the phone's kernel does not let it."""
-    import subprocess
-
-    from tvm import te, tirx
 
     a, b = (te.placeholder((LENGTH,), "int32", name=name) for name in "ab")
     quotient = te.compute((LENGTH,), lambda i: tirx.truncdiv(a[i], b[i]), name="q")

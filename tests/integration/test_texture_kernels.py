@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 from tvm.s_tir import Schedule
+from tvm.s_tir.backend.adreno.transform import TextureFlatten
 
+from adt.compiler.importers.importer import import_model
+from adt.compiler.ir import rewriter
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.choice import ALWAYS
+from adt.compiler.passes.gpu.pipeline import for_gpu
 from adt.compiler.passes.gpu.placement import ImageLimits, place, with_images
 from adt.compiler.passes.gpu.schedules import TEXELS, elements_by_tvm, prove
 from adt.compiler.passes.layout.operators import block_channels
 from adt.compiler.passes.lowering import check_images, image_faults, texture_lowering
+from adt.compiler.passes.pipeline import fused_pipeline
 from adt.compiler.passes.records.schedules import Untuned
 from adt.compiler.passes.scheduling import NoSchedule, refusals
 from adt.compiler.passes.scheduling import Untuned as Usual
@@ -92,7 +97,6 @@ def test_an_image_that_is_read_and_written_is_refused() -> None:
 
 def _one_kernel(function: Any) -> Any:
     """Flattened and vectorised only: splitting into kernels would separate the two."""
-    from tvm.s_tir.backend.adreno.transform import TextureFlatten
 
     passes = [
         TextureFlatten(),
@@ -130,16 +134,11 @@ def test_what_cannot_write_texels_says_why(make: Any, words: str) -> None:
 
 
 def _softmax() -> Any:
-    from tvm import topi
-
     x = te.placeholder((2, 4, 4, 4), "float32", name="x")
     return te.create_prim_func([x, topi.nn.softmax(x, 3)])
 
 
 def fused(path: Path) -> Any:
-    from adt.compiler.importers.importer import import_model
-    from adt.compiler.ir import rewriter
-
     imported = import_model(path, {})
     module = rewriter.bind_params(imported.module, imported.params)
     with ADRENO:
@@ -178,9 +177,6 @@ def test_an_image_over_the_devices_limits_stays_a_buffer(tmp_path: Path) -> None
 
 
 def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
-    from adt.compiler.importers.importer import import_model
-    from adt.compiler.passes.gpu.pipeline import for_gpu
-
     imported = import_model(vision.mixed_blocks(tmp_path / "m.onnx"), {})
 
     made = for_gpu(imported.module, imported.params, ADRENO, LIMITS, Untuned(), chooser=ALWAYS)
@@ -209,9 +205,6 @@ def rows_merged(path: Path) -> Any:
 
 
 def placed(path: Path) -> Any:
-    from adt.compiler.importers.importer import import_model
-    from adt.compiler.passes.gpu.pipeline import for_gpu
-
     imported = import_model(path, {})
     return for_gpu(imported.module, imported.params, ADRENO, LIMITS, Untuned()).module
 
@@ -248,8 +241,6 @@ def test_work_items_share_the_sum_over_a_whole_map(tmp_path: Path, size: int) ->
 
 
 def lowered_main(module: Any) -> str:
-    from adt.compiler.passes.pipeline import fused_pipeline
-
     with ADRENO:
         return str(fused_pipeline(Untuned())(module)["main"].script())
 

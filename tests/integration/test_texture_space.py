@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tvm
 import tvm_ffi
-from tvm import te, tirx
+from tvm import te, tirx, topi
 
 from adt.compiler.passes.gpu.placement import with_images
 from adt.compiler.passes.gpu.schedules import prove, schedule_of
@@ -126,8 +126,6 @@ def test_a_search_begins_with_what_compiling_takes(make: Callable[[], Any]) -> N
 
 
 def test_what_cannot_write_texels_has_no_space() -> None:
-    from tvm import topi
-
     x = image(2, 4, 4)
     function = with_images(te.create_prim_func([x, topi.nn.softmax(x, 3)]), (True, True))
 
