@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
 from test_kernels import add_one
 from test_runner_memory import unload, unloaded
 
@@ -19,6 +18,7 @@ from adt.device.deploy.payload import payload_of
 from adt.host.elf import read_elf
 from adt.package.package import ModelPackage
 from support.devices.fixtures import Rack, rack
+from support.models.onnx_graphs import graph_of, node, write
 
 __all__ = ["rack", "unload"]
 
@@ -37,15 +37,10 @@ def package(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> M
 
 def package_for(bundle: TargetBundle, place: Path) -> ModelPackage:
     """Compile y = relu(x) + one."""
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3)) for name in ("x", "y")]
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Add", ["r", "one"], ["y"])]
-    one = numpy_helper.from_array(np.ones((2, 3), "float32"), "one")
-    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], [one])
-    save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), place / "m.onnx"
-    )
-    platform = bundle.manifest.platform
-    return adt.compile(place / "m.onnx", out=place / "package", platform=platform, bundle=bundle.path)
+    nodes = [node("Relu", ["x"], ["r"]), node("Add", ["r", "one"], ["y"])]
+    graph = graph_of(nodes, {"x": (2, 3)}, ["y"], {"one": np.ones((2, 3), "float32")})
+    model, platform = write(graph, place / "m.onnx"), bundle.manifest.platform
+    return adt.compile(model, out=place / "package", platform=platform, bundle=bundle.path)
 
 
 def test_it_exports_the_c_interface_alone(bundle: TargetBundle) -> None:

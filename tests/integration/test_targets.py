@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import adt
@@ -25,8 +26,6 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def difference(model: Path, package: Path, seed: int = 0) -> float:
     """The largest difference to onnxruntime, relative to its largest output."""
-    import onnxruntime
-
     entry = load_package(package).manifest.entry()
     rng = np.random.default_rng(seed)
     inputs = {
@@ -53,15 +52,7 @@ def test_a_small_model_is_right(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "target",
-    [
-        "mali",
-        "host",
-        "adreno-buffer",
-        "opencl -max_num_threads=64",
-    ],
-)
+@pytest.mark.parametrize("target", ["mali", "host", "adreno-buffer", "opencl -max_num_threads=64"])
 def test_a_real_model_is_right(target: str, tmp_path: Path) -> None:
     package = adt.compile(MAGIKA, platform="host", target=target, out=tmp_path / "pkg").path
     assert difference(MAGIKA, package) < 1e-5
@@ -77,31 +68,13 @@ def test_a_convolutional_model_is_right(target: str, tmp_path: Path) -> None:
 
 def test_the_package_says_what_it_was_compiled_for(tmp_path: Path) -> None:
     model = small_model(tmp_path / "m.onnx")
-    words = [
-        "compile",
-        model,
-        "--target",
-        "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76",
-        "-o",
-        tmp_path / "a",
-    ]
-    target = adt_json(*words)["package"]["target"]
+    classic = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76"
+    target = adt_json("compile", model, "--target", classic, "-o", tmp_path / "a")["package"]["target"]
     assert (target["name"], target["platform"], target["machine"]) == ("cpu", "linux-aarch64", "AARCH64")
     assert target["spec"] == {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"}
     assert target["cpu_features"] == ["asimddp", "asimdhp"]
-    words = [
-        "compile",
-        model,
-        "--for",
-        "linux-aarch64",
-        "--target",
-        "mali",
-        "--cpu",
-        "rk3588",
-        "-o",
-        tmp_path / "b",
-    ]
-    target = adt_json(*words)["package"]["target"]
+    words = ["--for", "linux-aarch64", "--target", "mali", "--cpu", "rk3588", "-o", tmp_path / "b"]
+    target = adt_json("compile", model, *words)["package"]["target"]
     assert (target["name"], target["device"]) == ("mali", "opencl")
     assert target["spec"]["host"]["mcpu"] == "cortex-a55"
 
