@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 import adt
 from adt.compiler.networks.builder import Network
@@ -64,24 +63,16 @@ def test_a_real_model(place: Place, tmp_path: Path) -> None:
 def matrix_vector(path: Path) -> Path:
     """``y = relu(x @ w + b)``: what TVM schedules as a matrix-vector product with a fused epilogue."""
     rng = np.random.default_rng(0)
-    weights = [
-        numpy_helper.from_array(rng.standard_normal((256, 64), dtype=np.float32), "1 dense/w:0"),
-        numpy_helper.from_array(rng.standard_normal(64, dtype=np.float32), "constant"),
-    ]
+    weights = {
+        "1 dense/w:0": rng.standard_normal((256, 64), dtype=np.float32),
+        "constant": rng.standard_normal(64, dtype=np.float32),
+    }
     nodes = [
-        helper.make_node("MatMul", ["in put", "1 dense/w:0"], ["h"]),
-        helper.make_node("Add", ["h", "constant"], ["s"]),
-        helper.make_node("Relu", ["s"], ["out-put"]),
+        node("MatMul", ["in put", "1 dense/w:0"], ["h"]),
+        node("Add", ["h", "constant"], ["s"]),
+        node("Relu", ["s"], ["out-put"]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "dense",
-        [helper.make_tensor_value_info("in put", TensorProto.FLOAT, (1, 256))],
-        [helper.make_tensor_value_info("out-put", TensorProto.FLOAT, (1, 64))],
-        weights,
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    return write(graph_of(nodes, {"in put": (1, 256)}, ["out-put"], weights), path)
 
 
 def test_odd_names_and_a_matrix_vector_product(place: Place, tmp_path: Path) -> None:
@@ -167,10 +158,9 @@ def test_running_sums_need_no_lockstep(target: str, tmp_path: Path) -> None:
 def test_rows_are_replaced_at_once(target: str, tmp_path: Path) -> None:
     """Places that count from the end, too, and updates of whole rows and of single elements."""
     random = np.random.default_rng(0)
-    rows = np.stack(np.unravel_index(random.permutation(35)[:20], (5, 7)), 1) - [5, 0]
     elements = np.stack(np.unravel_index(random.permutation(315)[:30], (5, 7, 9)), 1).reshape(3, 10, 3)
     weights = {
-        "rows": rows,
+        "rows": np.stack(np.unravel_index(random.permutation(35)[:20], (5, 7)), 1) - [5, 0],
         "elements": elements,
         "u": random.normal(size=(20, 9)).astype(np.float32),
         "v": random.normal(size=(3, 10)).astype(np.float32),
