@@ -56,12 +56,11 @@ QUICK = {
 """Settings of the small ones: they run what they compile, and tune with a few candidates."""
 SMALL_CLASSIFIER = """
 import json
-from dataclasses import replace
 from PIL import Image
 from adt.compiler.networks.builder import Network
-from adt.measure.protocol import PROTOCOLS
+from adt.verbs.options import PROTOCOL
 
-PROTOCOLS["default"] = replace(PROTOCOLS["quick"], name="default")  # for the comparison after tuning
+PROTOCOL.default = "quick"  # for the comparison after tuning
 
 def download(directory):
     Image.new("RGB", (40, 30), "orange").save(directory / "cat.png")
