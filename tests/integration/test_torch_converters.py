@@ -196,7 +196,7 @@ class Layered(torch.nn.Module):
 
     def forward(self, x, i):
         y = torch.nn.functional.gelu(self.norm(self.first(x)))
-        return self.scaled(self.convolution(y)).reshape(50, 12, 16).transpose(0, 1).softmax(-1), y[0][i].half()
+        return self.scaled(self.convolution(y)).reshape(50, 12, 16).transpose(0, 1).softmax(-1), y[0][i]
 
 def layered():
     return Layered(), (torch.randn(1, 50, 96), torch.tensor([1, -1, 0, 2, -2]))
