@@ -343,17 +343,29 @@ def test_attention_on_opencl(tmp_path: Path) -> None:
     assert "transpose" not in (package.path / "inspect" / "relax.py").read_text()
 
 
-def test_on_opencl_what_is_quantized_at_run_time(tmp_path: Path) -> None:
-    """Many work-items look for what is least and most, and what reads a scale computes it."""
+def dynamic_products(directory: Path) -> Path:
+    """Write five products by constants, each of what is quantized at run time."""
     net, value = Net(), "x"
     for terms, columns in ((16, 64), (64, 16)) * 2:
         product = net.add("MatMul", value, net.weight(terms, columns, scale=terms**-0.5))
         value = net.add("Add", net.add("Relu", product), net.weight(columns))
     first = net.add("Gather", value, net.constant(0), axis=1)
     scores = net.add("MatMul", first, net.weight(16, 3))
-    onnx.save(net.model({"x": (onnx.TensorProto.FLOAT, [1, 8, 16])}, scores, [1, 3]), tmp_path / "float.onnx")
-    model = tmp_path / "q.onnx"
-    quantize_dynamic(tmp_path / "float.onnx", model)
+    onnx.save(
+        net.model({"x": (onnx.TensorProto.FLOAT, [1, 8, 16])}, scores, [1, 3]), directory / "float.onnx"
+    )
+    quantize_dynamic(directory / "float.onnx", directory / "q.onnx")
+    return directory / "q.onnx"
+
+
+def dynamic_transformer(directory: Path) -> Path:
+    return written_by_onnxruntime("transformer", "dynamic", directory)
+
+
+@pytest.mark.parametrize("network", of_each_run(1, dynamic_products, dynamic_transformer))
+def test_on_opencl_what_is_quantized_at_run_time(network: Callable[[Path], Path], tmp_path: Path) -> None:
+    """Many work-items look for what is least and most, and what reads a scale computes it."""
+    model = network(tmp_path)
 
     package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
 
