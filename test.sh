@@ -79,10 +79,10 @@ if [ "$mode" != --fast ]; then
   builds=tests/integration/test_build_target.py
   waiting=(tests/integration/test_{activity,adb,apk,awake,clean,container,deploy,device,doctor,kills,listeners,loading,rack,rpc,stalled,tune_builders,tune_fleet,virtual}*.py)
   common=(-q -raR --durations 20 "${marked[@]}")
-  python -m pytest "${common[@]}" -n 2 --dist loadgroup "$builds"
+  status=0
+  python -m pytest "${common[@]}" -n 2 --dist loadgroup "$builds" || status=$?
   beside=$(mktemp)
   python -m pytest "${common[@]}" -n 4 "${longest_first[@]}" "${waiting[@]}" >"$beside" 2>&1 &
-  status=0
   python -m pytest "${common[@]}" -n 2 "${longest_first[@]}" --ignore "$builds" "${waiting[@]/#/--ignore=}" tests/integration || status=$?
   say "integration tests that mostly wait"
   wait $! || status=$?
