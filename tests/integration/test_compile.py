@@ -152,7 +152,7 @@ def test_an_unsupported_operator_is_named_with_its_node(tmp_path: Path) -> None:
         ("x:1", "does not fit"),
         ("x:1,5", "does not fit"),
         ("x", "neither NAME:EXTENT"),
-        ("x:1,0", "extent of 0"),
+        ("x:1,0", "does not fit"),
     ],
 )
 def test_wrong_shapes(tmp_path: Path, shape: str, said: str) -> None:
@@ -251,13 +251,11 @@ def test_zeros_are_quantized_in_steps_of_one(tmp_path: Path) -> None:
     """As onnxruntime has it; the first state of a recurrent layer is a constant of zeros."""
     _, model = GRAPHS["DynamicQuantizeLSTM"]
     graph = model()
-    for steps in (value.type.tensor_type.shape.dim[0] for value in (*graph.graph.input, *graph.graph.output)):
-        steps.dim_value = 2 if steps.dim_value == 5 else steps.dim_value  # of the states, too: it is quick
     graph.graph.node.append(node("DynamicQuantizeLinear", ["x"], ["quantized", "step", "point"]))
     graph.graph.output.append(onnx.helper.make_tensor_value_info("step", onnx.TensorProto.FLOAT, []))
     path = write(graph, tmp_path / "model.onnx")
     api.compile(path, out=tmp_path / "pkg", platform="host")
-    inputs = {"x": np.zeros((2, 1, 4), np.float32)}
+    inputs = {"x": np.zeros((3, 1, 4), np.float32)}
 
     outputs = api.run(tmp_path / "pkg", inputs=inputs).outputs
 

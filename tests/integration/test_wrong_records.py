@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tvm
 from test_cpu_space import TARGETS, of_bytes
-from test_tuned_compile import TUNED, compiled, job, keep, read
+from test_tuned_compile import TUNED, compiled, keep, read
 
 from adt.compiler import compile as compile_module
 from adt.compiler.passes.records.schedules import Tuned, load_intrinsics
@@ -116,7 +116,7 @@ WRONG: dict[Callable[[Any], None], str] = {
 def test_a_record_that_is_no_schedule_is_left_out(
     model: Path, tmp_path: Path, wrong: Callable[[Any], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    compilation, extraction = read(job(model, "cpu"))
+    compilation, extraction = read(model, "cpu")
     (task,) = extraction.tasks
     schedule = tvm.s_tir.Schedule(task.module)
     wrong(schedule)
@@ -132,7 +132,7 @@ def test_a_record_that_is_no_schedule_is_left_out(
 
 
 def test_a_record_that_is_right_is_applied(model: Path, tmp_path: Path) -> None:
-    compilation, extraction = read(job(model, "cpu"))
+    compilation, extraction = read(model, "cpu")
     (task,) = extraction.tasks
     schedule = tvm.s_tir.Schedule(task.module)
     schedule.parallel(schedule.fuse(*loops(schedule)[1]))
@@ -145,7 +145,7 @@ def test_what_no_compiler_takes_is_left_out(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Half of the kernel has no threads, which TVM sees last of all."""
-    compilation, extraction = read(job(model, "opencl"))
+    compilation, extraction = read(model, "opencl")
     (task,) = extraction.tasks
     schedule = tvm.s_tir.Schedule(task.module)
     bind(schedule)
@@ -179,7 +179,7 @@ def test_kernels_that_a_gpu_s_check_finds_wrong_are_compiled_without_records(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A check that fails with records only; which race of a GPU that is does not matter here."""
-    compilation, extraction = read(job(model, "opencl"))
+    compilation, extraction = read(model, "opencl")
     (task,) = extraction.tasks
     schedule = tvm.s_tir.Schedule(task.module)
     apply_by_hand(schedule, gpu=True)
