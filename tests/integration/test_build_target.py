@@ -230,9 +230,8 @@ def test_a_bundle_that_is_damaged_or_of_an_older_adt_is_packed_again(
         assert not again["reused"] and again["compiled"] == 0
         assert ("packing it again" in done.stderr) == (name == LIBRARY)
         mended = load_bundle(path).manifest
-        provider = (
-            bundle.manifest.tvm.source_provider
-        )  # downloaded by the first build, in the cache for the next
+        # The first build downloads the source, and the next finds it in the cache.
+        provider = bundle.manifest.tvm.source_provider
         assert replace(mended, tvm=replace(mended.tvm, source_provider=provider)) == bundle.manifest
 
 

@@ -44,16 +44,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from adt.tuning.database.store import open_database
-from support.standins.tuning_records import (
-    applicable,
-    baseline,
-    database_in,
-    name_of,
-    printed,
-    record,
-    running,
-    workload,
-)
+from support.standins.tuning_records import applicable, workload
 
 first = int(sys.argv[2])
 with open_database(Path(sys.argv[1]), write=True) as database:
