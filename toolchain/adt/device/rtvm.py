@@ -243,7 +243,7 @@ def _last_words(output: str) -> tuple[str, str, str]:
 
 
 def signal_name(number: int) -> str:
-    """Name of the signal *number*; empty if there is none."""
+    """Return the name of the signal *number*; empty if there is none."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return ""

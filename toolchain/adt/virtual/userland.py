@@ -79,7 +79,7 @@ def known_versions(*, opencl: bool) -> dict[str, str]:
 
 
 def userland_name(abi: Abi, *, opencl: bool) -> str:
-    """The cache entry of a default userland, named by everything that decides what it holds."""
+    """Return the cache entry of a default userland, named by everything that decides what it holds."""
     decided = [
         FORMAT,
         abi.debian,

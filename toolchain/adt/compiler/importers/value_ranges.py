@@ -237,7 +237,7 @@ def _reads(graph: _Graph) -> Iterator[tuple[Any, _Need]]:
 
 
 def _needs(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, _Need]]:
-    """The indices of a read, and what they must be."""
+    """Yield the indices of a read, each with what they must be."""
     for indices, rows in _indices(name, call, graph):
         # Where there are several counts, one number cannot be the limit of all.
         exact = len(set(rows)) == 1 and str(getattr(call.attrs, "mode", "fast")) == "fast"

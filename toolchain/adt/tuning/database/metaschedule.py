@@ -215,7 +215,7 @@ def _module_text(row: Any) -> str:
 def _record(
     row: Any, number: int, names: Sequence[tuple[str, str] | None], origin: Context, refused: list[str]
 ) -> Record | None:
-    """The record of a line; None, with a reason in *refused*, for a bad line.
+    """Return the record of a line; None, with a reason in *refused*, for a bad line.
 
     The files do not tell the *origin*; where it has no target, each record's own counts.
     """
