@@ -25,6 +25,8 @@ RECONNECT_SECONDS = 5.0
 """Budget for connecting a virtual device again."""
 HANDSHAKE_SECONDS = 3.0
 """Seconds for which a device that was just connected may be offline."""
+FORGET_SECONDS = 2.0
+"""Limit for the adb server to drop a disconnected device from its listing, which takes milliseconds."""
 RECONNECT_PAUSES = (0.0, 0.3, 1.0)
 """Seconds before each attempt to connect a local device again."""
 
@@ -228,5 +230,8 @@ def disconnect(serial: str) -> None:
         return
     try:
         adb.query(f"host:disconnect:{serial}", doing=f"disconnecting {serial}")
+        end = time.monotonic() + FORGET_SECONDS
+        while serial in {d.serial for d in listing()} and time.monotonic() < end:
+            time.sleep(0.02)
     except (NoDevice, DeviceError) as error:
         log.debug("disconnect %s: %s", serial, error)
