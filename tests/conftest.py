@@ -76,6 +76,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.user_properties.append((SECOND_TRY, mark.kwargs["reason"]))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a pytest whose identifiers pytest-xdist cannot mark with groups, as of 9.2 with pytest-xdist 3.8."""
+    if getattr(session.config.option, "loadgroup", False):
+        grouped = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group")]
+        assert all("@" in nodeid for nodeid in grouped), "groups of tests would be torn apart"
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show why a test that was tried once more had failed at first, and why it may be."""
     for report in terminalreporter.getreports("rerun"):
