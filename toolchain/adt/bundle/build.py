@@ -34,6 +34,7 @@ log = logging.getLogger("adt.build")
 CONFIGURED = "adt_configured.json"
 """The configure command and the preset files it read; another one means: configure again."""
 
+UP_TO_DATE = "nothing: the build and the bundle are up to date"
 ELSEWHERE = "nothing: the bundle is up to date; what was built here last had other paths or options"
 
 
@@ -224,7 +225,7 @@ def explain_build(plan: BuildPlan) -> tuple[str, ...]:
         bundle = _present(plan)
         if bundle is None or not _current(plan, bundle, sources):
             return ("compile nothing", "pack the bundle (it is absent, damaged or older than the build)")
-    return ("nothing: the build and the bundle are up to date",)
+    return (UP_TO_DATE,)
 
 
 def _configure_first(reason: str) -> tuple[str, ...]:
