@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from tvm import relax
+from tvm import relax, topi
 
 from adt.compiler.importers.onnx.converters import CONVERTERS as OF_ONNX
 from adt.compiler.importers.onnx.converters.node import Node, literal
@@ -190,6 +190,21 @@ def _average_pool(node: Any, importer: Any) -> Any:
     return emit(value) if is_batch else emit(relax.op.squeeze(emit(value), [0]))
 
 
+def _convolution(node: Any, importer: Any) -> Any:
+    """Convert a transposed convolution with zeros in a dilated kernel: TVM takes no dilations there."""
+    data, weight, bias, strides, padding, dilation, transposed, extra, groups = importer.retrieve_args(node)
+    emit, rank, is_dilated = importer.block_builder.emit, len(strides), set(dilation) != {1}
+    if not transposed or (rank < 3 and not is_dilated):
+        return _by_tvm(node, importer)
+    if is_dilated:
+        weight = importer.block_builder.emit_te(topi.nn.dilate, weight, [1, 1, *dilation])
+    convolve = getattr(relax.op.nn, f"conv{rank}d_transpose")
+    result = emit(convolve(data, weight, strides, padding, extra, groups=groups))
+    return (
+        result if bias is None else emit(relax.op.add(result, relax.op.reshape(bias, [1, -1, *[1] * rank])))
+    )
+
+
 def _product(node: Any, importer: Any) -> Any:
     """Multiplies matrices in the type of the operands: TVM computes float32 of any."""
     left, right = importer.retrieve_args(node)
@@ -337,6 +352,7 @@ CONVERTERS: dict[str, Converter] = {
     "index.Tensor": _index,
     "index_put.default": _index_put,
     "item.default": _item,
+    "convolution.default": _convolution,
     "matmul.default": _product,
     "mm.default": _product,
     "ones_like.default": _filled,
