@@ -145,6 +145,25 @@ def test_an_unsupported_operator_is_named_with_its_node(tmp_path: Path) -> None:
     assert "RandomNormalLike" in message and "the_chance" in message
 
 
+def test_what_tvm_alone_cannot_compile_is_named_with_its_node(tmp_path: Path) -> None:
+    """Refuse a sum of booleans, which TVM's passes end in a failed check, when the model is compiled again, too."""
+    put = node("ScatterElements", ["x", "at", "new"], ["y"], name="the_sum", reduction="add")
+    places = {"at": np.array([0], np.int64), "new": np.array([True])}
+    graph = graph_of(
+        [put],
+        {"x": (3,)},
+        ["y"],
+        places,
+        opset=18,
+        kind=onnx.TensorProto.BOOL,
+        output_kind=onnx.TensorProto.BOOL,
+    )
+    path = write(graph, tmp_path / "sum.onnx")
+    for _ in range(2):
+        with pytest.raises(UnsupportedOp, match="ScatterElements at node the_sum"):
+            api.compile(path, platform="host", out=tmp_path / "pkg")
+
+
 @pytest.mark.parametrize(
     ("shape", "said"),
     [

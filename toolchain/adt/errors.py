@@ -7,6 +7,7 @@ docstring or with a code that is already taken fails the unit tests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -81,7 +82,7 @@ class ModelError(AdtError):
 
 
 class UnsupportedOp(AdtError):
-    """The model uses an operator that the importer cannot convert."""
+    """The model uses an operator that cannot be converted or compiled."""
 
     exit_code = 9
 
@@ -230,8 +231,12 @@ def all_errors() -> Iterator[type[AdtError]]:
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """Return the lines of an exception's message that say something; else the exception's type."""
-    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    """Return the lines of an exception's message that say something; else the exception's type.
+
+    Relax's operators are named in them, where TVM prints all their fields.
+    """
+    text = re.sub(r'ir\.Op\([^"\n]*name="([^"]+)".*?support_level=\d+\)', r"\1", str(error))
+    return [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
 
 
 def last_line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from adt.compiler.passes.records.workload import KEPT, REFUSED, TUNED, marks
 from adt.compiler.precision import blocks_half
 from adt.compiler.record import record, recorded_files
 from adt.compiler.targets.gpu import ANY_ADRENO
-from adt.errors import AdtError, CompileError, last_line, lines_of
+from adt.errors import AdtError, CompileError, UnsupportedOp, last_line, lines_of
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.elf import ElfFacts, read_elf
@@ -102,7 +102,7 @@ def _asserts(module: Any) -> bool:
 def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
     """TVM's target, and the model ready for ``tvm.compile``, while TVM is set up for *compilation*."""
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
-    with tvm_errors("the model"):
+    with tvm_errors("the model", imported.suspects):
         tvm_target = tvm.target.Target(target.spec)
         chooser = texture_chooser(settings.texture_choice, target.gpu or ANY_ADRENO)
         config = {"tirx.disable_assert": not _asserts(imported.module)}
@@ -135,7 +135,7 @@ def _build(compilation: Compilation, directory: Path) -> _Build:
         with contextlib.closing(Tuned(tuning, compilation.target)) as tuned:
             try:
                 capture, prepared, built = _compiled(compilation, tuned)
-            except CompileError:
+            except (CompileError, UnsupportedOp):
                 if not tuned.leave_out(functools.partial(_compiled_alone, compilation)):
                     raise
                 capture, prepared, built = _compiled(compilation, tuned)
@@ -175,14 +175,23 @@ def _compiled_alone(compilation: Compilation, module: Any) -> None:
 
 
 @contextlib.contextmanager
-def tvm_errors(what: str) -> Iterator[None]:
-    """Turn whatever TVM raises while it compiles *what* into a CompileError; ours pass unchanged."""
+def tvm_errors(what: str, suspects: Sequence[str] = ()) -> Iterator[None]:
+    """Turn whatever TVM raises while it compiles *what* into a CompileError; ours pass unchanged.
+
+    Raises UnsupportedOp if there are *suspects*: operators that TVM could not compile alone either.
+    """
     pass_through_tvm()
     try:
         yield
     except AdtError:
         raise
     except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
+        if suspects:
+            raise UnsupportedOp(
+                f"TVM cannot compile {suspects[0]}",
+                remedy="Export the model without it, or with other types or extents, and report it.",
+                details="\n".join((*suspects[1:], *lines_of(error)[-10:])),
+            ) from error
         raise CompileError(
             f"TVM could not compile {what}: {type(error).__name__}: {last_line(error)}",
             remedy="TVM's last lines are below; another --opt-level may avoid the failing pass.",

@@ -45,6 +45,8 @@ class ImportedModel:
     """Result for each operator."""
     quanta: Mapping[str, float] = field(default_factory=dict)
     """Float outputs that are dequantized integers → one step of the integers."""
+    suspects: tuple[str, ...] = ()
+    """Operators that TVM's own passes could not compile alone, with the names of nodes and its reasons."""
 
 
 def detached(module: Any) -> tuple[Any, Sequence[Any]]:
@@ -61,6 +63,7 @@ def imported_model(
     source: SourceModel,
     file: Path,
     ops: tuple[OpRow, ...],
+    suspects: tuple[str, ...] = (),
     origin: Callable[[str], str] = lambda _: "the operator that makes it so (NonZero, NonMaxSuppression, …)",
 ) -> ImportedModel:
     """Describe *module*, whose ``main`` has ``num_input`` inputs and carries its parameters' values.
@@ -90,7 +93,7 @@ def imported_model(
     ranged = with_ranges([inputs[name] for name in names[:first]], module)
     quanta = output_quanta(main, output_names)
     module = with_bounded_reads(module)
-    return ImportedModel(module, params, ranged, outputs, unused, source, file, ops, quanta)
+    return ImportedModel(module, params, ranged, outputs, unused, source, file, ops, quanta, suspects)
 
 
 def _output(name: str, info: Any, model: str, origin: Callable[[str], str]) -> TensorSpec:

@@ -45,6 +45,8 @@ SORTED = ("bucketize", "searchsorted")
 """Operators that are defined for boundaries in order only."""
 POSITIVE = ("cast", "nativebatchnormlegitnotraining", "onehot")
 """Operators of floats that are not negative: they are cut off, or have a variance among them."""
+ALONE = "TVM cannot compile it alone: "
+"""Beginning of the reason of what TVM's own passes refuse."""
 UNTIED = "anytopk"
 """Operator that may give equal elements in any order."""
 
@@ -187,8 +189,11 @@ def check_layers(
     give: Callable[[list[Kind]], list[Layer]],
     convert: Callable[[Any], tuple[Any, Sequence[Any]]],
     other: Callable[[Any, dict[str, Any]], list[Any]] = lambda *_: [],
-) -> None:
+) -> tuple[str, ...]:
     """Compare what TVM makes of each kind of operator with what *runtime* computes; once, until adt changes.
+
+    Returns those that TVM's own passes could not compile, with its reasons: where the model does not compile
+    either, it is for them.
 
     Args:
         find: tells the operators.
@@ -209,7 +214,7 @@ def check_layers(
         different = [reason for layer, answer in answers if (reason := _difference(layer, answer, other))]
     except (AdtError, RuntimeError) as error:  # the runtime crashes, or is not installed
         log.warning("not compared with %s: %s", runtime, last_line(error))
-        return
+        return ()
     if different:
         raise UnsupportedOp(
             f"{different[0]}, which {runtime} computes otherwise",
@@ -227,6 +232,11 @@ def check_layers(
         names = [f"{kind.operator} {kind.name}" for kind, why in left.items() if why == reason]
         log.info("not compared with %s: %s: %s", runtime, named_nodes(names), reason)
     log.info("compared with %s: %d of %d kinds of operators", runtime, len(kinds) - len(left), len(kinds))
+    return tuple(
+        f"{kind.operator} at node {kind.name}: {reason.removeprefix(ALONE)}"
+        for kind, reason in left.items()
+        if reason.startswith(ALONE)
+    )
 
 
 def _book() -> Path:
@@ -323,7 +333,7 @@ def run_layers(layers: list[Layer]) -> list[Any]:
                 outputs.append([each.numpy() for each in ([answer] if hasattr(answer, "numpy") else answer)])
             results.append(outputs)
         except Exception as error:  # TVM's passes
-            results.append(last_line(error)[:200])
+            results.append(ALONE + last_line(error)[:200])
     return results
 
 

@@ -61,8 +61,8 @@ def import_torch(
             remedy="Rewrite the model without them, or import its ONNX form (torch.onnx.export).",
         )
     module = lift_weights(_to_relax(program, source.file))
-    if check:
-        check_layers("torch", partial(kinds_of, program), partial(layers_of, program), _convert)
+    find, give = partial(kinds_of, program), partial(layers_of, program)
+    suspects = check_layers("torch", find, give, _convert) if check else ()
     return imported_model(
         module,
         inputs={
@@ -73,6 +73,7 @@ def import_torch(
         source=source,
         file=path,
         ops=rows,
+        suspects=suspects,
     )
 
 

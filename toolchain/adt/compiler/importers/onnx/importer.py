@@ -79,13 +79,14 @@ def import_onnx(
         whole = whole_converters(steps)
         kept = {op: whole[op] for op in file.kept}
         kinds = list(kinds_of(model, dict.fromkeys(kept, type(steps).__name__))) if check else []
-        module = to_relax(model, kept)
+        module, suspects = to_relax(model, kept), tuple[str, ...]()
         if check:
 
             def convert(layer: bytes) -> tuple[Any, Sequence[Any]]:
                 return detached(to_relax(onnx.ModelProto.FromString(layer), kept))
 
-            check_layers("onnxruntime", lambda: kinds, partial(layers_of, written), convert, reference_of)
+            give = partial(layers_of, written)
+            suspects = check_layers("onnxruntime", lambda: kinds, give, convert, reference_of)
     if any(node.op_type == "If" for node in model.graph.node):
         module = lift_weights(module)  # TVM leaves those of branches where they are
     return imported_model(
@@ -95,6 +96,7 @@ def import_onnx(
         source=source,
         file=path,
         ops=file.table,
+        suspects=suspects,
         origin=partial(open_shape_origin, Graph(model, model.graph)),
     )
 

@@ -44,9 +44,8 @@ def import_tflite(
     if any(tensor.shape != fixed[tensor.name] for tensor in tensors(data, path)):
         data = with_shapes(data, path, fixed)
     module = lift_weights(_to_relax(data, path, fixed, rows))
-    if check:
-        find, give = partial(kinds_of, data), partial(layers_of, data, path.name)
-        check_layers("the TFLite interpreter", find, give, _convert)
+    find, give = partial(kinds_of, data), partial(layers_of, data, path.name)
+    suspects = check_layers("the TFLite interpreter", find, give, _convert) if check else ()
     return imported_model(
         module,
         inputs={
@@ -57,6 +56,7 @@ def import_tflite(
         source=source,
         file=path,
         ops=rows,
+        suspects=suspects,
     )
 
 
