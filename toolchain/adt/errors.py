@@ -21,23 +21,20 @@ CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) no
 
 
 def printable(text: str) -> str:
-    """*text* without control characters: a driver's build log may hold NULs, a program's output escapes."""
+    """Remove control characters: a driver's build log may hold NULs, a program's output escapes."""
     return text.translate(CONTROL)
 
 
 class AdtError(Exception):
-    """Something adt can explain."""
+    """Something adt can explain.
+
+    It says what happened and to which thing, in a sentence or two, and what to do now, ideally a command.
+    *details* are evidence in several lines; *options* is what the same command line needs to go on.
+    """
 
     exit_code: ClassVar[int] = INTERNAL
 
     def __init__(self, what: str, *, remedy: str, details: str = "", options: Sequence[str] = ()) -> None:
-        """
-        Args:
-            what: one or two sentences, what happened and to which thing.
-            remedy: what the user can do now, ideally a command.
-            details: multi-line evidence (a program's last lines); may be empty.
-            options: what the same command line needs in addition to go on.
-        """
         super().__init__(what)
         self.what = printable(what)
         self.remedy = remedy
@@ -240,5 +237,5 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last of them: what TVM says, after a trace."""
+    """Return the last line of the message: what TVM says, after a trace."""
     return lines_of(error)[-1]

@@ -64,7 +64,7 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """*text* as JSON.
+    """Parse *text* as JSON.
 
     Raises:
         ValueError: it is none, nests deeper than :data:`MOST_DEPTH`, or has text that is no Unicode.
@@ -91,7 +91,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """The document in *path*.
+    """Read the document in *path*.
 
     Raises:
         OSError: it cannot be read.

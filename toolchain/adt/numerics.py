@@ -128,17 +128,17 @@ class Metrics:
 
     @property
     def comparable(self) -> bool:
-        """Every element is finite on both sides, or the same on both, and there is something finite."""
+        """True if every element is finite on both sides, or the same on both, and something is finite."""
         return math.isfinite(self.max_abs)
 
     @property
     def nothing_finite(self) -> bool:
-        """There are elements, and none is finite on both sides: equal NaNs prove nothing."""
+        """True if there are elements, and none is finite on both sides: equal NaNs prove nothing."""
         return self.elements > 0 and self.compared == 0
 
     @property
     def partly_finite(self) -> bool:
-        """Some elements are NaN or infinite, on either side."""
+        """True if some elements are NaN or infinite, on either side."""
         return self.compared < self.elements
 
 
@@ -168,20 +168,20 @@ class Gaps:
 
     @property
     def comparable(self) -> bool:
-        """No element is NaN or infinite on one side only."""
+        """True if no element is NaN or infinite on one side only."""
         import numpy as np
 
         return not bool(np.isinf(self.gap).any())
 
     def changed(self, steps: float = 0.0) -> float:
-        """Share of the elements that are off by more than *steps*."""
+        """Return the share of the elements that are off by more than *steps*."""
         import numpy as np
 
         return float(np.mean(self.gap > steps)) if self.gap.size else 0.0
 
 
 def gaps(got: Array, reference: Array) -> Gaps:
-    """*got* beside *reference*, of the same shape; booleans count as 0 and 1."""
+    """Lay *got* beside *reference*, of the same shape; booleans count as 0 and 1."""
     import numpy as np
 
     a, b = np.asarray(got).astype(np.float64), np.asarray(reference).astype(np.float64)
@@ -211,7 +211,7 @@ def difference(output: Array, reference: Array, allowed_each: NDArray[np.float64
 
 
 def metrics(got: Array, reference: Array) -> Metrics:
-    """All figures of *got* against *reference*, of the same shape."""
+    """Compute all figures of *got* against *reference*, of the same shape."""
     import numpy as np
 
     pair = gaps(got, reference)
@@ -261,7 +261,7 @@ def _ratio(gap: float, scale: float) -> float:
 
 
 def cosine(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Cosine of the angle between two vectors; 1 when both are zero, 0 when one is."""
+    """Return the cosine of the angle between two vectors; 1 when both are zero, 0 when one is."""
     import numpy as np
 
     norms = float(np.linalg.norm(x) * np.linalg.norm(y))
@@ -277,7 +277,7 @@ def _decibels(signal: float, noise: float) -> float:
 
 
 def _top1(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
-    """Share of rows where what is greatest in *a* is (one of) the greatest in *b*."""
+    """Return the share of rows where what is greatest in *a* is (one of) the greatest in *b*."""
     import numpy as np
 
     if not 1 <= a.ndim <= MOST_AXES_OF_CLASSES or a.size == 0 or a.shape[-1] < 2:
@@ -288,14 +288,14 @@ def _top1(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
 
 
 def joined(runs: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """The outputs of several runs, one behind the other."""
+    """Concatenate the outputs of several runs, each by its name."""
     import numpy as np
 
     return {name: np.concatenate([np.atleast_1d(run[name]) for run in runs]) for name in runs[0]}
 
 
 def relative_difference(got: Array, reference: Array, allowed: Array | float = 0.0) -> float:
-    """The largest difference as a share of the reference's largest magnitude; of integers in steps.
+    """Return the largest difference as a share of the reference's largest magnitude; of integers in steps.
 
     Numbers from :data:`FILLER` on are compared among themselves: what masks a score (-1e9) would
     otherwise make the scores' own differences small.

@@ -80,13 +80,13 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
 
 
 def _sources() -> dict[str, bytes]:
-    """The contents of the files of cmake_presets/ and cpp_runner/ that a build reads, by path below both."""
+    """Read the files of cmake_presets/ and cpp_runner/ that a build reads, by path below both."""
     tops = (resource("cmake_presets"), resource("cpp_runner"))
     return {f"{top.name}/{name}": (top / name).read_bytes() for top in tops for name in _names(top)}
 
 
 def _names(top: Path) -> list[str]:
-    """The paths of the files below *top*, relative to it, but of what is built there and apart."""
+    """List the files below *top*, relative to it, but for what is built there and apart."""
     names = []
     for directory, below, files in os.walk(top):
         below[:] = {*below} - {"build", "java", "plugins", "tests", "__pycache__"}
@@ -119,7 +119,7 @@ def _stage(destination: Path) -> str:
 
 
 def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
-    """The bundle, if it is whole and of the same *sources*, where another build was the last one.
+    """Load the bundle, if it is whole and of the same *sources*, where another build was the last one.
 
     Ninja would compile everything again after the environment or the cache was copied or moved, and the bytes
     would be the same. Bundles with XNNPACK and without share a build directory.
@@ -135,7 +135,7 @@ def _from_elsewhere(plan: BuildPlan, sources: str) -> TargetBundle | None:
 
 
 def _configuration(plan: BuildPlan) -> tuple[list[str | Path], dict[str, object]]:
-    """The configure command, and what must be unchanged for it not to run again."""
+    """Return the configure command, and what must be unchanged for it not to run again."""
     read = [plan.presets / "CMakePresets.json", *sorted((plan.presets / "toolchains").glob("*.cmake"))]
     command: list[str | Path] = [
         cmake().path,
@@ -167,7 +167,7 @@ def _stale(plan: BuildPlan, settings: dict[str, object]) -> str:
 
 
 def _lost_compiler_cache(plan: BuildPlan) -> str:
-    """Says that the ccache or sccache that CMake found is gone since; empty when all is well."""
+    """Say that the ccache or sccache that CMake found is gone since; empty when all is well."""
     settings = (plan.build_dir / "CMakeCache.txt").read_text()
     compiler_cache = re.search(r"^ADT_COMPILER_CACHE_PROGRAM:\w+=(/.*)$", settings, re.MULTILINE)
     return f"{compiler_cache[1]} is gone" if compiler_cache and not Path(compiler_cache[1]).exists() else ""
@@ -233,7 +233,7 @@ def _configure_first(reason: str) -> tuple[str, ...]:
 
 
 def _newer_cmake_files(plan: BuildPlan) -> tuple[str, ...]:
-    """CMake's own files that changed since it configured."""
+    """List CMake's own files that changed since it configured."""
     since = (plan.build_dir / "build.ninja").stat().st_mtime_ns
     source = plan.presets.parent
     files = [*source.rglob("CMakeLists.txt"), *source.rglob("*.cmake")]
@@ -280,7 +280,7 @@ def _compile(plan: BuildPlan, progress: Callable[[str], None]) -> int:
 
 
 def _present(plan: BuildPlan) -> TargetBundle | None:
-    """The bundle that is there, if it is whole and says what an older adt did not record."""
+    """Load the bundle that is there, if it is whole and says what an older adt did not record."""
     if not (plan.bundle_dir / MANIFEST).is_file():
         return None
     try:
@@ -292,8 +292,7 @@ def _present(plan: BuildPlan) -> TargetBundle | None:
 
 
 def _current(plan: BuildPlan, bundle: TargetBundle, sources: str) -> bool:
-    """Return True if *bundle* was packed after each of its files was last built, and names these *sources*:
-    a change may compile nothing."""
+    """Return True if *bundle* has these *sources*, and was packed after its files were last built."""
     if bundle.manifest.sources != sources:
         return False
     packed = (bundle.path / MANIFEST).stat().st_mtime_ns

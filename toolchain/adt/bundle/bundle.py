@@ -69,12 +69,11 @@ class BundleOptions:
 
     @property
     def libraries(self) -> tuple[Library, ...]:
-        """Return the libraries whose runtimes are inside."""
+        """The libraries whose runtimes are inside."""
         return tuple(library for library in LIBRARIES.values() if getattr(self, library.name))
 
     def missing_runtime(self, device: str) -> str:
-        """Return the runtime that *device* (``cpu``, ``opencl``, ``cuda``) needs and is missing; empty:
-        none."""
+        """Return the runtime that *device* (``cpu``, ``opencl``, ``cuda``) lacks; empty: none."""
         title = GPU_RUNTIMES.get(device, "")
         return title if title and not getattr(self, device) else ""
 
@@ -136,7 +135,7 @@ class BundleManifest:
     @property
     @in_document()
     def summary(self) -> str:
-        """Describe what distinguishes it from other bundles of its platform."""
+        """Description of what distinguishes it from other bundles of its platform."""
         options = self.options
         parts = [
             ("OpenCL (linked)" if options.opencl_linked else "OpenCL") if options.opencl else "no OpenCL",
@@ -177,13 +176,13 @@ class TargetBundle:
 
     @property
     def digest(self) -> str:
-        """Return the sha256 of bundle.json, which has those of its other files."""
+        """Digest (sha256) of bundle.json, which has those of its other files."""
         return file_sha256(self.path / MANIFEST)
 
     @property
     @in_document(convert=lambda at: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)))
     def built(self) -> float:
-        """Return when it was built, or a build last found it up to date; seconds since the epoch."""
+        """Time when it was built, or a build last found it up to date; seconds since the epoch."""
         return (self.path / MANIFEST).stat().st_mtime
 
     @property
@@ -193,7 +192,7 @@ class TargetBundle:
         return sum(file.size for file in self.manifest.all_files.values())
 
     def file(self, name: str) -> Path:
-        """Absolute path of a file of the bundle, e.g. ``bin/rtvm``."""
+        """Return the absolute path of a file of the bundle, e.g. ``bin/rtvm``."""
         return self.path / name
 
 

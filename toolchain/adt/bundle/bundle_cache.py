@@ -39,7 +39,7 @@ def cached_bundles(platforms: Sequence[str] | None = None) -> tuple[TargetBundle
 
 
 def newest_with(program: str, platforms: Sequence[str]) -> TargetBundle | None:
-    """The newest bundle with the file *program*, of the first of *platforms* that has one."""
+    """Return the newest bundle with the file *program*, of the first of *platforms* that has one."""
     return next((bundle for bundle in cached_bundles(platforms) if program in bundle.manifest.files), None)
 
 
@@ -77,7 +77,7 @@ def newest_fitting(
 
 
 def _choice(fitting: Sequence[TargetBundle], reason: str) -> str:
-    """The first of *fitting* in words, and those that differ from it in more than their age."""
+    """Describe the first of *fitting*, and those that differ from it in more than their age."""
     chosen, *others = fitting
     text = f"bundle {chosen.path.name}: {chosen.manifest.summary}"
     by_summary = {bundle.manifest.summary: bundle for bundle in reversed(others)}
@@ -115,7 +115,7 @@ def remove_bundles(names: Sequence[str]) -> tuple[TargetBundle, ...]:
 
 
 def superseded_bundles() -> tuple[TargetBundle, ...]:
-    """The bundles of which a newer one with the same options is there."""
+    """Return the bundles that a newer one with the same options replaces."""
     newest: set[tuple[str, str]] = set()
     superseded = []
     for bundle in cached_bundles():

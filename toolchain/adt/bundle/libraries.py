@@ -86,5 +86,5 @@ def join_libraries(libraries: tuple[Library, ...]) -> str:
 
 
 def titles(libraries: tuple[Library, ...]) -> str:
-    """*libraries* for people."""
+    """Join the titles of *libraries*, for people."""
     return " and ".join(library.title for library in libraries)

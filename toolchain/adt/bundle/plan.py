@@ -119,13 +119,13 @@ def plan_build(settings: Settings) -> BuildPlan:
 
 
 def _key(platform: Platform, identity: Mapping[str, str]) -> str:
-    """The name of a directory for what has this *identity*."""
+    """Return the name of a directory for what has this *identity*."""
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return f"{platform.name}-{digest[:12]}"
 
 
 def _check_cuda(options: BuildSettings, choice: Choice) -> None:
-    """CUDA is of 64-bit Linux."""
+    """Refuse CUDA for what is not 64-bit Linux."""
     if options.cuda and not choice.platform.cuda:
         having = ", ".join(platform.name for platform in PLATFORMS.values() if platform.cuda)
         raise ConfigError(
@@ -135,7 +135,7 @@ def _check_cuda(options: BuildSettings, choice: Choice) -> None:
 
 
 def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenClSdk | None]:
-    """The SDKs that the build was asked to use; what reads them is imported only then."""
+    """Find the SDKs that the build was asked to use; what reads them is imported only then."""
     if not choice.clml and not options.opencl_sdk:
         return None, None
     from adt.host.opencl_sdk import find_clml, find_opencl_sdk
@@ -146,7 +146,7 @@ def _sdks(options: BuildSettings, choice: Choice) -> tuple[ClmlSdk | None, OpenC
 
 
 def _options(options: BuildSettings, choice: Choice, ndk: Ndk | None) -> dict[str, str]:
-    """CMake variables that decide the result, besides those that say where something lies."""
+    """Return the CMake variables that decide the result, besides those that say where something lies."""
     values = {
         "USE_OPENCL": "ON" if choice.opencl else "OFF",
         "USE_CPP_RPC": "ON" if options.rpc else "OFF",
@@ -169,7 +169,7 @@ CUDA_HEADER = "nvidia/cuda_runtime/include/cuda.h"
 
 
 def cuda_headers() -> Path:
-    """The directory with ``cuda.h``, fetched once."""
+    """Return the directory with ``cuda.h``, fetched once."""
     path, _ = cache.entry(f"cuda-headers/{CUDA_WHEEL.sha256[:12]}", _unpack_cuda_headers)
     return path
 

@@ -42,12 +42,12 @@ class Platform:
 
     @property
     def cuda(self) -> bool:
-        """Return True if there are machines of it with NVIDIA's GPUs."""
+        """True if there are machines of it with NVIDIA's GPUs."""
         return not self.android and self.machine in ("X86_64", "AARCH64")
 
     @property
     def android(self) -> bool:
-        """Return True if this is Android: bionic, NDK, API levels."""
+        """True if this is Android: bionic, NDK, API levels."""
         return self.name.startswith("android-")
 
     @property
@@ -56,7 +56,7 @@ class Platform:
         return self.triple.removesuffix("{api}")
 
     def llvm_triple(self, api_level: int) -> str:
-        """The triple for LLVM and clang at *api_level* (which only Android has)."""
+        """Return the triple for LLVM and clang at *api_level* (which only Android has)."""
         return self.triple.format(api=api_level)
 
 

@@ -72,13 +72,12 @@ def code_generator(library: Library) -> Plugin:
 
 
 def opencl_runtime(settings: TvmSettings | None = None) -> Path:
-    """TVM's OpenCL runtime for this process; see :func:`build`."""
+    """Build TVM's OpenCL runtime for this process; see :func:`build`."""
     return build(OPENCL, settings)
 
 
 def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
-    """The library of *plugin*, built now (10 to 30 s) if it was not before; others wait for the first
-    caller."""
+    """Build the library of *plugin* (10 to 30 s) if it was not before; others wait for the first caller."""
     wheel = installed_wheel()
     if settings is None:
         show_programs(resolved := load_settings())
@@ -92,7 +91,7 @@ def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:
 
 
 def installed_wheel() -> Wheel:
-    """The TVM that ``import tvm`` gives, without importing it; raises SourceError if it is not installed."""
+    """Find the TVM that ``import tvm`` gives, without importing it; SourceError if there is none."""
     version = wheel_version()
     directories: dict[str, Path] = {}
     lines = []
@@ -113,8 +112,7 @@ def installed_wheel() -> Wheel:
 
 
 def _recorded_digests(distribution: str) -> dict[str, str]:
-    """Return the sha256 of each file as the installer recorded it: hashing 230 MB would take as long as
-    linking."""
+    """Return each file's sha256 as the installer recorded it: hashing 230 MB takes as long as linking."""
     try:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError:
@@ -133,7 +131,7 @@ def _compiler(plugin: Plugin) -> Tool:
 
 
 def _key(wheel: Wheel, source: TvmSource, compiler: Tool, project: Path) -> str:
-    """Digest of everything that decides what is built."""
+    """Hash everything that decides what is built."""
     made_of = [wheel.digest, source.digest, compiler_identity(compiler.path)]
     made_of += [cache.file_sha256(file) for file in sorted((project / PROJECT).rglob("*")) if file.is_file()]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
@@ -182,8 +180,7 @@ _LOCK = threading.Lock()
 
 
 def load_plugin(library: Path) -> LoadedPlugin:
-    """Load *library*, whose functions TVM then has; SourceError if it was built for another TVM. Once is
-    enough."""
+    """Load *library*, once, whose functions TVM then has; SourceError if it is for another TVM."""
     import tvm
 
     path = library.resolve()
@@ -204,12 +201,12 @@ def load_plugin(library: Path) -> LoadedPlugin:
 
 
 def layout_function(library: Path) -> str:
-    """The function of the code generator *library* that compares its tree's headers with the wheel."""
+    """Return the name of the function that compares the headers of *library*'s tree with the wheel."""
     return f"adt.layout_differences.{library.stem.rpartition('_')[2]}"
 
 
 def foreign_types(name: str, differences: list[str]) -> frozenset[str]:
-    """Types that the plugin *name* must not read, from what it found: ``type.field: how`` each."""
+    """Return the types that the plugin *name* must not read, from what it found: ``type.field: how`` each."""
     types = {text.partition(":")[0].rpartition(".")[0] for text in differences}
     if any(not kind.startswith(ATTRIBUTES) for kind in types):
         raise SourceError(

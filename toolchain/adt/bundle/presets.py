@@ -32,7 +32,7 @@ class Choice:
 
     @property
     def clml(self) -> bool:
-        """The CLML runtime is built in."""
+        """True if the CLML runtime is built in."""
         return LIBRARIES["clml"] in self.libraries
 
 
@@ -102,7 +102,7 @@ def _configure_presets() -> Mapping[str, Mapping[str, Any]]:
 
 
 def cache_variables(name: str) -> dict[str, str]:
-    """Cache variables of the preset *name* with those it inherits; of several parents the first one wins."""
+    """Collect cache variables of the preset *name* and its parents, of which the first wins."""
     preset = _configure_presets()[name]
     inherits = preset.get("inherits", [])
     parents = [inherits] if isinstance(inherits, str) else inherits
@@ -114,7 +114,7 @@ def cache_variables(name: str) -> dict[str, str]:
 
 
 def list_presets(settings: Settings) -> tuple[Preset, ...]:
-    """Every preset that can be named, and whether this machine can build it."""
+    """List every preset that can be named, and whether this machine can build it."""
     return tuple(_described(name, settings) for name in PRESETS)
 
 

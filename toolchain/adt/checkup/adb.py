@@ -44,18 +44,18 @@ class Server:
 
     @property
     def usable(self) -> bool:
-        """It runs and answers."""
+        """True if it runs and answers."""
         return self.running and not self.problem
 
 
 def parse_protocol(text: str) -> int | None:
-    """The server protocol's number in the output of ``adb version`` (1.0.41 is 41)."""
+    """Parse the server protocol's number in the output of ``adb version`` (1.0.41 is 41)."""
     match = re.search(r"^Android Debug Bridge version \d+\.\d+\.(\d{1,9})", text, re.MULTILINE)
     return int(match[1]) if match else None
 
 
 def clients(program: Adb) -> dict[Path, int | None]:
-    """The adb that adt takes, and the one that a person gets who types ``adb``, with their protocols."""
+    """Return the adb that adt takes, and that of a person who types ``adb``, with their protocols."""
     paths = [program.path]
     if (typed := process.which("adb")) and Path(typed).resolve() != program.path.resolve():
         paths.append(Path(typed))

@@ -76,17 +76,17 @@ class Check:
 
 
 def ok(name: str, found: str, origin: str = "") -> Check:
-    """A check that came out well."""
+    """Make a check that came out well."""
     return Check(name, Status.OK, found, origin)
 
 
 def warning(name: str, found: str, origin: str = "", remedy: str = "", fix: Fix | None = None) -> Check:
-    """A check that came out with a warning."""
+    """Make a check that came out with a warning."""
     return Check(name, Status.WARNING, found, origin, remedy, fix)
 
 
 def failed(name: str, found: str, origin: str = "", remedy: str = "", fix: Fix | None = None) -> Check:
-    """A check that failed."""
+    """Make a check that failed."""
     return Check(name, Status.FAILED, found, origin, remedy, fix)
 
 
@@ -138,7 +138,7 @@ class Scope:
 
     @property
     def platform(self) -> Platform | None:
-        """Return the platform that the settings build for; None when they name none."""
+        """Platform that the settings build for; None when they name none."""
         platform, _ = PRESETS.get(self.settings.build.platform, (None, ""))
         return platform
 

@@ -37,7 +37,7 @@ TRIED = 7
 def check_states(
     devices: Sequence[DeviceInfo], named: str, running: Sequence[EmulatorRecord], *, needed: bool
 ) -> Iterator[Check]:
-    """One check per device that adb lists; none at all is a fault if they are *needed*, or one is *named*."""
+    """Judge each device that adb lists; none at all is a fault if they are *needed*, or one is *named*."""
     ready = any(device.ready for device in devices)
     if named and named not in [device.serial for device in devices]:
         connect = is_address(named)
@@ -120,8 +120,7 @@ def _opencl(device: Device, hardware: Survey) -> tuple[OpenclReport | None, str]
 def check_survey(
     serial: str, facts: DeviceFacts, survey: Survey, report: OpenclReport | None = None, reason: str = ""
 ) -> Iterator[Check]:
-    """Judge the answers of the survey, and what OpenCL libraries answered or the *reason* why none was
-    asked."""
+    """Judge the survey, and what OpenCL libraries answered or the *reason* why none was asked."""
     name, free = f"{serial}: free space", survey.free_space
     if free is None:
         yield warning(name, f"unknown: {survey['space'][-200:] or 'df says nothing'}", "df")
@@ -242,7 +241,7 @@ def _opencl_tried(serial: str, facts: DeviceFacts, report: OpenclReport) -> Iter
 
 
 def _opencl_unusable(serial: str, facts: DeviceFacts, report: OpenclReport) -> Check:
-    """TVM's runtime will not find an OpenCL device; some other library may have one."""
+    """Say why TVM's runtime will not find an OpenCL device; some other library may have one."""
     name, chosen = f"{serial}: OpenCL", report.chosen
     elsewhere = [c.library for c in report.candidates if c is not chosen and c.platforms]
     if chosen is None:
@@ -265,7 +264,7 @@ def _opencl_unusable(serial: str, facts: DeviceFacts, report: OpenclReport) -> C
 
 
 def ready(look: Callable[[], Server], serial: str) -> list[str]:
-    """Serials of the devices to look at: *serial*, or every usable one; none when adb cannot be asked."""
+    """Return the serials to look at: *serial*, or every usable device; none when adb cannot be asked."""
     with contextlib.suppress(AdtError, OSError):
         return [device.serial for device in look().devices if device.ready and serial in ("", device.serial)]
     return []

@@ -55,7 +55,7 @@ class Diagnosis:
     @property
     @in_document()
     def passed(self) -> bool:
-        """No check failed."""
+        """True if no check failed."""
         return not self.failed
 
     @property
@@ -120,7 +120,7 @@ def _round(scope: Scope, on_check: Callable[[Check], None]) -> tuple[Check, ...]
 
 
 def planned_repairs(checks: Iterable[Check]) -> list[Fix]:
-    """The fixes that *checks* offer, each once; packages are installed in one go."""
+    """Collect the fixes that *checks* offer, each once; packages are installed in one go."""
     fixes = list(dict.fromkeys(check.fix for check in checks if check.fix))
     packages = [fix for fix in fixes if fix.action is Action.INSTALL]
     if len(packages) > 1:

@@ -76,8 +76,6 @@ def check_import(done: Finished, installed: str) -> Check:
 
 
 def _python_questions(scope: Scope) -> Iterator[Question]:
-    """Python, adt, the TVM pair, the import, the settings."""
-
     def own() -> Iterator[Check]:
         missing = []
         for name in OWN_DIRECTORIES:
@@ -154,7 +152,7 @@ REQUIRED = (
 
 
 def shown(version: Sequence[int]) -> str:
-    """A version for people."""
+    """Format a version for people."""
     return ".".join(map(str, version))
 
 
@@ -182,8 +180,7 @@ def check_required(required: Required, tool: Tool, line: str) -> Check:
 
 
 def check_compiler(platform: Platform, path: Path | None, version: str, *, needed: bool) -> Check:
-    """Judge the compiler of *platform*, which is *needed* if settings build for it, by its ``--version``'s
-    first line."""
+    """Judge the compiler of *platform*, *needed* if settings build for it, by its version's first line."""
     name = f"compiler for {platform.name}"
     offered = needed or platform.name == DEMO_PLATFORM
     if path is None:
@@ -210,7 +207,7 @@ def check_git(path: Path | None, version: str) -> Check:
 
 
 def check_cuda(scope: Scope) -> Iterator[Check]:
-    """The compiler of kernels for CUDA: asked for only where the settings compile for it."""
+    """Look for the compiler of kernels for CUDA: it must be there only where the settings compile for it."""
     try:
         compiler = find_compiler()
         yield ok("CUDA", compiler.name, "its machine code: --target cuda:ARCH")
@@ -269,7 +266,7 @@ QEMU_PACKAGES = {prerequisites.INSTALL_QEMU: ("qemu-user-static",)}
 
 
 def check_prerequisites(items: Iterable[prerequisites.Prerequisite]) -> Iterator[Check]:
-    """Each prerequisite as a check; a virtual device is a convenience, so none fails."""
+    """Judge each prerequisite; a virtual device is a convenience, so none fails."""
     for item in items:
         packages = QEMU_PACKAGES.get(item.remedy, ())
         yield Check(
@@ -282,17 +279,17 @@ def check_prerequisites(items: Iterable[prerequisites.Prerequisite]) -> Iterator
 
 
 def running_emulators() -> list[state.EmulatorRecord]:
-    """The virtual devices that run; removes nothing."""
+    """Return the virtual devices that run; remove nothing."""
     return [record for _, record in _records() if record is not None and state.alive(record)]
 
 
 def stale_emulators() -> list[str]:
-    """Names of virtual devices with a record but without a process; removes nothing."""
+    """Return the names of virtual devices with a record but without a process; remove nothing."""
     return [name for name, record in _records() if record is None or not state.alive(record)]
 
 
 def _records() -> Iterator[tuple[str, state.EmulatorRecord | None]]:
-    """Name and record of each device that has one; None for a record that cannot be read."""
+    """Yield the name of each device with a record, and that; None for a record that cannot be read."""
     for home in state.homes():
         if not home.record.is_file():
             continue
@@ -303,7 +300,7 @@ def _records() -> Iterator[tuple[str, state.EmulatorRecord | None]]:
 
 
 def check_stale(names: Sequence[str]) -> Iterator[Check]:
-    """One check for records that nothing stands behind."""
+    """Warn of records that nothing stands behind."""
     if names:
         yield warning(
             f"{EMULATOR}: records",
@@ -315,8 +312,6 @@ def check_stale(names: Sequence[str]) -> Iterator[Check]:
 
 
 def _emulator_questions() -> Iterator[Question]:
-    """Prerequisites, then records."""
-
     def tried() -> Iterator[Check]:
         try:
             yield from check_prerequisites(prerequisites.survey().checks)
@@ -328,7 +323,7 @@ def _emulator_questions() -> Iterator[Question]:
 
 
 def questions(scope: Scope) -> Iterator[Question]:
-    """Python, adt and TVM, programs, what an APK needs, the cache, the virtual device."""
+    """Yield the questions: Python, adt, TVM, programs, what an APK needs, the cache, the virtual device."""
     yield from _python_questions(scope)
     yield from _program_questions(scope)
     yield Question(APK, lambda: [check_tools(scope.environ, process.which("keytool"))])

@@ -21,7 +21,7 @@ PAGE = 16384
 
 
 def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
-    """The NDK that builds take (the first of *listed*, a whole one), and a word on the others."""
+    """Judge the NDK that builds take (the first of *listed*, a whole one), and mention the others."""
     chosen, *others = listed
     ndk = chosen.ndk
     assert ndk is not None
@@ -106,7 +106,7 @@ def warnings_of(logger: logging.Logger) -> Iterator[list[str]]:
 
 
 def check_clml(scope: Scope) -> Iterator[Check]:
-    """The CLML SDK, where one is named or the chosen preset needs one; each missing part is named."""
+    """Look for the CLML SDK, where one is named or the preset needs one; each missing part is named."""
     explicit = scope.settings.build.clml
     needed = scope.platform_chosen and scope.settings.build.platform.endswith("-clml")
     if not (needed or explicit or any(scope.environ.get(name) for name in opencl_sdk.VARIABLES)):
@@ -121,7 +121,7 @@ def check_clml(scope: Scope) -> Iterator[Check]:
 
 
 def check_opencl_sdk(scope: Scope) -> Iterator[Check]:
-    """The OpenCL SDK to link with, where the settings name one."""
+    """Look for the OpenCL SDK to link with, where the settings name one."""
     machine = scope.platform.machine if scope.platform else "AARCH64"
     if sdk := find_opencl_sdk(scope.settings.build.opencl_sdk, machine):
         library = f"{sdk.library.relative_to(sdk.path)} for {machine}"
@@ -129,7 +129,7 @@ def check_opencl_sdk(scope: Scope) -> Iterator[Check]:
 
 
 def check_xnnpack(scope: Scope) -> Iterator[Check]:
-    """XNNPACK's source, where the settings ask for bundles with it; nothing is fetched."""
+    """Look for XNNPACK's source, where the settings ask for bundles with it; fetch nothing."""
     options = scope.settings.build
     if options.xnnpack_source:
         source = find_xnnpack(options.xnnpack_source)
@@ -141,7 +141,7 @@ def check_xnnpack(scope: Scope) -> Iterator[Check]:
 
 
 def questions(scope: Scope) -> Iterator[Question]:
-    """The NDK, then the SDKs and sources."""
+    """Yield the questions about the NDK, then about the SDKs and sources."""
     chosen = scope.platform if scope.platform_chosen else None
     needed = scope.named(Area.NDK) or (chosen is not None and chosen.android)
 

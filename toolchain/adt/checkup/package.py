@@ -44,7 +44,7 @@ def check_bundle(path: Path, origin: str) -> tuple[TargetBundle | None, Check]:
 
 
 def newest_bundle(package: ModelPackage) -> Path | None:
-    """The bundle that a verb would take for *package*, or the newest one of its platform if none fits."""
+    """Return the bundle that a verb would take for *package*, else the newest one of its platform."""
     bundles = cached_bundles((package.manifest.target.platform,))
     fitting = (bundle for bundle in bundles if check_fit(package, bundle).status is Status.OK)
     bundle = next(fitting, None) or next(iter(bundles), None)
@@ -75,7 +75,7 @@ def check_on(serial: str, bundle: TargetBundle, *, needed: bool) -> Check:
 
 
 def questions(scope: Scope) -> Iterator[Question]:
-    """One question: each part needs the one before."""
+    """Yield the only question: each part of it needs the one before."""
     if scope.package or scope.bundle or scope.named(Area.PACKAGE):
         yield Question("package", lambda: examine(scope))
 

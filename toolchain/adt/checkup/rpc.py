@@ -179,7 +179,7 @@ def check_packages(missing: Sequence[str]) -> Check:
 
 
 def questions() -> Iterator[Question]:
-    """Packages, then ports, then what adt started."""
+    """Yield the questions about packages, then ports, then what adt started."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     yield Question("Python packages", lambda: [check_packages(missing)])
     yield Question("ports", lambda: check_ports(look()))

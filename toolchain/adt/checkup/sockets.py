@@ -22,7 +22,7 @@ class Listener:
 
     @property
     def loopback(self) -> bool:
-        """Only this machine can connect."""
+        """True if only this machine can connect."""
         return ipaddress.ip_address(self.address).is_loopback
 
 
@@ -39,7 +39,7 @@ def parse_listeners(text: str) -> list[Listener]:
 
 
 def _address(digits: str) -> str:
-    """An address in words of four bytes, each in the machine's (little-endian) order."""
+    """Parse an address in words of four bytes, each in the machine's (little-endian) order."""
     raw = bytes.fromhex(digits)
     swapped = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
     parsed = ipaddress.ip_address(swapped)
@@ -49,7 +49,7 @@ def _address(digits: str) -> str:
 
 
 def listeners(ports: Iterable[int]) -> list[Listener]:
-    """Every socket that listens on one of *ports*; empty where /proc does not tell."""
+    """Find every socket that listens on one of *ports*; none where /proc does not tell."""
     numbers, listening = frozenset(ports), []
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError, ValueError):
@@ -59,7 +59,7 @@ def listeners(ports: Iterable[int]) -> list[Listener]:
 
 
 def holder(listener: Listener) -> str:
-    """The process that holds a socket, for people; empty when it belongs to another user."""
+    """Describe the process that holds a socket; empty when it belongs to another user."""
     link_text = f"socket:[{listener.inode}]"
     for process in PROC.iterdir():
         if not process.name.isdigit():

@@ -86,7 +86,7 @@ def check_contents(root: Path) -> Iterator[Check]:
 
 
 def _size(root: Path) -> tuple[int, bool]:
-    """Bytes on disk below *root*, each hard-linked file once, and whether all were counted in time."""
+    """Sum the bytes on disk below *root*, each hard-linked file once; False if time was over before."""
     end, total, pending, seen = time.monotonic() + SIZE_SECONDS, 0, [str(root)], set()
     while pending:
         if time.monotonic() > end:
@@ -106,7 +106,7 @@ def _size(root: Path) -> tuple[int, bool]:
 
 
 def _directories(root: Path, depth: int) -> Iterator[Path]:
-    """Directories down to *depth*, without looking into entries."""
+    """Yield directories down to *depth*, without looking into entries."""
     try:
         inside = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
     except OSError:

@@ -98,7 +98,7 @@ class Commands(TyperGroup):
             raise typer.Abort from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The verb that was asked for, with a hint where other programs call it something else."""
+        """Return the verb that was asked for; fail with a hint where others call it something else."""
         if args[0] in HABITS and args[0] not in self.commands:
             ctx.fail(f"No such command {args[0]!r}: {HABITS[args[0]]}")
         return super().resolve_command(ctx, args)
@@ -129,7 +129,7 @@ class Verbs(Commands):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is to run or complete, whole."""
+        """Return the command that is to run or complete, whole."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and self.commands[name], rest
 
@@ -154,7 +154,7 @@ class _Built(UserDict[str, Any]):
 
 
 def _build(name: str) -> Any:
-    """The command or group that a module has registered as *name*."""
+    """Return the command or group that a module has registered as *name*."""
     for group in app.registered_groups:
         if group.name == name:
             return get_group_from_info(
@@ -181,8 +181,7 @@ def _out_of_memory(error: MemoryError) -> OutOfMemory:
 
 
 def _is_usage_error(error: Exception) -> bool:
-    """Return True if this is the parser's own error (typer brings its own copy of click, or uses the
-    package)."""
+    """Return True if this is the parser's own error; typer brings a copy of click, or uses the package."""
     return any(base.__name__ == "ClickException" for base in type(error).__mro__)
 
 
@@ -254,7 +253,7 @@ def root(
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Options before the verb."""
+    """Take the options before the verb: log to stderr, and show what travels."""
     observer.set(transfer_line())
     silence.set(silence_line())
     handler = logging.StreamHandler(sys.stderr)
@@ -269,6 +268,6 @@ class _Plain(logging.Formatter):
     """The message alone; warnings say that they are."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line for people."""
+        """Format *record* as one line for people."""
         prefix = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
         return visible(prefix + record.getMessage())  # a table on the terminal writes past Output

@@ -109,7 +109,7 @@ ARGUMENT = type(typer.Argument())
 
 
 def _arguments(hints: Mapping[str, Any]) -> list[_Argument]:
-    """The arguments of a function whose parameters are annotated with *hints*."""
+    """Return the arguments of a function whose parameters are annotated with *hints*."""
     arguments: list[_Argument] = []
     taken: set[str] = set()
     for name, hint in reversed([*hints.items()]):
@@ -123,7 +123,7 @@ def _arguments(hints: Mapping[str, Any]) -> list[_Argument]:
 def _options(
     name: str, hint: Any
 ) -> tuple[Mapping[str, Option], Mapping[str, Any], Callable[..., Any] | None]:
-    """The options of a parameter, their types, and what makes its argument of several values."""
+    """Return the options of a parameter, their types, and what makes its argument of several values."""
     if typing.get_origin(hint) is Annotated:
         kind, about = typing.get_args(hint)
         return {name: replace(about, name=name)}, {name: without_none(kind)}, None
@@ -134,7 +134,7 @@ def _options(
 
 
 def _value(value: Any, about: Option) -> Any:
-    """As the field has it; None is "not given"."""
+    """Return *value* as the field has it; None is "not given"."""
     if about.separator and value:
         words = [value] if isinstance(value, str) else value
         return [each for word in words for each in word.split(about.separator) if each]
@@ -144,7 +144,7 @@ def _value(value: Any, about: Option) -> Any:
 
 
 def _one_way(about: Option) -> bool:
-    """A switch whose flag is for the other value than the default."""
+    """Return True if the flag of a switch is for the other value than the default."""
     return isinstance(about.default, bool) and (
         not any("/" in flag for flag in about.flags)
         if about.flags
@@ -157,7 +157,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _parameter(name: str, about: Option, kind: Any) -> inspect.Parameter:
-    """The parameter of typer's function for the option *name*, whose field is of the type *kind*."""
+    """Make the parameter of typer's function for the option *name*, whose field is of the type *kind*."""
     flags, default, offers = about.flags, about.default, None
     if about.cli is not OF_FIELD:
         kind = about.cli
@@ -187,5 +187,5 @@ def _is_argument(about: Option) -> bool:
 
 
 def _each(kind: Any, choice: Any) -> Any:
-    """*kind*, one text or several, of choices."""
+    """Return the type *kind*, one text or several, with *choice* in the place of text."""
     return tuple[choice, ...] if typing.get_origin(kind) is tuple else choice

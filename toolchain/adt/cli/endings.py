@@ -13,7 +13,7 @@ from adt.host.interrupts import arrived
 
 
 def document(verb: str, fields: dict[str, Any]) -> str:
-    """One JSON document: ``schema`` is ``adt.<verb>``, ``schema_version`` 1, then *fields*."""
+    """Write one JSON document: ``schema`` is ``adt.<verb>``, ``schema_version`` 1, then *fields*."""
     head = {"schema": f"adt.{verb}", "schema_version": 1}
     return json.dumps(head | fields | head, indent=2, default=str)
 
@@ -44,5 +44,5 @@ def interrupted(arguments: Sequence[str]) -> int:
 
 
 def command_with(options: Sequence[str]) -> str:
-    """This command line with *options* after it, ready to be pasted."""
+    """Return this command line with *options* after it, ready to be pasted."""
     return shlex.join(["adt", *sys.argv[1:], *options])

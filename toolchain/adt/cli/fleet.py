@@ -38,7 +38,7 @@ class DeviceFlags(Options):
 
 
 def several(flags: DeviceFlags) -> tuple[str, ...]:
-    """The devices, where several are meant; none: the one that is meant without a list."""
+    """Return the serials where several devices are meant; none: the one that is meant without a list."""
     from adt.device.parallel import named_serials
 
     serials = named_serials(flags.serial, everyone=flags.everyone)

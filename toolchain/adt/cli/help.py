@@ -72,7 +72,7 @@ class Command(TyperCommand):
 
 
 def _names(about: Option | None) -> str:
-    """The names from a table that an option takes, for the end of its help."""
+    """Return the names from a table that an option takes, for the end of its help."""
     from adt.cli.completions import TABLES  # only a help page needs them
 
     names = TABLES[about.offers]() if about and about.offers in TABLES else ()

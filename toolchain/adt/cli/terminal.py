@@ -20,14 +20,14 @@ COMMAND = "adt "
 
 
 def visible(text: str) -> str:
-    """*text* with each control character as Python spells it; newlines, tabs and adt's own styles stay."""
+    """Show control characters of *text* as Python spells them, but newlines, tabs and adt's own styles."""
     if text.replace("\n", "").isprintable():  # most texts; the expression takes long to compile
         return text
     return re.sub(_CONTROL, lambda match: match[1] or match[0].encode("unicode_escape").decode(), text)
 
 
 def span(seconds: float) -> str:
-    """A time that passes, for people: ``42 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """Format a duration for people: ``42 s``, ``3 min 20 s``, ``2 h 05 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -94,7 +94,7 @@ def terminal() -> TextIO:
 
 
 def protect_output(*, wraps: bool) -> None:
-    """Put such streams in the place of stdout and stderr; *wraps*: break lines where they are terminals."""
+    """Put an :class:`Output` in the place of stdout and of stderr; *wraps*: break lines on terminals."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         setattr(sys, name, Output(stream, wraps=wraps and stream.isatty()))
@@ -136,14 +136,14 @@ def _draw(text: str) -> None:
 
 
 def erase() -> None:
-    """Take away the line, if one is shown."""
+    """Clear the line, if one is shown."""
     if _Line.shown:
         _draw(ERASE)
         _Line.shown = False
 
 
 def transfer_line() -> Callable[[str, int, int], None] | None:
-    """Shows how far a transfer is, once it takes long; None when stderr is no terminal."""
+    """Return a function that shows how far a long transfer is; None if stderr is no terminal."""
     if not sys.stderr.isatty():
         return None
     began = 0.0
@@ -161,12 +161,12 @@ def transfer_line() -> Callable[[str, int, int], None] | None:
 
 
 def silent_text(doing: str, seconds: float) -> str:
-    """*doing*, and for how long no byte came when it is not 0 seconds."""
+    """Return *doing*, and for how long no byte came when it is not 0 seconds."""
     return f"{doing}: no byte for {seconds:.0f} s" if seconds else doing
 
 
 def silence_line() -> Callable[[str, float], None]:
-    """Says for how long no byte came: in place on a terminal, else in a line of its own now and then."""
+    """Return a function that says for how long no byte came: in place, or without a terminal now and then."""
     due = 5.0
 
     def show(doing: str, seconds: float) -> None:

@@ -85,7 +85,7 @@ def _of_sdk(sdk: Path, origin: str) -> ApkTools:
 
 
 def _newest(directory: Path, files: tuple[str, ...]) -> Path | None:
-    """The subdirectory with the highest version in its name that has all *files*; None: none has."""
+    """Return the subdirectory with the highest version in its name that has all *files*; None: none has."""
 
     def version(path: Path) -> tuple[list[int], bool, list[int]]:
         name, candidate, number = path.name.partition("-rc")  # it comes before its release

@@ -66,7 +66,7 @@ def _acquired(path: Path) -> int | None:
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, in hex."""
+    """Hash a file's bytes; return the sha256 in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -115,8 +115,7 @@ def downloaded(
 
 
 def tree_digest(root: Path, only: tuple[str, ...] = ("",)) -> str:
-    """Hash names, kinds, executable bits and bytes of the files below *root* whose path begins with one of
-    *only*."""
+    """Hash names, kinds, executable bits and bytes of files below *root* with one of the prefixes *only*."""
     total = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
@@ -131,7 +130,7 @@ def tree_digest(root: Path, only: tuple[str, ...] = ("",)) -> str:
 
 
 def stat_digest(root: Path) -> str:
-    """One sha256 over names, sizes and times of every file below *root*: cheap, for "did it change?"."""
+    """Hash names, sizes and times of every file below *root*: cheap, for "did it change?"."""
     total = hashlib.sha256()
     pending = [str(root)]
     while pending:
@@ -188,8 +187,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 @contextlib.contextmanager
 def fresh_file(final: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yield a temporary path that replaces *final* when the block succeeds; *durable*: on the disk by
-    then."""
+    """Yield a temporary path that replaces *final* when the block succeeds, by then on disk if *durable*."""
     temporary = temporary_name(final)
     with reaped_path(temporary):
         try:
@@ -234,7 +232,7 @@ def leave_alone(final: Path, ours: Callable[[Path], bool], kind: str) -> None:
 
 
 def lookup(name: str) -> Path | None:
-    """The cache entry *name* if it is there and whole; a damaged one is said and counts as absent.
+    """Return the cache entry *name* if it is there and whole; warn of a damaged one, which counts as absent.
 
     Names, sizes and change times decide; every byte is read again only when those differ.
     """
@@ -269,5 +267,5 @@ def entry(name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
 
 
 def contents_digest(directory: Path) -> str:
-    """The contents digest that :func:`entry` recorded for one of its directories."""
+    """Return the contents digest that :func:`entry` recorded for one of its directories."""
     return (directory / STAMP).read_text().split()[0]

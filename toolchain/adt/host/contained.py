@@ -85,13 +85,13 @@ def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterato
 
 
 def contained_file(directory: Path, name: str, most: int = MOST_TEXT) -> Path:
-    """Path of the regular file *name* below *directory*, for readers that open files themselves."""
+    """Return the path of the regular file *name* below *directory*, for readers that open it themselves."""
     with open_contained(directory, name, most):
         return directory / name
 
 
 def read_contained(directory: Path, name: str, most: int = MOST_TEXT) -> bytes:
-    """Bytes of the regular file *name* below *directory*."""
+    """Read the bytes of the regular file *name* below *directory*."""
     with open_contained(directory, name, most) as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -182,15 +182,14 @@ class Bounded(io.BufferedReader):
     """A file of which only so much is read at once."""
 
     def read(self, size: int | None = -1) -> bytes:
-        """At most :data:`MOST_AT_ONCE` bytes, which is more than any entry's header has."""
+        """Read at most :data:`MOST_AT_ONCE` bytes, which is more than any entry's header has."""
         if size is None or not 0 <= size <= MOST_AT_ONCE:
             raise tarfile.ReadError(f"an entry's header has {size} bytes")
         return super().read(size)
 
 
 def unpack_source(archive: Path, directory: Path, wanted: Callable[[tarfile.TarInfo], str]) -> None:
-    """Write members of a downloaded source *archive* below *directory*, each by the name that *wanted* has
-    for it; empty: it is left out."""
+    """Write members of a source *archive* below *directory* by the names that *wanted* gives; empty: none."""
     files = size = 0
     try:
         with tarfile.open(archive) as tar:

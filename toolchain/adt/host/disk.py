@@ -60,7 +60,7 @@ class _Place:
 
     @property
     def directory(self) -> Path:
-        """The directory that it is in, or the nearest one that exists."""
+        """Directory that it is in, or the nearest one that exists."""
         path = self.path.absolute()
         return next(p for p in (path, *path.parents) if p.is_dir())
 
@@ -106,7 +106,7 @@ def disk_errors(
 
 
 def explain(error: Exception) -> DiskError | None:
-    """*error* as an error of one of the places that are being written; None where no disk is the cause."""
+    """Return *error* as an error of one of the places being written; None where no disk is the cause."""
     if isinstance(error, DiskError) or (
         isinstance(error, AdtError) and not isinstance(error, PROGRAM_ERRORS)
     ):
@@ -137,7 +137,7 @@ def explain(error: Exception) -> DiskError | None:
 
 
 def output_error(error: OSError) -> DiskError | None:
-    """*error* as an error of standard output, which then goes nowhere; None where that is not the cause."""
+    """Return *error* as one of standard output, which then goes nowhere; None where that is not the cause."""
     if error.errno not in FULL or error.filename is not None:
         return None
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -157,7 +157,7 @@ def _inside(file: Path, place: _Place) -> bool:
 
 
 def _refusal(directory: Path) -> int:
-    """The error of writing a little to *directory*; 0: it can be written."""
+    """Return the number of the error of writing a little to *directory*; 0: it can be written."""
     import tempfile
 
     try:
@@ -196,7 +196,7 @@ def temporary_directory() -> Path:
 
 @contextlib.contextmanager
 def scratch_directory(purpose: str, *, beside: Path | None = None) -> Iterator[Path]:
-    """A directory of one's own until the end of the block, or of this process if that comes first.
+    """Yield a directory of one's own until the end of the block, or of this process if that comes first.
 
     It is made *beside* a file, where there is room for what becomes of it, or in :func:`temporary_directory`.
     """
@@ -226,8 +226,7 @@ def memory_file(name: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def library_files(directory: Path) -> Iterator[None]:
-    """Let Python's :mod:`tempfile` write to *directory*, a scratch one: its files would stay when we are
-    killed."""
+    """Let :mod:`tempfile` write to *directory*, a scratch one: its files would stay when we are killed."""
     import tempfile
 
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
@@ -238,12 +237,12 @@ def library_files(directory: Path) -> Iterator[None]:
 
 
 def temporary_name(final: Path) -> Path:
-    """A name beside *final* that nobody else has."""
+    """Return a name beside *final* that nobody else has."""
     return final.absolute().with_name(f".{final.name[:100]}.{os.urandom(6).hex()}.tmp")
 
 
 def size_text(count: int) -> str:
-    """*count* bytes, for people."""
+    """Format *count* bytes for people."""
     if count < 1024:
         return f"{count} B"
     for unit, name in ((30, "GiB"), (20, "MiB")):

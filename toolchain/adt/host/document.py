@@ -82,6 +82,6 @@ def _shown(about: Form, value: Any) -> Any:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """One line for each row, its cells below those of the row before; all rows have as many."""
+    """Format each row, all of one length, as a line with its cells below those of the row before."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -173,7 +173,7 @@ def is_address(text: str) -> bool:
 
 
 def download(url: str, sha256: str, *, most_bytes: int) -> Path:
-    """The local copy of the file at *url*, downloaded when it is absent or damaged."""
+    """Return the local copy of the file at *url*, downloaded when it is absent or damaged."""
     return _checked(url, sha256, lambda partial: receive(url, partial, most_bytes))
 
 
@@ -195,7 +195,8 @@ def _file_name(url: str) -> str:
 
 
 def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes: int) -> Path:
-    """The local copy of the file at *address*, ``https://…/model.onnx#sha256=…``; a path of it will do.
+    """Return the local copy of the file at *address*, ``https://…/model.onnx#sha256=…``; a path of it will
+    do.
 
     With *any_digest* an address may be without; the one of what was had is then told.
     """

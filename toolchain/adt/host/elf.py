@@ -153,7 +153,7 @@ class ElfFacts:
 
     @property
     def program(self) -> bool:
-        """Return True if it is a program: started, not loaded."""
+        """True if it is a program: started, not loaded."""
         pie = "PIE" in self.flags_1 or (bool(self.interpreter) and not self.soname)
         return self.type == "EXEC" or (self.type == "DYN" and pie)
 

@@ -27,8 +27,7 @@ _EXTRA = re.compile(r"""extra\s*==\s*['"](.*)['"]""")
 
 
 def install_command(*names: str, extra: str = "") -> str:
-    """Command that installs *names*, in the versions that adt asks for if it does, and the requirements of
-    *extra*."""
+    """Return the command that installs *names*, as adt asks for them, and the requirements of *extra*."""
     pinned, of_extra = {}, []
     for requirement in _requirements():
         text, _, marker = (part.strip() for part in requirement.partition(";"))

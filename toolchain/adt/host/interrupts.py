@@ -39,7 +39,7 @@ def handle(handler: Handler) -> None:
 
 @contextlib.contextmanager
 def handled(handler: Handler) -> Iterator[None]:
-    """Do so while the block runs. Only the main thread is interrupted; elsewhere this does nothing."""
+    """Have *handler* called so while the block runs; only the main thread is interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -82,8 +82,8 @@ def _swallowed() -> bool:
 
 
 def watch(end: Callable[[], NoReturn]) -> None:
-    """Call *end*, in a thread, PATIENCE seconds after an interrupt no handler heard of; send a lost one
-    again."""
+    """Call *end*, in a thread, PATIENCE seconds after an interrupt that no handler heard; resend a lost
+    one."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

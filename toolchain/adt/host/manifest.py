@@ -29,12 +29,12 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
 
 
 def dumps(manifest: object) -> str:
-    """The manifest as JSON text: its schema first, then the fields in order, newline at the end."""
+    """Write the manifest as JSON text: its schema first, then the fields in order, newline at the end."""
     return json.dumps(fields_of(manifest), indent=2, ensure_ascii=False) + "\n"
 
 
 def fields_of(manifest: object) -> dict[str, Any]:
-    """The manifest as plain dictionaries and lists, its schema first, then the fields in order."""
+    """Return the manifest as plain dictionaries and lists, its schema first, then the fields in order."""
     import cattrs
 
     fields: dict[str, Any] = cattrs.unstructure(manifest)
@@ -86,7 +86,7 @@ def load(
 def structure(
     raw: Any, kind: type[T], path: Path, *, error: type[AdtError], remedy: str, pass_over: bool = False
 ) -> T:
-    """Structure the JSON *raw* of the file *path* as *kind*, or raise *error* with each wrong field named."""
+    """Convert the JSON *raw* of the file *path* to *kind*, or raise *error* with each wrong field named."""
     import cattrs
 
     try:
@@ -98,8 +98,7 @@ def structure(
 
 
 def strict_converter(*, pass_over: bool = False) -> Any:
-    """Make a converter of cattrs that takes no text for a number, and unknown fields only with
-    *pass_over*."""
+    """Make a converter that takes no text for a number, and unknown fields only with *pass_over*."""
     import cattrs
 
     converter = cattrs.Converter(forbid_extra_keys=not pass_over)

@@ -77,8 +77,7 @@ def _npy(array: Any) -> bytes:
 
 
 def send(to: int, message: bytes, deadline: float | None = None) -> None:
-    """Write *message*, of :func:`encode`, to *to*; TimeoutError after *deadline* (monotonic), OSError if
-    that is gone."""
+    """Write *message*, of :func:`encode`, to *to*; TimeoutError after *deadline*, OSError if that is gone."""
     view = memoryview(message)
     while view:
         _wait(to, select.POLLOUT, deadline)
@@ -109,7 +108,7 @@ def _read(source: int, size: int, deadline: float | None) -> bytes:
 
 
 def _wait(fd: int, event: int, deadline: float | None) -> None:
-    """Until *fd* is ready, or its other end is closed."""
+    """Wait until *fd* is ready, or its other end is closed."""
     poll = select.poll()  # select() takes no descriptor above 1023
     poll.register(fd, event)
     left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000

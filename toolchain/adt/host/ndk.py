@@ -63,7 +63,7 @@ KNOWN = (
 
 
 def _known_good() -> str:
-    """The releases that are known to work."""
+    """List the releases that are known to work."""
     return " or ".join(
         f"r{n}" for row in KNOWN if row.verdict == "known good" for n in range(row.first, row.last + 1)
     )
@@ -102,7 +102,7 @@ class Ndk:
         return next(row for row in KNOWN if row.first <= self.major <= row.last)
 
     def api_levels(self, triple: str = "aarch64-linux-android") -> tuple[int, int] | None:
-        """Lowest and highest API level that adt builds *triple* for; None without a compiler for it."""
+        """Return the lowest and highest API level for *triple*; None without a compiler for it."""
         levels = sorted(
             int(found[1])
             for file in self.bin.glob(f"{triple}*-clang++")
@@ -172,7 +172,7 @@ class Listed:
 
 
 def list_ndks(explicit: str = "", *, environ: Mapping[str, str] | None = None) -> tuple[Listed, ...]:
-    """Every place where an NDK could be, in the order in which they are looked at."""
+    """List every place where an NDK could be, in the order in which they are looked at."""
     environ = os.environ if environ is None else environ
     listed: list[Listed] = []
     for origin, path in _places(explicit, environ, all_versions=True):

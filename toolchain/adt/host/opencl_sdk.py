@@ -36,7 +36,7 @@ class OpenClSdk:
 
 
 def find_opencl_sdk(explicit: str, machine: str) -> OpenClSdk | None:
-    """The SDK in *explicit*, complete for the ELF *machine* (``AARCH64``); None when that is empty."""
+    """Find the SDK in *explicit*, complete for the ELF *machine* (``AARCH64``); None when that is empty."""
     if not explicit:
         return None
     path = Path(explicit).expanduser().absolute()
@@ -52,7 +52,7 @@ def find_opencl_sdk(explicit: str, machine: str) -> OpenClSdk | None:
 
 
 def find_header(path: Path, name: str, problems: list[str]) -> Path | None:
-    """The header *name* (``CL/…``) of the SDK at *path*; its absence is added to *problems*."""
+    """Find the header *name* (``CL/…``) of the SDK at *path*; add its absence to *problems*."""
     for directory in INCLUDE_DIRECTORIES:
         if (header := path / directory / name).is_file():
             return header
@@ -61,7 +61,7 @@ def find_header(path: Path, name: str, problems: list[str]) -> Path | None:
 
 
 def find_library(path: Path, machine: str, problems: list[str]) -> Path | None:
-    """The SDK's libOpenCL.so for *machine*; it may hold several. *problems* gets why there is none."""
+    """Find the libOpenCL.so for *machine* among the SDK's; say in *problems* why there is none."""
     obstacles: list[str] = []
     for directory in LIBRARY_DIRECTORIES:
         library = path / directory / LIBRARY
@@ -108,7 +108,7 @@ class ClmlSdk:
 
 
 def find_clml(explicit: str, machine: str, *, environ: Mapping[str, str] | None = None) -> ClmlSdk:
-    """The SDK in *explicit*, else where the environment says, for the ELF *machine* (``AARCH64``)."""
+    """Find the SDK in *explicit*, else where the environment says, for the ELF *machine* (``AARCH64``)."""
     environ = os.environ if environ is None else environ
     named = [("--clml", explicit), *((variable, environ.get(variable, "")) for variable in VARIABLES)]
     given = [(origin, Path(text).expanduser().absolute()) for origin, text in named if text]
@@ -142,7 +142,7 @@ def _validated(path: Path, origin: str, machine: str) -> ClmlSdk:
 
 
 def _version(header: Path) -> str:
-    """The version that *header* defines; empty when it does not."""
+    """Return the version that *header* defines; empty when it does not."""
     text = header.read_text(errors="replace")
     match = re.search(rf"^\s*#\s*define\s+{VERSION}\s+(\d{{1,9}})", text, re.MULTILINE)
     return match[1] if match else ""

@@ -60,7 +60,7 @@ class Finished:
     stderr: str
 
     def tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines of stdout and stderr, in that order."""
+        """Return the last lines of stdout and stderr, in that order."""
         return last_lines(self.stdout, self.stderr, lines)
 
 

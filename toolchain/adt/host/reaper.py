@@ -143,5 +143,5 @@ def reap_group(group: int) -> None:
 
 
 def release_group(group: int) -> None:
-    """The process group *group* ended, or is to outlive this process."""
+    """Release the process group *group*, which ended, or is to outlive this process."""
     _reaper.discard(f"g{group}")

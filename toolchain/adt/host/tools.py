@@ -54,12 +54,12 @@ def compiler_identity(compiler: Path) -> str:
 
 
 def cmake() -> Tool:
-    """CMake, the one installed with adt first: presets need a version of 3.26 or newer."""
+    """Find CMake, the one installed with adt first: presets need a version of 3.26 or newer."""
     return find_tool("cmake", own_first=True)
 
 
 def ninja() -> Tool:
-    """Ninja, the one installed with adt first."""
+    """Find Ninja, the one installed with adt first."""
     return find_tool("ninja", own_first=True)
 
 

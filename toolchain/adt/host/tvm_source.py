@@ -72,7 +72,7 @@ class TvmSource:
 
 
 def wheel_version() -> str:
-    """Version of the installed apache-tvm wheel, which the tree must match.
+    """Return the version of the installed apache-tvm wheel, which the tree must match.
 
     It is in the name of the wheel's directory: importing importlib.metadata to read
     it takes a fifth of the time of a build that has nothing to do.
@@ -86,8 +86,7 @@ def wheel_version() -> str:
 
 
 def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None) -> TvmSource:
-    """Walk the provider chain and return the first tree; SourceError if a named one is none, or there is
-    none."""
+    """Walk the provider chain and return the first tree; SourceError if a named one, or every one, fails."""
     environ = dict(os.environ) if environ is None else environ
     if settings.tvm_source:
         return _own_tree(Path(settings.tvm_source), "given with --tvm-source or the tvm.source setting")
@@ -155,7 +154,7 @@ def _described(path: Path, provider: str, reason: str) -> TvmSource:
 
 
 def _own_digest(path: Path) -> str:
-    """Digest of what a build reads of the user's tree; computed again when a name, size or time changed."""
+    """Hash what a build reads of the user's tree; read it again only when a name, size or time changed."""
     quick = cache.stat_digest(path)
     memory = cache.cache_dir() / "tvm-digests" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
     if memory.is_file():

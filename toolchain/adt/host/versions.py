@@ -54,12 +54,12 @@ PAIRINGS = {
 
 
 def install(tvm: str, ffi: str) -> str:
-    """The command that installs one pair."""
+    """Return the command that installs one pair."""
     return install_command(f"{TVM}=={tvm}", f"{FFI}=={ffi}")
 
 
 def mend(tvm: str) -> str:
-    """The command that completes the installed apache-tvm *tvm*, and the one for adt's own pair."""
+    """Return the command that completes the installed apache-tvm *tvm*, and the one for adt's own pair."""
     known = PAIRINGS.get(tvm)
     ours = install(*OURS)
     if known is None or tvm == OURS[0]:
@@ -68,7 +68,7 @@ def mend(tvm: str) -> str:
 
 
 def installed_version(distribution: str) -> str | None:
-    """Version of an installed distribution by its metadata, without importing it; None: not installed."""
+    """Return the version of an installed distribution, without importing it; None: not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -76,7 +76,7 @@ def installed_version(distribution: str) -> str | None:
 
 
 def require_tvm() -> str:
-    """The version of the installed TVM, after a look at whether it can work; imports nothing."""
+    """Return the version of the installed TVM, after a check of whether it can work; imports nothing."""
     return _judged(installed_version(TVM), installed_version(FFI))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def web_page(title: str, *, style: Path, script: Path, data: Any) -> str:
-    """The page as HTML, UTF-8.
+    """Render the page as HTML, UTF-8.
 
     *data* is in one JSON element, ``#data``, where nothing in a string can end it; the page's
     policy lets no other script, style or address in. What the pages share goes before their own:

@@ -161,7 +161,6 @@ def _clone(tree: Tree, directory: Path) -> None:
 
 
 def _fetch(tree: Tree) -> Path:
-    """Debian's tarball."""
     url = f"{POOL}/{tree.name[0]}/{tree.name}/{tree.tarball}"
 
     def fetch(partial: Path) -> None:

@@ -83,7 +83,7 @@ class Measurement:
 
 
 def options_for(opened: Opened, setup: BenchSetup, **more: Any) -> RtvmOptions:
-    """The runner's options for the setup's way of running; *more* of them by name."""
+    """Make the runner's options for the setup's way of running; *more* of them by name."""
     return RtvmOptions(
         device=opened.package.manifest.target.device,
         seed=setup.seed,
@@ -101,7 +101,7 @@ def pilot(opened: Opened, setup: BenchSetup) -> RtvmRun:
 
 
 def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: bool | None) -> Measurement:
-    """Time the package, of which *first* is the pilot run."""
+    """Measure the package, of which *first* is the pilot run."""
     cold = None
     if setup.cold_start and opened.package.manifest.target.device == "opencl":
         log.info("loading without compiled programs")
@@ -116,7 +116,7 @@ def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: b
 
 
 def timed_run(opened: Opened, setup: BenchSetup, protocol: Protocol, first: RtvmRun) -> RtvmRun:
-    """One process that warms up and times runs as *protocol* says."""
+    """Run one process that warms up and times runs as *protocol* says."""
     options = options_for(
         opened,
         setup,
@@ -132,7 +132,7 @@ def timed_run(opened: Opened, setup: BenchSetup, protocol: Protocol, first: Rtvm
 
 
 def expected_seconds(protocol: Protocol, first: RtvmRun) -> float:
-    """About how long a timed process takes to warm up and run, by the slowest run of the pilot."""
+    """Estimate how long a timed process takes to warm up and run, by the slowest run of the pilot."""
     slowest = max((first.report["first_run_ms"], *(first.report["run_ms"] or ())), default=0.0) / 1000
     warm = max(protocol.warmup_ms / 1000, protocol.warmup_runs * slowest)
     return float(warm + max(protocol.seconds, protocol.runs * slowest))
@@ -202,7 +202,6 @@ def subject_of(opened: Opened) -> Subject:
 
 
 def method_of(setup: BenchSetup, *, interleaved: bool = False) -> Method:
-    """Return how it is measured."""
     protocol = setup.protocol
     return Method(
         protocol=protocol.key,
@@ -231,8 +230,7 @@ def record_of(
     no_speed: str = "",
     interleaved: bool = False,
 ) -> BenchRecord:
-    """Make the record of a benchmark, without a measurement if *no_speed* says why; *now* was just before
-    its runs."""
+    """Make the record of a benchmark, or of *no_speed*, why none is; *now* was just before its runs."""
     machine = machine_of(opened.place, measurement.report if measurement else None, now)
     if measurement and now:
         samples = measurement.report["samples"]
@@ -255,7 +253,7 @@ def record_of(
 def flag_measurement(
     machine: Machine, now: Conditions, speed: Speed, samples: Sequence[Mapping[str, Any]]
 ) -> list[Flag]:
-    """Return the flags that the figures must be read with, the gravest first."""
+    """Collect what the figures must be read with, the gravest first."""
     flags = [*_machine_flags(machine), *_course_flags(speed, samples)]
     times = speed.times
     if speed.drift and speed.drift.drifts:
@@ -292,7 +290,7 @@ def _machine_flags(machine: Machine) -> list[Flag]:
 
 
 def _course_flags(speed: Speed, samples: Samples) -> list[Flag]:
-    """Throttling, or a drift without a visible cause."""
+    """Report throttling, or a drift without a visible cause."""
     change = speed.drift
     if change is None or not change.drifts:
         return []
@@ -311,7 +309,7 @@ def _course_flags(speed: Speed, samples: Samples) -> list[Flag]:
 
 
 def shorter(protocol: Protocol) -> Protocol:
-    """One turn of an interleaved comparison: of *rounds*, each package has two turns in each."""
+    """Shorten *protocol* to one turn of an interleaved comparison: a package has two in each round."""
     turns = 2 * protocol.rounds
     runs = max(FEWEST_IN_A_TURN, -(-protocol.runs // turns))
     return dataclasses.replace(protocol, runs=runs, seconds=protocol.seconds / turns)
@@ -333,7 +331,7 @@ class Turns:
 
     @property
     def round_medians(self) -> Times:
-        """Return the median of the two turns of each round."""
+        """Median of the two turns of each round."""
         import numpy as np
 
         pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
@@ -380,7 +378,6 @@ def times_as_fast(a: Turns, b: Turns) -> Interval:
 
 
 def sentence(ratio: Interval, names: Sequence[str] = ("A", "B")) -> str:
-    """Put the interval into words."""
     a, b = names
     if ratio.low > 1:
         return f"{b} is {ratio.low:.3g} to {ratio.high:.3g} × as fast as {a}"

@@ -36,7 +36,6 @@ _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]+\.json")
 
 
 def directory() -> Path:
-    """Return the directory of the records."""
     return data_dir() / "bench"
 
 
@@ -64,7 +63,7 @@ def save_if_possible(record: BenchRecord) -> Path | None:
 
 
 def load(store: Path | None = None) -> tuple[BenchRecord, ...]:
-    """Every record, oldest first; a file that is damaged or of another adt is passed over with a warning."""
+    """Load every record, oldest first; pass over a file that is damaged or of another adt, with a warning."""
     store = store or directory()
     records = []
     for path in sorted(store.glob("*.json")) if store.is_dir() else ():
@@ -82,7 +81,7 @@ def load(store: Path | None = None) -> tuple[BenchRecord, ...]:
 def select(
     records: Iterable[BenchRecord], *, device: str = "", package: str = "", since: str = "", label: str = ""
 ) -> tuple[BenchRecord, ...]:
-    """Return the records that fit all that is given.
+    """Select the records that fit all that is given.
 
     Args:
         device: part of the serial, model, system on chip or OpenCL device, in any case.
@@ -115,15 +114,14 @@ def moment(text: str) -> datetime:
 
 
 def export_text(records: Iterable[BenchRecord]) -> str:
-    """*records* as one JSON document, for :func:`imported`."""
+    """Write *records* as one JSON document, for :func:`imported`."""
     fields: dict[str, Any] = {"schema": EXPORT, "schema_version": EXPORT_VERSION}
     rows = [manifest.fields_of(record) for record in records]
     return json.dumps(fields | {"records": rows}, indent=1, ensure_ascii=False) + "\n"
 
 
 def imported(path: Path, store: Path | None = None) -> int:
-    """Take the new records of an exported file, or of an application, into the store, all or none; return
-    their number."""
+    """Store the new records of an exported file, or of an application, all or none; return their number."""
     records = _in_file(path)
     known = {record.id for record in load(store)}
     new = [record for record in records if record.id not in known]

@@ -57,8 +57,7 @@ class HostKernels:
         self._compiled: dict[str, Any] = {}
 
     def plain(self, name: str, writes: int = 0) -> PlainKernel:
-        """Describe the kernel *name*; it *writes* so many of its last arguments, where its own code does
-        not tell."""
+        """Describe the kernel *name*; its last *writes* arguments are outputs, if its code is silent."""
         known = self._known(name)
         if known not in self._plain:
             self._plain[known] = _read(self._functions[known], writes)
@@ -115,7 +114,7 @@ def _check(plain: PlainKernel, arguments: Sequence[Array]) -> None:
 
 
 def _read(function: Any, writes: int) -> PlainKernel:
-    """Arguments and what is written, from the TIR; *writes* of the last ones, where it does not tell."""
+    """Find arguments and what is written in the TIR; *writes* of the last ones, where it does not tell."""
 
     if any(parameter not in function.buffer_map for parameter in function.params):
         raise NotComputable("it takes numbers besides tensors: its shapes are known at run time only")
@@ -147,7 +146,7 @@ def _read(function: Any, writes: int) -> PlainKernel:
 
 
 def _nodes(function: Any, kind: str) -> list[Any]:
-    """The nodes of a *kind* in the function's code; inner ones and earlier ones first."""
+    """Collect the nodes of a *kind* in the function's code; inner ones and earlier ones first."""
     from tvm.tirx import stmt_functor
 
     nodes: list[Any] = []

@@ -51,7 +51,7 @@ class KernelCall:
 
 
 def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
-    """Return the calls of kernels in a profile of rtvm."""
+    """List the calls of kernels in a profile of rtvm."""
     profile = report.get("profile")
     if not profile:
         raise RunError(
@@ -71,7 +71,7 @@ def list_calls(report: Mapping[str, Any]) -> list[KernelCall]:
 
 
 def chunks(calls: Sequence[KernelCall], most: int) -> Iterator[list[KernelCall]]:
-    """*calls* in groups of at most *most* bytes; a larger call is a group of its own."""
+    """Yield *calls* in groups of at most *most* bytes; a larger call is a group of its own."""
     group: list[KernelCall] = []
     size = 0
     for call in calls:
@@ -85,7 +85,7 @@ def chunks(calls: Sequence[KernelCall], most: int) -> Iterator[list[KernelCall]]
 
 
 def tensors_of(dumped: Mapping[str, Array], listed: Sequence[KernelCall]) -> Iterator[KernelCall]:
-    """The calls with their tensors in the arrays that rtvm left, ``<index>|<name>|<argument>``, in order."""
+    """Yield the calls with their tensors in rtvm's arrays ``<index>|<name>|<argument>``, in order."""
     tensors: dict[int, dict[int, Array]] = {}
     for key, array in dumped.items():
         index, _, rest = key.partition("|")
@@ -107,7 +107,7 @@ ROUNDS = ("quantize", "round")
 
 
 def _rounded_otherwise(array: Array, seed: int) -> Array:
-    """*array* with each float a few roundings away; other types as they are."""
+    """Move each float of *array* by a few roundings; leave other types as they are."""
     import numpy as np
 
     if array.dtype.kind != "f":
@@ -190,12 +190,12 @@ class CallComparison:
 
     @property
     def texture(self) -> bool:
-        """It reads or writes images."""
+        """True if it reads or writes images."""
         return any("texture" in argument.scope for argument in self.arguments)
 
     @property
     def half(self) -> bool:
-        """It reads or writes half precision."""
+        """True if it reads or writes half precision."""
         return any(argument.dtype == "float16" for argument in self.arguments)
 
 
@@ -237,7 +237,7 @@ class LayerScan:
     @property
     @in_document()
     def passed(self) -> bool:
-        """No kernel is wrong, none gives nothing but NaN, and there was one to look at."""
+        """True if no kernel is wrong, none gives nothing but NaN, and there was one to look at."""
         return self.compared > 0 and not self.wrong and self.first_nan is None
 
 
@@ -352,8 +352,7 @@ class CallComparer:
         return TOLERANCES["float32"].kernel
 
     def _noise(self, call: KernelCall, written: set[int], alone: Sequence[Array]) -> Iterator[list[Array]]:
-        """Yield by how much each element of each output may be off, since it moves when inputs are rounded
-        otherwise: after one try, two, …"""
+        """Yield how far elements of outputs move when inputs are rounded otherwise: after one try, two, …"""
         import numpy as np
 
         allowed: list[Any] = [np.zeros(array.shape) for array in alone]
@@ -370,8 +369,7 @@ class CallComparer:
             yield allowed
 
     def _along(self, array: Array) -> Array:
-        """Return this machine's value along the run of a tensor that the device read; itself if it is not
-        known."""
+        """Return this machine's value of a tensor that the device read; itself if it is not known."""
         here = self._here.get(_digest(array))
         return array if here is None else here.reshape(array.shape)
 

@@ -46,12 +46,12 @@ class Machine:
 
     @property
     def key(self) -> str:
-        """Measurements are compared on one of these only: model, system on chip, OpenCL device and driver."""
+        """Key of what measurements are compared on: model, system on chip, OpenCL device and driver."""
         return " · ".join(part for part in (self.model, self.soc, self.computes, self.driver) if part)
 
     @property
     def opencl_on_cpu(self) -> bool:
-        """Its kernels are OpenCL, and a CPU runs them."""
+        """True if its kernels are OpenCL, and a CPU runs them."""
         return self.computes != "cpu" and self.computes_type == "cpu"
 
 
@@ -106,7 +106,7 @@ class Method:
 
     @property
     def key(self) -> str:
-        """Return what tells apart measurements that must not be compared."""
+        """Key that tells apart measurements that must not be compared."""
         parts = [self.protocol]
         parts += ["end to end"] if self.end_to_end else []
         parts += [f"{self.threads} threads"] if self.threads else []
@@ -217,7 +217,7 @@ class Protocol:
 
     @property
     def key(self) -> str:
-        """Return what tells apart measurements that must not be compared: the name, and what was changed."""
+        """Key that tells apart measurements that must not be compared: the name, and what was changed."""
         base = PROTOCOLS[self.name]
         changed = [
             f"{field.name}={getattr(self, field.name):g}"

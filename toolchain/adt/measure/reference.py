@@ -67,7 +67,7 @@ def reference_named(
     *,
     trust: bool = False,
 ) -> Reference:
-    """Return the reference that *choice* names, for *package*; *trust*: it may be a model that is code."""
+    """Find the reference that *choice* names, for *package*; *trust*: it may be a model that is code."""
     if choice.endswith(".npz"):
         return _from_file(Path(choice))
     if (other := named(Path(choice)) or Path(choice)).is_file():
@@ -95,7 +95,7 @@ def reference_named(
 
 
 def with_unused(inputs: Mapping[str, Array], package: ModelPackage) -> dict[str, Array]:
-    """Return *inputs* and zeros for those that *package* leaves out, since nothing depends on them."""
+    """Add zeros to *inputs* for those that *package* leaves out, since nothing depends on them."""
     unused = package.manifest.entry().unused
     return {**{spec.name: np.zeros(tuple(map(int, spec.shape)), spec.dtype) for spec in unused}, **inputs}
 

@@ -77,7 +77,7 @@ def other_answers(model: Path, inputs: dict[str, Any], noise: float) -> list[dic
 
 @isolated("running {model.name} in onnxruntime", SECONDS)
 def scores(model: Path, inputs: dict[str, Any], names: Sequence[str]) -> dict[str, tuple[Any, int]]:
-    """Return the scores among which a node chose what the outputs *names* are indices of, and their axis."""
+    """Find the scores among which a node chose what the outputs *names* are indices of, and their axis."""
     graph = in_floats(_load(model))
     makers = {name: (node, place) for node in graph.graph.node for place, name in enumerate(node.output)}
     sources: dict[str, tuple[str, int]] = {}
@@ -125,7 +125,7 @@ def _answer(session: onnxruntime.InferenceSession, inputs: Mapping[str, Array]) 
 
 
 def _disturbed(model: onnx.ModelProto, noise: float, seed: int) -> onnx.ModelProto:
-    """Return a copy of *model* with each value that a node rounds times a random number near 1."""
+    """Copy *model* with each value that a node rounds times a random number near 1."""
     changed = ModelProto()
     changed.CopyFrom(model)
     constants = {tensor.name for tensor in model.graph.initializer}

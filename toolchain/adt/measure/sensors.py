@@ -64,7 +64,7 @@ class Sensors:
 
 
 def courses(samples: Samples) -> Sensors:
-    """Each sensor's course over *samples* (rtvm's, in order)."""
+    """Follow each sensor over *samples* (rtvm's, in order)."""
     return Sensors(
         _courses(samples, "temperatures"), _courses(samples, "frequencies_mhz"), count=len(samples)
     )
@@ -80,7 +80,7 @@ def _courses(samples: Samples, kind: str) -> dict[str, Course]:
 
 
 def fallen_clock(samples: Samples, percent: float) -> tuple[str, float, float] | None:
-    """Return the clock that fell most from the first third of the samples to the last, by *percent* or more.
+    """Find the clock that fell most from the first third of the samples to the last, by *percent* or more.
 
     With the median MHz of either third; None when none fell so far, or there are too few samples.
     """
@@ -130,7 +130,7 @@ def energy(samples: Samples, starts: Times, times: Times, external_power: bool |
 
 
 def not_measured(reason: str) -> Energy:
-    """No energy, and why."""
+    """Say why there is no energy."""
     return Energy(None, None, "", 0, 0.0, reason)
 
 
@@ -157,7 +157,7 @@ def _over(
 
 
 def _counted(samples: Samples) -> float | None:
-    """Return the energy by a counter of microjoules; None when it wrapped around, at a limit nobody knows."""
+    """Compute the energy by a counter of microjoules; None when it wrapped around, at a limit unknown."""
     values = [int(sample["power"]["energy_uj"]) for sample in samples]
     wrapped = any(after < before for before, after in pairwise(values))
     return None if wrapped else (values[-1] - values[0]) * 1e-6
@@ -177,7 +177,7 @@ def _integrated(samples: Samples) -> float | None:
 
 
 def _charged(samples: Samples) -> float | None:
-    """Return the energy of the charge that left the battery (µAh), at its mean voltage."""
+    """Compute the energy of the charge that left the battery (µAh), at its mean voltage."""
     microvolts = _values(samples, "power", "voltage_uv")
     charge = _values(samples, "power", "charge_uah")
     coulombs = (charge[0] - charge[-1]) * 1e-6 * 3600

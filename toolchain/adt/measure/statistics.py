@@ -81,14 +81,14 @@ class Interval:
 
 
 def quantiles(times: Times, at: Sequence[float]) -> tuple[float, ...]:
-    """The quantiles *at* (each 0 to 1) of *times*, interpolated linearly."""
+    """Compute the quantiles *at* (each 0 to 1) of *times*, interpolated linearly."""
     import numpy as np
 
     return tuple(float(value) for value in np.quantile(times, list(at), method="linear"))
 
 
 def summarise(times: Times) -> TimeSummary:
-    """Summarise *times*, one for each run, at least one."""
+    """Summarize *times*, one for each run, at least one."""
     import numpy as np
 
     if times.size == 0:
@@ -111,14 +111,14 @@ def summarise(times: Times) -> TimeSummary:
 
 
 def robust_sigma(values: Times) -> float:
-    """The standard deviation that normally distributed *values* of this median absolute deviation have."""
+    """Estimate the standard deviation of normally distributed *values* by their median absolute deviation."""
     import numpy as np
 
     return float(SIGMA_PER_MAD * np.median(np.abs(values - np.median(values))))
 
 
 def drift(times: Times, starts: Times) -> Drift | None:
-    """Return the trend of the runs' times; None with too few (less than 40) to tell.
+    """Compute the trend of the runs' times; None with too few (less than 40) to tell.
 
     Runs are put into 20 blocks of equal number. The slope is the median of those between a block of the first
     half and the one as far on in the second, so that a disturbed stretch does not count.
@@ -145,7 +145,7 @@ def drift(times: Times, starts: Times) -> Drift | None:
 
 
 def time_line(times: Times, starts: Times) -> tuple[tuple[float, float], ...]:
-    """At most :data:`POINTS` points: seconds from the first run, median (ms) of the runs about then."""
+    """Reduce the runs to :data:`POINTS` points: seconds from the first run, median (ms) of those runs."""
     import numpy as np
 
     blocks = min(POINTS, times.size)
@@ -156,13 +156,13 @@ def time_line(times: Times, starts: Times) -> tuple[tuple[float, float], ...]:
 
 
 def student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's distribution (Cornish and Fisher): to 1 % from 5 degrees on."""
+    """Approximate the 97.5 % quantile of Student's distribution (Cornish and Fisher): to 1 % from 5 on."""
     z = NormalDist().inv_cdf(0.975)
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def ratio_interval(a: Times, b: Times) -> Interval:
-    """Return how many times larger *a* is than *b*, with its 95 % bootstrap interval.
+    """Compute how many times larger *a* is than *b*, with its 95 % bootstrap interval.
 
     Each has one number per round, in order: what disturbed a round disturbed both. The estimate is the median
     of the rounds' ratios. Rounds are drawn with replacement; the seed is fixed. The plain percentiles of so

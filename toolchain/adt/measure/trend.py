@@ -39,7 +39,7 @@ class SeriesKey:
 
     @property
     def note(self) -> str:
-        """Describe what its figures do not tell; empty when they are a device's."""
+        """Description of what its figures do not tell; empty when they are a device's."""
         if self.emulated:
             return "emulated: only right or wrong counts, there is no speed"
         if self.opencl_on_cpu:
@@ -75,7 +75,7 @@ class Series:
     @property
     @in_document()
     def regressed(self) -> bool:
-        """Its newest benchmark is a regression, or its outputs are wrong."""
+        """True if its newest benchmark is a regression, or its outputs are wrong."""
         return self.points[-1].verdict in (REGRESSION, WRONG)
 
 
@@ -91,12 +91,12 @@ class TrendReport:
     @property
     @in_document("regressions", len)
     def regressed(self) -> tuple[Series, ...]:
-        """Return the series whose newest benchmark is a regression, or wrong."""
+        """Series whose newest benchmark is a regression, or wrong."""
         return tuple(series for series in self.series if series.regressed)
 
 
 def key_of(record: BenchRecord) -> SeriesKey:
-    """The series that *record* belongs to."""
+    """Return the key of the series that *record* belongs to."""
     subject = record.subject
     return SeriesKey(
         machine=record.machine.key,
@@ -173,7 +173,7 @@ def _headline(record: BenchRecord) -> float:
 
 
 def _noise(speed: Speed) -> float:
-    """Return by how much a benchmark's runs differ, in percent; a drift while it was measured counts, too."""
+    """Compute by how many percent a benchmark's runs differ; a drift while it was measured counts, too."""
     return max(speed.times.spread_percent, abs(speed.drift.percent) if speed.drift else 0.0)
 
 
@@ -193,7 +193,7 @@ def _changed(before: BenchRecord, after: BenchRecord) -> tuple[str, ...]:
 
 
 def render(report: TrendReport) -> str:
-    """The page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
+    """Render the page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
     here = Path(__file__).parent
     return web_page(
         "benchmarks · adt report",

@@ -57,7 +57,7 @@ class OutputComparison:
     @property
     @in_document()
     def passed(self) -> bool:
-        """Return True if the output is right."""
+        """True if the output is right."""
         return not self.reason
 
     @property
@@ -82,12 +82,12 @@ class Verification:
     @property
     @in_document()
     def passed(self) -> bool:
-        """Return True if every output passed (and there was one)."""
+        """True if every output passed (and there was one)."""
         return bool(self.outputs) and all(output.passed for output in self.outputs)
 
 
 def limits_for(precision: str, asked: VerifySettings) -> VerifySettings:
-    """*asked*, with the tolerances of a package's *precision* in place of negative ones."""
+    """Put the tolerances of a package's *precision* in the place of negative ones of *asked*."""
     usual = TOLERANCES[precision]
     return asked.but(
         max_abs=asked.max_abs if asked.max_abs >= 0 else usual.max_abs,
@@ -97,8 +97,7 @@ def limits_for(precision: str, asked: VerifySettings) -> VerifySettings:
 
 
 def limits_of_output(dtype: str, precision: str, asked: VerifySettings) -> tuple[float, float]:
-    """Return what passes for an output of *dtype*: absolute (of integers in steps) and relative; *asked*,
-    if positive."""
+    """Return what passes for *dtype*, absolute (integers: steps) and relative; *asked*, if positive."""
     import numpy as np
 
     if not np.issubdtype(np.dtype(dtype), np.inexact):
@@ -162,8 +161,7 @@ def _by_accuracy(row: OutputComparison, limits: VerifySettings) -> OutputCompari
 
 
 def worst_of(runs: Sequence[tuple[str, Verification]]) -> Verification:
-    """Return each output's worst comparison of *runs* (name of inputs and result): a failed one, then by
-    difference."""
+    """Find each output's worst comparison of *runs* (inputs and result): a failed one, then by difference."""
     first = runs[0][1]
     if len(runs) == 1:
         return first

@@ -111,7 +111,7 @@ class Option:
         return "ADT_" + self.key.replace(".", "_").upper()
 
     def attach(self, name: str, section: str) -> None:
-        """Be the field *name* of a class; with a *section*, the setting of that name."""
+        """Make this the field *name* of a class; with a *section*, the setting of that name."""
         self.name = name
         if section:
             self.key = self.key or f"{section}.{name}"
@@ -150,7 +150,7 @@ class Options:
         self.__dict__.update(self._complete({name: values.get(name) for name in self._options}))
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The value of every field; None is "not given"."""
+        """Return the value of every field; None is "not given"."""
         kinds = types_of(type(self))
         for name, about in self._options.items():
             if arguments[name] is None and about.default is REQUIRED:
@@ -179,12 +179,12 @@ class Options:
 
 
 def options_of(kind: type[Options]) -> Mapping[str, Option]:
-    """The options of a class by the field's name, in their order."""
+    """Return the options of a class by the field's name, in their order."""
     return kind._options
 
 
 def values_of(instance: Options) -> dict[str, Any]:
-    """The values of *instance* by the field's name, in their order."""
+    """Return the values of *instance* by the field's name, in their order."""
     return {name: getattr(instance, name) for name in instance._options}
 
 
@@ -215,7 +215,7 @@ class _Names(dict[str, Any]):
 
 
 def types_of(kind: type[Options]) -> dict[str, Any]:
-    """The type of each field, None not counted."""
+    """Return the type of each field, None not counted."""
     if "_types" not in vars(kind):
         names = _Names()
         annotations: dict[str, Any] = {}
@@ -235,7 +235,7 @@ def without_none(hint: Any) -> Any:
 
 
 def _field_value(kind: Any, value: Any) -> Any:
-    """*value* as the field has it: paths and sequences may be given in several ways."""
+    """Return *value* as the field has it: paths and sequences may be given in several ways."""
     if kind is Path and isinstance(value, str | os.PathLike):
         return Path(value)
     if kind in (tuple[Path, ...], tuple[str, ...]):

@@ -31,7 +31,6 @@ class Request(Options):
         return values | self._settings(resolve_settings(flags)) if flags else values
 
     def _flags(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings among *arguments*, by ``section.key``."""
         return {
             self._options[name].key: _setting(self._options[name], value)
             for name, value in arguments.items()
@@ -39,7 +38,6 @@ class Request(Options):
         }
 
     def _settings(self, resolved: Resolved) -> dict[str, Any]:
-        """The fields that *resolved* decides."""
         keys = {name: about.key for name, about in self._options.items() if about.key}
         return {name: resolved.values[key] for name, key in keys.items()} | {"_resolved": resolved}
 
@@ -57,11 +55,11 @@ class Request(Options):
         return self.resolved.settings
 
     def named(self, name: str) -> Any:
-        """The value of a setting that the caller gave; None where another place decided it."""
+        """Return the value of a setting that the caller gave; None where another place decided it."""
         return self.resolved.given(options_of(type(self))[name].key)
 
     def keywords_of(self, other: type[Options], *without: str) -> dict[str, Any]:
-        """The keywords, but *without* some, with which *other* asks for the same."""
+        """Return the keywords, but *without* some, with which *other* asks for the same."""
         return {
             name: self.named(name) if about.key else getattr(self, name)
             for name, about in options_of(other).items()
@@ -79,8 +77,7 @@ class Request(Options):
 
 
 def resolve_settings(flags: Mapping[str, object]) -> Resolved:
-    """Return every setting, *flags* by ``section.key`` (None: not given), and show what a project's file
-    has executed."""
+    """Resolve every setting, *flags* by ``section.key``, and show what a project's file has executed."""
     resolved = load_settings(flags)
     if not flags.keys().isdisjoint(executed()):
         show_programs(resolved)
@@ -88,7 +85,7 @@ def resolve_settings(flags: Mapping[str, object]) -> Resolved:
 
 
 def _setting(about: Option, value: Any) -> Any:
-    """The value of a setting: none of nothing at all; on or off of one that is also ``auto``."""
+    """Return the value of a setting: None for an empty list; on or off for one that is also ``auto``."""
     if isinstance(value, list | tuple) and not value:
         return None
     return ("on" if value else "off") if isinstance(value, bool) and about.cli is bool else value

@@ -45,7 +45,7 @@ class Resolved:
     """The settings by ``section.key``."""
 
     def given(self, key: str) -> Any:
-        """The value of a setting that the caller gave; None where another place decided it."""
+        """Return the value of a setting that the caller gave; None where another place decided it."""
         return self.values[key] if self.origins[key] == "flag" else None
 
 
@@ -55,21 +55,20 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     start: Path | None = None,
 ) -> Resolved:
-    """Resolve every setting: *flags* by ``section.key`` (None: not given), *environ*, files from *start*
-    upwards."""
+    """Resolve every setting: *flags* by ``section.key``, *environ*, and files from *start* upwards."""
     environ = os.environ if environ is None else environ
     return _overlaid({}, {}, _layers(flags or {}, environ, start or Path.cwd()))
 
 
 def override(resolved: Resolved, flags: Mapping[str, object]) -> Resolved:
-    """*resolved* with those of *flags* that are not None, as if the command line had given them."""
+    """Put those of *flags* that are not None into *resolved*, as if the command line had given them."""
     return _overlaid(resolved.values, resolved.origins, [_flag_layer(flags)])
 
 
 def _overlaid(
     values: Mapping[str, Any], origins: Mapping[str, str], layers: Iterable[tuple[str, Mapping[str, object]]]
 ) -> Resolved:
-    """The settings *values* with each of the *layers* on top, the weakest first."""
+    """Put each of *layers*, the weakest first, on top of the settings *values*."""
     values, origins = {**values}, {**origins}
     for origin, layer in layers:
         for key, value in layer.items():
@@ -110,7 +109,7 @@ def _flag_layer(flags: Mapping[str, object]) -> tuple[str, dict[str, object]]:
 
 @cache
 def known_options() -> dict[str, tuple[Option, Any]]:
-    """Every setting by ``section.key``: its option, and the type that it has."""
+    """Return every setting by ``section.key``: its option, and the type that it has."""
     return {
         about.key: (about, types_of(section)[field])
         for section in SECTIONS.values()
@@ -153,13 +152,13 @@ def show_programs(resolved: Resolved) -> None:
 
 @cache
 def _show_program(key: str, value: str, origin: str) -> None:
-    """Once for each setting."""
+    """Log it once for each setting."""
     log.info("%s sets %s = %s: what adt needs from there is run", origin, key, value)
 
 
 @cache
 def _warn_of_owner(path: Path, owner: int) -> None:
-    """Once for each file: a command resolves its settings several times."""
+    """Warn once for each file: a command resolves its settings several times."""
     log.warning(
         "%s, a link to it or its directory belongs to another user (%d): it is not read; if you trust it: "
         "export ADT_SAFE_DIRECTORY=%s",
@@ -194,7 +193,7 @@ def _flatten(table: Mapping[str, Any], where: str) -> dict[str, object]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?`` or nothing."""
+    """Return `` Did you mean 'x'?``, or nothing."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1)
@@ -226,7 +225,7 @@ def _typed(key: str, value: object, origin: str) -> object:
 
 
 def _converted(value: object, kind: Any) -> object:
-    """*value* as a *kind*; None, or ValueError, where it cannot be one."""
+    """Convert *value* to *kind*; None, or ValueError, where that cannot be."""
     if isinstance(kind, types.GenericAlias):  # tuple[str, ...]
         if isinstance(value, str):
             return tuple(part for part in value.split(";") if part)

@@ -151,7 +151,7 @@ def rank(
 
 
 def _scores(outputs: Mapping[str, Array], labels: Sequence[str]) -> tuple[str, Array]:
-    """The output with scores, as [batch, classes]."""
+    """Find the output with scores, as [batch, classes]."""
     candidates = {name: rows for name, array in outputs.items() if (rows := _rows(array)) is not None}
     if labels and len(candidates) > 1:
         candidates = {
@@ -174,7 +174,7 @@ def _scores(outputs: Mapping[str, Array], labels: Sequence[str]) -> tuple[str, A
 
 
 def _rows(array: Array) -> Array | None:
-    """*array* as [batch, classes]; None when it has another shape, or but one class."""
+    """Reshape *array* to [batch, classes]; None when it has another shape, or but one class."""
     import numpy as np
 
     if array.dtype == np.bool_ or not np.issubdtype(array.dtype, np.number):

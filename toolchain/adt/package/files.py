@@ -44,7 +44,7 @@ def is_inside(name: str) -> bool:
 
 
 def part(directory: Path, name: str) -> Path:
-    """Path of the file *name* of the package in *directory*."""
+    """Return the path of the file *name* of the package in *directory*."""
     return contained_file(directory, name, MOST_BYTES)
 
 

@@ -40,12 +40,12 @@ class Integrity:
 
     @property
     def code(self) -> bool:
-        """``mod.so`` is the code that is described."""
+        """True if ``mod.so`` is the code that is described."""
         return all(finding.passed for finding in self.findings if finding.name in (LIBRARY, CODE))
 
     @property
     def passed(self) -> bool:
-        """Nothing is wrong."""
+        """True if nothing is wrong."""
         return all(finding.passed for finding in self.findings)
 
 

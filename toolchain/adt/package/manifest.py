@@ -92,7 +92,7 @@ class SourceModel:
     sha256: str
 
     def compile_command(self, *options: str) -> str:
-        """The command that compiles it again, with *options*; a stranger's file name is one word of it."""
+        """Return the command that compiles it again, with *options*; any file name is one word of it."""
         file = f"./{self.file}" if self.file.startswith("-") else self.file
         return join(["adt", "compile", file, *options])
 
@@ -120,7 +120,7 @@ class PackageTarget:
 
     @property
     def for_this_machine(self) -> bool:
-        """Return True if it is the machine that adt runs on."""
+        """True if it is the machine that adt runs on."""
         return (self.platform, self.machine) == ("host", PLATFORMS["host"].machine)
 
 
@@ -207,7 +207,7 @@ class CompilationRecord:
 
 
 def _share(operators: Sequence[Convolution], words: str) -> str:
-    """Return how many of *operators* became what *words* say, and their share of the multiplications."""
+    """Say how many of *operators* became what *words* say, and their share of the multiplications."""
     done = [operator for operator in operators if not operator.reason]
     share = sum(operator.macs for operator in done) / max(1, sum(operator.macs for operator in operators))
     return (
@@ -263,12 +263,12 @@ class PackageManifest:
 
     @property
     def libraries(self) -> tuple[Library, ...]:
-        """Return the libraries that compute a part of it."""
+        """The libraries that compute a part of it."""
         return parse_libraries(self.offload)
 
     @property
     def needs_half(self) -> bool:
-        """Return True if its kernels need an OpenCL device that computes in half precision."""
+        """True if its kernels need an OpenCL device that computes in half precision."""
         return self.target.device == "opencl" and (self.made.half or self.precision != "float32")
 
     def compile_command(self, *options: str) -> str:
@@ -310,7 +310,7 @@ def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
 
 
 def _fault(facts: PackageManifest) -> str:
-    """Return a fault of well-typed *facts* that ``rtvm`` refuses, too; empty if there is none."""
+    """Find a fault of well-typed *facts* that ``rtvm`` refuses, too; empty if there is none."""
     if unknown := set(facts.offload.split(",")) - {NONE, *LIBRARIES}:
         return f"it needs the library {min(unknown)!r}, which this adt does not know"
     for name in facts.files:

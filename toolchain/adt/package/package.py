@@ -101,7 +101,7 @@ class ModelPackage:
     @property
     @in_document("path")
     def place(self) -> Path:
-        """Return the path that the user has: the .tar or the directory."""
+        """Path that the user has: the .tar or the directory."""
         return self.archive or self.path
 
 

@@ -36,7 +36,7 @@ def read_params(path: Path) -> dict[str, Any]:
 
 
 def _aligned(params: Mapping[str, Any], alignment: int) -> dict[str, Any]:
-    """*params* with a padding before each larger one."""
+    """Put a padding before each larger one of *params*."""
     import numpy as np
     import tvm
 

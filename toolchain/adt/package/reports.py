@@ -47,7 +47,7 @@ class KernelTextures:
 
     @property
     def textured(self) -> bool:
-        """It reads or writes an image."""
+        """True if it reads or writes an image."""
         return self.reads > 0 or self.writes > 0
 
 
@@ -146,7 +146,7 @@ class Accuracy:
 
     @property
     def bad(self) -> bool:
-        """Return True if an output is far off."""
+        """True if an output is far off."""
         return any(far_off(output) for output in self.outputs)
 
 
@@ -216,6 +216,6 @@ class TuningReport:
 
     @property
     def origin(self) -> str:
-        """Describe the origin of the records."""
+        """Description of the records' origin."""
         driver = f", driver {self.driver}" if self.driver else ""
         return f"records of {self.device}{driver}" + ", taken under emulation" * self.emulated

@@ -63,7 +63,7 @@ def outputs_on(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -
 
 
 def compared(got: Mapping[str, Array], reference: Mapping[str, Array]) -> tuple[OutputAccuracy, ...]:
-    """The outputs *got*, the worst first."""
+    """Compare the outputs *got* with *reference*, the worst first."""
     rows = [OutputAccuracy(name, metrics(got[name], right)) for name, right in reference.items()]
     return tuple(sorted(rows, key=lambda row: row.metrics.snr_db))
 
@@ -75,7 +75,7 @@ def layer_costs(
     keep: frozenset[str],
     samples: Sequence[Mapping[str, Array]],
 ) -> tuple[LayerCost, ...]:
-    """Return the layers of a quantized *model*, the costliest first.
+    """Measure what each layer of a quantized *model* costs, the costliest first.
 
     Each is quantized alone, by *quantize*, which gets the nodes that stay float (*keep* in *model*): the
     noise that a layer adds to its own output does not tell the model's.
@@ -98,7 +98,7 @@ def layer_costs(
 
 
 def _layers(model: onnx.ModelProto) -> dict[str, str]:
-    """The nodes of *model* that take what is quantized, or have it, and their operators."""
+    """Find the nodes of *model* that take what is quantized, or have it, and their operators."""
     nodes = model.graph.node
     dequantized = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
     return {
@@ -160,7 +160,7 @@ class Attempt:
 
 
 def unmeasured(quantize: Callable[[frozenset[str]], onnx.ModelProto], keep: frozenset[str]) -> Attempt:
-    """Return the model that *quantize* makes with *keep* in float."""
+    """Make the model that *quantize* gives with *keep* in float."""
     model = quantize(keep)
     _check(model)
     return Attempt(model, keep, ())

@@ -101,7 +101,7 @@ def _refused(reason: str) -> ModelError:
 def _failing(
     quantize: Callable[[frozenset[str]], onnx.ModelProto], nodes: frozenset[str], tried: frozenset[str]
 ) -> dict[str, str]:
-    """Return those of *tried* at which *quantize* fails when nothing else is quantized, and its errors."""
+    """Find those of *tried* at which *quantize* fails when nothing else is quantized, and its errors."""
     errors = {}
     for name in sorted(tried):
         try:
@@ -112,7 +112,7 @@ def _failing(
 
 
 def changed(original: onnx.ModelProto, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, str]:
-    """Return the nodes of *original* that compute something else in a quantized *model*, and what differs."""
+    """Find the nodes of *original* that compute something else in a quantized *model*, and what differs."""
     makers = {name: node.name for node in original.graph.node for name in node.output if name}
     sequences = {each.name for each in original.graph.value_info if not each.type.HasField("tensor_type")}
     values = {**inputs, **_run(original, inputs, [*makers.keys() - sequences])}
@@ -182,7 +182,7 @@ def _separate(
 
 
 def _weight(graph: Graph, node: onnx.NodeProto, exact: Array | None) -> NDArray[np.float32]:
-    """Return the weight that *node* dequantizes, with numbers of *exact* where that is a step off at most."""
+    """Compute the weight that *node* dequantizes; take *exact* where that is a step off at most."""
     constants = [graph.constant(name) for name in node.input]
     quanta, scale, *zeros = (np.asarray(each, np.float64) for each in constants if each is not None)
     if node.op_type == OPERATOR:

@@ -48,7 +48,7 @@ LEAST_OPSET = 13  # from here on scales may be one for each channel
 
 
 def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelProto, Entry]:
-    """Return the ONNX model in *path* with fixed shapes, and its inputs.
+    """Read the ONNX model in *path* with fixed shapes; return its inputs, too.
 
     Raises:
         ModelError: it is not valid, its shapes stay open, or it is no float32 model.
@@ -113,7 +113,7 @@ def name_nodes(model: onnx.ModelProto) -> None:
 
 
 def _with_one_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return *model* with one version of ONNX's operators, the last of several, as onnxruntime does."""
+    """Give *model* one version of ONNX's operators, the last of several, as onnxruntime does."""
     model = deepcopy(model)
     versions = {"" if each.domain == "ai.onnx" else each.domain: each.version for each in model.opset_import}
     del model.opset_import[:]
@@ -150,7 +150,7 @@ def kept_nodes(model: onnx.ModelProto, keep: Sequence[str]) -> frozenset[str]:
 def calibrated(
     model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]], method: str, directory: Path
 ) -> Any:
-    """Return every tensor's range for a prepared *model* on *samples*, for onnxruntime's quantizer."""
+    """Compute every tensor's range of a prepared *model* on *samples*, for onnxruntime's quantizer."""
     path = directory / "calibrated.onnx"
     onnx.save(model, path)
     with _asked(
@@ -185,7 +185,7 @@ def take_unbounded(ranges: Any, model: onnx.ModelProto) -> frozenset[str]:
 def quantized(
     model: onnx.ModelProto, ranges: Any, activations: str, per_channel: bool, keep: Collection[str]
 ) -> onnx.ModelProto:
-    """A prepared *model* with QuantizeLinear and DequantizeLinear around all but the nodes *keep*.
+    """Put QuantizeLinear and DequantizeLinear around all nodes of a prepared *model* but *keep*.
 
     Weights are int8 with all eight bits. Seven, with which x86 without VNNI does not saturate, would cost
     accuracy on every Arm.
@@ -201,7 +201,7 @@ def quantized(
 
 
 def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A prepared *model* with a MatMul and an Add in place of each Gemm by constants that they can do."""
+    """Replace each Gemm by constants of a prepared *model* with a MatMul and an Add, where they can do it."""
     products = ONNXModel(deepcopy(model))
     products.replace_gemm_with_matmul()
     return products.model
@@ -227,7 +227,6 @@ def is_quantized(model: onnx.ModelProto) -> bool:
 
 
 def _operators() -> list[str]:
-    """Types of the operators that onnxruntime quantizes."""
     return sorted({*QLinearOpsRegistry, *QDQRegistry})
 
 

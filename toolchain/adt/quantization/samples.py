@@ -42,12 +42,12 @@ class Samples:
 
     @property
     def calibrating(self) -> list[Mapping[str, Array]]:
-        """Return the samples that ranges are taken from."""
+        """The samples that ranges are taken from."""
         return [array for number, array in enumerate(self.arrays, start=1) if number % self.every]
 
     @property
     def held_back(self) -> list[Mapping[str, Array]]:
-        """Return the samples that accuracy is measured on."""
+        """The samples that accuracy is measured on."""
         return list(self.arrays[self.every - 1 :: self.every])
 
 
@@ -120,7 +120,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read(model: str, entry: Entry, file: Path, picture: PictureOptions | None) -> list[Mapping[str, Array]]:
-    """The samples in *file*: one, or several where its arrays are a multiple of the inputs."""
+    """Read the samples in *file*: one, or several where its arrays are a multiple of the inputs."""
     inputs, pictures = ([str(file)], []) if _has_arrays(file) else ([], [str(file)])
     arrays = {each.name: each.array for each in read_inputs(entry, inputs, pictures, picture)}
     counts = {_batches(arrays[spec.name], spec.shape) for spec in entry.inputs if spec.name in arrays}
@@ -144,7 +144,7 @@ def _read(model: str, entry: Entry, file: Path, picture: PictureOptions | None) 
 
 
 def _batches(array: Array, shape: Sequence[int | str]) -> int:
-    """Return the number of inputs of *shape* one behind the other in *array*."""
+    """Count the inputs of *shape* that are one behind the other in *array*."""
     if not shape or array.ndim != len(shape) or array.shape[1:] != tuple(shape[1:]):
         return 1
     first = int(shape[0])

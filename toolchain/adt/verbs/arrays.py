@@ -29,7 +29,7 @@ def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def summary(name: str, array: Array) -> str:
-    """``name: float32[1, 214] min … max … argmax …``."""
+    """Format an output: ``name: float32[1, 214] min … max … argmax …``."""
     import numpy as np
 
     text = f"{name}: {array.dtype.name}[{', '.join(map(str, array.shape))}]"
@@ -61,8 +61,7 @@ def check_outputs(targets: Sequence[str]) -> None:
 
 
 def save_outputs(targets: Sequence[str], outputs: Mapping[str, Array]) -> tuple[Path, ...]:
-    """Write *outputs* to ``[NAME=]FILE`` each: .npz all or that one, .npy and .raw the only one or that
-    one."""
+    """Write *outputs* to ``[NAME=]FILE`` each: .npz all or that one, .npy and .raw the only or that one."""
     return tuple(_save(text, outputs) for text in targets)
 
 
@@ -104,7 +103,7 @@ def _split(text: str, outputs: Mapping[str, Array]) -> tuple[str, Path]:
 
 
 def table(outputs: Mapping[str, Array]) -> list[str]:
-    """A row for each output: name, type and shape, smallest, largest, mean, and the first values."""
+    """Format a row for each output: name, type and shape, smallest, largest, mean, and the first values."""
     rows = [("output", "", "min", "max", "mean", "first values")]
     for row in described(outputs):
         kind = f"{row['dtype']}[{', '.join(map(str, row['shape']))}]"
@@ -123,7 +122,7 @@ def _figure(value: Any) -> str:
 
 
 def described(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """Name, dtype, shape and figures of each output, for JSON; what is not finite is null, and counted."""
+    """Describe each output for JSON: name, dtype, shape, figures; null where not finite, and counted."""
     return [_described(name, array) for name, array in outputs.items()]
 
 
@@ -174,7 +173,7 @@ class PictureFlags(Options):
 
 
 def picture_options(flags: PictureFlags) -> PictureOptions | None:
-    """Return how pictures are prepared; None without such an option."""
+    """Parse how pictures are prepared; None without such an option."""
     from adt.package.inputs.pictures import PictureOptions, parse_numbers, parse_size
 
     if flags.crop not in (None, CENTER):

@@ -113,7 +113,7 @@ class BenchResult:
 
     @property
     def passed(self) -> bool:
-        """The outputs are not known to be wrong."""
+        """True if the outputs are not known to be wrong."""
         return self.record.correct is not False
 
 
@@ -144,7 +144,7 @@ class AbResult:
 
     @property
     def passed(self) -> bool:
-        """No outputs are known to be wrong."""
+        """True if no outputs are known to be wrong."""
         return self.a.passed and self.b.passed
 
 
@@ -256,7 +256,7 @@ def _cooling(request: BenchRequest | AbRequest) -> CoolDown | None:
 
 
 def protocol_of(request: Options, *, rounds: int | None = None) -> Protocol:
-    """The protocol of *request*, with what it changes."""
+    """Return the protocol of *request*, with what it changes."""
     from adt.measure.record import protocol_named
 
     options = values_of(request)
@@ -267,7 +267,7 @@ def protocol_of(request: Options, *, rounds: int | None = None) -> Protocol:
 def _verify(
     opened: Opened, request: BenchRequest | AbRequest, model: Path | None = None
 ) -> VerifyResult | None:
-    """The outputs against the reference's; None with ``--no-verify``."""
+    """Compare the outputs with the reference's; None with ``--no-verify``."""
     from adt.compiler.importers import model_store
     from adt.verbs.verify import verify_at
 
@@ -285,7 +285,7 @@ def _verify(
 
 
 def _no_speed(opened: Opened, verification: VerifyResult | None) -> str:
-    """Return why nothing may be timed; empty where it may."""
+    """Say why nothing may be timed; empty where it may."""
     from adt.measure.record import EMULATED, WRONG
 
     if verification is not None and not verification.verification.passed:
@@ -314,7 +314,7 @@ def _result(
     no_speed: str = "",
     interleaved: bool = False,
 ) -> BenchResult:
-    """The record, in the store unless *request* forbids that, and what the record does not keep."""
+    """Make the record, in the store unless *request* forbids that, and what the record does not keep."""
     from adt.measure import history
     from adt.measure.bench import record_of
 
@@ -400,7 +400,7 @@ def _lines(result: BenchResult) -> Iterator[str]:
 
 
 def speed_lines(record: BenchRecord) -> Iterator[str]:
-    """The figures of *record*, and what they must be read with."""
+    """Yield the figures of *record*, and what they must be read with."""
     if record.speed is None:
         yield f"{'speed':<11} none: {record.no_speed}"
         return
@@ -488,7 +488,7 @@ def _speed(record: BenchRecord, speed: Speed) -> Iterator[tuple[str, str]]:
 
 
 def _fastest(clocks: Mapping[str, Course]) -> Iterator[tuple[str, Course]]:
-    """The GPU's clock, and that of the CPU that ran fastest."""
+    """Yield the GPU's clock, and that of the CPU that ran fastest."""
     if "gpu" in clocks:
         yield "gpu", clocks["gpu"]
     cpus = {name: course for name, course in clocks.items() if name != "gpu"}
@@ -523,12 +523,12 @@ def _ab_lines(result: AbResult) -> Iterator[str]:
 
 
 def latency(times: TimeSummary) -> str:
-    """Quantiles of *times*."""
+    """Format quantiles of *times*."""
     return f"p50 {ms(times.p50_ms)}, p90 {ms(times.p90_ms)}, p99 {ms(times.p99_ms)}"
 
 
 def ms(value: float) -> str:
-    """Milliseconds with four digits."""
+    """Format milliseconds with four digits."""
     return f"{value:.4g} ms" if value < 10_000 else f"{value / 1000:.4g} s"
 
 

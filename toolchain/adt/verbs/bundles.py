@@ -17,7 +17,7 @@ SERVER = "bin/tvm_rpc"
 
 
 def bundles() -> tuple[TargetBundle, ...]:
-    """Every bundle that was built on this machine and is still there, newest first."""
+    """List every bundle that was built on this machine and is still there, newest first."""
     return bundle_cache.cached_bundles()
 
 
@@ -48,7 +48,7 @@ def choose_bundle(
     preferred: TargetBundle | None = None,
     computes: str = "cpu",
 ) -> TargetBundle:
-    """The bundle *explicit*, or the newest one built here that fits.
+    """Choose the bundle *explicit*, or the newest one built here that fits.
 
     Args:
         platforms: what it may be for; the first one that has a fitting bundle is taken.
@@ -91,7 +91,7 @@ def package_bundle(
     server: bool = False,
     preferred: TargetBundle | None = None,
 ) -> TargetBundle:
-    """The bundle to run *package* with: :func:`choose_bundle` for its platform."""
+    """Choose the bundle to run *package* with: :func:`choose_bundle` for its platform."""
     platforms = (package.manifest.target.platform,)
     return choose_bundle(
         platforms, explicit, package=package, device=device, server=server, preferred=preferred

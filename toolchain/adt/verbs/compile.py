@@ -160,7 +160,7 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
 def job_of(
     request: Request, *, server: bool = False, preferred: Callable[[], TargetBundle | None] = lambda: None
 ) -> CompileJob:
-    """A model and all that it is compiled with, resolved; its records are not (:func:`tuned_job`).
+    """Resolve a model and all that it is compiled with, but for its records (:func:`tuned_job`).
 
     Args:
         request: one with a model, a bundle and *like*.
@@ -215,7 +215,7 @@ def tuned_job(job: CompileJob) -> CompileJob:
 
 
 def measured_offload(job: CompileJob) -> CompileJob:
-    """*job* with what ``--offload auto`` stands for: the libraries of the fastest benchmark, or none."""
+    """Put in the place of ``--offload auto`` of *job* the libraries of the fastest benchmark, or none."""
     settings, source = job.settings, job.model
     if settings.compile.offload != AUTO:
         return job
@@ -259,7 +259,7 @@ def explain(request: ExplainRequest) -> Explanation:
 
 
 def _like(serial: str, request: Request) -> tuple[str, PackageLike]:
-    """The platform of the device *serial*, unless *request* names one, and what to compile for."""
+    """Return the platform of the device *serial*, unless *request* names one, and what to compile for."""
     from adt.device.probe import package_like
     from adt.verbs.device import open_device, probe_device
 
@@ -355,7 +355,6 @@ def compile_command(
 
 
 def _explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """Yield a line on each operator."""
     yield from aligned([(row.status, str(row.count), row.op, row.note) for row in explanation.ops])
     yield f"{explanation.file} ({explanation.format}) " + (explanation.problem or "can be imported")
     if explanation.remedy:
@@ -400,7 +399,6 @@ def _lines(package: ModelPackage) -> Iterator[str]:
 
 
 def _check_lines(package: ModelPackage) -> Iterator[str]:
-    """Yield the result of running the kernels here."""
     from adt.package.package import KernelCheck
 
     checked = package.checked

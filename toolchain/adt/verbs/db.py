@@ -201,7 +201,7 @@ def db_import(request: DbImportRequest) -> ImportResult:
 
 
 def _target_key(request: DbImportRequest) -> str:
-    """The key of what the records were generated for; empty: each says it itself."""
+    """Return the key of what the records were generated for; empty: each says it itself."""
     from adt.compiler.compilation import package_target
     from adt.compiler.passes.records.key import target_key
     from adt.compiler.targets import settings_and_platform

@@ -122,7 +122,8 @@ def deploy(request: DeployRequest) -> Deployed:
 
 @takes(DeployRequest)
 def deploy_many(request: DeployRequest) -> Outcomes[Deployed]:
-    """:func:`deploy` on several devices at once; what fails on one is in its outcome and stops no other.
+    """Call :func:`deploy` for several devices at once; what fails on one is in its outcome and stops no
+    other.
 
     Raises:
         PackageError, ConfigError: what is to be deployed is no package; nothing was done.
@@ -267,7 +268,7 @@ def clean(request: CleanRequest) -> CleanReport:
 
 @takes(CleanRequest)
 def clean_many(request: CleanRequest) -> Outcomes[CleanReport]:
-    """:func:`clean` on several devices at once."""
+    """Call :func:`clean` for several devices at once."""
     from adt.device.deploy import removal
 
     _check_keep(request)
@@ -316,7 +317,7 @@ def _deploy_lines(result: Deployed) -> Iterator[str]:
 
 
 def _deploy_summary(result: Deployed) -> str:
-    """One line of a table of devices."""
+    """Format one line of a table of devices."""
     report = result.report
     sent = "sent" if report.applied else "would send"
     summary = f"{sent} {len(report.sent_files)} files, {report.sent_bytes:,} bytes"

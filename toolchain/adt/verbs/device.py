@@ -38,7 +38,8 @@ class AdbRequest(Request):
 
 
 def chosen_device(serial: str | None = None, timeout: float | None = None) -> Device:
-    """The device *serial*; None: device.serial of the settings, else ANDROID_SERIAL, else the only one.
+    """Choose the device *serial*; None: device.serial of the settings, else ANDROID_SERIAL, else the only
+    one.
 
     Args:
         timeout: seconds that each step on it may take; None: device.timeout of the settings.
@@ -51,12 +52,12 @@ def chosen_device(serial: str | None = None, timeout: float | None = None) -> De
 
 
 def device_of(settings: DeviceSettings) -> Device:
-    """The device of *settings*, else that of ANDROID_SERIAL, else the only one."""
+    """Choose the device of *settings*, else that of ANDROID_SERIAL, else the only one."""
     return open_device(settings.serial, settings.limit)
 
 
 def open_device(serial: str, limit: float | None) -> Device:
-    """The device *serial*, with *limit* seconds for each step on it."""
+    """Choose the device *serial*, with *limit* seconds for each step on it."""
     from adt.device import selection
 
     return replace(selection.select(serial), timeout=limit)
@@ -99,7 +100,7 @@ def devices(*, timeout: float | None = None) -> tuple[DeviceOverview, ...]:
 
 @takes(AdbRequest)
 def adb_command(request: AdbRequest) -> AdbCommand:
-    """The command line that runs the adb of :func:`adt.device.transport.adb.find_adb`; runs nothing.
+    """Return the command line that runs the adb of :func:`adt.device.transport.adb.find_adb`; runs nothing.
 
     Arguments that begin with an option of adb's own, and :data:`SERVER_COMMANDS`, get no device but one
     that was given as *serial*.
@@ -119,7 +120,7 @@ def adb_command(request: AdbRequest) -> AdbCommand:
 
 
 def _serial(request: AdbRequest) -> str:
-    """The serial for adb's ``-s``; empty for none."""
+    """Return the serial for adb's ``-s``; empty for none."""
     from adt.device import selection
 
     first = next(iter(request.arguments), "help")
@@ -152,7 +153,7 @@ def probe(serial: str | None = None, *, timeout: float | None = None, fresh: boo
 
 
 def probe_device(device: Device, *, fresh: bool = False) -> Probe:
-    """As :func:`probe`, for a device that was chosen already."""
+    """Look at a device that was chosen already, as :func:`probe`."""
     from adt.bundle.bundle_cache import newest_with
     from adt.device import probe as device_probe
     from adt.device.opencl import PROGRAM
@@ -187,7 +188,7 @@ def _lines(devices: Sequence[DeviceOverview]) -> Iterator[str]:
 
 
 def table(devices: Sequence[DeviceOverview]) -> list[str]:
-    """The devices, one aligned line each; ``-`` for what is not known."""
+    """Format the devices, one aligned line each; ``-`` for what is not known."""
     rows: list[tuple[str, ...]] = [("SERIAL", "STATE", "VIA", "MODEL", "SOC", "GPU", "API", "ABIS")]
     for device in devices:
         level = "" if device.api_level is None else str(device.api_level)
@@ -232,7 +233,7 @@ def probe_command(
 
 
 def rows(hardware: Probe) -> Iterator[tuple[str, str]]:
-    """The page: a heading and a text for each line; an empty heading goes on with the last one."""
+    """Yield heading and text of each line; an empty heading goes on with the last one."""
     yield "device", f"{hardware.serial}: {hardware.label}"
     system = f"Linux {hardware.kernel}"
     if hardware.android:
@@ -285,7 +286,7 @@ def _cluster(cluster: CpuCluster) -> str:
 
 
 def _notable(features: tuple[str, ...]) -> str:
-    """Return those of the CPU's features that matter to a model."""
+    """List those of the CPU's features that matter to a model."""
     meanings = {
         "asimddp": "dot products",
         "fphp": "fp16",

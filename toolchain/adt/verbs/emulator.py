@@ -60,7 +60,7 @@ def emulator_stop(name: str = "default") -> EmulatorInfo:
 
 
 def emulator_list() -> tuple[EmulatorInfo, ...]:
-    """Every virtual device on this machine."""
+    """List every virtual device on this machine."""
     from adt.virtual import emulator
 
     return emulator.listing()

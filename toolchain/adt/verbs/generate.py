@@ -156,7 +156,7 @@ def generate(request: GenerateRequest) -> Generated:
 
 
 def bundles_of(packages: Sequence[ModelPackage], explicit: Sequence[Path]) -> tuple[TargetBundle, ...]:
-    """The bundles *explicit*, else for each platform of *packages* the newest one built here that fits."""
+    """Load the bundles *explicit*, else for each platform of *packages* the newest one that fits."""
     if explicit:
         return tuple(load_bundle(path) for path in explicit)
     from adt.verbs.bundles import package_bundle
@@ -202,7 +202,7 @@ def generate_command(request: GenerateRequest, flags: GenerateFlags) -> Renderin
 
 
 def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
-    """``NAME=VALUE`` by the package's name; empty where there is only a value."""
+    """Parse ``NAME=VALUE`` by the package's name; an empty one where there is only a value."""
     values: dict[str, str] = {}
     for text in texts:
         name, _, value = text.rpartition("=")
@@ -216,8 +216,7 @@ def _by_package(texts: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
-    """Return how pictures are prepared, by package; an option without a name holds for those with a name,
-    too."""
+    """Parse how pictures are prepared, by package; options without a name hold for those with one, too."""
     from adt.package.inputs.pictures import PictureOptions, parse_numbers
 
     options_of: dict[str, dict[str, Any]] = {}
@@ -237,7 +236,7 @@ def _images(flags: GenerateFlags) -> dict[str, PictureOptions]:
 
 
 def _changes(result: Generated) -> Iterator[str]:
-    """The diff; on stderr what it does not say: which files are in the way."""
+    """Yield the diff; say on stderr what it does not: which files are in the way."""
     if text := diff(result.plan):
         yield text.removesuffix("\n")
     for step, note in (

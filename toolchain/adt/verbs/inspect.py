@@ -169,8 +169,7 @@ def inspect_html(package: AnyPath, out: AnyPath, *, profile: AnyPath | None = No
 
 
 def named_kernels(inspection: Inspection, device: str, name: str | None) -> dict[str, str]:
-    """Return the source of the kernel *name* for *device* (``opencl`` or ``cuda``), or of those that the
-    function *name* launches; None: of all."""
+    """Return the source of the kernel *name* for *device*, or of those a function launches; None: all."""
     texts = inspection.sources(device)
     if name is None:
         return texts
@@ -254,7 +253,7 @@ View = tuple[dict[str, Any], Iterable[str]]
 
 
 def _text(name: str, method: str) -> Callable[[Inspection, Path, InspectFlags], View]:
-    """The view of a text that the inspection gives."""
+    """Make the view of a text that the inspection gives."""
 
     def view(inspection: Inspection, _package: Path, _flags: InspectFlags) -> View:
         text = getattr(inspection, method)()
@@ -395,7 +394,7 @@ def _summary(inspection: Inspection, _package: Path, _flags: InspectFlags) -> Vi
 
 
 def _texture_lines(report: TextureReport) -> Iterator[str]:
-    """A row for each convolution, matrix product, kernel and weight, with what decided about it."""
+    """Yield a row for each convolution, matrix product, kernel and weight, with what decided about it."""
     yield report.summary
     operators = _operator_rows(report.convolutions, ("textures", "buffers"))
     kernels = [

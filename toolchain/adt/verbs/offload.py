@@ -105,7 +105,7 @@ class Variant:
 
     @property
     def inspection(self) -> Inspection:
-        """Return what the package tells of itself."""
+        """Description of the package by itself."""
         from adt.package.inspection.inspection import Inspection
 
         return Inspection(self.package)

@@ -31,7 +31,7 @@ def is_word(model: str | os.PathLike[str]) -> bool:
 
 
 def fetched(place: Any, *, any_digest: bool) -> Any:
-    """*place* of a model, or the local copy of what it is the address of."""
+    """Return *place* of a model, or the local copy of what it is the address of."""
     if place is None or not os.fspath(place).startswith(("https:/", "http:/")):
         return place
     from adt.host.download import local_file  # verbs that download nothing start without it

@@ -37,7 +37,7 @@ class PackageVerification:
     @property
     @in_document()
     def passed(self) -> bool:
-        """The package is whole, and its code would load."""
+        """True if the package is whole, and its code would load."""
         return self.integrity.passed and self.elf is not None and not self.elf.refused
 
 

@@ -15,13 +15,12 @@ from adt.verbs.device import device_of
 
 
 def runs_here(package: ModelPackage, request: Request) -> bool:
-    """A package for this machine runs here, unless a device (a virtual one of its kind) is named."""
+    """Return True if *package* is for this machine, and no device (a virtual one of its kind) is named."""
     return request.named("serial") is None and package.manifest.target.for_this_machine
 
 
 def open_place(package: ModelPackage, request: Request, named: Path | None) -> Opened:
-    """Make *package* ready with the bundle *named* (None: the newest that fits): deploy it, unless it was
-    compiled for this machine."""
+    """Make *package* ready with the bundle *named* or the newest that fits: deploy it, or run it here."""
     if runs_here(package, request):
         check_own_cpu(package.manifest)
         bundle = package_bundle(package, named)

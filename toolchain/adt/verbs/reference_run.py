@@ -68,7 +68,7 @@ def reference_run(packages: Sequence[ModelPackage], settings: Settings) -> Refer
 def _output(
     spec: TensorSpec, right: Mapping[str, Array], manifests: Sequence[PackageManifest], asked: VerifySettings
 ) -> ReferenceOutput:
-    """One output, with the widest of the tolerances of *manifests*: any of them may run."""
+    """Compute one output, with the widest of the tolerances of *manifests*: any of them may run."""
     import numpy as np
 
     from adt.measure.verify import limits_for
@@ -92,8 +92,7 @@ def _output(
 
 
 def _limit(name: str, array: Array, manifest: PackageManifest, asked: VerifySettings) -> float:
-    """Return the gap that an element may have, as :func:`adt.measure.verify.compare` has it, for this
-    *array*."""
+    """Compute the gap that an element of *array* may have, as :func:`adt.measure.verify.compare` has it."""
     import numpy as np
 
     from adt.measure.verify import limits_of_output

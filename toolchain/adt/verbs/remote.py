@@ -65,7 +65,7 @@ def open_remote(request: RemoteRequest) -> AbstractContextManager[Remote]:
 
 @contextmanager
 def connect(package: ModelPackage, request: RemoteRequest) -> Iterator[Remote]:
-    """:func:`open_remote`, of a package that is loaded."""
+    """Load *package* over RPC as :func:`open_remote` does."""
     settings = request.settings
     with ExitStack() as stack:
         library, known = "", None

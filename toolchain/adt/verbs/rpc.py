@@ -98,7 +98,7 @@ class RpcStatus:
 
 
 def served_bundle(serial: str) -> TargetBundle | None:
-    """The bundle that the server on *serial* runs from, when it was built here and is still there."""
+    """Find the bundle that the server on *serial* runs from, when it was built here and is still there."""
     from adt.bundle.bundle_cache import cached_bundles
     from adt.device.deploy.payload import payload_of
     from adt.rpc import state
@@ -240,7 +240,7 @@ def rpc_status(tracker_address: str = "") -> RpcStatus:
 
 @takes(ServeRequest)
 def rpc_serve(request: ServeRequest) -> ServePlan:
-    """The commands that serve RPC on a board without ADB; runs nothing.
+    """Plan the commands that serve RPC on a board without ADB; run nothing.
 
     Raises:
         MismatchError: no bundle for the platform was built here.
@@ -301,7 +301,7 @@ def rpc_session(
     address: str | None = None,
     wait: float | None = None,
 ) -> Iterator[Any]:
-    """A TVM RPC session with a device, for as long as the block runs.
+    """Open a TVM RPC session with a device, for as long as the block runs.
 
     ``with adt.rpc_session(key="android") as remote: remote.upload("lib.so")``
 

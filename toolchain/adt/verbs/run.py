@@ -146,7 +146,7 @@ def _run_remotely(
 
 
 def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, ...] | None:
-    """The inputs of *entry*, checked; None: they are made up."""
+    """Read the inputs of *entry*, and check them; None: they are made up."""
     from adt.package.inputs.validation import check_inputs, taken_inputs
 
     if request.picture is not None and not request.images:
@@ -298,7 +298,7 @@ def _class_lines(ranking: Ranking) -> Iterator[str]:
 
 
 def _time(result: RunResult) -> str:
-    """Return the duration of the runs where it means something; else nothing."""
+    """Format the duration of the runs where it means something; else nothing."""
     from statistics import median
 
     report = result.report or {}

@@ -178,7 +178,7 @@ def _run(
 
 
 def _device_kind(text: str) -> tuple[str, str] | None:
-    """Device and driver of ``NAME`` or ``NAME, DRIVER``; None for an empty text."""
+    """Parse device and driver in ``NAME`` or ``NAME, DRIVER``; None for an empty text."""
     name, _, driver = text.partition(", ")
     return (name, driver) if text else None
 

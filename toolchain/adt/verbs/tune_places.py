@@ -89,7 +89,7 @@ def served(request: TuneRequest) -> TargetBundle | None:
 
 
 def _tracked(key: str) -> tuple[str, ...]:
-    """The devices behind adb whose servers have the key."""
+    """List the devices behind adb whose servers have the key."""
     return tuple(each.serial for each in server.statuses() if each.key == key)
 
 
@@ -98,7 +98,7 @@ def _key(request: TuneRequest, settings: Settings) -> str:
 
 
 def _first(serials: Sequence[str]) -> Device:
-    """Return one of *serials* that is there; with none named, the device that verbs take."""
+    """Choose one of *serials* that is there; with none named, the device that verbs take."""
     problems = []
     for serial in serials:
         try:
@@ -154,7 +154,7 @@ def _own_gpu(computes: str) -> bool:
 
 @contextlib.contextmanager
 def _tracker(request: TuneRequest, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Address of the tracker, and the key."""
+    """Yield the address of the tracker, and the key."""
     key = _key(request, settings)
     if request.tracker:
         yield tracking.ensure(request.tracker), key

@@ -78,8 +78,7 @@ def check_ended(result: EngineResult, rack: Rack, wait: float) -> None:
 
 
 def tune_result(plan: TuningPlan, result: EngineResult, contexts: Sequence[Context]) -> TuneResult:
-    """Make the result, not compared yet; a compile must name one of the database's *contexts* when several
-    fit."""
+    """Make the result, not compared yet; name the context for a compile where several of *contexts* fit."""
     mine = result.context
     if mine and sum((other.target, other.tvm) == (mine.target, mine.tvm) for other in contexts) > 1:
         command = f"{plan.compile_command} {shlex.join(['--tuned-on', mine.place])}"
@@ -186,7 +185,7 @@ TIMES = ("baseline_ms", "best_ms", "tuned_ms", "times_as_fast")
 
 
 def document(result: TuneResult) -> dict[str, Any]:
-    """A tuning as JSON fields; times that are no device's speed are null."""
+    """Write a tuning as JSON fields; times that are no device's speed are null."""
     fields: dict[str, Any] = document_of(result)
     if result.emulated:
         for row in (fields, *fields["tasks"]):
@@ -195,7 +194,7 @@ def document(result: TuneResult) -> dict[str, Any]:
 
 
 def lines(result: TuneResult) -> Iterator[str]:
-    """A tuning for people."""
+    """Yield the lines about a tuning for people."""
     from adt.verbs.tuning_view import device_cells, failures_text
 
     yield ""
@@ -269,7 +268,7 @@ def _ms(value: float | None) -> str:
 
 
 def fit_lines(fit: GpuFit) -> Iterator[str]:
-    """The row of the GPU, and how well the model of costs orders its schedules."""
+    """Yield the row of the GPU, and how well the model of costs orders its schedules."""
     gpu, before = fit.gpu, fit.before
     yield (
         f"fitted    to {fit.schedules} schedules of {fit.kernels} kernels: "
@@ -281,7 +280,7 @@ def fit_lines(fit: GpuFit) -> Iterator[str]:
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
-    """The model's times with records and without, as tables of AutoTVM's guides had them."""
+    """Format the model's times with records and without, as tables of AutoTVM's guides had them."""
     kernels = f"{comparison.tuned_kernels} of {comparison.total_kernels} kernels are tuned"
     if comparison.optimised is None or comparison.unoptimised is None or comparison.ratio is None:
         correct = {None: "", True: "; both are right", False: "; not both are right"}[comparison.correct]

@@ -95,7 +95,7 @@ class Clocks:
                 self._ended.pop(task.name, None)
 
     def seconds(self, name: str, now: float) -> float:
-        """Seconds that the task *name* has been worked on at *now*."""
+        """Return the seconds that the task *name* has been worked on at *now*."""
         return self._ended.get(name, now) - self._began.get(name, now)
 
 
@@ -124,7 +124,7 @@ def _speeds(task: TaskStatus) -> str:
 
 
 def summary_line(status: Status) -> str:
-    """All of it in one line."""
+    """Summarize how the tuning stands in one line."""
     measuring = sum(device.state == "measuring" for device in status.devices)
     live = sum(device.state in AT_WORK for device in status.devices)
     parts = [f"trials {status.done} of {status.total}", f"{status.kept} kept"]
@@ -136,13 +136,13 @@ def summary_line(status: Status) -> str:
 
 
 def failures_text(failures: Mapping[str, int]) -> str:
-    """Failed candidates by cause, the most frequent first; empty for none."""
+    """Count failed candidates by cause, the most frequent first; empty for none."""
     rows = sorted(failures.items(), key=lambda row: (-row[1], row[0]))
     return ", ".join(f"{count} {kind}" for kind, count in rows if count)
 
 
 def device_cells(device: DeviceStatus) -> tuple[str, ...]:
-    """Name, label, state, counts, temperature, and its note."""
+    """Format name, label, state, counts and temperature of a device, and its note."""
     counts = f"{device.measured} measured"
     if device.failed or device.restarts:
         counts += f", {device.failed} failed, {device.restarts} restarts"
@@ -152,7 +152,7 @@ def device_cells(device: DeviceStatus) -> tuple[str, ...]:
 
 
 def screen(status: Status, clocks: Clocks, height: int) -> list[str]:
-    """As many lines as fit into *height*: all of it, the devices, and the tasks, those at work first."""
+    """Fill at most *height* lines: the summary, the devices, and the tasks, those at work first."""
     lines = [summary_line(status)]
     if status.devices:
         lines += aligned([device_cells(device) for device in status.devices])
@@ -195,7 +195,7 @@ class Lines:
         self._last = 0.0
 
     def update(self, status: Status) -> list[str]:
-        """The lines to print now that things stand so."""
+        """Return the lines to print now that things stand so."""
         self._clocks.update(status)
         due = status.elapsed - self._last >= LINE_SECONDS
         lines = [*self._device_lines(status.devices), *self._task_lines(status, due)]

@@ -217,7 +217,7 @@ def _up_plan(
 
 
 def _connected_device(request: UpRequest) -> Device | None:
-    """The device that was asked for or is connected; None when there is none at all."""
+    """Return the device that was asked for or is connected; None when there is none at all."""
     from adt.device import selection
     from adt.verbs.device import device_of
 

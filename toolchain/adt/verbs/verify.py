@@ -74,7 +74,7 @@ class VerifyRequest(Request):
     )
 
     def _complete(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """With the local copy of a reference that an address stands for."""
+        """Put the local copy of a reference in the place of its address."""
         reference = fetched(arguments["reference"], any_digest=bool(arguments["insecure_no_digest"]))
         return super()._complete({**arguments, "reference": reference and os.fspath(reference)})
 
@@ -344,7 +344,7 @@ def verify_command(
 
 
 def as_whole(keywords: Mapping[str, Any]) -> list[str]:
-    """The options that were given and say nothing about single kernels."""
+    """Return the options that were given and say nothing about single kernels."""
     kernels = options_of(LayersRequest)
     asked = {
         about.flag: keywords[name] not in (None, about.default)
@@ -366,7 +366,7 @@ def _refuse(options: Sequence[str], how: str = "with") -> None:
 
 
 def verification_lines(result: VerifyResult) -> Iterator[str]:
-    """Each output and its figures."""
+    """Yield each output and its figures."""
     for output in result.verification.outputs:
         yield from _output_lines(output)
     note = ", emulated: right or wrong counts here, time does not" if result.emulated else ""
@@ -402,7 +402,7 @@ def _output_lines(output: OutputComparison) -> Iterator[str]:
 
 
 def failure(result: VerifyResult, package: Path, *, same_command: bool = False) -> VerifyFailed | None:
-    """Return what is wrong with the outputs; None when all of them passed.
+    """Say what is wrong with the outputs; None when all of them passed.
 
     The *same_command* line, ``adt verify``, takes what lets outputs pass.
     """
@@ -439,7 +439,7 @@ def failure(result: VerifyResult, package: Path, *, same_command: bool = False) 
 
 
 def allowing(outputs: Sequence[OutputComparison]) -> tuple[str, ...]:
-    """Return options with which *outputs* pass; none where no option lets one pass."""
+    """Find options with which *outputs* pass; none where no option lets one pass."""
     failed = [output for output in outputs if not output.passed]
     if not all(output.options and "--input" not in output.options for output in failed):
         return ()
@@ -492,7 +492,7 @@ def _layers_failure(package: Path, layers: LayerScan) -> VerifyFailed | None:
 
 
 def next_steps(package: Path, layers: LayerScan, call: CallComparison) -> list[str]:
-    """Return what to do about a wrong kernel, each step a sentence."""
+    """Say what to do about a wrong kernel, each step a sentence."""
     steps = []
     if any(argument.scope != "global" for argument in call.arguments):
         steps.append("Keep tensors in buffers: adt compile MODEL --target adreno-buffer.")
@@ -536,7 +536,7 @@ def _call_line(call: CallComparison) -> str:
 
 
 def _explanation(call: CallComparison) -> Iterator[str]:
-    """The first wrong call in full."""
+    """Yield the first wrong call in full."""
     yield f"first wrong kernel: {call.name} (call {call.index})"
     yield f"    computes  {', '.join(call.operators)}"
     for number, argument in enumerate(call.arguments):

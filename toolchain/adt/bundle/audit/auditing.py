@@ -38,8 +38,7 @@ def audit(
     *,
     with_bundle: Iterable[Binary | Unreadable] = (),
 ) -> ElfReport:
-    """Judge *files* for *destination*, and the libraries that the NDK lends them; *with_bundle* only
-    supply symbols."""
+    """Judge *files*, and what the NDK lends them, for *destination*; *with_bundle* only supplies symbols."""
     given = tuple(files)
     providers = Providers((*given, *with_bundle), destination)
     likely = _likely_system(given, destination)
@@ -55,7 +54,7 @@ def audit(
 
 
 def _likely_system(files: tuple[Binary | Unreadable, ...], destination: Destination) -> str:
-    """The system of a file that does not tell: that of the others, else Android, the stricter one."""
+    """Guess the system of a file that does not tell: that of the others, else Android, the stricter one."""
     if destination.system:
         return destination.system
     systems = [system_of(file.facts) for file in files if isinstance(file, Binary)]
@@ -82,7 +81,7 @@ def _audit_one(file: Binary | Unreadable, providers: Providers, likely: str) -> 
 
 
 def _in_apk(binary: Binary) -> Iterator[Finding]:
-    """An app with extractNativeLibs=false maps its libraries straight from the APK."""
+    """Check the place in an APK: an app with extractNativeLibs=false maps its libraries from there."""
     at = binary.stored_at
     if at is not None and at % BIG_PAGE and ".apk/" in binary.place:
         what = f"it is stored uncompressed at byte {at} of the APK, no multiple of 16 KB"
@@ -107,7 +106,7 @@ def _deploy(loadable: list[tuple[Binary, str]], providers: Providers) -> Iterato
 
 
 def _lent(loadable: list[tuple[Binary, str]], providers: Providers) -> Iterable[Binary]:
-    """The NDK's libraries that are to be sent along: they too must load."""
+    """Return the NDK's libraries that are to be sent along: they too must load."""
     lent = (
         file
         for binary, system in loadable
@@ -225,7 +224,7 @@ def _prefix(path: Path) -> str:
 
 
 def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
-    """Platform and API level of a bundle or package, None for anything else."""
+    """Return platform and API level of a bundle or package; None for anything else."""
     if (path / MANIFEST).is_file():
         bundle = load_bundle(path, check_hashes=False).manifest
         return path, (bundle.platform, bundle.api_level)
@@ -239,7 +238,7 @@ def _made_for(path: Path) -> tuple[Path, tuple[str, int | None]] | None:
 
 
 def audit_ndk(explicit: str) -> Ndk | None:
-    """The NDK that is named, which must be right, else one that is found, else none."""
+    """Find the NDK that is named, which must be right, else any; None where there is none."""
     if explicit:
         return find_ndk(explicit)
     try:

@@ -32,8 +32,7 @@ class Member:
 
 
 def archive_members(path: Path) -> Iterator[Member]:
-    """Yield each file of the archive *path* that begins as ELF files do; PackageError if that is none, or
-    damaged."""
+    """Yield each file of the archive *path* that begins as ELF files do; PackageError if it is damaged."""
     total = 0
     try:
         with zipfile.ZipFile(path) as archive:
@@ -61,7 +60,7 @@ def archive_members(path: Path) -> Iterator[Member]:
 
 
 def _begin(path: Path, member: zipfile.ZipInfo) -> int:
-    """The byte after the member's local header, whose extra field may differ from the directory's."""
+    """Return the byte after the member's local header, whose extra field may differ from the directory's."""
     with path.open("rb") as file:
         file.seek(member.header_offset + 26)
         name, extra = struct.unpack("<HH", file.read(4))
@@ -94,7 +93,7 @@ class Binary:
 
     @property
     def filename(self) -> str:
-        """Return its name in DT_NEEDED."""
+        """Its name in DT_NEEDED."""
         return self.place.rpartition("/")[2]
 
     @property

@@ -29,7 +29,7 @@ LARGE_PAGES_REMEDY = (
 
 
 def check_file(facts: ElfFacts, destination: Destination, system: str) -> Iterator[Finding]:
-    """Everything that can be said without looking at other files."""
+    """Find all faults that can be seen without looking at other files."""
     if facts.type not in ("DYN", "EXEC") or not facts.loads:
         yield Finding(REFUSED, "not-linked", f"it is of type {facts.type}, not linked", "Link it.")
         return

@@ -53,12 +53,12 @@ class Providers:
                 self._owners.setdefault(_key(binary.facts, symbol), []).append(binary)
 
     def find(self, name: str, asker: Binary) -> Binary | None:
-        """The file that *asker* means by *name*: one beside it, else the nearest one."""
+        """Find the file that *asker* means by *name*: one beside it, else the nearest one."""
         libraries = self._by_name.get(_key(asker.facts, name), [])
         return max(libraries, key=lambda file: _nearness(file.directory, asker.directory), default=None)
 
     def named_otherwise(self, name: str, asker: Binary) -> Binary | None:
-        """A file whose SONAME is *name*, though it is called otherwise."""
+        """Find a file whose SONAME is *name*, though it is called otherwise."""
         key = _key(asker.facts, name)
         return next((file for file in self.files if _key(file.facts, file.facts.soname) == key), None)
 
@@ -88,7 +88,7 @@ class Providers:
         return Need(name, "missing", ""), None
 
     def _on_this_machine(self, name: str, facts: ElfFacts) -> Binary | None:
-        """The system's own library *name*, when the destination is this machine."""
+        """Find the system's own library *name*, when the destination is this machine."""
         for directory in self.destination.directories:
             if (directory / name).is_file():
                 library = self._library(directory / name, "glibc")
@@ -97,7 +97,7 @@ class Providers:
         return None
 
     def _lent_by_ndk(self, name: str, facts: ElfFacts) -> Binary | None:
-        """The library *name* of the NDK that apps bring along."""
+        """Find the library *name* of the NDK that apps bring along."""
         root = self.stubs.sysroot(facts.machine)
         file = root.lent(name) if root else None
         return self._library(file, "ndk") if file else None
@@ -131,7 +131,7 @@ class Providers:
         return Closure(tuple(files), tuple(stubs), tuple(blind), tuple(absent))
 
     def owners(self, symbol: Import, asker: ElfFacts) -> list[Binary]:
-        """The files, of the asker's kind, that have the symbol."""
+        """Return the files, of the asker's kind, that have the symbol."""
         owners = self._owners.get(_key(asker, symbol.name), [])
         return [file for file in owners if file.facts.supplies(symbol)]
 
@@ -193,16 +193,16 @@ class Sysroot:
         return tuple(sorted(int(d.name) for d in self.libraries.glob("[0-9]*") if d.name.isdigit()))
 
     def level(self, api_level: int) -> int:
-        """The level whose stubs answer for *api_level*: the nearest one not above, else the lowest."""
+        """Return the level whose stubs answer for *api_level*: the nearest one not above, else the lowest."""
         return max((have for have in self.levels if have <= api_level), default=min(self.levels))
 
     def stub(self, name: str, api_level: int) -> Path | None:
-        """The stub of the public library *name* at *api_level*."""
+        """Find the stub of the public library *name* at *api_level*."""
         stub = self.libraries / str(self.level(api_level)) / name
         return stub if stub.is_file() else None
 
     def first_level_with(self, name: str, symbol: str) -> int | None:
-        """The lowest API level whose library *name* has *symbol*."""
+        """Find the lowest API level whose library *name* has *symbol*."""
         for level in self.levels:
             file = self.libraries / str(level) / name
             if file.is_file() and symbol in read_elf(file).exports:
@@ -210,7 +210,7 @@ class Sysroot:
         return None
 
     def lent(self, name: str) -> Path | None:
-        """A library that the NDK has for apps to bring along, such as libc++_shared.so."""
+        """Find a library that the NDK has for apps to bring along, such as libc++_shared.so."""
         library = self.libraries / name
         return library if library.is_file() else None
 
@@ -223,14 +223,14 @@ class Stubs:
         self._read: dict[Path, ElfFacts] = {}
 
     def sysroot(self, machine: str) -> Sysroot | None:
-        """The NDK's sysroot for *machine*, None when there is none."""
+        """Find the NDK's sysroot for *machine*; None when there is none."""
         if self._ndk is None or machine not in TRIPLES:
             return None
         tree = Sysroot(self._ndk.bin.parent / "sysroot/usr/lib" / TRIPLES[machine])
         return tree if tree.libraries.is_dir() and tree.levels else None
 
     def facts(self, name: str, machine: str, api_level: int) -> ElfFacts | None:
-        """The symbols of the system's library *name*, None when they are not known here."""
+        """Read the symbols of the system's library *name*; None when they are not known here."""
         root = self.sysroot(machine)
         file = root.stub(name, api_level) if root else None
         if file is None:

@@ -33,18 +33,18 @@ class Destination:
 
     @property
     def stand_in(self) -> bool:
-        """Return True if the system's libraries are glibc's because the NDK is a stand-in for one."""
+        """True if the system's libraries are glibc's because the NDK is a stand-in for one."""
         return self.ndk is not None and STAND_IN in self.ndk.description
 
     def level_for(self, facts: ElfFacts) -> int:
-        """The API level that *facts* are judged at."""
+        """Return the API level that *facts* are judged at."""
         if self.api_level is not None:
             return self.api_level
         return facts.android.api_level if facts.android else self.default_api_level
 
 
 def destination(platform: Platform, *, api_level: int | None = None, ndk: Ndk | None = None) -> Destination:
-    """The destination that *platform* is."""
+    """Describe *platform* as a destination."""
     system = ANDROID if platform.android else GLIBC
     return Destination(
         platform.machine,
@@ -63,7 +63,7 @@ def own_directories() -> tuple[Path, ...]:
 
 
 def system_of(facts: ElfFacts) -> str:
-    """The system that a file was built for, by what it asks for; empty when nothing tells."""
+    """Tell the system that a file was built for, by what it asks for; empty when nothing tells."""
     if facts.program and not facts.interpreter:
         return KERNEL
     if facts.android or facts.interpreter.startswith("/system/bin/linker"):
@@ -76,7 +76,7 @@ def system_of(facts: ElfFacts) -> str:
 
 
 def versions_asked(facts: ElfFacts) -> Iterable[str]:
-    """The symbol versions that a file asks others for."""
+    """Return the symbol versions that a file asks others for."""
     return {symbol.version for symbol in facts.imports if symbol.version}
 
 
@@ -91,7 +91,7 @@ def may_have_large_pages(machine: str, system: str) -> bool:
 
 
 def page_sizes(facts: ElfFacts, *, bionic: bool) -> tuple[int, ...]:
-    """Page sizes in bytes that the segments fit, of :data:`PAGE_SIZES`."""
+    """Return the page sizes in bytes that the segments fit, of :data:`PAGE_SIZES`."""
     return tuple(page for page in PAGE_SIZES if not obstacle(facts, page, bionic=bionic))
 
 
@@ -189,7 +189,7 @@ GLIBC_LIBRARIES = re.compile(
 
 
 def version_level(version: str) -> int:
-    """The first API level whose bionic defines the symbol version *version*; 1 for unknown ones."""
+    """Return the first API level whose bionic defines the symbol version *version*; 1 for unknown ones."""
     _, _, release = version.partition("_")
     return RELEASES.get(release, 1)
 

@@ -42,7 +42,7 @@ def _vendor(name: str, system: str) -> Finding:
 
 
 def _missing(names: list[str], binary: Binary, providers: Providers, system: str) -> Iterator[Finding]:
-    """One finding for each reason why libraries are missing."""
+    """Yield a finding for each reason why libraries are missing."""
     unknown: list[str] = []
     foreign: list[str] = []
     private: list[str] = []
@@ -146,7 +146,7 @@ def _in_scope(symbol: Import, closure: Closure, owners: list[Binary]) -> bool:
 def _findings(
     missing: dict[str, list[Import]], binary: Binary, closure: Closure, providers: Providers, system: str
 ) -> Iterator[Finding]:
-    """*missing* is by the name of the file that has the symbols, outside of the closure; empty: none has."""
+    """Judge the symbols in *missing*, by the file outside of the closure that has them; empty: none has."""
     strict = binary.facts.program or system != GLIBC
     for owner, symbols in missing.items():
         names = _list(symbols)

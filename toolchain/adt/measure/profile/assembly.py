@@ -27,14 +27,14 @@ class Limits:
     gbps: float | None = None
 
     def roof(self, intensity: float | None) -> float | None:
-        """10⁹ operations a second that can be reached at so many for each byte; None: not known."""
+        """Return the 10⁹ operations a second that *intensity*, operations a byte, allows; None: not known."""
         if intensity is None or self.gflops is None or self.gbps is None:
             return None
         return min(self.gflops, intensity * self.gbps)
 
 
 def kernel_totals(calls: Sequence[CallTime], limits: Limits, *, emulated: bool) -> tuple[KernelTotal, ...]:
-    """Return one row for each kernel, in the order of first calls; an emulator's times give no speeds."""
+    """Make a row for each kernel, in the order of first calls; an emulator's times give no speeds."""
     groups: dict[tuple[str, str], list[tuple[int, CallTime]]] = {}
     for at, call in enumerate(calls):
         groups.setdefault((call.name, call.device), []).append((at, call))
@@ -50,7 +50,7 @@ def kernel_totals(calls: Sequence[CallTime], limits: Limits, *, emulated: bool) 
 
 
 def _share(times: Sequence[float], whole: float) -> float | None:
-    """None: all times are by another clock."""
+    """Return the share of *whole* that *times* have; None where all times are by another clock."""
     return sum(times) / whole if times and whole > 0 else None
 
 
@@ -175,7 +175,7 @@ def join(report: RunnerProfile, graph: Graph | None, device: str) -> tuple[tuple
 
 
 def align(ran: Sequence[str], graph: Sequence[str]) -> list[int]:
-    """For each call that ran its place in the graph, in order; -1 for those that the graph has not.
+    """Find the place in the graph of each call that ran, in order; -1 for those that the graph has not.
 
     What the graph leaves out (the VM's bookkeeping) and what did not run (a branch) is passed over.
     """
@@ -204,7 +204,7 @@ def _call(
     device: str,
     alike: Call | None = None,
 ) -> CallTime:
-    """*alike*: a call of the same name in the graph, of which this one has kind and arithmetic."""
+    """Describe a call; *alike* is one of the same name in the graph, of which it has kind and arithmetic."""
     known = graph.calls[place] if graph and place >= 0 else alike
     own = known.name if known else measured.name
     kind = BUILTIN if measured.builtin else known.kind if known else ""
@@ -232,7 +232,7 @@ def _call(
 
 
 def _deeper(calls: Sequence[MeasuredCall], at: int) -> list[MeasuredCall]:
-    """The calls that the call *at* made itself."""
+    """Return the calls that the call *at* made itself."""
     inner = []
     for call in calls[at + 1 :]:
         if call.depth <= calls[at].depth:
@@ -255,7 +255,7 @@ def _results(measured: MeasuredCall, known: Call | None) -> int:
 
 
 def _moved(measured: MeasuredCall, graph: Graph | None, known: Call | None) -> int | None:
-    """Bytes of what it reads and writes, each tensor once."""
+    """Sum the bytes of what the call reads and writes, each tensor once."""
     sizes: list[int | None] = []
     if graph and known:
         sizes = [graph.tensors[index].bytes for index in {*known.inputs, *known.outputs}]

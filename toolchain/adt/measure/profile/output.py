@@ -21,7 +21,7 @@ from adt.package.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Prof
 
 
 def render(profile: Profile) -> str:
-    """The page as HTML, UTF-8; of an emulated place it has no times at all."""
+    """Render the page as HTML, UTF-8; of an emulated place it has no times at all."""
     here = Path(__file__).parent
     return web_page(
         f"{profile.package} · adt profile",
@@ -96,7 +96,7 @@ NAMES = {
 
 
 def trace(profile: Profile) -> dict[str, Any]:
-    """Return the trace as JSON values; refuse an emulator's times, as a trace has nothing else."""
+    """Write the trace as JSON values; refuse an emulator's times, as a trace has nothing else."""
     if profile.emulated:
         raise ConfigError(
             f"there is no trace of {profile.device}: its processor is emulated, and a trace is of times",
@@ -163,8 +163,7 @@ Cell = Callable[[KernelTotal], str]
 
 
 def sorted_totals(profile: Profile, sort: str = "") -> list[KernelTotal]:
-    """Return a row for each kernel, the most important first by *sort*; empty: time, or arithmetic without
-    times."""
+    """Sort a row for each kernel by *sort*; empty: by time, or arithmetic without times."""
     check_sort(sort)
     if profile.emulated and sort and sort not in UNTIMED:
         raise ConfigError(
@@ -175,7 +174,7 @@ def sorted_totals(profile: Profile, sort: str = "") -> list[KernelTotal]:
 
 
 def folded(profile: Profile) -> Profile:
-    """*profile* with one row for all that the virtual machine does itself."""
+    """Fold all that the virtual machine does itself into one row of *profile*."""
     calls = [replace(call, name=VM) if call.device == "vm" else call for call in profile.calls]
     limits = Limits(profile.peak_gflops, profile.peak_gbps)
     return replace(profile, kernels=kernel_totals(calls, limits, emulated=profile.emulated))
@@ -240,7 +239,7 @@ def sums(profile: Profile) -> list[str]:
 
 
 def milliseconds(us: float) -> str:
-    """*us* microseconds as text."""
+    """Format *us*, microseconds."""
     return f"{us / 1e3:.3f} ms"
 
 
@@ -249,7 +248,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _columns(profile: Profile) -> list[tuple[str, Cell]]:
-    """Title and cell of each column."""
+    """Return title and cell of each column."""
     timed: list[tuple[str, Cell]] = [
         ("time µs", lambda row: f"{row.mean_us:.1f}"),
         ("share", lambda row: UNKNOWN if row.share is None else f"{row.share:.1%}"),
@@ -278,7 +277,7 @@ LEFT = ("kernel", "on", "clock", "shapes")
 
 
 def _right_aligned(cells: Sequence[Sequence[str]], titles: Sequence[str]) -> list[str]:
-    """Columns of numbers end below each other; the others begin so."""
+    """Align columns of numbers at their ends, and the others at their beginnings."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return aligned(
         [
@@ -312,7 +311,7 @@ def _shapes(row: KernelTotal) -> str:
 
 
 def _brief(shapes: str) -> str:
-    """*shapes*, or of a long one its first tensor and what is written."""
+    """Shorten long *shapes* to the first tensor and what is written."""
     if len(shapes) <= MOST_SHAPES:
         return shapes
     read, arrow, written = shapes.partition(" → ")

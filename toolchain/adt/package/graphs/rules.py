@@ -68,7 +68,7 @@ _SCALAR = _KINDS["scalar"]
 
 
 def _nodes(table: str) -> dict[str, dict[str, frozenset[str]]]:
-    """The fields of each type of node in *table*: ``name`` of a scalar, ``name:kind``; with ``?`` or None."""
+    """Parse the fields of nodes in *table*: ``name`` of a scalar, ``name:kind``, with ``?`` or None."""
     nodes: dict[str, dict[str, frozenset[str]]] = {}
     for line in table.strip().splitlines():
         node, *fields = line.split()
@@ -185,7 +185,7 @@ class _Graph:
             raise GraphError(f"nodes nested {self._depths[root]} deep, over {MOST_DEPTH}")
 
     def _look(self, place: int, node: Any) -> list[int]:
-        """The places that *node* refers to, each before its own."""
+        """Check *node*; return the places that it refers to, each before its own."""
         kind = node.get("type") if isinstance(node, dict) else None
         if not isinstance(kind, str):
             raise GraphError(f"node {place} has no type")

@@ -23,7 +23,7 @@ class Runner:
         self._stage = ""
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The outputs of one run, or what TVM raised and where."""
+        """Return the outputs of one run, or what TVM raised and where."""
         self._stage = "start"
         try:
             return {"outputs": self._run(request)}
@@ -64,7 +64,7 @@ class Runner:
 
 
 def _on_device(param: Any, device: Any, *, image: bool) -> Any:
-    """The parameter on *device*, in a buffer or an image."""
+    """Copy the parameter to *device*, into a buffer or an image."""
     import tvm
 
     tensor = tvm.runtime.empty(param.shape, param.dtype, device, mem_scope=SCOPE if image else None)
@@ -72,7 +72,7 @@ def _on_device(param: Any, device: Any, *, image: bool) -> Any:
 
 
 def _device(kind: str, opencl: dict[str, str]) -> Any:
-    """The device of TVM for *kind* of the VM's virtual devices."""
+    """Return TVM's device for *kind* of the VM's virtual devices."""
     import tvm
 
     if kind == "cpu":

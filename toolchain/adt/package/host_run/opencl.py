@@ -57,12 +57,12 @@ class HostOpenCl:
 
     @property
     def fp16(self) -> bool:
-        """Kernels may compute in half precision."""
+        """True if kernels may compute in half precision."""
         return "cl_khr_fp16" in self.extensions
 
     @property
     def gpu(self) -> bool:
-        """It is a GPU; its numbers and its time mean something."""
+        """True if it is a GPU; its numbers and its time mean something."""
         return self.kind == "gpu"
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class HostOpenCl:
 
 
 def opencl_device() -> HostOpenCl | None:
-    """The device that TVM's OpenCL runtime uses on this machine; None if it finds none.
+    """Return the device that TVM's OpenCL runtime uses on this machine; None if it finds none.
 
     The first GPU of any platform, else the first CPU. The loader decides which drivers there are
     (``OCL_ICD_VENDORS`` and its like). The answer is kept for as long as those variables stay the same.
@@ -79,7 +79,7 @@ def opencl_device() -> HostOpenCl | None:
 
 
 def choose(devices: tuple[HostOpenCl, ...]) -> HostOpenCl | None:
-    """The device that TVM's rule takes."""
+    """Choose a device as TVM does."""
     able = [device for device in devices if _version(device.version) >= TVM_VERSION]
     for kind in ("gpu", "cpu"):
         for device in able:
@@ -161,7 +161,7 @@ def _open(name: str) -> ctypes.CDLL | None:
 
 
 def _devices(cl: ctypes.CDLL) -> tuple[list[dict[str, Any]], str]:
-    """Every device of every platform, and why there is none."""
+    """Describe every device of every platform, or say why there is none."""
     platforms = _handles(lambda room, to, count: cl.clGetPlatformIDs(room, to, count))
     if isinstance(platforms, int):
         return [], f"clGetPlatformIDs answered {platforms}"
@@ -204,7 +204,7 @@ def _described(cl: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, Any]:
 
 
 def _handles(ask: Callable[[int, Any, Any], int]) -> list[int] | int:
-    """A list of handles, or the error code."""
+    """Ask for a list of handles; return the error code where that fails."""
     count = ctypes.c_uint(0)
     if code := ask(0, None, ctypes.byref(count)):
         return code
@@ -225,7 +225,7 @@ def _text(ask: Ask, what: int) -> str:
 
 
 def _number(ask: Ask, what: int) -> int:
-    """A number of up to 64 bits; 0 when the device does not know it."""
+    """Ask for a number of up to 64 bits; 0 when the device does not know it."""
     value = ctypes.c_uint64(0)
     size = ctypes.c_size_t(0)
     if ask(what, ctypes.c_size_t(0), None, ctypes.byref(size)) or size.value > 8:

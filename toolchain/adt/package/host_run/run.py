@@ -124,7 +124,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _opencl(packages: Any) -> tuple[HostOpenCl | None, list[Path]]:
-    """The device and the plugins that the packages need; none for the CPU alone."""
+    """Find the device and the plugins that the packages need; none for the CPU alone."""
     if not any("opencl" in package.manifest.target.vdevices for package in packages):
         return None, []
     from adt.bundle.plugins import opencl_runtime
@@ -174,7 +174,7 @@ def _check_machine(manifest: PackageManifest) -> None:
 def _ended(
     failure: ChildFailed, manifest: PackageManifest, device: HostOpenCl | None, timeout: float
 ) -> RunError:
-    """The error for a child that gave no answer."""
+    """Describe the end of a child that gave no answer."""
     where = _where(device)
     lines = (line for line in failure.output.splitlines() if not CHATTER.search(line))
     details = "\n".join(lines)[-4000:]
@@ -207,7 +207,7 @@ def _remedy(manifest: PackageManifest, device: HostOpenCl | None) -> str:
 
 
 def _failure(answer: Mapping[str, Any], manifest: PackageManifest, device: HostOpenCl | None) -> RunError:
-    """Return the error for what TVM raised in the child."""
+    """Describe what TVM raised in the child."""
     where = _where(device)
     text = str(answer["error"])
     if "OpenCL build error" in text or "CL_BUILD_PROGRAM_FAILURE" in text:

@@ -65,7 +65,7 @@ def read_inputs(
 
 
 def _split(text: str, entry: Entry) -> tuple[str, Path]:
-    """Name of the input, empty for none, and the file; a file's name may hold a = sign, too."""
+    """Return the name of the input, empty for none, and the file, whose name may hold a = sign, too."""
     for spec in sorted(entry.inputs, key=lambda spec: -len(spec.name)):
         if text.startswith(f"{spec.name}="):
             return spec.name, Path(text[len(spec.name) + 1 :])
@@ -109,7 +109,7 @@ def _only(entry: Entry, path: Path) -> str:
 
 
 def _for_pictures(entry: Entry) -> str:
-    """The input that an --image without a name is for: the only one, or the only one of a picture's rank."""
+    """Return the input of an --image without a name: the only one, or the only one of a picture's rank."""
     candidates = [spec for spec in entry.inputs if len(spec.shape) in (3, 4)]
     if len(entry.inputs) == 1:
         candidates = list(entry.inputs)

@@ -78,7 +78,7 @@ class PictureOptions:
 
     @property
     def normalises(self) -> bool:
-        """Return True if values are to be changed."""
+        """True if values are to be changed."""
         return bool(self.mean or self.std or self.scale is not None or self.range)
 
 
@@ -92,7 +92,7 @@ class PictureBatch:
 
 
 def parse_size(text: str) -> tuple[int, ...]:
-    """``224x224`` (width x height) or ``256`` as numbers.
+    """Parse ``224x224`` (width x height) or ``256``.
 
     Raises:
         InputError: it is neither, or too large.
@@ -108,7 +108,7 @@ def parse_size(text: str) -> tuple[int, ...]:
 
 
 def parse_numbers(text: str, option: str) -> tuple[float, ...]:
-    """``0.485,0.456,0.406`` as numbers."""
+    """Parse ``0.485,0.456,0.406``."""
     try:
         numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -260,7 +260,7 @@ def _check_values(spec: TensorSpec, options: PictureOptions) -> None:
 
 
 def _pixels(file: Path, form: _Form, options: PictureOptions) -> tuple[NDArray[np.uint8], str]:
-    """The picture as uint8[height, width, channels], and what was done."""
+    """Read the picture as uint8[height, width, channels]; say what was done, too."""
     import numpy as np
 
     picture = _upright(file, form.color)
@@ -277,7 +277,7 @@ def _pixels(file: Path, form: _Form, options: PictureOptions) -> tuple[NDArray[n
 
 
 def _upright(file: Path, color: str) -> Image:
-    """Return the decoded picture as its EXIF orientation wants it, in mode RGB or L."""
+    """Decode the picture as its EXIF orientation wants it, in mode RGB or L."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     smaller = "Make it smaller in another program first, if you trust it."
@@ -336,7 +336,7 @@ def _opened(data: IO[bytes]) -> Image:
 
 
 def _eight_bits(picture: Image) -> Image:
-    """16 bits a pixel as 8, where Pillow would cut off what is above 255; palettes as colours."""
+    """Convert 16 bits a pixel to 8, where Pillow would cut off what is above 255, and palettes to colours."""
     import numpy as np
     from PIL import Image
 
@@ -350,7 +350,7 @@ def _eight_bits(picture: Image) -> Image:
 
 
 def _size(form: _Form, options: PictureOptions, picture: Image) -> tuple[int, int]:
-    """Width and height that the input has; where it is open those of --resize, else the picture's."""
+    """Return width and height that the input has; where it is open those of --resize, else the picture's."""
     default = options.resize if len(options.resize) == 2 else (picture.width, picture.height)
     width = form.width if isinstance(form.width, int) else default[0]
     height = form.height if isinstance(form.height, int) else default[1]
@@ -366,7 +366,7 @@ def _size(form: _Form, options: PictureOptions, picture: Image) -> tuple[int, in
 
 
 def _sized(picture: Image, size: tuple[int, int], options: PictureOptions) -> tuple[Image, str]:
-    """The picture in that size, and what was done to it."""
+    """Resize the picture, and cut it where that is asked for; say what was done, too."""
     width, height = size
     if not options.crop:
         if picture.size == size:
@@ -403,7 +403,7 @@ def _resized(picture: Image, size: tuple[int, int], resample: str) -> Image:
 
 
 def _normalised(pixels: NDArray[Any], spec: TensorSpec, options: PictureOptions) -> tuple[NDArray[Any], str]:
-    """The batch in the dtype of *spec*, and what was done."""
+    """Convert the batch to the dtype of *spec*; say what was done, too."""
     import numpy as np
 
     floating = spec.dtype.startswith("float")

@@ -121,7 +121,7 @@ def _numbered(spec: TensorSpec, size: int, fill_mode: str) -> NDArray[np.generic
 
 
 def _range(spec: TensorSpec) -> tuple[int, int]:
-    """The least integer, and how many there are."""
+    """Return the least integer, and the number of integers."""
     if spec.values is None:
         return 0, 100
     low = max(spec.values.least, 0)

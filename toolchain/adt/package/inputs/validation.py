@@ -64,5 +64,5 @@ def fits(spec: TensorSpec, array: Array) -> bool:
 
 
 def kind(tensor: TensorSpec | Array) -> str:
-    """``float32[1, 3, 224, 224]``."""
+    """Format type and shape: ``float32[1, 3, 224, 224]``."""
     return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"

@@ -66,7 +66,7 @@ class PackageDiff:
 
     @property
     def empty(self) -> bool:
-        """Nothing differs."""
+        """True if nothing differs."""
         return not (
             self.fields or self.kernels or self.params or self.sizes or self.memory or not self.identical
         )
@@ -121,7 +121,7 @@ def _names(before: Mapping[str, Any], after: Mapping[str, Any]) -> Names:
 
 
 def _sources(inspection: Inspection) -> dict[str, Any]:
-    """All that is known of each kernel, to be compared."""
+    """Collect all that is known of each kernel, to be compared."""
     facts: dict[str, Any] = {
         kernel.name: [kernel.device, kernel.textures, kernel.tuned, ""]
         for kernel in inspection.package.manifest.kernels

@@ -42,7 +42,7 @@ class Tensor:
 
     @property
     def texture(self) -> bool:
-        """It lies in an image."""
+        """True if it lies in an image."""
         return "texture" in self.scope
 
 
@@ -99,7 +99,7 @@ class DeviceKernel:
 
     @property
     def device(self) -> str:
-        """Return the language that it is written for: ``opencl`` or ``cuda``."""
+        """Language that it is written for: ``opencl`` or ``cuda``."""
         return self.file.partition("/")[0]
 
 
@@ -150,25 +150,25 @@ class Graph:
         return sum(t.bytes or 0 for t in self.tensors if t.kind == "value" and t.storage is not None)
 
     def by_scope(self) -> dict[str, int]:
-        """Bytes of the storages in each memory scope."""
+        """Sum the bytes of the storages in each memory scope."""
         sizes: dict[str, int] = {}
         for storage in self.storages:
             sizes[storage.scope] = sizes.get(storage.scope, 0) + (storage.bytes or 0)
         return sizes
 
     def device_of(self, call: Call) -> str:
-        """Return where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm``."""
+        """Tell where *call* runs: ``opencl``, ``cuda``, ``cpu``, ``library`` (a vendor's), ``vm``."""
         if call.kind in (BUILTIN, EXTERN):
             return "vm" if call.kind == BUILTIN else "library"
         return next((kernel.device for kernel in self.kernels if kernel.function == call.name), "cpu")
 
     def textures_of(self, function: str) -> int:
-        """Return the number of image arguments of the kernels of *function*."""
+        """Count the image arguments of the kernels of *function*."""
         return sum(len(kernel.textures) for kernel in self.kernels if kernel.function == function)
 
 
 def size_of(shape: Iterable[int | str], dtype: str) -> int | None:
-    """Bytes of a dense tensor; None when an extent is symbolic or the type has no fixed size."""
+    """Compute the bytes of a dense tensor; None when an extent is symbolic or the type has no fixed size."""
     digits = "".join(c for c in dtype.partition("x")[0] if c.isdigit())
     if dtype != "bool" and not digits:
         return None

@@ -134,15 +134,15 @@ class Inspection:
             raise PackageError(f"{path} is damaged: {error}", remedy=self._remedy) from error
 
     def relax(self) -> str:
-        """``main`` after the last Relax pass, as TVMScript."""
+        """Read ``main`` after the last Relax pass, as TVMScript."""
         return self.text("relax.py")
 
     def tir(self) -> str:
-        """The scheduled kernels, as TVMScript."""
+        """Read the scheduled kernels, as TVMScript."""
         return self.text("tir.py")
 
     def tir_functions(self) -> dict[str, str]:
-        """The text of each scheduled kernel, by its function's name."""
+        """Read the text of each scheduled kernel, by its function's name."""
         functions = {}
         for text in _FUNCTION.findall(self.tir()):
             if name := re.search(r"^    def (\w+)\(", text, re.MULTILINE):
@@ -183,7 +183,7 @@ class Inspection:
         return tuple(sorted(maps, key=lambda row: -row[1]))
 
     def llvm(self) -> str:
-        """LLVM IR of the host's code."""
+        """Read the LLVM IR of the host's code."""
         path = self._file("host.ll.gz")
         try:
             with gzip.open(path) as file:
@@ -195,7 +195,7 @@ class Inspection:
         return text.decode(errors="replace")
 
     def assembly(self) -> str:
-        """The host's code for the package's processor: what LLVM makes of :meth:`llvm`, as compiling did."""
+        """Generate the host's code for the package's processor from :meth:`llvm`, as compiling did."""
         import tvm
 
         text = self.llvm()
@@ -212,17 +212,17 @@ class Inspection:
                 ) from error
 
     def params(self) -> tuple[Param, ...]:
-        """Name, shape, size and range of each parameter, in the order of ``main``."""
+        """Return name, shape, size and range of each parameter, in the order of ``main``."""
         return read_params(self.package)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file of the package; of ``inspect/`` the sum."""
+        """Return the bytes of each file of the package; of ``inspect/`` the sum."""
         sizes = {path.name: path.stat().st_size for path in self.package.files}
         inside = [(self.package.path / name).stat().st_size for name in inspection_names(self.package.path)]
         return sizes | ({INSPECT: sum(inside)} if inside else {})
 
     def by_function(self) -> Mapping[str, tuple[str, ...]]:
-        """The device kernels that each function launches."""
+        """Group the device kernels by the function that launches them."""
         kernels: dict[str, tuple[str, ...]] = {}
         for kernel in self.graph.kernels:
             kernels[kernel.function] = (*kernels.get(kernel.function, ()), kernel.name)
@@ -248,7 +248,7 @@ class Inspection:
 
 
 def _renamed(tensors: Sequence[Tensor], kind: str, names: Sequence[str]) -> tuple[Tensor, ...]:
-    """*tensors*, where those of *kind* have *names*, in order; unchanged when there are more or fewer."""
+    """Give *tensors* of *kind* the *names*, in order; unchanged when there are more or fewer."""
     if sum(tensor.kind == kind for tensor in tensors) != len(names):
         return tuple(tensors)
     left = iter(names)

@@ -84,7 +84,7 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 def _chains(
     count: int, edges: Sequence[tuple[int, int]], layer: Sequence[int]
 ) -> dict[tuple[int, int], list[int]]:
-    """Each edge with a fresh node for every layer that it passes."""
+    """Give each edge a fresh node for every layer that it passes."""
     passed = sum(layer[end] - layer[start] - 1 for start, end in edges)
     chains = {}
     fresh = count
@@ -118,7 +118,7 @@ def _width(node: int, count: int) -> float:
 def _columns(
     rows: list[list[int]], above: list[list[int]], below: list[list[int]], count: int
 ) -> list[float]:
-    """Center of each node: as near to its neighbours' mean as its row allows."""
+    """Center each node as near to its neighbours' mean as its row allows."""
     center = [0.0] * len(above)
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 == 0 else reversed(rows):
@@ -130,7 +130,7 @@ def _columns(
 
 
 def _apart(row: Sequence[int], targets: Sequence[float], count: int) -> list[float]:
-    """The places nearest to *wanted* (least squares) at which the boxes of *row* do not overlap."""
+    """Return the places nearest to *targets* (least squares) at which the boxes of *row* do not overlap."""
     offsets = [0.0]
     for left, right in itertools.pairwise(row):
         offsets.append(offsets[-1] + (_width(left, count) + _width(right, count)) / 2 + GAP_X)

@@ -21,7 +21,7 @@ INPUTS, OUTPUTS = "inputs", "outputs"  # kinds of the nodes that stand for the c
 
 
 def render(inspection: Inspection, profile: Profile | None = None) -> str:
-    """Return the page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
+    """Render the page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
     here = Path(__file__).parent
     return web_page(
         f"{inspection.package.manifest.name} · adt inspect",
@@ -32,7 +32,7 @@ def render(inspection: Inspection, profile: Profile | None = None) -> str:
 
 
 def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]:
-    """Return the data of the page."""
+    """Collect the data of the page."""
     graph, facts = inspection.graph, inspection.package.manifest
     report = facts.made.textures
     nodes, edges = _nodes_and_edges(graph)
@@ -70,7 +70,7 @@ def page_data(inspection: Inspection, profile: Profile | None) -> dict[str, Any]
 
 
 def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int, int, int]]]:
-    """A node for the inputs, one for each call, one for the outputs; an edge for each tensor between two."""
+    """Make a node for the inputs, each call and the outputs, and an edge for each tensor between two."""
     nodes: list[dict[str, Any]] = [{"name": INPUTS, "kind": INPUTS, "call": -1, "in": [], "out": []}]
     producers: dict[int, int] = {}
     nodes[0]["out"] = [i for i, tensor in enumerate(graph.tensors) if tensor.kind == "input"]
@@ -103,7 +103,7 @@ def _nodes_and_edges(graph: Graph) -> tuple[list[dict[str, Any]], list[tuple[int
 
 
 def _sources(inspection: Inspection) -> dict[str, dict[str, str]]:
-    """Texts of each function: kernels' sources by their names, and its TIR."""
+    """Collect the texts of each function: kernels' sources by their names, and its TIR."""
     sources: dict[str, dict[str, str]] = {}
     try:
         for name, text in inspection.tir_functions().items():

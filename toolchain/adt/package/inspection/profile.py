@@ -61,7 +61,7 @@ class CallTime:
 
     @property
     def shapes(self) -> str:
-        """Return what it reads and writes: ``float32[1, 4], float32[4, 8] → float32[1, 8]``."""
+        """Shapes read and written: ``float32[1, 4], float32[4, 8] → float32[1, 8]``."""
         read = len(self.arguments) - self.results
         sides = (self.arguments[:read], self.arguments[read:])
         return " → ".join(", ".join(argument.text for argument in side) for side in sides if side)
@@ -145,12 +145,12 @@ class Profile:
 
     @property
     def event_timed(self) -> bool:
-        """The device's own clock timed calls."""
+        """True if the device's own clock timed calls."""
         return any(call.clock == EVENTS for call in self.calls)
 
     @property
     def counted_us(self) -> float:
-        """Return what shares are of: the means of all calls by the device's clock, without it of all calls.
+        """Sum that shares are of: the means of all calls by the device's clock, without it of all calls.
 
         Times of different clocks do not add up: what the host does while it waits for nothing
         (the VM's bookkeeping) runs beside the device, and costs a synchronisation only here.
@@ -160,7 +160,7 @@ class Profile:
 
     @property
     def clock(self) -> str:
-        """Return the clocks that the times are from, as the rest of a sentence."""
+        """Clocks that the times are from, as the rest of a sentence."""
         events = sum(call.clock == EVENTS for call in self.calls)
         host = "the host's clock, with launch and synchronisation of each call"
         if not events:

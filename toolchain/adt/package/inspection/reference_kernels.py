@@ -25,7 +25,7 @@ PLAIN = "plain.json.gz"
 
 
 def collect_kernels(into: dict[str, Any]) -> Any:
-    """A pass that leaves the kernels which a module has at that place in *into*, by name."""
+    """Make a pass that puts the kernels of the module at its place in *into*, by name."""
     import tvm
 
     @tvm.transform.module_pass(opt_level=0, name="adt.KeepPlain")  # type: ignore[untyped-decorator]
@@ -37,7 +37,7 @@ def collect_kernels(into: dict[str, Any]) -> Any:
 
 
 def kernels_of(module: Any) -> dict[str, Any]:
-    """The kernels of *module*, by name."""
+    """Return the kernels of *module*, by name."""
     import tvm
 
     return {
@@ -48,7 +48,7 @@ def kernels_of(module: Any) -> dict[str, Any]:
 
 
 def compress(functions: Mapping[str, Any]) -> bytes:
-    """The file's bytes: the same for the same kernels."""
+    """Write the file's bytes: the same for the same kernels."""
     import tvm
 
     text = str(tvm.ir.save_json(tvm.runtime.convert(dict(sorted(functions.items())))))
@@ -56,7 +56,7 @@ def compress(functions: Mapping[str, Any]) -> bytes:
 
 
 def reference_file(package: ModelPackage) -> Path:
-    """Return the file of *package* with its kernels before they were scheduled, which holds nothing else."""
+    """Check the file of *package* with its kernels before they were scheduled, and return its path."""
     name = f"{INSPECT}/{PLAIN}"
     path, facts = package.path / name, package.manifest.inspection.get(name)
     remedy = f"Compile it again: {package.manifest.compile_command()}"
@@ -84,7 +84,7 @@ def decompress(data: bytes) -> str:
 
 
 def read_kernels(data: bytes) -> dict[str, Any]:
-    """The kernels that :func:`compress` made *data* of, by name; TVM trusts what it reads here."""
+    """Read the kernels that :func:`compress` made *data* of, by name; TVM trusts what it reads here."""
     import tvm
 
     return {str(name): function for name, function in tvm.ir.load_json(decompress(data)).items()}
