@@ -14,9 +14,9 @@ import pytest
 
 import adt
 from adt.errors import UnsupportedOp
+from adt.package.files import read_tensors
 from adt.package.host_run.run import run_package
 from adt.package.package import ModelPackage
-from adt.package.params_file import read_params
 from support.devices.emulated import outputs_of
 from support.models.blockwise import dequantized, matmul_n_bits, side_by_side
 from support.processors import runnable
@@ -91,7 +91,7 @@ def test_what_is_dequantized(tmp_path: Path) -> None:
     package = adt.compile(model, out=tmp_path / "package", platform="host")
 
     assert_like_onnxruntime(model, package, DEQUANTIZED)
-    types = [str(array.dtype) for array in read_params(package.path / "mod.params").values()]
+    types = [str(array.dtype) for array in read_tensors(package.path / "mod.params").values()]
     assert types.count("uint32") >= len(DEQUANTIZED)
 
 
@@ -114,7 +114,7 @@ def test_in_half_precision_they_are_floats(tmp_path: Path) -> None:
         model, out=tmp_path / "package", platform="linux-aarch64", precision="float16", cpu="cortex-a76"
     )
 
-    params = read_params(package.path / "mod.params")
+    params = read_tensors(package.path / "mod.params")
     assert max(math.prod(array.shape) for array in params.values()) >= 64 * 32
     assert {str(array.dtype) for array in params.values()} <= {"float32", "float16"}
 

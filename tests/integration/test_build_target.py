@@ -19,9 +19,8 @@ import pytest
 from _pytest.mark import ParameterSet
 
 import adt
-from adt.bundle.build import ELSEWHERE, UP_TO_DATE
+from adt.bundle.build import ELSEWHERE, UP_TO_DATE, sources_of
 from adt.bundle.bundle import MANIFEST, TargetBundle, load_bundle
-from adt.bundle.pack import sources_of
 from adt.compiler.importers.functions import unregistered
 from adt.host import manifest
 from adt.host.directories import resource

@@ -32,7 +32,7 @@ from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.tools import ninja
 from adt.options.sections import FILL_MODES
-from adt.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.package.files import LIBRARY, MANIFEST, PARAMS, write_params
 from adt.package.inputs.random import random_inputs
 from adt.package.manifest import (
     Entry,
@@ -44,7 +44,6 @@ from adt.package.manifest import (
     TensorSpec,
     ValueRange,
 )
-from adt.package.params_file import write_params
 from support.devices.programs import Finished, program_output
 
 USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adt.errors import InputError, RunError
-from adt.measure import app_bench, history, trend
+from adt.measure import app_bench, history
 
 DOCUMENT: dict[str, Any] = {
     "schema": "adt.app-bench",
@@ -82,14 +82,14 @@ def test_it_is_taken_once_and_reported(tmp_path: Path) -> None:
     assert history.imported(written(tmp_path), store) == 1
     assert history.imported(written(tmp_path), store) == 0
     assert history.imported(written(tmp_path, when="2026-03-02T12:00:00+00:00"), store) == 1
-    (series,) = trend.report(history.load(store)).series
+    (series,) = history.report(history.load(store)).series
     assert [point.verdict for point in series.points] == ["first", "same"]
 
 
 def test_an_app_on_cpu_and_one_in_a_gradle_project_are_other_series(tmp_path: Path) -> None:
     cpu = {"kind": "cpu", "name": "aarch64, 8 processors", "driver": "", "type": "cpu"}
     keys = {
-        trend.key_of(app_bench.read(written(tmp_path, **changes)))
+        history.key_of(app_bench.read(written(tmp_path, **changes)))
         for changes in ({}, {"device": cpu}, {"writer": "benchmark-activity"}, {"end_to_end": True})
     }
     assert len(keys) == 4

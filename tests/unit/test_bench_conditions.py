@@ -9,11 +9,19 @@ import pytest
 
 from adt.device.survey import parse
 from adt.errors import ConfigError
-from adt.measure import sensors
+from adt.measure import conditions as sensors
 from adt.measure.bench import flag_measurement, speed_of
-from adt.measure.conditions import Conditions, CoolDown, cool_down, parse_cool_down, read
+from adt.measure.conditions import (
+    Conditions,
+    CoolDown,
+    cool_down,
+    courses,
+    energy,
+    fallen_clock,
+    parse_cool_down,
+    read,
+)
 from adt.measure.record import Machine
-from adt.measure.sensors import courses, energy, fallen_clock
 
 PHONE = Machine("device", "serial", "Phone", "SoC", "cpu", "cpu", "", False)
 HOST = Machine("host", "this machine", "CPU", "", "cpu", "cpu", "", False)

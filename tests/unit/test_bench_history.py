@@ -19,12 +19,11 @@ import pytest
 from adt.compiler.importers.model_store import model_sha256
 from adt.errors import ConfigError, DiskError, InputError
 from adt.host.directories import data_dir
-from adt.measure import bench, history, trend
-from adt.measure.history import fastest_offload
+from adt.measure import bench, history
+from adt.measure.conditions import Energy, Sensors
+from adt.measure.history import fastest_offload, page_data
 from adt.measure.record import EMULATED, PROTOCOLS, BenchRecord, Machine, Method, Speed, Start, Subject
-from adt.measure.sensors import Energy, Sensors
 from adt.measure.statistics import Drift, quantiles, summarise
-from adt.measure.trend import page_data
 from adt.verbs import bench as api_bench
 from adt.verbs.compile import CompileRequest, job_of, tuned_job
 from support.models.small import small_model
@@ -84,7 +83,7 @@ def record(number: int, ms: float | None, *, spread: float = 0.01, **more: objec
 
 
 def verdicts(*records: BenchRecord, **how: object) -> list[str]:
-    (series,) = trend.report(records, **how).series  # type: ignore[arg-type]
+    (series,) = history.report(records, **how).series  # type: ignore[arg-type]
     return [point.verdict for point in series.points]
 
 
@@ -213,9 +212,9 @@ def test_a_regression_is_marked() -> None:
     rows = [record(1, 10.0), record(2, 10.2), record(3, 11.5), record(4, 9.0)]
     assert verdicts(*rows) == ["first", "same", "regression", "improvement"]
     assert verdicts(*rows, threshold=30) == ["first", "same", "same", "same"]
-    (series,) = trend.report(rows[:3]).series
+    (series,) = history.report(rows[:3]).series
     assert series.regressed and series.points[-1].change_percent == pytest.approx(15, abs=0.1)
-    assert not trend.report(rows).regressed, "the newest result counts"
+    assert not history.report(rows).regressed, "the newest result counts"
 
 
 def test_what_gets_slower_little_by_little_is_seen_against_the_best() -> None:
@@ -227,7 +226,7 @@ def test_what_gets_slower_little_by_little_is_seen_against_the_best() -> None:
 def test_a_change_within_the_noise_is_none() -> None:
     rows = [record(1, 10.0, spread=0.15), record(2, 11.0, spread=0.15)]
     assert verdicts(*rows) == ["first", "within-noise"]
-    (series,) = trend.report(rows).series
+    (series,) = history.report(rows).series
     assert not series.regressed and series.points[1].noise_percent == pytest.approx(21, abs=3)
 
 
@@ -242,24 +241,24 @@ def test_only_what_is_alike_is_compared() -> None:
         record(8, 20.0, subject=replace(SUBJECT, target="cpu")),
         record(9, 20.0, subject=replace(SUBJECT, package="other")),
     ]
-    found = trend.report([record(1, 10.0), *other])
+    found = history.report([record(1, 10.0), *other])
     assert len(found.series) == 9 and not found.regressed
     assert found.series[0].key.package == "other", "the newest first"
     same = record(
         9, 20.0, machine=replace(PHONE, name="another serial"), subject=replace(SUBJECT, package_digest="d2")
     )
-    (series,) = trend.report([record(1, 10.0), same]).series
+    (series,) = history.report([record(1, 10.0), same]).series
     assert series.regressed and series.points[1].changed == ("package", "device")
 
 
 def test_wrong_outputs_and_emulated_devices_have_no_speed_to_compare() -> None:
     wrong = record(2, None, correct=False)
     assert verdicts(record(1, 10.0), wrong, record(3, 10.0)) == ["first", "wrong", "same"]
-    assert trend.report([record(1, 10.0), wrong]).regressed, "wrong is worse than slow"
+    assert history.report([record(1, 10.0), wrong]).regressed, "wrong is worse than slow"
     virtual = replace(PHONE, emulated=True, computes="", driver="")
     emulated = [record(day, None, machine=virtual) for day in (1, 2)]
     assert verdicts(*emulated) == ["no-speed", "no-speed"]
-    shown = page_data(trend.report(emulated))["series"][0]
+    shown = page_data(history.report(emulated))["series"][0]
     assert shown["emulated"] and all(point["ms"] is None and "p50" not in point for point in shown["points"])
 
 
@@ -268,7 +267,7 @@ def test_wrong_outputs_and_emulated_devices_have_no_speed_to_compare() -> None:
 )
 def test_what_a_report_cannot_do(threshold: float, against: str) -> None:
     with pytest.raises(ConfigError):
-        trend.report([], threshold=threshold, against=against)
+        history.report([], threshold=threshold, against=against)
 
 
 def test_the_page_about_it_names_what_there_is() -> None:
@@ -277,10 +276,17 @@ def test_the_page_about_it_names_what_there_is() -> None:
         warm = f"{one.warmup_runs} run{'s' if one.warmup_runs > 1 else ''} and {one.warmup_ms} ms"
         row = f"| `{one.name}` | {warm} | {one.runs} runs and {one.seconds} s | {one.headline} |"
         assert row in text
-    verdicts = (trend.REGRESSION, trend.IMPROVEMENT, trend.SAME, trend.UNCLEAR, trend.FIRST, trend.WRONG)
+    verdicts = (
+        history.REGRESSION,
+        history.IMPROVEMENT,
+        history.SAME,
+        history.UNCLEAR,
+        history.FIRST,
+        history.WRONG,
+    )
     flags = re.findall(r"Flag\(\s*\"([a-z-]+)\"", inspect.getsource(bench) + inspect.getsource(api_bench))
     assert len(set(flags)) >= 9
-    for name in (*verdicts, trend.EMULATED, *flags):
+    for name in (*verdicts, history.EMULATED, *flags):
         assert f"`{name}`" in text, name
 
 

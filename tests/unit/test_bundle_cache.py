@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from adt.bundle import bundle_cache
+from adt.bundle import bundle as bundle_cache
 from adt.bundle.bundle import BundleFile, TargetBundle, load_bundle
 from adt.cli.app import app
 from adt.device.deploy.payload import payload_of

@@ -180,7 +180,7 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_init_writes_what_load_reads(tmp_path: Path) -> None:
-    from adt.verbs.configuration import write_initial
+    from adt.verbs.build import write_initial
 
     path = write_initial(tmp_path, "host")
     got = load_settings(environ={}, start=tmp_path)

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 import adt
 from adt.cli.app import app
-from adt.cli.fleet import live_table, rendering
 from adt.device.parallel import Event, Outcome, Outcomes
 from adt.device.probe import DeviceOverview
 from adt.errors import NoDevice
 from adt.verbs import device as verbs
+from adt.verbs.deploy import live_table, rendering
 
 PHONE = DeviceOverview(
     serial="R58M123ABC",

@@ -15,8 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from adt.bundle.bundle import TargetBundle
-from adt.bundle.bundle_cache import newest_with
+from adt.bundle.bundle import TargetBundle, newest_with
 from adt.device import opencl, survey
 from adt.device import probe as probing
 from adt.device.deploy.payload import user_directory

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from adt.checkup import adb, device, package, rpc, sockets
-from adt.checkup.adb import Server
+from adt.checkup import device, package, rpc, sockets
 from adt.checkup.check import Action, Area, Check, Fix, Status, answers, make_scope
+from adt.checkup.device import Server
 from adt.checkup.rpc import Port
 from adt.checkup.sockets import Listener
 from adt.device.opencl import PLACES
@@ -50,26 +50,26 @@ def info(serial: str, state: str = "device") -> DeviceInfo:
 
 
 def test_adb_that_is_old_or_mute() -> None:
-    assert adb.check_program(Adb(Path("/adb"), (36, 0, 0), "PATH")).status is Status.OK
-    old = adb.check_program(Adb(Path("/adb"), (29, 0, 6), "PATH"))
+    assert device.check_program(Adb(Path("/adb"), (36, 0, 0), "PATH")).status is Status.OK
+    old = device.check_program(Adb(Path("/adb"), (29, 0, 6), "PATH"))
     assert old.status is Status.WARNING and "`adb pair`" in old.found
-    assert adb.check_program(Adb(Path("/adb"), (), "PATH")).status is Status.WARNING
+    assert device.check_program(Adb(Path("/adb"), (), "PATH")).status is Status.WARNING
 
 
 def test_the_protocol_is_read_from_what_adb_prints() -> None:
     text = "Android Debug Bridge version 1.0.41\nVersion 36.0.0-13206524\nInstalled as /adb\n"
-    assert adb.parse_protocol(text) == 41
-    assert adb.parse_protocol("nothing") is None
+    assert device.parse_protocol(text) == 41
+    assert device.parse_protocol("nothing") is None
 
 
 def test_a_server_that_does_not_run_is_a_warning_with_a_fix() -> None:
-    (check,) = adb.check_server(Server(5037, running=False), [], "default")
+    (check,) = device.check_server(Server(5037, running=False), [], "default")
     assert check.status is Status.WARNING and check.fix == Fix(Action.START_SERVER)
 
 
 def test_a_server_with_a_problem_fails() -> None:
     server = Server(5037, True, problem="took longer", remedy="end it", holder="/bin/x, pid 3")
-    (check,) = adb.check_server(server, [], "default")
+    (check,) = device.check_server(server, [], "default")
     assert check.status is Status.FAILED
     assert check.remedy == "end it" and "/bin/x, pid 3" in check.origin
 
@@ -77,13 +77,13 @@ def test_a_server_with_a_problem_fails() -> None:
 def test_clients_of_another_version_are_told_that_one_kills_the_other() -> None:
     server = Server(5037, True, 40)
     clients = {Path("/same"): 40, Path("/mute"): None, Path("/new"): 41}
-    ok, clash = adb.check_server(server, clients, "default")
+    ok, clash = device.check_server(server, clients, "default")
     assert ok.status is Status.OK
     assert clash.status is Status.WARNING and "/new speaks 41" in clash.found and "ends" in clash.found
 
 
 def test_a_server_that_other_machines_reach_is_told() -> None:
-    checks = list(adb.check_server(Server(5037, True, 41, exposed="0.0.0.0"), {}, "default"))
+    checks = list(device.check_server(Server(5037, True, 41, exposed="0.0.0.0"), {}, "default"))
     assert [check.status for check in checks] == [Status.OK, Status.WARNING]
     assert "0.0.0.0" in checks[1].found
 
@@ -92,7 +92,7 @@ def test_no_server_is_started_by_looking(monkeypatch: pytest.MonkeyPatch) -> Non
     port = free_port()
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
     monkeypatch.delenv("ADB_SERVER_SOCKET", raising=False)
-    assert adb.look() == Server(port, running=False)
+    assert device.look() == Server(port, running=False)
     assert sockets.listeners([port]) == []
 
 
@@ -106,7 +106,7 @@ def test_a_server_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.send(text("abc device usb:1 model:M\n"))
 
     with fake_server(monkeypatch, version, listing) as server:
-        found = adb.look()
+        found = device.look()
     assert found.usable and found.protocol == 41
     assert [one.serial for one in found.devices] == ["abc"]
     assert found.exposed == ""
@@ -126,7 +126,7 @@ def test_a_server_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_is_none_fails_in_bounded_time(
     monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: str
 ) -> None:
-    monkeypatch.setattr(adb, "SERVER_SECONDS", 0.3)
+    monkeypatch.setattr(device, "SERVER_SECONDS", 0.3)
 
     def handler(peer: Peer) -> None:
         if answer is None:
@@ -135,7 +135,7 @@ def test_a_server_that_is_none_fails_in_bounded_time(
             peer.request(answer)
 
     with fake_server(monkeypatch, handler):
-        found = adb.look()
+        found = device.look()
     assert found.running and not found.usable
     assert said in found.problem and "ANDROID_ADB_SERVER_PORT" in found.remedy
 
@@ -151,9 +151,9 @@ def test_an_address_that_cannot_be_used_is_a_failed_check(monkeypatch: pytest.Mo
 
 
 def test_where_the_servers_address_comes_from() -> None:
-    assert adb.address_origin(make_scope({}, {})) == "adb's default port"
+    assert device.address_origin(make_scope({}, {})) == "adb's default port"
     environ = {"ANDROID_ADB_SERVER_PORT": "1", "ADB_SERVER_SOCKET": "tcp:2"}
-    assert adb.address_origin(make_scope({}, environ)) == "ADB_SERVER_SOCKET"
+    assert device.address_origin(make_scope({}, environ)) == "ADB_SERVER_SOCKET"
 
 
 # --- devices -----------------------------------------------------------------
@@ -493,7 +493,7 @@ def test_taken_ports_are_found_with_their_holder(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def no_adb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """No adb server, an empty cache."""
-    monkeypatch.setattr(adb, "look", lambda: Server(5037, running=False))
+    monkeypatch.setattr(package, "look", lambda: Server(5037, running=False))
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
 
@@ -559,7 +559,7 @@ def test_a_pair_that_does_not_fit(no_adb: Path) -> None:
 
 def test_a_device_that_the_bundle_is_not_for(no_adb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(5037, True, 41, (info("one"),))
-    monkeypatch.setattr(adb, "look", lambda: server)
+    monkeypatch.setattr(package, "look", lambda: server)
     monkeypatch.setattr(package, "Device", lambda serial: type("Fake", (), {"facts": PHONE}))
     bundle = make_bundle(no_adb / "bundle").path
     (_, fit) = examined(bundle=bundle)

@@ -14,7 +14,7 @@ from adt.checkup import host, storage
 from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answers, make_scope
 from adt.checkup.diagnosis import mend
 from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
-from adt.host import cache, manifest, process, versions
+from adt.host import cache, extras, manifest, process
 from adt.host.process import Finished
 from adt.host.tools import Tool
 from adt.virtual import prerequisites, state
@@ -53,13 +53,13 @@ def test_pairs(tvm: str | None, ffi: str | None, status: Status, said: str) -> N
 
 def test_the_known_pair_is_the_one_that_adt_is_installed_with() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    tvm, ffi = versions.OURS
-    assert f'"{versions.TVM}=={tvm}"' in text and f'"{versions.FFI}=={ffi}"' in text
+    tvm, ffi = extras.OURS
+    assert f'"{extras.TVM}=={tvm}"' in text and f'"{extras.FFI}=={ffi}"' in text
     assert host.check_pair(tvm, ffi).status is Status.OK
 
 
 def test_no_pair_is_said_to_work_and_to_break() -> None:
-    for pairing in versions.PAIRINGS.values():
+    for pairing in extras.PAIRINGS.values():
         assert pairing.works and not set(pairing.works) & set(pairing.breaks)
 
 
@@ -357,7 +357,7 @@ def test_broken_settings_are_a_failed_check(variable: str) -> None:
 
 
 def test_no_import_is_tried_with_a_pair_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {versions.TVM: "0.25.0.post1", versions.FFI: "0.1.15.post2"}
+    found = {extras.TVM: "0.25.0.post1", extras.FFI: "0.1.15.post2"}
     monkeypatch.setattr(host, "installed_version", found.get)
     monkeypatch.setattr(host.process, "run", lambda *_, **__: pytest.fail("must not run"))
     question = next(one for one in host.questions(make_scope({}, {})) if one.name == "TVM")

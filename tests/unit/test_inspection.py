@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from adt.compiler import record
 from adt.errors import MismatchError, PackageError
 from adt.host import manifest
-from adt.package.inspection import layout
+from adt.package.inspection import page as layout
 from adt.package.inspection.graph import Call, DeviceKernel, Graph, Storage, Tensor, size_of
 from adt.package.inspection.inspection import Inspection
 from adt.package.inspection.page import render

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 
-from adt.package.params_file import LEAST_BYTES, PADDING, read_params, write_params
+from adt.package.files import LEAST_BYTES, PADDING, read_tensors, write_params
 
 
 @pytest.mark.parametrize("alignment", [32, 64, 128])
@@ -27,7 +27,7 @@ def test_larger_parameters_are_aligned_in_the_file(tmp_path: Path, alignment: in
     contents = path.read_bytes()
     for name in ("weights of ä layer", "half", "bytes"):
         assert contents.find(arrays[name].tobytes()) % alignment == 0, name
-    read = read_params(path)
+    read = read_tensors(path)
     assert list(read) == list(arrays)
     for name, array in arrays.items():
         assert np.array_equal(read[name].numpy(), array) and str(read[name].dtype) == str(array.dtype), name

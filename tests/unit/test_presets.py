@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from adt.bundle.plan import cache_variables, choose_preset, list_presets
 from adt.bundle.platforms import PLATFORMS, PRESETS, platform_named
-from adt.bundle.presets import cache_variables, choose_preset, list_presets
 from adt.compiler.targets import model_target
 from adt.errors import ConfigError
 from adt.host.directories import resource

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import adt
 from adt.cli.app import app
 from adt.cli.command import command
-from adt.cli.fleet import DeviceFlags
 from adt.errors import ConfigError
 from adt.options.option import Option, Options, option, options_of
 from adt.options.request import Request, takes
@@ -24,6 +23,7 @@ from adt.options.resolve import known_options
 from adt.options.sections import SECTIONS, VerifySettings
 from adt.verbs.arrays import PictureFlags
 from adt.verbs.compile import CompileRequest
+from adt.verbs.deploy import DeviceFlags
 from adt.verbs.generate import GenerateFlags
 from adt.verbs.rpc import TrackerRequest
 from adt.verbs.tune_request import TuneRequest

@@ -10,17 +10,17 @@ import pytest
 
 import adt
 from adt.errors import ToolNotFound
-from adt.host import versions
-from adt.host.versions import FFI, PAIRINGS, TVM, require_tvm, texture_codegen_trusted
+from adt.host import extras
+from adt.host.extras import FFI, PAIRINGS, TVM, require_tvm, texture_codegen_trusted
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    versions._judged.cache_clear()
+    extras._judged.cache_clear()
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, tvm: str | None, ffi: str | None) -> None:
-    monkeypatch.setattr(versions, "installed_version", {TVM: tvm, FFI: ffi}.get)
+    monkeypatch.setattr(extras, "installed_version", {TVM: tvm, FFI: ffi}.get)
 
 
 def test_what_is_installed_here_works() -> None:

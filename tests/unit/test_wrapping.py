@@ -115,7 +115,7 @@ HOSTILE = "a\x1b]0;x\x07b\x1b[2Jc\x1b[8md\x9b2Je\rf\x7fg\u202eh\ud800"
 SHOWN = r"a\x1b]0;x\x07b\x1b[2Jc\x1b[8md\x9b2Je\rf\x7fg\u202eh\ud800"
 SAYS_NAMES = f"""
 import logging, sys, typer
-from adt.cli.fleet import live_table
+from adt.verbs.deploy import live_table
 from adt.cli.terminal import status_line
 from adt.cli.app import app
 

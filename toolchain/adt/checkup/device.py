@@ -1,28 +1,172 @@
-"""The devices that adb sees: their state, and what each ready one offers, OpenCL above all."""
+"""Checks of adb, its server (none is started) and the devices that it sees: their state and offers."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from shlex import quote
 
-from adt.bundle.bundle_cache import newest_with
+from adt.bundle.bundle import newest_with
 from adt.bundle.platforms import PLATFORMS
-from adt.checkup import adb
-from adt.checkup.adb import Server
+from adt.checkup import sockets
 from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, failed, ok, warning
 from adt.checkup.host import running_emulators
 from adt.device.device import Device
 from adt.device.opencl import PLACES, PROGRAM, OpenclReport
 from adt.device.probe import probe, survey_hardware
-from adt.device.selection import DeviceInfo, is_address
+from adt.device.selection import DeviceInfo, is_address, parse_listing
 from adt.device.survey import STORAGE, TEMP, DeviceFacts, Survey
-from adt.device.transport import adb as program
+from adt.device.transport import adb
+from adt.device.transport.adb import Adb
+from adt.device.transport.deadline import Deadline
 from adt.errors import AdtError
+from adt.host import process
 from adt.host.disk import size_text
+from adt.host.extras import install_command
 from adt.limits import natural
 from adt.virtual.state import EmulatorRecord, emulators_directory
+
+SERVER_SECONDS = 5.0
+"""Budget for one question to the adb server."""
+PROGRAM_SECONDS = 10.0
+VARIABLES = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT", "ANDROID_ADB_SERVER_ADDRESS")
+"""Variables that decide where the server is, strongest first."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The state of the adb server's address."""
+
+    port: int
+    running: bool
+    protocol: int | None = None
+    """Its number; clients of another number end the server when they meet it."""
+    devices: tuple[DeviceInfo, ...] = ()
+    problem: str = ""
+    """Reason why it cannot be asked; empty when it can."""
+    remedy: str = ""
+    holder: str = ""
+    """The process that listens, when it can be seen."""
+    exposed: str = ""
+    """The address it listens on, when other machines can reach it."""
+
+    @property
+    def usable(self) -> bool:
+        """True if it runs and answers."""
+        return self.running and not self.problem
+
+
+def parse_protocol(text: str) -> int | None:
+    """Parse the server protocol's number in the output of ``adb version`` (1.0.41 is 41)."""
+    match = re.search(r"^Android Debug Bridge version \d+\.\d+\.(\d{1,9})", text, re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+def clients(program: Adb) -> dict[Path, int | None]:
+    """Return the adb that adt takes, and that of a person who types ``adb``, with their protocols."""
+    paths = [program.path]
+    if (typed := process.which("adb")) and Path(typed).resolve() != program.path.resolve():
+        paths.append(Path(typed))
+    runs = {path: process.run([path, "version"], timeout=PROGRAM_SECONDS, check=False) for path in paths}
+    return {path: parse_protocol(run.stdout) for path, run in runs.items()}
+
+
+def ask(port: int, service: str, doing: str) -> str:
+    """Ask a server that runs; unlike :func:`adt.device.transport.adb.query` this starts none."""
+    deadline = Deadline(SERVER_SECONDS, doing)
+    try:
+        sock = socket.create_connection(("127.0.0.1", port), timeout=SERVER_SECONDS)
+    except TimeoutError as error:
+        raise deadline.expired() from error
+    with adb.Wire(sock, deadline) as wire:
+        wire.request(service)
+        return wire.read_text()
+
+
+def look() -> Server:
+    """Look at the adb server; takes no longer than two questions."""
+    port = adb.server_port()
+    listening = sockets.listeners((port,))
+    holder = sockets.holder(listening[0]) if listening else ""
+    exposed = next((listener.address for listener in listening if not listener.loopback), "")
+    try:
+        protocol = int(ask(port, "host:version", f"asking the adb server on port {port} for its version"), 16)
+        devices = parse_listing(ask(port, "host:devices-l", "listing devices"))
+    except ConnectionRefusedError:
+        return Server(port, running=False)
+    except (AdtError, OSError, ValueError) as error:
+        return Server(
+            port,
+            running=True,
+            problem=str(error),
+            remedy=f"End what listens on port {port} ({holder or 'of another user'}), with `adt adb -- "
+            "kill-server` if it is adb; or set ANDROID_ADB_SERVER_PORT to a free port.",
+            holder=holder,
+            exposed=exposed,
+        )
+    return Server(port, True, protocol, devices, holder=holder, exposed=exposed)
+
+
+def check_program(program: Adb) -> Check:
+    """Judge the adb that adt takes."""
+    version = ".".join(map(str, program.version))
+    origin = f"{program.path}, from {program.origin}"
+    if not version:
+        remedy = install_command("-U", "adbutils") + "   (it carries a new adb)"
+        return warning("adb", "it does not say its version", origin, remedy)
+    if program.old:
+        return warning(
+            "adb",
+            f"{version} is too old for `adb pair` (wireless debugging with a code); adt works with it",
+            origin,
+            install_command("-U", "adbutils") + "   (it carries a new adb); or take Google's",
+        )
+    return ok("adb", version, origin)
+
+
+def check_server(server: Server, clients: Mapping[Path, int | None], origin: str) -> Iterator[Check]:
+    """Judge the adb server, whose address *origin* named; *clients* has the protocol of each program."""
+    where = f"127.0.0.1:{server.port}, {origin}" + (f"; {server.holder}" if server.holder else "")
+    if not server.running:
+        yield warning(
+            "adb server",
+            "not running, so devices cannot be listed; adt starts it when it is needed",
+            where,
+            "adt doctor --fix, or adb start-server",
+            Fix(Action.START_SERVER),
+        )
+        return
+    if server.problem:
+        yield failed("adb server", server.problem, where, server.remedy)
+        return
+    yield ok("adb server", f"runs, protocol {server.protocol}", where)
+    for path, protocol in clients.items():
+        if protocol not in (None, server.protocol):
+            yield warning(
+                "adb versions",
+                f"the server speaks protocol {server.protocol}, {path} speaks {protocol}: "
+                "whichever adb is run next ends the other's server, and all its connections and forwards",
+                remedy="Use one adb (ADBUTILS_ADB_PATH, PATH and Android Studio may name three), then "
+                "`adt adb -- kill-server`.",
+            )
+    if server.exposed:
+        yield warning(
+            "adb server's address",
+            f"it listens on {server.exposed}: every machine that reaches this one can use your devices",
+            where,
+            "adt adb -- kill-server, then start it without -a",
+        )
+
+
+def address_origin(scope: Scope) -> str:
+    """Return the variable or default that decides the server's address."""
+    return next((name for name in VARIABLES if scope.environ.get(name)), "adb's default port")
+
 
 LITTLE = 100 << 20
 """Bytes: a bundle and a middle-sized model."""
@@ -55,13 +199,13 @@ def check_states(
             yield ok(name, f"{model}ready", f"adb, {device.transport}")
             continue
         passed_over = device.serial != named and (ready or bool(named))
-        settling = device.state in program.SETTLING
+        settling = device.state in adb.SETTLING
         yield Check(
             name,
             Status.WARNING if passed_over or settling else Status.FAILED,
             f"{model}{device.state}",
             f"adb, {device.transport}",
-            program.state_remedy(device.state, device.serial),
+            adb.state_remedy(device.state, device.serial),
             Fix(Action.RECONNECT_OFFLINE) if device.state == "offline" else None,
         )
     for record in running:
@@ -272,15 +416,15 @@ def ready(look: Callable[[], Server], serial: str) -> list[str]:
 
 def questions(scope: Scope) -> Iterator[Question]:
     """Yield the questions about adb, its server, the devices, then each ready device (or the named one)."""
-    look = cache(adb.look)
+    server_state = cache(look)
 
     def server() -> Iterator[Check]:
-        state = look()
-        clients = adb.clients(program.find_adb()) if state.usable else {}
-        yield from adb.check_server(state, clients, adb.address_origin(scope))
+        state = server_state()
+        protocols = clients(adb.find_adb()) if state.usable else {}
+        yield from check_server(state, protocols, address_origin(scope))
 
     def listed() -> Iterator[Check]:
-        state = look()
+        state = server_state()
         if state.usable:
             needed = scope.named(Area.DEVICE)
             yield from check_states(state.devices, scope.serial, running_emulators(), needed=needed)
@@ -294,8 +438,8 @@ def questions(scope: Scope) -> Iterator[Question]:
         yield from check_facts(serial, device.facts, scope.settings.build.api_level)
         yield from check_survey(serial, device.facts, survey, *_opencl(device, survey))
 
-    yield Question("adb", lambda: [adb.check_program(program.find_adb())])
+    yield Question("adb", lambda: [check_program(adb.find_adb())])
     yield Question("adb server", server)
     yield Question("devices", listed)
-    for serial in ready(look, scope.serial):
+    for serial in ready(server_state, scope.serial):
         yield Question(serial, partial(offers, serial))

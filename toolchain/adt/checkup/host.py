@@ -19,10 +19,9 @@ from adt.errors import AdtError, SdkError, ToolNotFound
 from adt.host import process, tools
 from adt.host.android_sdk import find_apk_tools
 from adt.host.directories import resource
-from adt.host.extras import install_command
+from adt.host.extras import FFI, OURS, PAIRINGS, TVM, install, install_command, installed_version, mend
 from adt.host.process import Finished
 from adt.host.tools import Tool, Version, parse_version
-from adt.host.versions import FFI, OURS, PAIRINGS, TVM, install, installed_version, mend
 from adt.virtual import prerequisites, state
 
 MINIMUM = (3, 11)

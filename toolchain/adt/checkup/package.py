@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from adt.bundle.bundle import TargetBundle, load_bundle
-from adt.bundle.bundle_cache import cached_bundles
-from adt.checkup import adb
+from adt.bundle.bundle import TargetBundle, cached_bundles, load_bundle
 from adt.checkup.check import Area, Check, Question, Scope, Status, failed, ok, warning
-from adt.checkup.device import ready
+from adt.checkup.device import look, ready
 from adt.device.deploy.payload import check_device
 from adt.device.device import Device
 from adt.errors import AdtError, MismatchError
@@ -108,6 +106,6 @@ def examine(scope: Scope) -> Iterator[Check]:
     if package and bundle:
         yield check_fit(package, bundle)
     if bundle:
-        serials = ready(adb.look, scope.serial)
+        serials = ready(look, scope.serial)
         for serial in serials:
             yield check_on(serial, bundle, needed=len(serials) == 1)

@@ -13,9 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from adt.cli import completions
-from adt.cli.app import Json, Verbose, app
+from adt.cli.app import Command, Json, Verbose, app
 from adt.cli.endings import document
-from adt.cli.help import Command
 from adt.errors import AdtError
 from adt.host.document import document_of
 from adt.options.option import OF_FIELD, Option, options_of, types_of, without_none

@@ -67,7 +67,7 @@ TABLES = {
 
 
 def _bundles() -> list[str]:
-    from adt.bundle.bundle_cache import cached_bundles
+    from adt.bundle.bundle import cached_bundles
 
     return [bundle.path.name for bundle in cached_bundles()]
 

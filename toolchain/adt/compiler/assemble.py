@@ -40,7 +40,7 @@ from adt.host.elf import ElfFacts, read_elf
 from adt.host.interrupts import pass_through_tvm
 from adt.options.option import values_of
 from adt.options.sections import Settings
-from adt.package.files import LIBRARY, MANIFEST, PARAMS
+from adt.package.files import LIBRARY, MANIFEST, PARAMS, write_params
 from adt.package.manifest import (
     CompilationRecord,
     Entry,
@@ -51,7 +51,6 @@ from adt.package.manifest import (
     PackageTvm,
 )
 from adt.package.package import ModelPackage
-from adt.package.params_file import write_params
 from adt.package.reports import TuningReport
 
 KERNEL_PREFIX = "__tvm_ffi_"  # prefix that the code generator gives functions that a module exports

@@ -33,10 +33,10 @@ from adt.compiler.targets import ModelTarget
 from adt.errors import CompileError, PackageError, VerifyFailed
 from adt.host import cache
 from adt.host.disk import scratch_directory
+from adt.host.extras import OURS, install, require_tvm, texture_codegen_trusted
 from adt.host.tools import compiler_identity
-from adt.host.versions import OURS, install, require_tvm, texture_codegen_trusted
 from adt.options.option import values_of
-from adt.package import files, origin
+from adt.package import files, integrity
 from adt.package.files import LIBRARY
 from adt.package.host_run.opencl import opencl_device
 from adt.package.manifest import SCHEMA_VERSION, PackageManifest
@@ -79,7 +79,7 @@ def compile_to(job: CompileJob, out: Path, *, use_cache: bool = True) -> ModelPa
     else:
         with scratch_directory("compile") as scratch:
             package = write_package(compile_model(job, scratch / "package"), out)
-    origin.remember(package.manifest)
+    integrity.remember(package.manifest)
     return package
 
 
@@ -149,7 +149,7 @@ def cached_package(job: CompileJob) -> ModelPackage:
     facts = identity(job)
     if facts is not None:
         package = _cached(job, facts)
-        origin.remember(package.manifest)
+        integrity.remember(package.manifest)
         return package
     raise PackageError(
         f"{job.model} has no digest by which its package could be found again",

@@ -20,7 +20,7 @@ from typing import Any
 from adt.errors import InputError, RunError
 from adt.host import manifest
 from adt.limits import read_json
-from adt.measure import sensors
+from adt.measure import conditions
 from adt.measure.bench import flag_measurement, speed_of
 from adt.measure.conditions import Conditions
 from adt.measure.record import BenchRecord, Machine, Method, Subject, is_moment
@@ -200,7 +200,7 @@ def _record(document: AppBench, identity: str) -> BenchRecord:
         "program_cache": {"state": document.program_cache},
         "samples": samples,
     }
-    energy = sensors.energy(samples, starts, times, None)
+    energy = conditions.energy(samples, starts, times, None)
     speed = None if machine.emulated else speed_of(times, starts, report, None, energy)
     return BenchRecord(
         id=identity,

@@ -20,7 +20,7 @@ from adt.device.place import DevicePlace, Opened, Place
 from adt.device.probe import soc
 from adt.device.rtvm import RtvmOptions, RtvmRun
 from adt.host.cache import file_sha256
-from adt.measure import sensors
+from adt.measure import conditions
 from adt.measure.conditions import Conditions
 from adt.measure.record import QUANTILES, BenchRecord, Flag, Machine, Method, Protocol, Speed, Start, Subject
 from adt.measure.statistics import Interval, drift, quantiles, ratio_interval, summarise, time_line
@@ -29,7 +29,7 @@ from adt.package.files import MANIFEST
 if TYPE_CHECKING:
     import numpy as np
 
-    from adt.measure.sensors import Samples
+    from adt.measure.conditions import Samples
     from adt.measure.statistics import Times
 
 
@@ -111,7 +111,7 @@ def measure(opened: Opened, setup: BenchSetup, first: RtvmRun, external_power: b
     timed = timed_run(opened, setup, setup.protocol, first)
     times, starts = timed.times["run_ms"], timed.times["start_ms"]
     report = timed.report
-    energy = sensors.energy(report["samples"], starts, times, external_power)
+    energy = conditions.energy(report["samples"], starts, times, external_power)
     return Measurement(speed_of(times, starts, report, cold, energy), report, times, starts)
 
 
@@ -144,7 +144,7 @@ def start_of(report: Mapping[str, Any]) -> Start:
 
 
 def speed_of(
-    times: Times, starts: Times, report: Mapping[str, Any], cold: Start | None, energy: sensors.Energy
+    times: Times, starts: Times, report: Mapping[str, Any], cold: Start | None, energy: conditions.Energy
 ) -> Speed:
     memory = report["memory"]
     return Speed(
@@ -158,7 +158,7 @@ def speed_of(
         before_load_kb=memory["before_load_kb"],
         peak_kb=memory["peak_kb"],
         energy=energy,
-        sensors=sensors.courses(report["samples"]),
+        sensors=conditions.courses(report["samples"]),
         workspace_bytes=memory.get("workspace_bytes"),
     )
 
@@ -298,7 +298,7 @@ def _course_flags(speed: Speed, samples: Samples) -> list[Flag]:
         text = f"the runs got {-change.percent:.1f} % faster from first to last tenth: warm up for longer"
         return [Flag("drift", text)]
     slower = f"the runs got {change.percent:.1f} % slower from first to last tenth"
-    if fell := sensors.fallen_clock(samples, CLOCK_FELL_PERCENT):
+    if fell := conditions.fallen_clock(samples, CLOCK_FELL_PERCENT):
         name, before, after = fell
         return [Flag("throttled", f"{slower}, while {name} fell from {before:.0f} to {after:.0f} MHz")]
     rises = {name: course.highest - course.before for name, course in speed.sensors.temperatures.items()}
@@ -351,7 +351,7 @@ class Turns:
             for name in ("load_ms", "first_run_ms")
         }
         report = {**self.runs[-1].report, "samples": samples, **start}
-        energy = sensors.not_measured("its runs took turns with another package's")
+        energy = conditions.not_measured("its runs took turns with another package's")
         return Measurement(speed_of(times, starts, report, None, energy), report, times, starts)
 
 

@@ -1,17 +1,26 @@
-"""State of a machine before it is measured: governors, battery, screen, heat; and a wait till it is cool."""
+"""State of a machine before it is measured (governors, screen, heat), a wait till it is cool, and sensors."""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from adt.device import survey
 from adt.device.place import DevicePlace, Place
 from adt.device.survey import Survey
 from adt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from adt.measure.statistics import Times
+
+    Samples = Sequence[Mapping[str, Any]]
+    """Samples of rtvm, in order."""
 
 log = logging.getLogger("adt.bench")
 
@@ -123,3 +132,173 @@ def cool_down(
         pause = min(COOL_DOWN_POLL, most - waited)
         sleep(pause)
         waited += pause
+
+
+BATTERY_SECONDS = 10.0
+"""Fuel gauges are read a few times a second at best; less than this of them says nothing."""
+COUNTER_SECONDS = 0.5
+UNKNOWN_POWER = "whether the device runs from its battery is not known"
+POWERED = "the device is powered from outside: its battery's current is not what it draws"
+
+
+@dataclass(frozen=True)
+class Course:
+    """One sensor: its value at the start, the extremes while the model ran, and at the end."""
+
+    before: float
+    lowest: float
+    highest: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy of the timed runs; what is None could not be measured, and *reason* says why."""
+
+    joules_per_run: float | None
+    watts: float | None
+    """Mean power while the runs were timed."""
+    source: str
+    """``processor`` (its counter: what its packages drew) or ``battery`` (what the whole device drew)."""
+    runs: int
+    seconds: float
+    """Number and duration of the runs that the energy was taken over."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sensors:
+    """All that was sampled."""
+
+    temperatures: dict[str, Course]
+    """°C by thermal zone."""
+    frequencies_mhz: dict[str, Course]
+    """MHz by CPU (``cpu0``) and ``gpu``."""
+    count: int
+
+    @property
+    def hottest(self) -> tuple[str, Course] | None:
+        """The zone that got hottest."""
+        rows = self.temperatures.items()
+        return max(rows, key=lambda row: row[1].highest, default=None)
+
+
+def courses(samples: Samples) -> Sensors:
+    """Follow each sensor over *samples* (rtvm's, in order)."""
+    return Sensors(
+        _courses(samples, "temperatures"), _courses(samples, "frequencies_mhz"), count=len(samples)
+    )
+
+
+def _courses(samples: Samples, kind: str) -> dict[str, Course]:
+    names = dict.fromkeys(name for sample in samples for name in sample[kind])
+    courses = {}
+    for name in names:
+        values = [float(sample[kind][name]) for sample in samples if name in sample[kind]]
+        courses[name] = Course(values[0], min(values), max(values), values[-1])
+    return courses
+
+
+def fallen_clock(samples: Samples, percent: float) -> tuple[str, float, float] | None:
+    """Find the clock that fell most from the first third of the samples to the last, by *percent* or more.
+
+    With the median MHz of either third; None when none fell so far, or there are too few samples.
+    """
+    third = len(samples) // 3
+    if third < 1:
+        return None
+    worst: tuple[str, float, float] | None = None
+    for name in _courses(samples, "frequencies_mhz"):
+        early = _values(samples[:third], "frequencies_mhz", name)
+        late = _values(samples[-third:], "frequencies_mhz", name)
+        if not early or not late:
+            continue
+        before, after = median(early), median(late)
+        fell = before > 0 and after <= before * (1 - percent / 100)
+        if fell and (worst is None or after / before < worst[2] / worst[1]):
+            worst = (name, before, after)
+    return worst
+
+
+def _values(samples: Iterable[Mapping[str, Any]], kind: str, name: str) -> list[float]:
+    return [float(sample[kind][name]) for sample in samples if name in sample[kind]]
+
+
+def energy(samples: Samples, starts: Times, times: Times, external_power: bool | None) -> Energy:
+    """Compute the energy per run from the counters that the samples have; *starts* and *times* are
+    milliseconds.
+
+    Processors' own counters come first, then current times voltage of the battery, then its charge counter.
+    Those of the battery count only if *external_power* is False.
+    """
+    # from the first timed run on; the sample after the last run is among them
+    inside = [sample for sample in samples if starts.size and sample["at_ms"] >= float(starts[0])]
+    has = {key for sample in inside for key in sample["power"]}
+    if len(inside) < 2:
+        return not_measured("there are not two samples within the timed runs: measure for longer")
+    if "energy_uj" in has:
+        return _over(inside, "energy_uj", "processor", COUNTER_SECONDS, starts, _counted)
+    if not has & {"current_ua", "charge_uah"}:
+        return not_measured("the device lets nobody read a current, a charge or an energy counter")
+    if external_power is not False:
+        return not_measured(POWERED if external_power else UNKNOWN_POWER)
+    if {"current_ua", "voltage_uv"} <= has:
+        return _over(inside, "current_ua", "battery", BATTERY_SECONDS, starts, _integrated)
+    if {"charge_uah", "voltage_uv"} <= has:
+        return _over(inside, "charge_uah", "battery", BATTERY_SECONDS, starts, _charged)
+    return not_measured("the battery gives no voltage")
+
+
+def not_measured(reason: str) -> Energy:
+    """Say why there is no energy."""
+    return Energy(None, None, "", 0, 0.0, reason)
+
+
+def _over(
+    samples: Samples,
+    key: str,
+    source: str,
+    fewest_seconds: float,
+    starts: Times,
+    joules: Callable[[Samples], float | None],
+) -> Energy:
+    used = [sample for sample in samples if key in sample["power"]]
+    first, last = used[0]["at_ms"], used[-1]["at_ms"]
+    seconds = (last - first) / 1000
+    if seconds < fewest_seconds:
+        return not_measured(
+            f"{seconds:.1f} s of samples are too short for the {source}'s counter: measure for longer"
+        )
+    runs = int(((starts >= first) & (starts < last)).sum())
+    spent = joules(used)
+    if spent is None or spent <= 0 or runs == 0:
+        return not_measured(f"the {source}'s counter did not move, or went backwards")
+    return Energy(spent / runs, spent / seconds, source, runs, seconds, "")
+
+
+def _counted(samples: Samples) -> float | None:
+    """Compute the energy by a counter of microjoules; None when it wrapped around, at a limit unknown."""
+    values = [int(sample["power"]["energy_uj"]) for sample in samples]
+    wrapped = any(after < before for before, after in pairwise(values))
+    return None if wrapped else (values[-1] - values[0]) * 1e-6
+
+
+def _integrated(samples: Samples) -> float | None:
+    """Integrate current times voltage by the trapezoidal rule; drivers disagree about the current's sign."""
+    points = [
+        (
+            float(sample["at_ms"]) / 1000,
+            abs(float(sample["power"]["current_ua"])) * float(sample["power"]["voltage_uv"]) * 1e-12,
+        )
+        for sample in samples
+        if "voltage_uv" in sample["power"]
+    ]
+    return sum((t1 - t0) * (p0 + p1) / 2 for (t0, p0), (t1, p1) in pairwise(points)) or None
+
+
+def _charged(samples: Samples) -> float | None:
+    """Compute the energy of the charge that left the battery (µAh), at its mean voltage."""
+    microvolts = _values(samples, "power", "voltage_uv")
+    charge = _values(samples, "power", "charge_uah")
+    coulombs = (charge[0] - charge[-1]) * 1e-6 * 3600
+    return coulombs * sum(microvolts) / len(microvolts) * 1e-6

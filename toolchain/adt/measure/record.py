@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from adt.errors import ConfigError
-from adt.measure.conditions import Conditions
-from adt.measure.sensors import Energy, Sensors
+from adt.measure.conditions import Conditions, Energy, Sensors
 from adt.measure.statistics import FEWEST_ROUNDS, Drift, TimeSummary
 from adt.options.resolve import did_you_mean
 

@@ -20,10 +20,9 @@ from adt.compiler.importers import formats, model_store
 from adt.compiler.importers.shapes import distinct_names
 from adt.compiler.networks.known import named
 from adt.errors import AdtError, ConfigError, InputError, ModelError, ToolNotFound
-from adt.host.extras import load
+from adt.host.extras import load, require_tvm
 from adt.host.isolated import isolated
 from adt.host.npz import DamagedNpz, read_npz
-from adt.host.versions import require_tvm
 from adt.measure import roundings
 from adt.options.sections import Settings
 from adt.package.package import ModelPackage

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from adt.device.place import Opened
     from adt.measure.bench import BenchSetup, Measurement
-    from adt.measure.conditions import Conditions, CoolDown
+    from adt.measure.conditions import Conditions, CoolDown, Course
     from adt.measure.record import BenchRecord, Flag, Protocol, Speed
-    from adt.measure.sensors import Course
     from adt.measure.statistics import Interval, TimeSummary
     from adt.verbs.options import Arrays
     from adt.verbs.verify import VerifyResult

@@ -1,8 +1,11 @@
-"""Settings, the NDK, the TVM source and TargetBundles."""
+"""Settings (``adt config``, ``adt init``), the NDK, the TVM source and TargetBundles."""
 
 from __future__ import annotations
 
+import json
+import textwrap
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,17 +17,18 @@ from adt.cli.app import Commands, app
 from adt.cli.command import Rendering, command
 from adt.cli.terminal import status_line
 from adt.errors import ConfigError
+from adt.host.directories import resource
 from adt.host.document import document_of
-from adt.options.option import Directory, Flag, MaybePath, Number, Text, Texts, option
+from adt.options.option import Directory, Flag, MaybePath, Number, Text, Texts, option, options_of
 from adt.options.request import Request, resolve_settings, takes
 from adt.options.resolve import Resolved, load_settings
-from adt.options.sections import BuildSettings, TvmSettings
+from adt.options.sections import SECTIONS, BuildSettings, TvmSettings
 from adt.verbs.options import PROGRESS
 
 if TYPE_CHECKING:
     from adt.bundle.build import BuildResult
     from adt.bundle.bundle import TargetBundle
-    from adt.bundle.presets import Preset
+    from adt.bundle.plan import Preset
     from adt.host.ndk import Listed
     from adt.host.tvm_source import TvmSource
     from adt.options.option import AnyPath
@@ -111,7 +115,7 @@ def ndk_env(
 
 def presets(*, ndk: AnyPath | None = None, clml: AnyPath | None = None) -> tuple[Preset, ...]:
     """List the CMake presets: what each switches on, and whether this machine can build it."""
-    from adt.bundle.presets import list_presets
+    from adt.bundle.plan import list_presets
 
     return list_presets(resolve_settings({"build.ndk": ndk, "build.clml": clml}).settings)
 
@@ -313,3 +317,64 @@ def ndk_env_command(
     variables = ndk_env(ndk=ndk, platform=platform, api_level=api_level)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     return Rendering("ndk-env", {"variables": variables}, lines)
+
+
+WIDTH = 108
+"""Columns of the comments in adt.toml."""
+
+
+@command("ADT_BUILD_JOBS=2 adt config")
+def config() -> Rendering:
+    """Show every setting, its value and where it came from."""
+    resolved = load_settings()
+    texts = {
+        key: ";".join(value) if isinstance(value, tuple) else str(value)
+        for key, value in resolved.values.items()
+    }
+    return Rendering(
+        "config",
+        {"settings": resolved.values, "origins": resolved.origins},
+        (f"{key:<20} {text:<24} {resolved.origins[key]}" for key, text in texts.items()),
+    )
+
+
+@command("adt init --for linux-aarch64", json=False)
+def init(
+    platform: Annotated[str | None, BuildSettings.platform],
+    directory: Annotated[Path, option("Where adt.toml goes.", default=Path(), kw_only=False)],
+) -> None:
+    """Write an adt.toml with every setting, its meaning and its default."""
+    typer.echo(f"wrote {write_initial(directory, platform)}")
+
+
+def write_initial(directory: Path, platform: str | None) -> Path:
+    """Write a new ``adt.toml`` into *directory* and return its path; an existing one is left alone."""
+    from jinja2 import Environment, StrictUndefined
+
+    from adt.host.cache import write_text
+
+    path = directory / "adt.toml"
+    if path.exists():
+        raise ConfigError(f"{path} exists; it was left alone", remedy="Edit it, or remove it first.")
+    sections = [
+        {
+            "name": name,
+            "keys": [
+                {
+                    "name": about.key.partition(".")[2],
+                    "doc": textwrap.fill(about.doc, WIDTH),
+                    "default": json.dumps(about.default),
+                }
+                for about in options_of(section).values()
+            ],
+        }
+        for name, section in SECTIONS.items()
+    ]
+    template = (resource("templates") / "adt.toml.j2").read_text()
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    text = environment.from_string(template).render(
+        sections=sections, platform=json.dumps(platform or BuildSettings().platform)
+    )
+    tomllib.loads(text)
+    write_text(path, text)
+    return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from adt.bundle import bundle_cache
+from adt.bundle import bundle as bundle_cache
 from adt.bundle.bundle import TargetBundle, load_bundle
 from adt.device.deploy.payload import check_device
 from adt.device.device import Device

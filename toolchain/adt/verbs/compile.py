@@ -140,7 +140,7 @@ def compile(request: CompileRequest) -> ModelPackage:  # the verb's name; Python
         VerifyFailed: the OpenCL kernels compute wrong numbers.
     """
     from adt.compiler.importers.formats import require_model
-    from adt.host.versions import require_tvm
+    from adt.host.extras import require_tvm
 
     require_tvm()
     from adt.compiler.assemble import package_name
@@ -169,8 +169,8 @@ def job_of(
     """
     from adt.bundle.bundle import load_bundle
     from adt.compiler.targets import settings_and_platform
+    from adt.host.extras import require_tvm
     from adt.host.ndk import find_ndk
-    from adt.host.versions import require_tvm
     from adt.verbs.bundles import choose_bundle
 
     require_tvm()
@@ -247,7 +247,7 @@ def explain(request: ExplainRequest) -> Explanation:
         ModelError: the file is missing or of no format that adt reads.
         ToolNotFound: TVM, or what the model's format needs, is not installed.
     """
-    from adt.host.versions import require_tvm
+    from adt.host.extras import require_tvm
 
     require_tvm()
     if str(request.model).endswith(".onnx"):
@@ -288,8 +288,8 @@ def compile_kernel(request: KernelRequest) -> CompiledKernel:
     """
     from adt.bundle.bundle import load_bundle
     from adt.compiler.targets import settings_and_platform
+    from adt.host.extras import require_tvm
     from adt.host.ndk import find_ndk
-    from adt.host.versions import require_tvm
     from adt.verbs.bundles import choose_bundle
 
     require_tvm()

@@ -162,7 +162,7 @@ def db_export(request: DbExportRequest) -> ExportResult:
         PackageError: there is no database, or *metaschedule* holds something else.
         ToolNotFound: TVM is not installed.
     """
-    from adt.host.versions import require_tvm
+    from adt.host.extras import require_tvm
     from adt.tuning.database.metaschedule import export
 
     require_tvm()
@@ -187,7 +187,7 @@ def db_import(request: DbImportRequest) -> ImportResult:
         ToolNotFound: TVM is not installed.
         Busy: another process writes *into*.
     """
-    from adt.host.versions import require_tvm
+    from adt.host.extras import require_tvm
     from adt.tuning.database.metaschedule import import_records
 
     require_tvm()

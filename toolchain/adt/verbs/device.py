@@ -154,7 +154,7 @@ def probe(serial: str | None = None, *, timeout: float | None = None, fresh: boo
 
 def probe_device(device: Device, *, fresh: bool = False) -> Probe:
     """Look at a device that was chosen already, as :func:`probe`."""
-    from adt.bundle.bundle_cache import newest_with
+    from adt.bundle.bundle import newest_with
     from adt.device import probe as device_probe
     from adt.device.opencl import PROGRAM
 

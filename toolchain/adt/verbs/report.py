@@ -13,7 +13,7 @@ from adt.options.option import option
 from adt.options.request import Request, takes
 
 if TYPE_CHECKING:
-    from adt.measure.trend import Point, Series, TrendReport
+    from adt.measure.history import Point, Series, TrendReport
     from adt.options.option import AnyPath
 
 
@@ -52,7 +52,7 @@ def report(request: ReportRequest) -> TrendReport:
     Raises:
         ConfigError: a date, threshold or *against* that cannot be.
     """
-    from adt.measure import history, trend
+    from adt.measure import history
 
     records = history.select(
         history.load(),
@@ -61,13 +61,13 @@ def report(request: ReportRequest) -> TrendReport:
         since=request.since,
         label=request.label,
     )
-    return trend.report(records, threshold=request.threshold, against=request.against)
+    return history.report(records, threshold=request.threshold, against=request.against)
 
 
 def report_html(report: TrendReport, out: AnyPath) -> None:
     """Write one self-contained page with a time line of each series."""
     from adt.host.cache import write_text
-    from adt.measure.trend import render
+    from adt.measure.history import render
 
     write_text(Path(out), render(report))
 

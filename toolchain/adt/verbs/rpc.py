@@ -99,7 +99,7 @@ class RpcStatus:
 
 def served_bundle(serial: str) -> TargetBundle | None:
     """Find the bundle that the server on *serial* runs from, when it was built here and is still there."""
-    from adt.bundle.bundle_cache import cached_bundles
+    from adt.bundle.bundle import cached_bundles
     from adt.device.deploy.payload import payload_of
     from adt.rpc import state
 

@@ -58,7 +58,7 @@ def tune(request: TuneRequest) -> TuneResult:
         NoDevice, TrackerError: no device was there for as long as we wait.
     """
     from adt.compiler.importers.formats import require_model
-    from adt.host.versions import require_tvm
+    from adt.host.extras import require_tvm
     from adt.verbs.compile import job_of, measured_offload
     from adt.verbs.tune_places import open_rack, platform_for, served
     from adt.verbs.tune_result import check_ended, compare_packages, tune_result

@@ -119,7 +119,7 @@ def up(request: UpRequest) -> UpResult:
     from adt.bundle.plan import plan_build
     from adt.compiler.importers import model_store
     from adt.device.place import DevicePlace, Opened
-    from adt.host.versions import require_tvm
+    from adt.host.extras import require_tvm
     from adt.verbs.deploy import deploy_to
     from adt.verbs.device import open_device
     from adt.verbs.emulator import emulator_start

@@ -277,14 +277,14 @@ def verify_layers(request: LayersRequest) -> LayersResult:
             here and is not to be trusted.
     """
     from adt.measure.layers import Scan, compare_layers
-    from adt.package import origin
     from adt.package.inputs.random import random_inputs
     from adt.package.inputs.validation import taken_inputs
+    from adt.package.integrity import is_known
     from adt.package.package import load_package
     from adt.verbs.place import open_place
 
     package, inputs = load_package(request.package), request.inputs
-    if not (request.trust or origin.is_known(package.manifest)):
+    if not (request.trust or is_known(package.manifest)):
         raise PackageError(
             f"the package {request.package} was not compiled here, and --layers runs its kernels on "
             "this machine",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from adt.bundle.audit.binaries import Binary, Unreadable, collect
-from adt.bundle.audit.checks import check_file
+from adt.bundle.audit.checks import check_file, check_needed, check_reach, check_symbols
 from adt.bundle.audit.closure import Providers
 from adt.bundle.audit.destination import (
     ANDROID,
@@ -19,7 +19,6 @@ from adt.bundle.audit.destination import (
     page_sizes,
     system_of,
 )
-from adt.bundle.audit.needed import check_needed, check_reach, check_symbols
 from adt.bundle.audit.report import REFUSED, WARNING, Deploy, ElfReport, FileAudit, Finding, Symbols, table
 from adt.bundle.bundle import MANIFEST, load_bundle
 from adt.bundle.platforms import BIG_PAGE, Platform, platform_named

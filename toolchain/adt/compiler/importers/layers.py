@@ -19,8 +19,8 @@ from adt.compiler.importers.op_table import named_nodes
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host import cache
 from adt.host.disk import disk_errors
+from adt.host.extras import installed_version
 from adt.host.isolated import begin, isolated
-from adt.host.versions import installed_version
 from adt.numerics import Array, difference, gaps, hardly_changed
 
 log = logging.getLogger("adt.import")

@@ -29,8 +29,8 @@ from adt.compiler.ir.nodes import extents, relax_nodes
 from adt.errors import ModelError, last_line
 from adt.host.cache import file_sha256
 from adt.host.disk import scratch_directory
+from adt.host.extras import require_tvm
 from adt.host.npz import DamagedNpz, npz_bytes, read_npz
-from adt.host.versions import require_tvm
 from adt.numerics import Array
 from adt.options.resolve import did_you_mean
 from adt.package.manifest import SourceModel, TensorSpec

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.host.child import serve
-from adt.package.params_file import read_params
+from adt.package.files import read_tensors
 from adt.package.reports import SCOPE
 
 
@@ -57,7 +57,7 @@ class Runner:
         package = Path(request["package"])
         module = tvm.runtime.load_module(str(package / request["library"]))
         machine = tvm.runtime.vm.VirtualMachine(module, list(devices))
-        params = read_params(package / request["params_file"])
+        params = read_tensors(package / request["params_file"])
         images = frozenset(request["images"])
         held = [_on_device(params[name], devices[0], image=name in images) for name in request["params"]]
         return machine, devices[0], held

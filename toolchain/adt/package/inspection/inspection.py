@@ -21,8 +21,7 @@ from adt.host import manifest
 from adt.host.contained import contained_file, contained_name, file_name
 from adt.host.disk import scratch_directory
 from adt.limits import parse_json, read_text
-from adt.package import params_file
-from adt.package.files import INSPECT, PARAMS, inspection_names
+from adt.package.files import INSPECT, PARAMS, inspection_names, read_tensors
 from adt.package.inspection.graph import CPU_SCHEDULE, GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
 from adt.package.package import ModelPackage, load_package
 
@@ -287,7 +286,7 @@ def load_arrays(package: ModelPackage) -> Iterator[tuple[str, NDArray[np.generic
     """Load name and contents of each parameter, in the order of :func:`read_params`."""
     path = package.path / PARAMS
     try:
-        arrays = params_file.read_params(path)
+        arrays = read_tensors(path)
     except Exception as error:  # TVM's reader raises InternalError, ValueError, …
         raise PackageError(
             f"{path} is not a parameter file of TVM, or is damaged",

@@ -193,7 +193,7 @@ def _facts(toolchain: Toolchain) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    from adt.host.versions import require_tvm
+    from adt.host.extras import require_tvm
 
     python = ".".join(platform.python_version_tuple()[:2])
     return {"adt": adt.__version__, "TVM": require_tvm(), "Python": python}
