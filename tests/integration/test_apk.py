@@ -27,8 +27,8 @@ from adt.device.app import MEDIA_FILES, run_app
 from adt.device.device import Device
 from adt.errors import AdtError, BuildError, ConfigError, DeviceError, MismatchError, RunError
 from adt.host import manifest
-from adt.host.android_sdk import DEBIAN_FRAMEWORK
 from adt.host.cache import cache_dir
+from adt.host.ndk import DEBIAN_FRAMEWORK
 from adt.integrate.apk.build import misplaced
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, ERROR, RESULTS
 from adt.integrate.contents import OPENCL_LIBRARIES

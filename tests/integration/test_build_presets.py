@@ -20,8 +20,8 @@ from adt.host.cache import cache_dir
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
-from adt.host.tools import cmake, ninja
-from adt.host.xnnpack_source import find_xnnpack
+from adt.host.process import cmake, ninja
+from adt.host.sources import find_xnnpack
 from adt.measure.reference import run_reference
 from adt.package.inputs.random import random_inputs
 from adt.package.package import load_package

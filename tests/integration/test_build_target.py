@@ -26,7 +26,7 @@ from adt.host import manifest
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.ndk import LOWEST_API_LEVEL
-from adt.host.tools import ninja
+from adt.host.process import ninja
 from support.codegen.bionic_levels import LEVELS
 from support.devices.programs import ADT, adt_json, forked_adt, program_output, real_program
 from support.devices.programs import adt as run_adt

@@ -30,7 +30,7 @@ from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.tools import ninja
+from adt.host.process import ninja
 from adt.options.sections import FILL_MODES
 from adt.package.files import LIBRARY, MANIFEST, PARAMS, write_params
 from adt.package.inputs.random import random_inputs

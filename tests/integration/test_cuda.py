@@ -28,7 +28,7 @@ from adt.errors import CompileError, MismatchError, ToolNotFound
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.extras import install_command
-from adt.host.tools import cmake, ninja
+from adt.host.process import cmake, ninja
 from adt.package.inspection.inspection import Inspection
 from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.tuning.database.contents import describe

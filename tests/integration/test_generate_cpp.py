@@ -21,7 +21,7 @@ from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
 from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.tools import cmake, ninja
+from adt.host.process import cmake, ninja
 from adt.integrate.output import CopiedFile
 from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import PLATFORMS, made_up_project

@@ -24,7 +24,7 @@ import adt
 from adt.bundle.bundle import load_bundle
 from adt.host.directories import resource
 from adt.host.elf import read_elf
-from adt.host.tools import cmake, ninja
+from adt.host.process import cmake, ninja
 from adt.integrate import gradle, jni
 from adt.integrate.model_api import Project as Described
 from adt.integrate.names import RUNTIME_PACKAGE

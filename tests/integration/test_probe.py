@@ -22,7 +22,7 @@ from adt.device.device import Device
 from adt.device.probe import _file as remembered_file
 from adt.device.survey import Cpu, CpuCluster
 from adt.host.directories import resource
-from adt.host.tools import cmake
+from adt.host.process import cmake
 from support.devices.fixtures import NATIVE, Rack, entries, processes, rack
 from support.devices.programs import invoke, invoke_json
 from support.models import vision

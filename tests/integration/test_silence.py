@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.host.tvm_source import GIT_URL
+from adt.host.sources import GIT_URL
 from support.devices.programs import ADT
 from support.models.small import small_model
 from support.traps import lay_traps

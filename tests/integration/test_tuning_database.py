@@ -325,8 +325,8 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """TVM's stack ends in an endless sum; the check of the text, which refuses it, is left out here."""
-    from adt.package.graphs import reader
-    from adt.package.graphs.rules import GraphError
+    from adt.package import graphs
+    from adt.package.graphs import GraphError
 
     x = te.placeholder((4, 8), "float32", "x")
     function = te.create_prim_func([x, te.compute((4, 8), lambda i, j: x[i, j] + 1, "y")])
@@ -336,8 +336,8 @@ def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.Mon
     deep = nodes[: add + 1]
     deep += ({"type": "tirx.Add", "data": {**nodes[add]["data"], "a": add + i}} for i in range(100_000))
     endless = json.dumps({"root_index": len(deep) - 1, "nodes": deep})
-    monkeypatch.setattr(reader, "check_graph", lambda text: None)
-    broken, read = reader.read_graphs([endless, whole])
+    monkeypatch.setattr(graphs, "check_graph", lambda text: None)
+    broken, read = graphs.read_graphs([endless, whole])
     assert isinstance(broken, GraphError) and "reading of it ended by" in str(broken)
     assert not isinstance(read, GraphError)
 
@@ -350,7 +350,7 @@ def test_what_was_mapped_before_is_no_part_of_a_readings_memory() -> None:
     program = (
         "import mmap, sys; held = mmap.mmap(-1, 40 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)\n"
         "from adt.host.isolated import limit_memory\n"
-        "from adt.package.graphs.reader import refusal\n"
+        "from adt.package.graphs import refusal\n"
         "limit_memory(8 << 30); print(repr(refusal.__wrapped__(sys.stdin.read())))"
     )
     done = subprocess.run([sys.executable, "-c", program], input=graph, capture_output=True, text=True)

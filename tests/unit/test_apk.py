@@ -24,8 +24,8 @@ from adt.errors import (
     SdkError,
 )
 from adt.errors import ToolNotFound as NotFound
-from adt.host import android_sdk
-from adt.host.android_sdk import find_apk_tools
+from adt.host import ndk as android_sdk
+from adt.host.ndk import find_apk_tools
 from adt.host.process import Finished
 from adt.integrate.apk.build import _explain, misplaced, write_archive
 from adt.integrate.apk.entries import ApkEntry, apk_entries

@@ -10,8 +10,8 @@ import pytest
 
 from adt.bundle.plan import BuildPlan, plan_build
 from adt.bundle.platforms import PLATFORMS
-from adt.host import tvm_source
-from adt.host.tools import compiler_identity
+from adt.host import sources
+from adt.host.process import compiler_identity
 from adt.options.resolve import load_settings
 from adt.options.sections import TvmSettings
 
@@ -29,7 +29,7 @@ def compiler(path: Path, version: str = "12.2.0") -> Path:
 
 
 def tree(path: Path) -> Path:
-    for name in tvm_source.NEEDED:
+    for name in sources.NEEDED:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(name)
     return path
@@ -68,18 +68,18 @@ def test_another_compiler_or_source_is_another_bundle(
     assert plan(tmp_path / "c", monkeypatch).bundle_dir.name != first.bundle_dir.name
     monkeypatch.delenv("CXXFLAGS")
     (tmp_path / "a/tvm/CMakeLists.txt").unlink()
-    monkeypatch.setitem(tvm_source.NEEDED, "src/new.cc", "")
+    monkeypatch.setitem(sources.NEEDED, "src/new.cc", "")
     assert plan(tmp_path / "a", monkeypatch).bundle_dir.name != first.bundle_dir.name
 
 
 def test_a_users_tree_is_identified_by_its_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     path = tree(tmp_path / "a")
-    first = tvm_source.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
+    first = sources.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
     copy = shutil.copytree(path, tmp_path / "b")
     (copy / "docs").mkdir()
     (copy / "docs/unread.rst").write_text("a build does not read this")
     assert (
-        tvm_source.find_source(TvmSettings(tvm_source=str(copy), provider="auto"), environ={}).digest
+        sources.find_source(TvmSettings(tvm_source=str(copy), provider="auto"), environ={}).digest
         == first.digest
     )

@@ -9,7 +9,7 @@ import pytest
 
 from adt.bundle.audit.closure import TRIPLES
 from adt.host.directories import resource
-from adt.host.tools import cmake
+from adt.host.process import cmake
 
 PRESETS = resource("cmake_presets")
 

@@ -15,8 +15,7 @@ from adt.checkup.check import Action, Area, Check, Fix, Question, Status, answer
 from adt.checkup.diagnosis import mend
 from adt.checkup.host import REQUIRED, check_compiler, check_git, check_required, parse_version
 from adt.host import cache, extras, manifest, process
-from adt.host.process import Finished
-from adt.host.tools import Tool
+from adt.host.process import Finished, Tool
 from adt.virtual import prerequisites, state
 from support.standins.artefacts import make_bundle
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.host import download, process, tvm_source
+from adt.host import download, process, sources
 from adt.host.child import Child
-from adt.host.process import NOT_PASSED, environment, run, start
-from adt.host.tools import find_tool
+from adt.host.process import NOT_PASSED, environment, find_tool, run, start
 from support.traps import lay_traps
 
 TAG = "v0.0.1"
@@ -31,7 +30,7 @@ def shown(*words: str | Path) -> tuple[str, dict[str, str], list[str]]:
 def traps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stranger's working directory, in which whatever is run writes a line to the file that is returned."""
     directory, note = tmp_path / "project", tmp_path / "ran"
-    lay_traps(directory, note, upstream=tvm_source.GIT_URL)
+    lay_traps(directory, note, upstream=sources.GIT_URL)
     monkeypatch.chdir(directory)
     return note
 
@@ -89,9 +88,9 @@ def test_git_is_asked_and_not_the_directory(
     subprocess.run(["git", "-C", upstream, "tag", TAG], check=True)
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.file://{upstream}.insteadOf")
-    monkeypatch.setenv("GIT_CONFIG_VALUE_0", tvm_source.GIT_URL)
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", sources.GIT_URL)
     monkeypatch.setenv("GIT_DIR", str(traps.with_name("project") / ".git"))  # as a hook of git has it
-    assert tvm_source.git_reaches(TAG)
+    assert sources.git_reaches(TAG)
     assert not traps.exists(), traps.read_text()
 
 

@@ -14,7 +14,7 @@ from adt.bundle.platforms import PLATFORMS, PRESETS, platform_named
 from adt.compiler.targets import model_target
 from adt.errors import ConfigError
 from adt.host.directories import resource
-from adt.host.tools import cmake
+from adt.host.process import cmake
 from adt.options.resolve import load_settings
 from adt.options.sections import BuildSettings
 

@@ -13,7 +13,7 @@ import pytest
 from adt.errors import SdkError
 from adt.host.directories import resource
 from adt.host.opencl_sdk import find_clml, find_opencl_sdk
-from adt.host.tools import cmake
+from adt.host.process import cmake
 from support.standins.clml import VERSION, make_library, make_standin_clml
 
 HEADER, LIBRARY = "CL/cl_qcom_ml_ops.h", "lib64/libOpenCL.so"

@@ -12,8 +12,8 @@ from adt.compiler.targets import llvm, model_target, settings_and_platform
 from adt.compiler.targets.cpu import CpuChoice, cpu_choice
 from adt.compiler.targets.socs import LLVM_NAMES, SOCS, soc_named
 from adt.errors import ConfigError
-from adt.host.cpuinfo import own_features
 from adt.options.resolve import load_settings
+from adt.package.compatibility import own_features
 
 TRIPLE = "aarch64-linux-gnu"
 

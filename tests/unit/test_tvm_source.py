@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adt.errors import SourceError
-from adt.host import contained, download, tvm_source
+from adt.host import contained, download, sources
 from adt.options.sections import TvmSettings
 
 AUTO = TvmSettings()
@@ -17,7 +17,7 @@ AUTO = TvmSettings()
 
 def tree(path: Path) -> Path:
     """A directory with the files that identify a TVM tree."""
-    for name in tvm_source.NEEDED:
+    for name in sources.NEEDED:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text("")
     (path / "version.py").write_text('__version__ = "0.25.0"\n')
@@ -32,11 +32,11 @@ def tree(path: Path) -> Path:
 def archive(path: Path, members: dict[str, str], *, link: tuple[str, str] | None = None) -> Path:
     with tarfile.open(path, "w:gz") as tar:
         for name, text in members.items():
-            info = tarfile.TarInfo(tvm_source.SDIST_PREFIX + name)
+            info = tarfile.TarInfo(sources.SDIST_PREFIX + name)
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text.encode()))
         if link:
-            info = tarfile.TarInfo(tvm_source.SDIST_PREFIX + link[0])
+            info = tarfile.TarInfo(sources.SDIST_PREFIX + link[0])
             info.type, info.linkname = tarfile.SYMTYPE, link[1]
             tar.addfile(info)
     return path
@@ -45,13 +45,13 @@ def archive(path: Path, members: dict[str, str], *, link: tuple[str, str] | None
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(tvm_source, "git_reaches", lambda _tag: False)
+    monkeypatch.setattr(sources, "git_reaches", lambda _tag: False)
 
 
 @pytest.fixture
 def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small archive of the pinned package's shape, in place of the download."""
-    members = dict.fromkeys(tvm_source.NEEDED, "") | {
+    members = dict.fromkeys(sources.NEEDED, "") | {
         "src/a.cc": "int a;",
         "python/tvm/x.py": "",
         "docs/y": "",
@@ -63,49 +63,49 @@ def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_named_tree_wins_and_says_why(tmp_path: Path) -> None:
     flag, home = tree(tmp_path / "flag"), tree(tmp_path / "home")
-    found = tvm_source.find_source(
+    found = sources.find_source(
         TvmSettings(tvm_source=str(flag), provider="auto"), environ={"TVM_HOME": str(home)}
     )
     assert (found.path, found.provider) == (flag, "path") and "--tvm-source" in found.reason
     assert (found.version, found.ffi_version) == ("0.25.0", "0.1.2")
-    found = tvm_source.find_source(AUTO, environ={"TVM_HOME": str(home)})
+    found = sources.find_source(AUTO, environ={"TVM_HOME": str(home)})
     assert (found.path, found.provider) == (home, "path") and "TVM_HOME" in found.reason
 
 
 def test_the_digest_of_a_named_tree_follows_its_files(tmp_path: Path) -> None:
     path = tree(tmp_path / "tvm")
     settings = TvmSettings(tvm_source=str(path), provider="auto")
-    before = tvm_source.find_source(settings, environ={}).digest
-    assert tvm_source.find_source(settings, environ={}).digest == before
+    before = sources.find_source(settings, environ={}).digest
+    assert sources.find_source(settings, environ={}).digest == before
     (path / "CMakeLists.txt").write_text("changed")
-    assert tvm_source.find_source(settings, environ={}).digest != before
+    assert sources.find_source(settings, environ={}).digest != before
 
 
 def test_an_incomplete_tree_names_what_is_missing(tmp_path: Path) -> None:
     path = tree(tmp_path / "tvm")
     (path / "3rdparty/tvm-ffi/CMakeLists.txt").unlink()
     with pytest.raises(SourceError, match=r"3rdparty/tvm-ffi.*git submodule"):
-        tvm_source.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
+        sources.find_source(TvmSettings(tvm_source=str(path), provider="auto"), environ={})
     with pytest.raises(SourceError, match="not a directory"):
-        tvm_source.find_source(TvmSettings(tvm_source=str(tmp_path / "absent")), environ={})
+        sources.find_source(TvmSettings(tvm_source=str(tmp_path / "absent")), environ={})
     with pytest.raises(SourceError, match="provider"):
-        tvm_source.find_source(TvmSettings(tvm_source="", provider="svn"), environ={})
+        sources.find_source(TvmSettings(tvm_source="", provider="svn"), environ={})
 
 
 def test_registry_then_cache(sdist: Path) -> None:
-    first = tvm_source.find_source(AUTO, environ={})
+    first = sources.find_source(AUTO, environ={})
     assert first.provider == "registry" and "git does not reach" in first.reason
     assert (first.path / "src/a.cc").is_file()
     assert not (first.path / "python").exists() and not (first.path / "docs").exists()
     sdist.unlink()
-    again = tvm_source.find_source(AUTO, environ={})
+    again = sources.find_source(AUTO, environ={})
     assert (again.provider, again.path, again.digest) == ("cache", first.path, first.digest)
 
 
 def test_a_damaged_cached_tree_is_obtained_again(sdist: Path, caplog: pytest.LogCaptureFixture) -> None:
-    first = tvm_source.find_source(AUTO, environ={})
+    first = sources.find_source(AUTO, environ={})
     (first.path / "src/a.cc").write_text("int b; // damage")
-    again = tvm_source.find_source(AUTO, environ={})
+    again = sources.find_source(AUTO, environ={})
     assert again.provider == "registry" and "damaged" in caplog.text
     assert (again.path / "src/a.cc").read_text() == "int a;"
 
@@ -116,17 +116,17 @@ def test_an_archive_cannot_write_outside(tmp_path: Path, monkeypatch: pytest.Mon
     path = archive(tmp_path / "bad.tar.gz", {} if link else {name: "x"}, link=link)
     monkeypatch.setattr(download, "fetch", lambda _file: path)
     with pytest.raises(SourceError, match="cannot be unpacked"):
-        tvm_source.find_source(AUTO, environ={})
+        sources.find_source(AUTO, environ={})
     assert not (tmp_path / "escaped").exists()
 
 
 def test_an_archive_that_is_too_large_is_refused(sdist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contained, "MOST_FILES", 3)
     with pytest.raises(SourceError, match="more than 3 files"):
-        tvm_source.find_source(AUTO, environ={})
+        sources.find_source(AUTO, environ={})
 
 
 def test_a_truncated_archive_is_named(sdist: Path) -> None:
     sdist.write_bytes(sdist.read_bytes()[:-60])
     with pytest.raises(SourceError, match="cannot be unpacked"):
-        tvm_source.find_source(AUTO, environ={})
+        sources.find_source(AUTO, environ={})

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adt.compiler.passes.records.traces import TraceError, canonical, check_trace
-from adt.package.graphs.rules import MOST_DEPTH, GraphError, check_graph, check_index_map
+from adt.package.graphs import MOST_DEPTH, GraphError, check_graph, check_index_map
 
 Graph = dict[str, Any]
 

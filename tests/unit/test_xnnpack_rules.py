@@ -12,7 +12,7 @@ import pytest
 from adt.bundle.libraries import LIBRARIES
 from adt.compiler.passes.offload.partition import rules_of
 from adt.errors import SourceError
-from adt.host.xnnpack_source import TREES, find_xnnpack
+from adt.host.sources import TREES, find_xnnpack
 
 
 @pytest.fixture(scope="module")

@@ -35,10 +35,10 @@ from adt.verbs.deploy import deploy_many as deploy_many
 from adt.verbs.device import adb_command as adb_command
 from adt.verbs.device import chosen_device as chosen_device
 from adt.verbs.device import devices as devices
+from adt.verbs.device import emulator_list as emulator_list
+from adt.verbs.device import emulator_start as emulator_start
+from adt.verbs.device import emulator_stop as emulator_stop
 from adt.verbs.device import probe as probe
-from adt.verbs.emulator import emulator_list as emulator_list
-from adt.verbs.emulator import emulator_start as emulator_start
-from adt.verbs.emulator import emulator_stop as emulator_stop
 from adt.verbs.generate import generate as generate
 from adt.verbs.inspect import doctor as doctor
 from adt.verbs.inspect import elf as elf

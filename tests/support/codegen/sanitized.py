@@ -13,7 +13,7 @@ from pathlib import Path
 
 import adt
 from adt.host import cache
-from adt.host.tools import cmake, ninja
+from adt.host.process import cmake, ninja
 from support.devices.programs import run_program
 
 RUNNER = Path(__file__).parents[3] / "cpp_runner"

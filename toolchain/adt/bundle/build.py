@@ -37,9 +37,8 @@ from adt.host import cache, manifest
 from adt.host.directories import resource
 from adt.host.disk import disk_errors
 from adt.host.document import form
-from adt.host.process import run
-from adt.host.tools import cmake, ninja
-from adt.host.tvm_source import TvmSource
+from adt.host.process import cmake, ninja, run
+from adt.host.sources import TvmSource
 
 BUILD_INFO = "adt_build_info.json"
 """Description that the superbuild writes, so that nothing cross-built must run to be described."""

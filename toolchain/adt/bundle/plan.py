@@ -19,8 +19,8 @@ from adt.host import cache, download
 from adt.host.contained import damaged
 from adt.host.directories import resource
 from adt.host.ndk import Ndk, find_ndk
-from adt.host.tools import compiler_identity, find_tool
-from adt.host.tvm_source import TvmSource, find_source
+from adt.host.process import compiler_identity, find_tool
+from adt.host.sources import TvmSource, find_source, find_xnnpack
 from adt.options.sections import BuildSettings, Settings
 
 if TYPE_CHECKING:
@@ -230,8 +230,6 @@ def plan_build(settings: Settings) -> BuildPlan:
         places["ADT_CUDA_HEADERS"] = cuda_headers()
         identity["CUDA headers"] = CUDA_WHEEL.sha256
     if settings.build.xnnpack:
-        from adt.host.xnnpack_source import find_xnnpack
-
         xnnpack = find_xnnpack(settings.build.xnnpack_source)
         places["ADT_XNNPACK_SOURCE"] = xnnpack.path
         identity["XNNPACK"] = xnnpack.digest

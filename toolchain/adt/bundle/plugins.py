@@ -24,9 +24,8 @@ from adt.host import cache
 from adt.host.directories import resource
 from adt.host.disk import scratch_directory
 from adt.host.extras import install_command
-from adt.host.process import run
-from adt.host.tools import Tool, cmake, compiler_identity, find_tool, ninja
-from adt.host.tvm_source import TvmSource, find_source, wheel_version
+from adt.host.process import Tool, cmake, compiler_identity, find_tool, ninja, run
+from adt.host.sources import TvmSource, find_source, wheel_version
 from adt.options.resolve import load_settings, show_programs
 from adt.options.sections import TvmSettings
 

@@ -16,12 +16,11 @@ from adt.checkup import storage
 from adt.checkup.check import Action, Check, Fix, Question, Scope, Status, failed, ok, warning
 from adt.compiler.cuda_code import find_compiler
 from adt.errors import AdtError, SdkError, ToolNotFound
-from adt.host import process, tools
-from adt.host.android_sdk import find_apk_tools
+from adt.host import process
 from adt.host.directories import resource
 from adt.host.extras import FFI, OURS, PAIRINGS, TVM, install, install_command, installed_version, mend
-from adt.host.process import Finished
-from adt.host.tools import Tool, Version, parse_version
+from adt.host.ndk import find_apk_tools
+from adt.host.process import Finished, Tool, Version, parse_version
 from adt.virtual import prerequisites, state
 
 MINIMUM = (3, 11)
@@ -145,8 +144,8 @@ class Required:
 
 
 REQUIRED = (
-    Required("cmake", (3, 26), "tvm-ffi's build and the presets need it", tools.cmake),
-    Required("ninja", (1, 11), "the superbuild's graph needs it", tools.ninja),
+    Required("cmake", (3, 26), "tvm-ffi's build and the presets need it", process.cmake),
+    Required("ninja", (1, 11), "the superbuild's graph needs it", process.ninja),
 )
 
 

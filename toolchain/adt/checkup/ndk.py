@@ -14,7 +14,7 @@ from adt.host import opencl_sdk
 from adt.host.elf import read_elf
 from adt.host.ndk import NEWEST_KNOWN, VARIABLES, Listed, Ndk, find_ndk, list_ndks
 from adt.host.opencl_sdk import find_opencl_sdk
-from adt.host.xnnpack_source import cached_xnnpack, find_xnnpack
+from adt.host.sources import cached_xnnpack, find_xnnpack
 
 PAGE = 16384
 """Bytes: pages of Android 15 and newer devices that load nothing aligned to less."""

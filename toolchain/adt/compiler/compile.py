@@ -34,7 +34,7 @@ from adt.errors import CompileError, PackageError, VerifyFailed
 from adt.host import cache
 from adt.host.disk import scratch_directory
 from adt.host.extras import OURS, install, require_tvm, texture_codegen_trusted
-from adt.host.tools import compiler_identity
+from adt.host.process import compiler_identity
 from adt.options.option import values_of
 from adt.package import files, integrity
 from adt.package.files import LIBRARY

@@ -25,8 +25,7 @@ from adt.compiler.targets.parser import PTX
 from adt.errors import CompileError, ToolNotFound
 from adt.host.disk import scratch_directory
 from adt.host.extras import install_command
-from adt.host.process import run, which
-from adt.host.tools import compiler_identity
+from adt.host.process import compiler_identity, run, which
 from adt.options.sections import TvmSettings
 
 NVRTC_13 = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")

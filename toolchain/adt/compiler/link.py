@@ -16,8 +16,7 @@ from adt.errors import CompileError, MismatchError
 from adt.host.disk import scratch_directory
 from adt.host.elf import section_names
 from adt.host.ndk import Ndk
-from adt.host.process import run
-from adt.host.tools import find_tool
+from adt.host.process import find_tool, run
 
 ERROR_PARTS = Path(__file__).with_name("error_parts.c")
 """Source of the one function for which a module would need a library of TVM's."""

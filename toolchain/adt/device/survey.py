@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from adt.device.scripts import script
-from adt.host.cpuinfo import common_features
 from adt.host.process import run
 from adt.limits import natural
+from adt.package.compatibility import common_features
 
 TEMP = "/data/local/tmp"
 """Directory in which the shell user may write and execute."""

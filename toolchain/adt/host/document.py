@@ -1,10 +1,12 @@
-"""Forms of results: documents that ``--json`` prints of their records, and text in columns for people."""
+"""Forms of results: documents that ``--json`` prints, text in columns, and self-contained HTML pages."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 Convert = Callable[[Any], Any]
@@ -85,3 +87,44 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format each row, all of one length, as a line with its cells below those of the row before."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def web_page(title: str, *, style: Path, script: Path, data: Any) -> str:
+    """Render one HTML page that draws itself from data it carries; it asks for no address.
+
+    *data* is in one JSON element, ``#data``, where nothing in a string can end it; the page's
+    policy lets no other script, style or address in. What the pages share goes before their own:
+    web_page.css and web_page.js beside this file.
+    """
+    import html
+
+    shared = Path(__file__).with_name("web_page")
+    style_text, script_text = (
+        shared.with_suffix(p.suffix).read_text() + p.read_text() for p in (style, script)
+    )
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":  # nothing in a string may end the element
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    policy = (
+        f"default-src 'none'; style-src '{_source(style_text)}'; script-src '{_source(script_text)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n"
+        f"<style>{style_text}</style></head>\n"
+        "<body><noscript>This page draws itself with JavaScript, from data that it carries.</noscript>\n"
+        f'<script type="application/json" id="data">{text}</script>\n'
+        f"<script>{script_text}</script></body></html>\n"
+    )
+
+
+def _source(text: str) -> str:
+    import base64
+    import hashlib
+
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

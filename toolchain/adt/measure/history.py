@@ -25,8 +25,7 @@ from adt.errors import ConfigError, DiskError, InputError, PackageError
 from adt.host import manifest
 from adt.host.cache import fresh_file
 from adt.host.directories import data_dir
-from adt.host.document import FLAT, in_document
-from adt.host.web_page import web_page
+from adt.host.document import FLAT, in_document, web_page
 from adt.limits import read_json
 from adt.measure import app_bench
 from adt.measure.record import SCHEMA, SCHEMA_VERSION, BenchRecord, Speed, is_moment
@@ -379,7 +378,7 @@ def _changed(before: BenchRecord, after: BenchRecord) -> tuple[str, ...]:
 
 
 def render(report: TrendReport) -> str:
-    """Render the page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
+    """Render the page as HTML, UTF-8; see :func:`adt.host.document.web_page`."""
     here = Path(__file__).parent
     return web_page(
         "benchmarks · adt report",

@@ -1,13 +1,15 @@
-"""Do a bundle and a package fit each other? Asked before anything is sent, or put into an application."""
+"""Checks, before anything is sent, of whether a bundle, a package and the CPUs fit each other."""
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adt.bundle.libraries import join_libraries
 from adt.errors import MismatchError
-from adt.host.cpuinfo import own_features
 
 if TYPE_CHECKING:
     from adt.bundle.bundle import BundleManifest
@@ -127,3 +129,23 @@ def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:
         "lacks cl_khr_fp16",
         remedy=remedy,
     )
+
+
+def common_features(cpuinfo: str, machine: str) -> frozenset[str]:
+    """Return the features that all CPUs of /proc/cpuinfo have, in the kernel's names (``asimddp``, ``avx2``).
+
+    An emulated *machine* (``uname -m``) may show the lines of the one that emulates it.
+    """
+    key = "flags" if machine.endswith("86") or machine == "x86_64" else "Features"
+    rows = re.findall(rf"^{key}\s*:(.*)$", cpuinfo, re.MULTILINE)
+    features = [frozenset(row.split()) for row in rows]
+    return frozenset.intersection(*features) if features else frozenset()
+
+
+def own_features() -> frozenset[str]:
+    """Return the features of every CPU of this machine."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    return common_features(text, platform.machine())

@@ -161,7 +161,7 @@ def apk(request: ApkRequest) -> Apk:
         BuildError: one of its programs fails, or a library would not load, or not with pages of 16 KB.
     """
     from adt.bundle.audit.auditing import audit_ndk
-    from adt.host.android_sdk import find_apk_tools
+    from adt.host.ndk import find_apk_tools
     from adt.integrate.apk.build import build_apk
     from adt.integrate.apk.entries import apk_entries, audit_libraries
     from adt.integrate.apk.manifest import manifest_text, min_sdk

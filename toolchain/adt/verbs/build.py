@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from adt.bundle.bundle import TargetBundle
     from adt.bundle.plan import Preset
     from adt.host.ndk import Listed
-    from adt.host.tvm_source import TvmSource
+    from adt.host.sources import TvmSource
     from adt.options.option import AnyPath
 
 
@@ -79,7 +79,7 @@ def settings(flags: Mapping[str, object] | None = None) -> Resolved:
 
 def source(*, tvm_source: AnyPath | None = None, provider: str | None = None) -> TvmSource:
     """Find the TVM source tree that a build would take; obtain it if it is not here yet."""
-    from adt.host.tvm_source import find_source
+    from adt.host.sources import find_source
 
     return find_source(resolve_settings({"tvm.source": tvm_source, "tvm.provider": provider}).settings.tvm)
 

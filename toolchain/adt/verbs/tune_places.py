@@ -15,10 +15,9 @@ from adt.compiler.targets.parser import parse_target
 from adt.device import selection
 from adt.device.device import Device
 from adt.errors import AdtError, ConfigError, MismatchError
-from adt.host.cpuinfo import own_features
 from adt.limits import natural
 from adt.options.sections import Settings
-from adt.package.compatibility import check_tuned_cpu
+from adt.package.compatibility import check_tuned_cpu, own_features
 from adt.package.host_run.opencl import opencl_device
 from adt.rpc import server, wire
 from adt.rpc import tracker as tracking

@@ -121,8 +121,7 @@ def up(request: UpRequest) -> UpResult:
     from adt.device.place import DevicePlace, Opened
     from adt.host.extras import require_tvm
     from adt.verbs.deploy import deploy_to
-    from adt.verbs.device import open_device
-    from adt.verbs.emulator import emulator_start
+    from adt.verbs.device import emulator_start, open_device
 
     require_tvm()
     from adt.compiler.compilation import CompileJob

@@ -22,7 +22,7 @@ from adt.device.transport.deadline import Deadline
 from adt.errors import AdtError, ConfigError, DeviceError, DeviceNotReady, NoDevice, ToolNotFound
 from adt.host import process
 from adt.host.extras import install_command
-from adt.host.tools import Version, parse_version
+from adt.host.process import Version, parse_version
 from adt.limits import MOST_PORT, natural
 
 log = logging.getLogger("adt.adb")

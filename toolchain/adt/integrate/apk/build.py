@@ -14,9 +14,9 @@ from pathlib import Path
 from adt.bundle.platforms import BIG_PAGE
 from adt.errors import AdtError, BuildError, ConfigError
 from adt.host import process
-from adt.host.android_sdk import ApkTools
 from adt.host.cache import fresh_file
 from adt.host.disk import scratch_directory
+from adt.host.ndk import ApkTools
 from adt.integrate.apk.entries import WORD, ApkEntry
 from adt.integrate.apk.keystore import KEY_PASSWORD, STORE_PASSWORD, Keystore
 from adt.integrate.apk.manifest import link_manifest

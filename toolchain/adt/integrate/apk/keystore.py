@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adt.errors import ConfigError, ProcessFailed
-from adt.host import cache, process, tools
+from adt.host import cache, process
 from adt.host.directories import data_dir
 
 STORE_PASSWORD, KEY_PASSWORD = "ADT_KEYSTORE_PASSWORD", "ADT_KEY_PASSWORD"
@@ -69,7 +69,7 @@ def debug_keystore() -> Keystore:
 
 
 def _make(keystore: Keystore) -> None:
-    keytool = tools.find_tool(
+    keytool = process.find_tool(
         "keytool", remedy="Install Java: apt-get install default-jre-headless; apksigner needs it too."
     )
     with cache.fresh_file(keystore.path) as temporary:

@@ -10,7 +10,7 @@ from pathlib import Path
 from adt import __version__
 from adt.errors import BuildError, InputError
 from adt.host import process
-from adt.host.android_sdk import ApkTools
+from adt.host.ndk import ApkTools
 from adt.integrate.android_versions import NEWEST
 from adt.integrate.apk.entries import ApkEntry
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from adt.errors import ConfigError
-from adt.host.document import aligned
-from adt.host.web_page import web_page
+from adt.host.document import aligned, web_page
 from adt.measure.profile.assembly import SORTS, UNTIMED, Limits, kernel_totals
 from adt.package.inspection.profile import EVENTS, HOST_CLOCK, KernelTotal, Profile
 

@@ -12,7 +12,7 @@ from typing import Any
 from adt.bundle.libraries import LIBRARIES, titles
 from adt.errors import AdtError
 from adt.host.contained import UnsafeFile
-from adt.host.web_page import web_page
+from adt.host.document import web_page
 from adt.package.inspection.graph import Graph
 from adt.package.inspection.inspection import Inspection
 from adt.package.inspection.profile import Profile
@@ -161,7 +161,7 @@ INPUTS, OUTPUTS = "inputs", "outputs"  # kinds of the nodes that stand for the c
 
 
 def render(inspection: Inspection, profile: Profile | None = None) -> str:
-    """Render the page as HTML, UTF-8; see :func:`adt.host.web_page.web_page`."""
+    """Render the page as HTML, UTF-8; see :func:`adt.host.document.web_page`."""
     here = Path(__file__).parent
     return web_page(
         f"{inspection.package.manifest.name} · adt inspect",

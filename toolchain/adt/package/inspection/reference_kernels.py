@@ -18,7 +18,7 @@ from typing import Any
 from adt.errors import PackageError
 from adt.host.contained import read_contained
 from adt.package.files import INSPECT
-from adt.package.graphs.rules import MOST_BYTES, GraphError, check_graph
+from adt.package.graphs import MOST_BYTES, GraphError, check_graph
 from adt.package.package import ModelPackage
 
 PLAIN = "plain.json.gz"

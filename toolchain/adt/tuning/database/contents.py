@@ -14,7 +14,7 @@ from adt.compiler.passes.records.traces import TraceError, check_trace
 from adt.errors import ConfigError, PackageError
 from adt.host.contained import contained_file
 from adt.host.disk import disk_errors
-from adt.package.graphs.rules import GraphError, check_graph
+from adt.package.graphs import GraphError, check_graph
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.interchange import (
     HEADER,

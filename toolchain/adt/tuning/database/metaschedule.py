@@ -28,7 +28,7 @@ from adt.errors import PackageError, last_line
 from adt.host.cache import fresh_dir, leave_alone
 from adt.host.contained import open_contained
 from adt.host.disk import disk_errors
-from adt.package.graphs.reader import read_graphs
+from adt.package.graphs import read_graphs
 from adt.tuning.database.changes import identity
 from adt.tuning.database.contents import MOST_BYTES, Selection, select_one
 from adt.tuning.database.store import modules_of, open_database

@@ -291,8 +291,7 @@ def describe_workload(module: Any) -> Workload:
 
 def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
     """The IRModule of each of *workloads*; None, with a warning, for what may not or cannot be read."""
-    from adt.package.graphs.reader import read_graphs
-    from adt.package.graphs.rules import GraphError
+    from adt.package.graphs import GraphError, read_graphs
 
     modules: list[Any | None] = []
     for workload, module in zip(workloads, read_graphs([each.module for each in workloads]), strict=True):

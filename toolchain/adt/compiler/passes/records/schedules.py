@@ -28,8 +28,7 @@ from adt.compiler.passes.records.tuning import TunedKernel, Tuning
 from adt.compiler.passes.records.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 from adt.compiler.passes.words import define_words
 from adt.compiler.targets import ModelTarget
-from adt.package.graphs.reader import read_graphs
-from adt.package.graphs.rules import GraphError
+from adt.package.graphs import GraphError, read_graphs
 from adt.package.inspection.graph import CPU_SCHEDULE
 
 log = logging.getLogger("adt.compile")

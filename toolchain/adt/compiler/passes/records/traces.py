@@ -15,7 +15,7 @@ from typing import Any
 
 from adt.compiler.passes.records.schedule_limits import fault
 from adt.errors import last_line
-from adt.package.graphs.rules import GraphError, check_index_map
+from adt.package.graphs import GraphError, check_index_map
 from adt.package.inspection.graph import CPU_FINISH, CPU_SCHEDULE
 
 MOST_BYTES = 8 << 20

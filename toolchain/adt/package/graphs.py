@@ -1,4 +1,4 @@
-"""Rules for TVM's JSON of kernels: arithmetic, loops and buffers, each node with fields of its kind.
+"""Kernels in TVM's JSON that others wrote: rules for what may be in it, and its reading by TVM.
 
 TVM reads a graph and compiles what it says: a call of any function, a pragma that imports machine
 code, options for the compiler. Its reader takes the fields of a node for what they should be, and
@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from adt.errors import AdtError, last_line
+from adt.host.isolated import isolated
 
 MOST_BYTES = 64 << 20
 MOST_NODES = 2_000_000
@@ -272,3 +276,62 @@ def check_index_map(text: str) -> None:
     graph = _Graph(text)
     if graph.nodes[graph.root]["type"] != "tirx.IndexMap":
         raise GraphError(f"a {graph.nodes[graph.root]['type']}")
+
+
+TIMEOUT = 120.0  # seconds for all graphs of one reading, TVM's import among them
+MOST_CRASHES = 5  # graphs that may end the process before all others of the reading are refused, too
+
+
+def read_graphs(texts: Sequence[str]) -> list[Any]:
+    """Return what TVM reads from each of *texts*, its JSON; in the place of what is refused, a GraphError."""
+    import tvm
+
+    reasons = [_refusal(text) for text in texts]
+    passed = [place for place, reason in enumerate(reasons) if not reason]
+    for place, reason in zip(passed, _tried([texts[place] for place in passed]), strict=True):
+        reasons[place] = reason
+    return [
+        GraphError(reason) if reason else tvm.ir.load_json(text)
+        for text, reason in zip(texts, reasons, strict=True)
+    ]
+
+
+def _refusal(text: str) -> str:
+    try:
+        check_graph(text)
+    except GraphError as error:
+        return str(error)
+    return ""
+
+
+def _tried(texts: Sequence[str]) -> list[str]:
+    """Return why TVM cannot read each of *texts*; empty where it can."""
+    reasons: list[str] = []
+    crashes = 0
+    end = time.monotonic() + TIMEOUT
+    for text in texts:
+        if crashes == MOST_CRASHES or time.monotonic() > end:
+            reasons.append("others beside it end TVM")
+            continue
+        try:
+            reasons.append(refusal(text))
+        except AdtError as error:
+            crashes += 1
+            reasons.append(error.what)
+    return reasons
+
+
+@isolated("TVM's reading of it", TIMEOUT, process="graphs")
+def refusal(text: str) -> str:
+    """Return why TVM does not read *text*, the JSON of a graph; empty where it does."""
+    import tvm
+    import tvm.tirx.analysis
+    import tvm_ffi
+
+    try:
+        graph = tvm.ir.load_json(text)
+        tvm_ffi.structural_hash(graph)
+        tvm.tirx.analysis.verify_well_formed(graph)
+    except Exception as error:  # whatever TVM's reader raises
+        return last_line(error)
+    return ""
