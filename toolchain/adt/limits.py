@@ -35,12 +35,8 @@ MOST_PATH = 1024
 
 
 def open_regular(path: Path, most: int = MOST_TEXT) -> BinaryIO:
-    """Open the file *path*, which the user named, for reading. A FIFO would hang, a device never end.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no regular file, or has more than *most* bytes.
-    """
+    """Open the file *path* of the user's; ValueError if it is not regular, or has more than *most* bytes."""
+    # A FIFO would hang, a device never end.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     file = os.fdopen(handle, "rb")
     status = os.fstat(file.fileno())
@@ -53,22 +49,13 @@ def open_regular(path: Path, most: int = MOST_TEXT) -> BinaryIO:
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
-    """Return the text in *path*, UTF-8.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no regular file, no UTF-8, or has more than *most* bytes.
-    """
+    """Read the text in *path*, UTF-8; OSError or ValueError if it cannot be, as :func:`open_regular`."""
     with open_regular(path, most) as file:
         return file.read(most).decode()
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse *text* as JSON.
-
-    Raises:
-        ValueError: it is none, nests deeper than :data:`MOST_DEPTH`, or has text that is no Unicode.
-    """
+    """Parse *text* as JSON; ValueError if it is none, too deep (:data:`MOST_DEPTH`), or no Unicode."""
     try:
         document = json.loads(text)
     except RecursionError:
@@ -91,12 +78,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Read the document in *path*.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: see :func:`read_text` and :func:`parse_json`.
-    """
+    """Read the document in *path*; OSError or ValueError if it cannot be."""
     return parse_json(read_text(path))
 
 

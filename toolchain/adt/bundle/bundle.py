@@ -290,12 +290,8 @@ def newest_fitting(
 ) -> TargetBundle:
     """Return the newest bundle that passes *check*, of the first of *platforms* that has one; log its name.
 
-    Args:
-        preferred: taken before the newest one, if it is for one of the platforms and passes.
-
-    Raises:
-        MismatchError: there is none for the platforms.
-        MismatchError, RpcError: none passes; what *check* says of the newest one.
+    *preferred* comes first, if it is for one of them. MismatchError if there is none; else what *check* says
+    of the newest.
     """
     fitting: list[TargetBundle] = []
     errors: list[MismatchError | RpcError] = []

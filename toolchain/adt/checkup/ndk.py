@@ -50,11 +50,7 @@ def check_found(listed: Sequence[Listed]) -> Iterator[Check]:
 def check_parts(
     ndk: Ndk, api_level: int, target: Platform | None, version: str, page: int | None
 ) -> Iterator[Check]:
-    """Check that the NDK's compiler runs, has the API level, and its C++ library loads everywhere.
-
-    Args:
-        page: p_align in bytes of its arm64 libc++_shared.so; None when it has none.
-    """
+    """Check the NDK's compiler, its API level, and *page*, p_align in bytes of its libc++_shared.so."""
     yield ok("NDK compiler", version, str(ndk.bin))
     able = []
     for platform in PLATFORMS.values():

@@ -76,12 +76,8 @@ def downloaded(
 ) -> Path:
     """Return the file *name* with this sha256 (64 lower-case hex digits), fetched if it is absent or damaged.
 
-    Nothing is kept of other contents, no lock either. *fetch* writes the file to the given path.
-
-    Args:
-        source: name of the file for people: its address, or *name*.
-        remedy: remedy where it cannot be fetched.
-        wrong: remedy where its sha256 differs.
+    Nothing is kept of other contents, no lock either. *fetch* writes the file to the given path; *source* is
+    its address, for people; *remedy* helps where it cannot be fetched, *wrong* where its sha256 differs.
     """
     target = cache_dir() / "downloads" / sha256[:12] / name
     with lock(target):

@@ -131,12 +131,7 @@ class Child:
         self._running()
 
     def ask(self, request: Any, timeout: float, on_note: Callable[[Any], None] | None = None) -> Any:
-        """Return the child's answer to *request*, both of the child's speech.
-
-        Raises:
-            ChildHung: there was no answer in time.
-            ChildDied: the child ended, or was closed.
-        """
+        """Return the child's answer to *request*; ChildHung if it is late, ChildDied if the child ended."""
         with self._asking:
             try:
                 return self._ask(request, timeout, on_note)

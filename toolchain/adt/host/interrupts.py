@@ -82,8 +82,7 @@ def _swallowed() -> bool:
 
 
 def watch(end: Callable[[], NoReturn]) -> None:
-    """Call *end*, in a thread, PATIENCE seconds after an interrupt that no handler heard; resend a lost
-    one."""
+    """Call *end*, in a thread, PATIENCE seconds after an interrupt no handler heard; resend a lost one."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

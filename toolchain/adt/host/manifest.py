@@ -60,9 +60,8 @@ def load(
 ) -> T:
     """Read *path* as a manifest of class *kind*; *pass_over* ignores unknown fields, of a newer writer.
 
-    Args:
-        older: versions before *version* whose fields *kind* has, too; what it has beyond them has a default.
-        users: the user named the file itself, which may be a link or a pipe.
+    *older* are versions whose fields *kind* has, with defaults for its others; of *users*, the user named the
+    file, which may be a link or a pipe.
     """
     try:
         raw: Any = read_json(path) if users else parse_json(read_contained(path.parent, path.name))

@@ -188,14 +188,10 @@ def start(
     pass_fds: Sequence[int] = (),
     reaped: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a process group of its own, so that the group can be ended as one.
+    """Start a child that leads a process group; ToolNotFound if there is no such program.
 
-    Args:
-        reaped: it ends with this process, however that ends, until
-            :func:`adt.host.reaper.release_group` or :func:`kill_group`.
-
-    Raises:
-        ToolNotFound: the program does not exist or may not be executed.
+    If *reaped*, it ends with this process, however that ends, until :func:`release_group` or
+    :func:`kill_group`.
     """
     words = _words(argv)
     child = None

@@ -86,10 +86,8 @@ def select(
 ) -> tuple[BenchRecord, ...]:
     """Select the records that fit all that is given.
 
-    Args:
-        device: part of the serial, model, system on chip or OpenCL device, in any case.
-        package: name; ``*`` and ``?`` stand for any letters or one.
-        since: a date (2026-01-31, or with a time), or an age (``7d``, ``12h``).
+    *device* is a part of the serial, model, system on chip or OpenCL device, in any case; in names ``*`` and
+    ``?`` stand for others; *since* is a date (2026-01-31, or with a time), or an age (``7d``, ``12h``).
     """
     earliest = moment(since) if since else None
     return tuple(
@@ -167,15 +165,10 @@ def fastest_offload(
     *,
     tuned: bool = False,
 ) -> BenchRecord | None:
-    """Return the fastest of the newest benchmarks of one model, one of which is without libraries.
+    """Return the fastest of one model's newest benchmarks, of which one is without libraries; None: no such.
 
-    Args:
-        records: oldest first; those of ``adt tune --compare`` among them, with tuned kernels.
-        soc: system on chip of the device; empty: the device that was measured last.
-        tuned: kernels are compiled with records, so that benchmarks of tuned ones count.
-
-    Returns:
-        None where nothing is to be compared: no benchmarks with libraries, or none without.
+    *records* are oldest first. *soc* is the device's; empty: that of the device measured last. Benchmarks of
+    kernels with records count if *tuned*.
     """
     wanted = (source_sha256, target, platform, precision)
     latest: dict[tuple[str, str], dict[tuple[str, bool], BenchRecord]] = {}

@@ -120,11 +120,9 @@ def robust_sigma(values: Times) -> float:
 def drift(times: Times, starts: Times) -> Drift | None:
     """Compute the trend of the runs' times; None with too few (less than 40) to tell.
 
-    Runs are put into 20 blocks of equal number. The slope is the median of those between a block of the first
-    half and the one as far on in the second, so that a disturbed stretch does not count.
-
-    Args:
-        starts: when each run began, milliseconds from any moment; no two at once.
+    Runs, which began at *starts* (ms, no two at once), are put into 20 blocks of equal number. The slope is
+    the median of those between a block of the first half and the one as far on in the second, so that a
+    disturbed stretch does not count.
     """
     import numpy as np
 

@@ -51,13 +51,10 @@ class Ranking:
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
-    """Read the labels in *path*, by class.
+    """Read the labels in *path*, by class; InputError if there are none, or one cannot be shown.
 
     One label on each line, kept whole (``n02123045 tabby, tabby cat``); or, in a .json file, a list of texts,
     a dictionary from index to text, or from index to ``[synset, text]``.
-
-    Raises:
-        InputError: it is missing, no text, or says something else; or a label cannot be shown.
     """
     try:
         text = read_text(path, MAX_LABELS_BYTES).removeprefix("\ufeff")
@@ -119,12 +116,10 @@ def _label(value: Any) -> str:
 def rank(
     outputs: Mapping[str, Array], *, labels: Sequence[str] = (), top: int = TOP, softmax: bool | None = None
 ) -> Ranking:
-    """Return the *top* classes of the output that has scores of classes; by number where *labels* is empty.
+    """Rank the classes of the output that has scores, *top* of them; by number where *labels* is empty.
 
-    Softmax None applies it to floats that are no probabilities yet.
-
-    Raises:
-        InputError: no output, or more than one, has scores of classes; or the labels are not as many.
+    Softmax None applies it to floats that are no probabilities yet. InputError if not exactly one output has
+    scores, or labels are not as many.
     """
     import numpy as np
 

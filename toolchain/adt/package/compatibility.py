@@ -70,9 +70,8 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
 def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *options: str) -> None:
     """Check that CPUs have what the package's code uses, which would end with SIGILL otherwise.
 
-    Args:
-        offers: their features in the kernel's names; empty: they are not known, which passes.
-        options: with which ``adt compile`` makes code for them.
+    They *offer* features in the kernel's names; nothing is known where that is empty. *options* make ``adt
+    compile`` fit them.
     """
     missing = _missing(package.target.cpu_features, offers)
     again = package.source.compile_command

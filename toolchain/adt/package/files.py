@@ -111,11 +111,7 @@ def leave_alone(final: Path) -> None:
 
 
 def unpack_cached(archive: Path) -> Path:
-    """Return the contents of *archive* in a directory of the cache, unpacked on first use.
-
-    Raises:
-        PackageError: it is no archive of a package, or holds what no package has.
-    """
+    """Return the contents of *archive*, unpacked on first use; PackageError if it is none of a package."""
     if not archive.is_file():
         raise PackageError(f"there is no package {archive}", remedy="Check the path.")
     directory, _ = cache.entry(

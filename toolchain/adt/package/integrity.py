@@ -54,11 +54,7 @@ class Integrity:
 
 
 def examine(path: Path) -> Integrity:
-    """Look at the package *path*: archive, schema, hashes, code, parameters, ``inspect/``.
-
-    Raises:
-        PackageError: there is nothing at *path*. Everything else is a finding.
-    """
+    """Check the package *path*: archive, schema, hashes, code, parameters, ``inspect/``, each a finding."""
     if not path.exists():
         raise PackageError(f"there is no package {path}", remedy="Check the path.")
     try:

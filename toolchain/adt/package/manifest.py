@@ -285,11 +285,7 @@ class PackageManifest:
 
 
 def read_manifest(path: Path, *, remedy: str) -> PackageManifest:
-    """Read the file mod.json.
-
-    Raises:
-        PackageError: it is missing, of another schema, or a field is wrong.
-    """
+    """Read the file mod.json; PackageError if it is missing, of another schema, or a field is wrong."""
     facts = manifest.load(
         PackageManifest,
         path,

@@ -106,12 +106,9 @@ class ModelPackage:
 
 
 def load_package(path: Path, *, check_hashes: bool = True) -> ModelPackage:
-    """Open the package in the directory or .tar archive *path*.
+    """Open the package in the directory or .tar archive *path*; PackageError if it is none, or was changed.
 
     Files below ``inspect/`` may be absent; `adt package verify` checks those that are there.
-
-    Raises:
-        PackageError: it is no package, of another schema, or a file was changed or is a link.
     """
     remedy = f"Compile the model again: adt compile MODEL -o {quote(str(path))}"
     archive = None
@@ -180,12 +177,8 @@ def split_params(package: ModelPackage, out: Path) -> SplitPackage:
 def merge_params(code: Path, params: Path, directory: Path) -> ModelPackage:
     """Put a split package together in *directory*; its files are those that were split, byte by byte.
 
-    Args:
-        code: the directory with ``mod.json`` and ``mod.so``, or one that has it as ``code/``.
-        params: ``mod.params``, or the directory that it is in.
-
-    Raises:
-        PackageError: one of the two is not a part, or they are parts of different packages.
+    *code* has ``mod.json`` and ``mod.so``, or these as ``code/``; *params* is ``mod.params``, or its
+    directory. PackageError if they are not the parts of one package.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         code = files.part(code, f"{CODE_PART}/{MANIFEST}").parent

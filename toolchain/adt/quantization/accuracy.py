@@ -122,11 +122,7 @@ class Target:
     top1: float | None = None
 
     def held(self, outputs: Sequence[OutputAccuracy]) -> bool:
-        """True if all outputs hold the target.
-
-        Raises:
-            ConfigError: a top class is asked for, and no output has classes.
-        """
+        """Return True if all outputs hold the target; ConfigError for a top class where none has classes."""
         shares = [row.metrics.top1 for row in outputs if row.metrics.top1 is not None]
         if self.top1 is not None and not shares:
             raise ConfigError(
@@ -183,10 +179,8 @@ def attempt(
 ) -> tuple[Attempt, tuple[LayerCost, ...]]:
     """Quantize with *keep* and as many more nodes in float as *target* needs; return each layer's cost, too.
 
-    Outputs are compared with those of *original* on *samples* that were not calibrated on.
-
-    Raises:
-        VerifyFailed: it does not hold with half of the layers.
+    Outputs are compared with those of *original* on *samples* that were not calibrated on. VerifyFailed if
+    half of the layers in float are not enough.
     """
     right = outputs_on(original, samples)
 

@@ -48,11 +48,7 @@ LEAST_OPSET = 13  # from here on scales may be one for each channel
 
 
 def read_float_model(path: Path, shapes: RequestedShapes) -> tuple[onnx.ModelProto, Entry]:
-    """Read the ONNX model in *path* with fixed shapes; return its inputs, too.
-
-    Raises:
-        ModelError: it is not valid, its shapes stay open, or it is no float32 model.
-    """
+    """Read the float32 model in *path* with fixed shapes, and its inputs; ModelError if it is none."""
     model = read_onnx(path)
     inputs = fixed_inputs(model, shapes)
     fixed, dtypes = with_fixed_shapes(model, inputs), input_dtypes(model)

@@ -59,19 +59,11 @@ def read_samples(
     *,
     calibrates: bool = True,
 ) -> Samples:
-    """Read the samples in *sources*: directories, files, or ``random:N``.
+    """Read the samples in *sources*: directories, files, or ``random:N``, for inputs of fixed shapes.
 
-    Of a directory every file below it is read, by name, and no link is followed; what is no file of arrays
-    is a picture. An array of several batches in a row has several samples.
-
-    Args:
-        entry: the model's inputs, of fixed shapes.
-        calibrates: ranges are taken from them; else there may be none.
-
-    Raises:
-        ConfigError: no sources, or made-up inputs beside real ones.
-        InputError: a file is missing, no picture, damaged, or does not fit; a number is not finite; or
-            there are fewer than two samples.
+    Of a directory every file below it is read, by name, and no link is followed; what is no file of arrays is
+    a picture. An array of several batches in a row has several samples. If ranges are not taken from them
+    (*calibrates*) there may be none. InputError for what is no sample, or fewer than two.
     """
     if not sources and not calibrates:
         return Samples("", False, (), calibrates)

@@ -48,14 +48,10 @@ def choose_bundle(
     preferred: TargetBundle | None = None,
     computes: str = "cpu",
 ) -> TargetBundle:
-    """Choose the bundle *explicit*, or the newest one built here that fits.
+    """Choose the bundle *explicit*, or the newest that fits of the first of *platforms* that has one.
 
-    Args:
-        platforms: what it may be for; the first one that has a fitting bundle is taken.
-        package, device: what it must fit.
-        server: it must have an RPC server.
-        preferred: taken before the newest one, if it fits.
-        computes: ``opencl`` or ``cuda``, whose runtime it must have; ``cpu``: any.
+    It must fit *package* and *device*, have an RPC *server* and the runtime of what *computes*; *preferred*
+    comes first.
     """
 
     def check(bundle: TargetBundle) -> None:

@@ -162,10 +162,8 @@ def job_of(
 ) -> CompileJob:
     """Resolve a model and all that it is compiled with, but for its records (:func:`tuned_job`).
 
-    Args:
-        request: one with a model, a bundle and *like*.
-        server: a bundle that is not named must have an RPC server; …
-        preferred: … and is this one, if it fits.
+    *request* has a model, a bundle and *like*. A bundle that is not named must have an RPC *server*, and is
+    *preferred* if that fits.
     """
     from adt.bundle.bundle import load_bundle
     from adt.compiler.targets import settings_and_platform

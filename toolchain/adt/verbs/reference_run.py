@@ -25,8 +25,7 @@ MOST_BYTES = 16 << 20
 
 
 def with_references(project: Project, settings: Settings) -> Project:
-    """Add a reference to each model of *project* whose source is there, with the seed and tolerances of
-    ``verify``; a warning says why others have none."""
+    """Add a reference to each model of *project* whose source is there; warn of why others have none."""
     models = []
     for model in project.models:
         packages = [variant.package for part in model.every_device for variant in part.variants]

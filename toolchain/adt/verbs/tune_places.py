@@ -111,8 +111,7 @@ def _first(serials: Sequence[str]) -> Device:
 
 @contextlib.contextmanager
 def open_rack(request: TuneRequest, job: CompileJob, target: ModelTarget) -> Iterator[Rack]:
-    """Open the devices that measure kernels of *job* for *target*, as *request* says; a tracker that this
-    starts is stopped when the block ends."""
+    """Open the devices that measure kernels of *job* for *target*; stop a tracker that was started for it."""
     settings, serials = job.settings, tuple(dict.fromkeys(request.serials))
 
     def bundle(preferred: TargetBundle | None = None) -> TargetBundle:
@@ -167,8 +166,7 @@ def _tracker(request: TuneRequest, settings: Settings) -> Iterator[tuple[str, st
 
 
 def _check_devices(serials: Sequence[str], platform: str, target: ModelTarget) -> None:
-    """Refuse a device of another platform, or whose processor does not run code for *target*; one that is not
-    there is looked at when it comes."""
+    """Refuse a device of another platform or processor; one that is not there is looked at when it comes."""
     for serial in serials:
         try:
             facts = selection.select(serial).facts

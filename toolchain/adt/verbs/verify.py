@@ -192,12 +192,8 @@ def verify_at(
 ) -> VerifyResult:
     """Run a package where it is ready and its reference on the same inputs, and compare.
 
-    Args:
-        resolved: seed, tolerances, reference and time limit are taken from it.
-        find_model: the source model, for its own runtime; asked for where the reference needs it.
-        inputs: sets of name to array; made up from the seed when None.
-        seeds: number of sets to make up.
-        trust: the reference may be a model that is code.
+    Seed, tolerances, reference and time limit are those of *resolved*; *find_model* is asked where the
+    reference needs the model, which may be code with *trust*; None as *inputs* makes *seeds* sets up.
     """
     from adt.device.rtvm import RtvmOptions
     from adt.measure.reference import FILE, MODEL, reference_named, with_unused

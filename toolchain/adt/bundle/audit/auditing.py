@@ -188,11 +188,8 @@ def audit_paths(
 ) -> ElfReport:
     """Audit all *paths* as one set, whose files answer for one another.
 
-    Args:
-        settings: which NDK to look at, and the API level of files that do not say theirs.
-
-    Raises:
-        MismatchError: they were made for different platforms and none was chosen.
+    *settings* name the NDK, and the API level of files that do not say theirs. MismatchError if the files
+    were made for different platforms and none was chosen.
     """
     made_for = dict(filter(None, map(_made_for, (*paths, *([bundle] if bundle else [])))))
     platforms = dict(made_for.values())

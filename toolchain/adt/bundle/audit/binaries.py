@@ -113,9 +113,7 @@ def collect(path: Path, *, kind: str = "file", prefix: str = "") -> tuple[Binary
     """Return the ELF files at *path*: itself, those below a directory, those in an archive.
 
     In directories and archives only linked ELF files count; names of files below *path* begin with *prefix*.
-
-    Raises:
-        PackageError: there is nothing at *path*, or a directory or an archive without any.
+    PackageError if there are none.
     """
     if not path.exists():
         raise PackageError(f"{path} does not exist", remedy="Name a file, a directory or an archive.")

@@ -40,12 +40,10 @@ def read_inputs(
 ) -> tuple[InputArray, ...]:
     """Read the inputs of *entry* from *files* and *images*, in this order.
 
-    Args:
-        files: ``FILE.npz`` for any inputs by name; ``FILE.npy``, ``FILE.raw`` or ``FILE.bin`` for the only
-            input, or ``NAME=FILE`` for that one. Raw files have the bytes of the input's shape and dtype,
-            little-endian, in C order.
-        images: ``FILE`` for the only input that takes pictures, or ``NAME=FILE``; several for one input are
-            its batch.
+    A file is ``FILE.npz`` for inputs by name; ``FILE.npy``, ``FILE.raw`` or ``FILE.bin`` for the only input;
+    or ``NAME=FILE``. Raw files have the bytes of the input's shape and dtype, little-endian, in C order.
+    Images are ``FILE`` for the only input that takes pictures, or ``NAME=FILE``; several for one input are
+    its batch.
     """
     given: list[InputArray] = []
     for text in files:

@@ -92,11 +92,7 @@ class PictureBatch:
 
 
 def parse_size(text: str) -> tuple[int, ...]:
-    """Parse ``224x224`` (width x height) or ``256``.
-
-    Raises:
-        InputError: it is neither, or too large.
-    """
+    """Parse ``224x224`` (width x height) or ``256``; InputError if it is neither, or too large."""
     match = re.fullmatch(r"(\d{1,6})(?:[xX×](\d{1,6}))?", text.strip())
     size = tuple(int(number) for number in match.groups() if number) if match else ()
     if not size or min(size) < 1 or max(size) > MAX_SIDE or math.prod(size) > MAX_PIXELS:
@@ -121,12 +117,7 @@ def parse_numbers(text: str, option: str) -> tuple[float, ...]:
 
 
 def pictures_as_input(files: Sequence[Path], spec: TensorSpec, options: PictureOptions) -> PictureBatch:
-    """Return the array for the input *spec* from one picture, or one for each of its batch.
-
-    Raises:
-        InputError: a file is missing, no picture, damaged or enormous; or the input takes no pictures, or
-            not with these options.
-    """
+    """Make the array for the input *spec* from the pictures of its batch; InputError if they do not fit."""
     import numpy as np
 
     load("PIL.Image", "image", "reading a picture")

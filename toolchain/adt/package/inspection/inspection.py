@@ -81,10 +81,8 @@ class Inspection:
     def sources(self, device: str = "") -> dict[str, str]:
         """Return the source of each of the GPU's kernels, by name; each compiles on its own.
 
-        *device* (``opencl`` or ``cuda``) must be theirs, if it is not empty.
-
-        Raises:
-            PackageError: there is none: the package computes elsewhere, or ``inspect/`` was dropped.
+        PackageError if there is none, or *device* (``opencl`` or ``cuda``), if it is not empty, is not
+        theirs.
         """
         kernels = self.graph.kernels
         if device and not any(kernel.device == device for kernel in kernels):
