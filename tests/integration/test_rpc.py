@@ -23,7 +23,7 @@ import pytest
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import platform_named
-from adt.checkup import sockets
+from adt.checkup import rpc as sockets
 from adt.compiler.link import linker_for
 from adt.device import selection
 from adt.device.deploy.payload import user_directory

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.checkup import sockets
+from adt.checkup import rpc as sockets
 from adt.errors import EmulatorError
 from adt.host import process
 from adt.host.messages import encode, receive, send

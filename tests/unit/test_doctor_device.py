@@ -16,11 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from adt.checkup import device, package, rpc, sockets
+from adt.checkup import device, package, rpc
 from adt.checkup.check import Action, Area, Check, Fix, Status, answers, make_scope
 from adt.checkup.device import Server
-from adt.checkup.rpc import Port
-from adt.checkup.sockets import Listener
+from adt.checkup.rpc import Listener, Port
 from adt.device.opencl import PLACES
 from adt.device.scripts import script
 from adt.device.selection import DeviceInfo
@@ -93,7 +92,7 @@ def test_no_server_is_started_by_looking(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
     monkeypatch.delenv("ADB_SERVER_SOCKET", raising=False)
     assert device.look() == Server(port, running=False)
-    assert sockets.listeners([port]) == []
+    assert rpc.listeners([port]) == []
 
 
 def test_a_server_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +339,7 @@ TCP = """\
 
 
 def test_proc_net_tcp_is_read() -> None:
-    found = sockets.parse_listeners(TCP)
+    found = rpc.parse_listeners(TCP)
     assert [(one.address, one.port, one.inode, one.loopback) for one in found] == [
         ("127.0.0.1", 9190, "111", True),
         ("0.0.0.0", 9191, "222", False),
@@ -475,12 +474,12 @@ def test_taken_ports_are_found_with_their_holder(monkeypatch: pytest.MonkeyPatch
     with socket.create_server(("127.0.0.1", 0)) as plug, socket.create_server(("127.0.0.1", 0)) as open_plug:
         numbers = [plug.getsockname()[1], open_plug.getsockname()[1]]
         monkeypatch.setattr(rpc, "PORTS", numbers)
-        real = sockets.listeners
+        real = rpc.listeners
 
         def second_is_open(ports: Iterable[int]) -> list[Listener]:  # nothing here may really be
             return [replace(one, address="0.0.0.0") if one.port == numbers[1] else one for one in real(ports)]
 
-        monkeypatch.setattr(sockets, "listeners", second_is_open)
+        monkeypatch.setattr(rpc, "listeners", second_is_open)
         first, second = rpc.look()
     assert (first.number, first.exposed, second.exposed) == (numbers[0], False, True)
     assert "python" in first.holder and first.tracker is None

@@ -62,12 +62,6 @@ def test_no_pair_is_said_to_work_and_to_break() -> None:
         assert pairing.works and not set(pairing.works) & set(pairing.breaks)
 
 
-def test_python_is_new_enough_or_not() -> None:
-    assert host.check_python((3, 11, 2), "/py").status is Status.OK
-    old = host.check_python((3, 10, 9), "/py")
-    assert old.status is Status.FAILED and "3.11" in old.found and old.remedy
-
-
 def test_what_travels_with_adt_is_looked_for() -> None:
     assert host.check_adt((), Path("/adt")).status is Status.OK
     assert "cpp_runner" in host.check_adt(("cpp_runner",), Path("/adt")).found

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from adt.checkup import sockets
+from adt.checkup import rpc as sockets
 from adt.device import selection
 from adt.device.device import Device
 from adt.device.transport import adb

@@ -201,9 +201,7 @@ def build_bundle(plan: BuildPlan, *, progress: Callable[[str], None] = lambda _:
         bundle = _from_elsewhere(plan, sources)
         if bundle is None:
             _configure(plan, progress)
-            with ThreadPoolExecutor(
-                max_workers=1
-            ) as beside:  # Ninja's look around takes as long as reading it
+            with ThreadPoolExecutor(1) as beside:  # Ninja's look around takes as long as reading it
                 present = beside.submit(_present, plan)
                 compiled = _compile(plan, progress)
             bundle = present.result()

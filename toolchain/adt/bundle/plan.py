@@ -36,7 +36,6 @@ class Choice:
     name: str
     platform: Platform
     opencl: bool
-    """The OpenCL runtime is built in."""
     libraries: tuple[Library, ...]
     """Libraries whose runtimes are built in; CLML's implies OpenCL."""
 
@@ -92,7 +91,6 @@ class Preset:
     opencl: bool
     clml: bool
     rpc: bool
-    """True if tvm_rpc is built."""
     alignment: int
     """Bytes; tensor alignment of the runtime."""
     variables: Mapping[str, str]

@@ -42,7 +42,6 @@ class Plugin:
     name: str
     """As the CMake project calls it."""
     library: str
-    """File that it builds."""
     what: str
     """Description of what it gives TVM."""
 

@@ -13,7 +13,7 @@ from shlex import quote
 
 from adt.bundle.bundle import newest_with
 from adt.bundle.platforms import PLATFORMS
-from adt.checkup import sockets
+from adt.checkup import rpc
 from adt.checkup.check import Action, Area, Check, Fix, Question, Scope, Status, failed, ok, warning
 from adt.checkup.host import running_emulators
 from adt.device.device import Device
@@ -91,8 +91,8 @@ def ask(port: int, service: str, doing: str) -> str:
 def look() -> Server:
     """Look at the adb server; takes no longer than two questions."""
     port = adb.server_port()
-    listening = sockets.listeners((port,))
-    holder = sockets.holder(listening[0]) if listening else ""
+    listening = rpc.listeners((port,))
+    holder = rpc.holder(listening[0]) if listening else ""
     exposed = next((listener.address for listener in listening if not listener.loopback), "")
     try:
         protocol = int(ask(port, "host:version", f"asking the adb server on port {port} for its version"), 16)

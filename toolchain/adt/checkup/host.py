@@ -23,23 +23,10 @@ from adt.host.ndk import find_apk_tools
 from adt.host.process import Finished, Tool, Version, parse_version
 from adt.virtual import prerequisites, state
 
-MINIMUM = (3, 11)
 OWN_DIRECTORIES = ("cmake_presets", "cpp_runner", "templates")
 IMPORT_SECONDS = 120.0
 """Budget for `import tvm` on a slow disk."""
 IMPORT = "import json, tvm; print(json.dumps([tvm.__version__, tvm.__file__]))"
-
-
-def check_python(version: tuple[int, ...], executable: str) -> Check:
-    """Judge the interpreter."""
-    if version[:2] < MINIMUM:
-        return failed(
-            "Python",
-            f"{shown(version)} is too old: adt needs {shown(MINIMUM)} or newer",
-            executable,
-            "apt-get install python3.11 python3.11-venv, then install adt in a new virtual environment",
-        )
-    return ok("Python", shown(version), executable)
 
 
 def check_adt(missing: tuple[str, ...], package: Path) -> Check:
@@ -97,7 +84,7 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
         done = process.run([sys.executable, "-P", "-c", IMPORT], timeout=IMPORT_SECONDS, check=False)
         yield check_import(done, installed)
 
-    yield Question("Python", lambda: [check_python(sys.version_info[:3], sys.executable)])
+    yield Question("Python", lambda: [ok("Python", shown(sys.version_info[:3]), sys.executable)])
     yield Question("adt", own)
     yield Question("settings", settings)
     yield Question("TVM", tvm)
@@ -105,7 +92,6 @@ def _python_questions(scope: Scope) -> Iterator[Question]:
 
 def check_pair(tvm: str | None, ffi: str | None) -> Check:
     """Judge the installed versions (None: not installed) by the table."""
-
     name, origin, ours = "TVM", "installed packages", install(*OURS)
     if tvm is None or ffi is None:
         missing = " and ".join(name for name, version in ((TVM, tvm), (FFI, ffi)) if version is None)

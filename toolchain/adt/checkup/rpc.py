@@ -1,24 +1,87 @@
-"""TVM's RPC: which ports are free, who holds the others, what the tracker knows, and adt's own servers."""
+"""TVM's RPC: which ports are free, who listens on the others, what the tracker knows, and adt's servers."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import ipaddress
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from shlex import quote
 
-from adt.checkup import sockets
 from adt.checkup.check import Check, Question, Status, ok, warning
-from adt.checkup.sockets import Listener
 from adt.errors import AdtError
 from adt.host.extras import install_command
 from adt.rpc import server, tracker, wire
 from adt.rpc.server import ServerStatus
 from adt.rpc.tracker import TrackerInfo
 from adt.rpc.wire import Summary
+
+LISTEN = "0A"
+"""The kernel's number for a listening socket."""
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Listener:
+    address: str
+    port: int
+    inode: str
+    """Names the socket in the file descriptors of the process that holds it."""
+
+    @property
+    def loopback(self) -> bool:
+        """True if only this machine can connect."""
+        return ipaddress.ip_address(self.address).is_loopback
+
+
+def parse_listeners(text: str) -> list[Listener]:
+    """Read /proc/net/tcp or /proc/net/tcp6."""
+    listening = []
+    for row in text.splitlines()[1:]:
+        fields = row.split()
+        if len(fields) < 10 or fields[3] != LISTEN:
+            continue
+        address, _, port = fields[1].partition(":")
+        listening.append(Listener(_address(address), int(port, 16), fields[9]))
+    return listening
+
+
+def _address(digits: str) -> str:
+    """Parse an address in words of four bytes, each in the machine's (little-endian) order."""
+    raw = bytes.fromhex(digits)
+    swapped = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    parsed = ipaddress.ip_address(swapped)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        parsed = parsed.ipv4_mapped
+    return str(parsed)
+
+
+def listeners(ports: Iterable[int]) -> list[Listener]:
+    """Find every socket that listens on one of *ports*; none where /proc does not tell."""
+    numbers, listening = frozenset(ports), []
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError, ValueError):
+            every = parse_listeners((PROC / "net" / name).read_text())
+            listening += [listener for listener in every if listener.port in numbers]
+    return listening
+
+
+def holder(listener: Listener) -> str:
+    """Describe the process that holds a socket; empty when it belongs to another user."""
+    link_text = f"socket:[{listener.inode}]"
+    for process in PROC.iterdir():
+        if not process.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if any(str(link.readlink()) == link_text for link in (process / "fd").iterdir()):
+                return f"{(process / 'exe').readlink()}, pid {process.name}"
+    return ""
+
 
 PORTS = tracker.PORTS
 """Ports on which TVM's tracker and servers listen unless an option says otherwise."""
@@ -72,9 +135,9 @@ def look() -> list[Port]:
         return []
     with ThreadPoolExecutor(len(numbers)) as askers:
         summaries = list(askers.map(ask, numbers))
-    listeners = sockets.listeners(numbers)
+    every = listeners(numbers)
     return [
-        _described(number, summary, [listener for listener in listeners if listener.port == number])
+        _described(number, summary, [listener for listener in every if listener.port == number])
         for number, summary in zip(numbers, summaries, strict=True)
     ]
 
@@ -84,7 +147,7 @@ def _described(number: int, summary: Summary | None, listeners: Sequence[Listene
     shown = next(iter([*exposed, *listeners]), None)
     if shown is None:
         return Port(number, "", "", False, summary)
-    return Port(number, sockets.holder(shown), shown.address, bool(exposed), summary)
+    return Port(number, holder(shown), shown.address, bool(exposed), summary)
 
 
 def check_ports(ports: Sequence[Port]) -> Iterator[Check]:

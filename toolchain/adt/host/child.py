@@ -159,9 +159,7 @@ class Child:
             output = self._output()
             self.kill()
             raise ChildHung(f"no answer within {timeout:g} s", output) from None
-        except (
-            Exception
-        ) as error:  # its end of the pipe is closed, or ours was, by close(), or it is no answer
+        except Exception as error:  # the pipe is closed, at its end or by close(), or it is no answer
             raise self._death(process, error) from None
         except BaseException:  # ctrl-C: what it answers later would be taken for the next answer
             self.kill()

@@ -486,7 +486,5 @@ class _Image:
             if room < 0:
                 return
             self.part(offset, size)
-            with suppress(
-                ConstructError, ELFError
-            ):  # padding, or a note that lies: nothing more to be had here
+            with suppress(ConstructError, ELFError):  # padding, or a note that lies: no more is here
                 yield from iter_notes(self.elf, offset, size)

@@ -8,23 +8,20 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from adt.errors import InputError
 from adt.limits import MOST_ARRAY_BYTES
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from adt.numerics import Array
 
 
 class DamagedNpz(Exception):
     """The file is no .npz of plain arrays; the text says how."""
 
 
-def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
+def read_npz(path: Path) -> dict[str, Array]:
     """Read every array of an .npz file by name; DamagedNpz for others than arrays of numbers."""
-    found: dict[str, NDArray[np.generic]] = {}
+    found: dict[str, Array] = {}
     left = MOST_ARRAY_BYTES
     try:
         with zipfile.ZipFile(path) as archive:
@@ -41,7 +38,7 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
     return found
 
 
-def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
+def read_npy(file: IO[bytes], size: int) -> Array:
     """Read the array of numbers in *file*, an .npy of *size* bytes, with no more memory; else DamagedNpz."""
     import numpy as np
 
@@ -56,9 +53,7 @@ def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
             shape, by_columns, dtype = read_header(file)
     except DamagedNpz:
         raise
-    except (
-        Exception
-    ) as error:  # numpy's parser: ValueError, SyntaxError, TypeError, TokenError, MemoryError, …
+    except Exception as error:  # numpy's parser: ValueError, SyntaxError, TokenError, MemoryError, …
         raise DamagedNpz("it is no .npy, or its header is damaged") from error
     if dtype.hasobject or dtype.names:
         raise DamagedNpz("it has Python objects or records, no numbers")
@@ -73,7 +68,7 @@ def read_npy(file: IO[bytes], size: int) -> NDArray[np.generic]:
     return data.view(dtype).reshape(shape, order="F" if by_columns else "C")
 
 
-def named_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+def named_arrays(path: Path) -> dict[str, Array]:
     """Read an .npz file that the user names for inputs."""
     try:
         return read_npz(path)
@@ -86,7 +81,7 @@ def named_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
         ) from error
 
 
-def npz_bytes(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
     """Return *arrays* as an uncompressed npz file, whatever their names: numpy.savez takes none called
     ``file``."""
     import numpy as np

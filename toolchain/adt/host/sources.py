@@ -69,7 +69,6 @@ class TvmSource:
     """Version the tree states, e.g. ``0.25.dev0``."""
     ffi_version: str
     digest: str
-    """Digest (sha256) that names the contents."""
 
 
 def wheel_version() -> str:
@@ -232,7 +231,6 @@ class Tree:
     sha256: str
     """Digest (sha256) of Debian's tarball."""
     header: str
-    """A file that every such tree has."""
 
     @property
     def tarball(self) -> str:
@@ -282,9 +280,7 @@ class XnnpackSource:
 
     path: Path
     reason: str
-    """Description of where they came from."""
     digest: str
-    """Digest (sha256) that names the contents."""
 
 
 def find_xnnpack(own: str) -> XnnpackSource:

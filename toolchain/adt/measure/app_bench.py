@@ -93,7 +93,6 @@ class AppBench:
     when: str
     """Time of its end, UTC, ISO 8601."""
     app: str
-    """The application's id."""
     writer: str
     """One of :data:`WRITERS`."""
     machine: AppMachine
@@ -112,7 +111,6 @@ class AppBench:
     """Empty: the system's choice."""
     end_to_end: bool
     seed: int
-    """Seed of the made-up inputs."""
     program_cache: str
     """``hit``, ``written``, ``rebuilt``, ``unsupported`` or ``off``."""
     warmup_runs: int
@@ -122,7 +120,6 @@ class AppBench:
     load_ms: float
     first_run_ms: float
     run_ms: list[float]
-    """Duration of each timed run."""
     start_ms: list[float]
     """Start of each run, since the process or its activity began."""
     memory: AppMemory

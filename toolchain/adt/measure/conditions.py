@@ -55,7 +55,6 @@ class CoolDown:
     celsius: float | None = None
     """Until the hottest zone is at most so warm …"""
     seconds: float | None = None
-    """Seconds of the longest wait."""
 
     @property
     def text(self) -> str:

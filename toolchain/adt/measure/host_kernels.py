@@ -11,19 +11,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adt.errors import RunError, last_line
 from adt.host.child import Child, ChildFailed, serve
+from adt.numerics import Array
 from adt.package.inspection.reference_kernels import read_kernels, reference_file
 from adt.package.package import ModelPackage
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
-
 
 TIMEOUT = 600.0
 """Seconds for one kernel: TVM compiles it first, and plain loops are slow."""
@@ -93,9 +87,7 @@ class HostKernels:
             try:
                 built = tvm.compile(tvm.IRModule({name: function}), host_target())
                 self._compiled[name] = built[name]
-            except (
-                Exception
-            ) as error:  # whatever TVM raises, and for good: kernels that are written for a GPU
+            except Exception as error:  # whatever TVM raises, for good: kernels that are for a GPU
                 raise NotComputable(
                     f"TVM cannot compile it for this machine: {last_line(error):.160}"
                 ) from error
@@ -115,7 +107,6 @@ def _check(plain: PlainKernel, arguments: Sequence[Array]) -> None:
 
 def _read(function: Any, writes: int) -> PlainKernel:
     """Find arguments and what is written in the TIR; *writes* of the last ones, where it does not tell."""
-
     if any(parameter not in function.buffer_map for parameter in function.params):
         raise NotComputable("it takes numbers besides tensors: its shapes are known at run time only")
     buffers = [function.buffer_map[parameter] for parameter in function.params]

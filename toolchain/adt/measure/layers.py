@@ -21,23 +21,19 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from adt.device.place import Place
 from adt.device.rtvm import RtvmOptions
 from adt.errors import InputError, RunError
 from adt.host.document import form, in_document
 from adt.measure.host_kernels import KernelProcess, NotComputable
-from adt.numerics import TOLERANCES, Metrics, metrics, relative_difference, steps_allowed
+from adt.numerics import TOLERANCES, Array, Metrics, metrics, relative_difference, steps_allowed
 from adt.package.inspection.graph import KERNEL, size_of
 from adt.package.inspection.inspection import Inspection
 from adt.package.package import ModelPackage
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -108,8 +104,6 @@ ROUNDS = ("quantize", "round")
 
 def _rounded_otherwise(array: Array, seed: int) -> Array:
     """Move each float of *array* by a few roundings; leave other types as they are."""
-    import numpy as np
-
     if array.dtype.kind != "f":
         return array
     floats: Any = array
@@ -157,7 +151,6 @@ class CallTensor:
     scope: str
     """``global``, or with ``texture`` in it: an image."""
     written: bool
-    """The kernel writes it."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +166,6 @@ class CallComparison:
     verdict: str
     """:data:`RIGHT`, :data:`PASSES_ON`, :data:`WRONG`, :data:`NOT_COMPARED`."""
     reason: str = ""
-    """Reason why it could not be compared."""
     only_nan: bool = False
     """It gives nothing finite on either machine, and NaN among it: equal NaNs prove nothing."""
     limit: float = 0.0
@@ -207,7 +199,6 @@ class LayerScan:
     total: int = field(metadata=form("calls_total"))
     """Number of calls of kernels in the run; fewer were looked at when a wrong one ended it."""
     where: str
-    """Description of what ran."""
     device: str = "cpu"
     """Device of the kernels: ``cpu`` or ``opencl``."""
 
@@ -388,7 +379,5 @@ def _arguments(call: KernelCall, written: set[int]) -> tuple[CallTensor, ...]:
 
 
 def _digest(array: Array) -> bytes:
-    import numpy as np
-
     contents = np.ascontiguousarray(array).tobytes()
     return hashlib.blake2b(contents, digest_size=16, key=array.dtype.name.encode()).digest()

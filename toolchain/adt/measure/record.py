@@ -69,13 +69,10 @@ class Subject:
     offload: str
     entry: str
     tvm: str
-    """TVM that compiled the package."""
     bundle: str
-    """The bundle's preset."""
     bundle_digest: str
     """Digest (sha256) of its bundle.json, which has those of its other files."""
     bundle_tvm: str
-    """TVM that the bundle was built from."""
     adt: str
     tuned: int = 0
     """Kernels with the schedule of a record."""
@@ -246,28 +243,13 @@ PROTOCOLS = {
 """``mlperf`` is as long as MLPerf's single-stream scenario and reports its p90; it is no MLPerf result."""
 
 
-def protocol_named(
-    name: str = "default",
-    *,
-    runs: int | None = None,
-    seconds: float | None = None,
-    warmup_runs: int | None = None,
-    warmup_ms: float | None = None,
-    rounds: int | None = None,
-) -> Protocol:
-    """Return the protocol *name*, with the given values in place of its own."""
+def protocol_named(name: str = "default", **asked: float | None) -> Protocol:
+    """Return the protocol *name*, with the values *asked* in place of its own; None leaves one as it is."""
     if name not in PROTOCOLS:
         raise ConfigError(
             f"there is no protocol {name!r}.{did_you_mean(name, PROTOCOLS)}",
             remedy=f"Choose of: {', '.join(PROTOCOLS)}; change one with --runs, --seconds and --warmup-runs.",
         )
-    asked = {
-        "runs": runs,
-        "seconds": seconds,
-        "warmup_runs": warmup_runs,
-        "warmup_ms": warmup_ms,
-        "rounds": rounds,
-    }
     changes = {key: value for key, value in asked.items() if value is not None}
     for key, value in changes.items():
         lowest = {"runs": 1, "rounds": FEWEST_ROUNDS}.get(key, 0)

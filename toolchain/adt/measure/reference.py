@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adt.bundle.platforms import PLATFORMS
 from adt.compiler.importers import formats, model_store
@@ -24,10 +23,9 @@ from adt.host.extras import load, require_tvm
 from adt.host.isolated import isolated
 from adt.host.npz import DamagedNpz, read_npz
 from adt.measure import roundings
+from adt.numerics import Array
 from adt.options.sections import Settings
 from adt.package.package import ModelPackage
-
-Array = NDArray[np.generic]
 
 _REFUSED = "refuses the inputs"
 RUNTIMES = {

@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import ModelProto, helper
 
 from adt.compiler.importers.onnx.blockwise import ACCURACY, IN_FLOATS, in_floats
 from adt.compiler.importers.onnx.graph import attribute
 from adt.host.isolated import isolated
 from adt.measure.verify import OutputComparison, Verification, compare, limits_of_output
-from adt.numerics import QUANTIZED, Metrics, gaps, metrics
+from adt.numerics import QUANTIZED, Array, Metrics, gaps, metrics
 from adt.options.sections import VerifySettings
-
-Array = NDArray[np.generic]
 
 if TYPE_CHECKING:
     import onnxruntime

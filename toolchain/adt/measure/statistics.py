@@ -30,7 +30,6 @@ DRIFT_PERCENT = 3.0
 DRIFT_NOISE = 4.0
 """Factor of the blocks' own noise below which a drift is none, either."""
 POINTS = 100
-"""Number of points of a time line."""
 RESAMPLES = 10_000
 FEWEST_ROUNDS = 6
 """Below, not even the smallest and the largest of the rounds are 95 % apart."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from adt.host.document import FLAT, in_document
 from adt.numerics import (
     MAX_CHANGED,
     NO_METRICS,
     TOLERANCES,
+    Array,
     Metrics,
     gaps,
     metrics,
@@ -19,12 +21,6 @@ from adt.numerics import (
     within,
 )
 from adt.options.sections import VerifySettings
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
 
 OF_DTYPE = {"float16": TOLERANCES["float16"]}
 """Type of an output → what passes where that is more: a float16 model computes in half whatever was asked."""
@@ -98,8 +94,6 @@ def limits_for(precision: str, asked: VerifySettings) -> VerifySettings:
 
 def limits_of_output(dtype: str, precision: str, asked: VerifySettings) -> tuple[float, float]:
     """Return what passes for *dtype*, absolute (integers: steps) and relative; *asked*, if positive."""
-    import numpy as np
-
     if not np.issubdtype(np.dtype(dtype), np.inexact):
         return float(steps_allowed(dtype, asked.max_steps)), 0.0
     limits = limits_for(precision, asked)

@@ -43,7 +43,6 @@ class Ranking:
 
     output: str
     softmax: bool
-    """Softmax was applied."""
     reason: str
     """Reason for it or against it, for people."""
     rows: tuple[tuple[Class, ...], ...]

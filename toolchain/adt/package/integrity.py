@@ -170,9 +170,8 @@ def remember(manifest: PackageManifest) -> None:
         _path().parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(_path(), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(
-                descriptor, f"{_digest(manifest)}\n".encode()
-            )  # at once: lines of several processes stay whole
+            # at once: lines of several processes stay whole
+            os.write(descriptor, f"{_digest(manifest)}\n".encode())
         finally:
             os.close(descriptor)
     except OSError as error:

@@ -83,7 +83,6 @@ class ModelPackage:
     """A package on disk."""
 
     path: Path = field(metadata=HIDDEN)
-    """Its directory."""
     manifest: PackageManifest = field(metadata=form("package"))
     archive: Path | None = field(default=None, metadata=HIDDEN)
     """The .tar it came from, whose contents *path* has."""

@@ -35,7 +35,6 @@ class LayerCost:
     """Loss of the outputs by one layer."""
 
     name: str
-    """Name of the node."""
     operator: str
     snr_db: float
     """Ratio of signal to noise of the worst output when nothing but this layer is quantized."""

@@ -27,7 +27,6 @@ class Samples:
     """Samples in their order: at least two, if ranges are taken from some."""
 
     what: str
-    """Description of where they are from."""
     made_up: bool
     """They are random: what is computed with them says nothing of real inputs."""
     arrays: tuple[Mapping[str, Array], ...]

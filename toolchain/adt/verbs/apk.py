@@ -122,7 +122,6 @@ class Apk:
     debug_key: bool
     """It is signed with adt's own debug key."""
     tools: str
-    """The tools that linked and signed it."""
     elf: dict[str, ElfReport]
     """The audit of its libraries, by ABI."""
 
@@ -144,9 +143,7 @@ class Installed:
     records: tuple[BenchRecord, ...]
     """One for each model; none: it was only installed, or serves."""
     files: tuple[Path, ...]
-    """Paths where they are kept."""
     server: RpcServer | None = None
-    """Server that it carries."""
 
 
 @takes(ApkRequest)

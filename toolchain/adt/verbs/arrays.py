@@ -11,15 +11,11 @@ from adt.errors import InputError
 from adt.host.disk import disk_errors
 from adt.host.document import aligned
 from adt.host.npz import npz_bytes
+from adt.numerics import Array
 from adt.options.option import Options, option
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from adt.package.inputs.pictures import PictureOptions
-
-    Array = NDArray[np.generic]
 
 
 def save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -130,7 +126,7 @@ def _described(name: str, array: Array) -> dict[str, Any]:
     import numpy as np
 
     floating = np.issubdtype(array.dtype, np.floating)
-    numbers: NDArray[Any] = array.astype(np.float64) if floating else np.asarray(array)
+    numbers: Any = array.astype(np.float64) if floating else np.asarray(array)
     finite = numbers[np.isfinite(numbers)] if floating else numbers.reshape(-1)
     some = bool(finite.size)
     head = numbers.reshape(-1)[:HEAD]

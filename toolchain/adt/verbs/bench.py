@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from adt.device.place import Opened
     from adt.measure.bench import BenchSetup, Measurement
-    from adt.measure.conditions import Conditions, CoolDown, Course
+    from adt.measure.conditions import CoolDown, Course
     from adt.measure.record import BenchRecord, Flag, Protocol, Speed
     from adt.measure.statistics import Interval, TimeSummary
     from adt.verbs.options import Arrays
@@ -161,19 +161,19 @@ def bench(request: BenchRequest) -> BenchResult:
     from adt.measure.bench import measure, pilot
     from adt.measure.conditions import conditions
     from adt.package.package import load_package
-    from adt.verbs.place import open_place
+    from adt.verbs.deploy import open_place
 
     setup, cooling = _setup(request, cold_start=request.cold_start), _cooling(request)
     opened = open_place(load_package(request.package), request, request.bundle)
     with opened.place.awake():
         verification = _verify(opened, request, request.model)
         if reason := _no_speed(opened, verification):
-            return _result(opened, setup, request, verification, no_speed=reason)
+            return _result(request, opened, setup, verification, no_speed=reason)
         first = pilot(opened, setup)
         flags = _cool_down(opened, cooling)
         now = conditions(opened.place)
         measurement = measure(opened, setup, first, now.external_power)
-    return _result(opened, setup, request, verification, measurement=measurement, now=now, flags=flags)
+    return _result(request, opened, setup, verification, measurement=measurement, now=now, flags=flags)
 
 
 @takes(AbRequest)
@@ -188,7 +188,7 @@ def bench_ab(request: AbRequest) -> AbResult:
     from adt.measure.bench import pilot, take_turns, times_as_fast
     from adt.measure.conditions import conditions
     from adt.package.package import load_package
-    from adt.verbs.place import open_place
+    from adt.verbs.deploy import open_place
 
     setup, cooling = _setup(request, rounds=request.rounds), _cooling(request)
     a, b = (open_place(load_package(path), request, request.bundle) for path in (request.a, request.b))
@@ -203,7 +203,7 @@ def bench_ab(request: AbRequest) -> AbResult:
         if cause := reasons[0] or reasons[1]:
             other = f"it was not compared: {cause}"
             results = [
-                _result(opened, setup, request, verification, no_speed=reason or other)
+                _result(request, opened, setup, verification, no_speed=reason or other)
                 for opened, verification, reason in zip((a, b), verified, reasons, strict=True)
             ]
             return AbResult(results[0], results[1], None, ())
@@ -212,17 +212,9 @@ def bench_ab(request: AbRequest) -> AbResult:
         now = conditions(a.place)
         turns = take_turns((a, b), first, setup)
     ratio = times_as_fast(*turns)
+    about = {"now": now, "flags": flags, "interleaved": True}
     results = [
-        _result(
-            opened,
-            setup,
-            request,
-            verification,
-            measurement=side.measurement,
-            now=now,
-            flags=flags,
-            interleaved=True,
-        )
+        _result(request, opened, setup, verification, measurement=side.measurement, **about)
         for opened, verification, side in zip((a, b), verified, turns, strict=True)
     ]
     medians = zip(turns[0].round_medians, turns[1].round_medians, strict=True)
@@ -302,32 +294,20 @@ def _cool_down(opened: Opened, goal: CoolDown | None) -> list[Flag]:
 
 
 def _result(
+    request: BenchRequest | AbRequest,
     opened: Opened,
     setup: BenchSetup,
-    request: BenchRequest | AbRequest,
     verification: VerifyResult | None,
-    *,
-    measurement: Measurement | None = None,
-    now: Conditions | None = None,
-    flags: Sequence[Flag] = (),
-    no_speed: str = "",
-    interleaved: bool = False,
+    **about: Any,
 ) -> BenchResult:
     """Make the record, in the store unless *request* forbids that, and what the record does not keep."""
     from adt.measure import history
     from adt.measure.bench import record_of
 
-    record = record_of(
-        opened,
-        setup,
-        correct=verification.verification.passed if verification else None,
-        measurement=measurement,
-        now=now,
-        flags=flags,
-        no_speed=no_speed,
-        interleaved=interleaved,
-    )
+    correct = verification.verification.passed if verification else None
+    record = record_of(opened, setup, correct=correct, **about)
     file = history.save_if_possible(record) if request.record else None
+    measurement: Measurement | None = about.get("measurement")
     if measurement is None:
         return BenchResult(record, verification, file)
     times = {"run_ms": measurement.times, "start_ms": measurement.starts}

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from adt.device.deploy.store import DeployProgress, DeployReport
     from adt.device.device import Device
     from adt.device.parallel import Event, Outcomes, Say
+    from adt.device.place import Opened
     from adt.errors import AdtError
     from adt.package.package import ModelPackage
     from adt.rpc.server import RpcServer
@@ -356,6 +358,31 @@ def deploy_to(
     if run_as and not dry_run:
         copy = copy_into_app(device, report.deployment, payload_of(bundle, package), run_as)
     return DeployResult(device.serial, package, bundle, report, copy)
+
+
+def runs_here(package: ModelPackage, request: Request) -> bool:
+    """Return True if *package* is for this machine, and no device (a virtual one of its kind) is named."""
+    return request.named("serial") is None and package.manifest.target.for_this_machine
+
+
+def open_place(package: ModelPackage, request: Request, named: Path | None) -> Opened:
+    """Make *package* ready with the bundle *named* or the newest that fits: deploy it, or run it here."""
+    from adt.device.place import DevicePlace, HostPlace, Opened
+    from adt.package.compatibility import check_half, check_own_cpu
+    from adt.package.host_run.opencl import opencl_device
+    from adt.verbs.bundles import package_bundle
+    from adt.verbs.device import device_of
+
+    if runs_here(package, request):
+        check_own_cpu(package.manifest)
+        bundle = package_bundle(package, named)
+        if package.manifest.needs_half and (opencl := opencl_device()) is not None:
+            check_half(package.manifest, f"{opencl} of this machine", fp16=opencl.fp16)
+        return Opened(HostPlace(bundle, package), package, bundle)
+    device = device_of(request.settings.device)
+    bundle = package_bundle(package, named, device=device)
+    deployed = deploy_to(device, package, bundle)
+    return Opened(DevicePlace(device, deployed.report.deployment), package, bundle)
 
 
 @takes(CleanRequest)

@@ -219,7 +219,6 @@ def run_adb_command(request: AdbRequest) -> None:
 
 
 HOTTEST = 3
-"""Thermal zones that are shown."""
 
 
 @command("adt probe --serial 127.0.0.1:5555")

@@ -123,7 +123,6 @@ def generate(request: GenerateRequest) -> Generated:
     """
     from adt.integrate.contents import check_large_pages
     from adt.integrate.project import project
-    from adt.verbs.reference_run import with_references
 
     if request.kind not in KINDS:
         raise ConfigError(
@@ -148,6 +147,8 @@ def generate(request: GenerateRequest) -> Generated:
     if request.kind in APP_KINDS:
         if not request.allow_4k:
             check_large_pages(app_libraries(apk_files(described)))
+        from adt.verbs.reference_run import with_references
+
         described = with_references(described, request.settings)
     steps = plan(KINDS[request.kind](described), request.out, kind=request.kind)
     if not request.dry_run:

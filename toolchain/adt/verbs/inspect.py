@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from adt.checkup.check import Check
     from adt.checkup.diagnosis import Diagnosis, Repair
     from adt.options.option import AnyPath
-    from adt.package.inspection.diff import PackageDiff
-    from adt.package.inspection.inspection import Inspection, Param
+    from adt.package.inspection.inspection import Inspection, PackageDiff, Param
     from adt.package.reports import Convolution, OffloadReport, TextureReport
 
 
@@ -144,7 +143,7 @@ def inspect_diff(before: AnyPath, after: AnyPath) -> PackageDiff:
     Raises:
         PackageError: one of them is no package, or was changed.
     """
-    from adt.package.inspection.diff import compare
+    from adt.package.inspection.inspection import compare
 
     return compare(inspect(before), inspect(after))
 
@@ -532,7 +531,6 @@ VIEWS: dict[str, Callable[[Inspection, Path, InspectFlags], View]] = {
     "diff": _diff,
     "html": _html,
 }
-"""Views of a package, by flag."""
 
 
 MARKS = {Status.OK: ("✓", "green"), Status.WARNING: ("!", "yellow"), Status.FAILED: ("✗", "red")}

@@ -119,12 +119,10 @@ class OffloadComparison:
     """All of it by adt's kernels."""
     library: Variant
     between: Verification = field(metadata=HIDDEN)
-    """The library's outputs against the fused ones'."""
     layers: Profile | None
     """The library's layers, each in a call of its own, with what it costs to go in and out; None where times
     do not count."""
     reference: str
-    """Description of what computed the reference."""
     ratio: Interval | None = field(metadata=form("library_times_as_fast"))
     """Speed-up by the library, with 95 % confidence; None where times do not count."""
     round_ms: tuple[tuple[float, float], ...]
@@ -191,9 +189,7 @@ def compare_offload(request: CompareOffloadRequest) -> OffloadComparison:
     bundle = package_bundle(library, request.bundle).path  # of both, so that nothing else differs
     request = request.but(bundle=bundle)
     turns = bench_ab(fused.path, library.path, **request.keywords_of(AbRequest))
-    checked = [
-        side.verification for side in (turns.a, turns.b) if side.verification
-    ]  # always: no --no-verify
+    checked = [side.verification for side in (turns.a, turns.b) if side.verification]  # no --no-verify
     precision, quanta = fused.manifest.precision, fused.manifest.made.quanta
     close = CLOSE if precision == "float32" else TOLERANCES[precision].kernel
     limits = request.settings.verify.but(max_abs=0.0, max_rel=close)

@@ -16,7 +16,7 @@ from adt.limits import MOST_MODEL_BYTES
 from adt.options.option import option, python
 
 if TYPE_CHECKING:
-    from adt.measure.reference import Array
+    from adt.numerics import Array
 
     Arrays = Mapping[str, Array]
 

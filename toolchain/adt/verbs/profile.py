@@ -70,7 +70,7 @@ def profile(request: ProfileRequest) -> Profile:
     from adt.device.rtvm import RtvmOptions
     from adt.measure.profile.assembly import Limits, ProfilePlace, assemble
     from adt.package.package import load_package
-    from adt.verbs.place import open_place
+    from adt.verbs.deploy import open_place
     from adt.verbs.run import NATIVE, RPC
 
     _check(request)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from adt.compiler.importers import model_store
 from adt.errors import AdtError, InputError
 from adt.integrate.model_api import Project, ReferenceOutput, ReferenceRun
-from adt.numerics import REORDERED
+from adt.measure.reference import reference_named
+from adt.measure.verify import limits_for, limits_of_output
+from adt.numerics import REORDERED, Array
 from adt.options.sections import Settings, VerifySettings
+from adt.package.inputs.random import random_inputs
 from adt.package.manifest import PackageManifest, TensorSpec
 from adt.package.package import ModelPackage
-
-if TYPE_CHECKING:
-    from adt.measure.reference import Array
 
 log = logging.getLogger("adt.generate")
 
@@ -39,9 +40,6 @@ def with_references(project: Project, settings: Settings) -> Project:
 
 def reference_run(packages: Sequence[ModelPackage], settings: Settings) -> ReferenceRun:
     """Run the reference of *packages*, which are of one model, on its entry ``main``."""
-    from adt.measure.reference import reference_named
-    from adt.package.inputs.random import random_inputs
-
     package, asked = packages[0], settings.verify
     entry = package.manifest.entry()
     inputs = random_inputs(entry.inputs, asked.seed, asked.fill_mode)
@@ -68,10 +66,6 @@ def _output(
     spec: TensorSpec, right: Mapping[str, Array], manifests: Sequence[PackageManifest], asked: VerifySettings
 ) -> ReferenceOutput:
     """Compute one output, with the widest of the tolerances of *manifests*: any of them may run."""
-    import numpy as np
-
-    from adt.measure.verify import limits_for
-
     array = right.get(spec.name)
     if array is None or array.dtype.name != spec.dtype:
         raise InputError(
@@ -92,10 +86,6 @@ def _output(
 
 def _limit(name: str, array: Array, manifest: PackageManifest, asked: VerifySettings) -> float:
     """Compute the gap that an element of *array* may have, as :func:`adt.measure.verify.compare` has it."""
-    import numpy as np
-
-    from adt.measure.verify import limits_of_output
-
     max_abs, max_rel = limits_of_output(array.dtype.name, manifest.precision, asked)
     quanta = manifest.made.quanta.get(name, 0.0) * (1 if asked.max_steps < 0 else asked.max_steps)
     magnitude = float(np.abs(array.astype(np.float64)).max(initial=0.0))

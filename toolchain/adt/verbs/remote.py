@@ -20,10 +20,9 @@ from adt.rpc import session
 from adt.rpc.remote_model import RemoteModel, remote_model
 from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.verbs.bundles import package_bundle
-from adt.verbs.deploy import deploy_to
+from adt.verbs.deploy import deploy_to, runs_here
 from adt.verbs.device import device_of
 from adt.verbs.options import BUNDLE, PACKAGE, REMOTE_KEY, TRACKER
-from adt.verbs.place import runs_here
 from adt.verbs.rpc import served_bundle
 
 

@@ -18,7 +18,7 @@ from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, THRE
 
 if TYPE_CHECKING:
     from adt.device.rtvm import RtvmOptions
-    from adt.measure.reference import Array
+    from adt.numerics import Array
     from adt.package.classes import Ranking
     from adt.package.inputs.files import InputArray
     from adt.package.inputs.pictures import PictureOptions
@@ -78,7 +78,6 @@ class RunResult:
     place: str
     """The device's serial, ``this machine``, or the address of the RPC server."""
     label: str
-    """Description of the place."""
     emulated: bool | None
     """The processor was emulated: results count, times are no device's speed. None: an RPC server that adt
     did not start."""
@@ -97,7 +96,7 @@ def run(request: RunRequest) -> RunResult:
     """
     from adt.device.rtvm import RtvmOptions
     from adt.package.package import load_package
-    from adt.verbs.place import open_place
+    from adt.verbs.deploy import open_place
 
     if request.via not in VIA:
         raise ConfigError(f"cannot run via {request.via!r}", remedy=f"Use {' or '.join(VIA)}.")

@@ -124,9 +124,7 @@ def _run(
 
     stop = request.stop or threading.Event()
     search_options = SearchOptions(settings.tuner, settings.cost_model, settings.seed)
-    searches = Searches(
-        tuning_target(target, rack.cores), search_options
-    )  # first: its package may be missing
+    searches = Searches(tuning_target(target, rack.cores), search_options)  # its package may be missing
     compilation = job.load(accuracy=False)
     source = compilation.imported.source
     log.info("taking the kernels out of %s", source.file)

@@ -45,13 +45,10 @@ class Rack:
     words: str
     """For people."""
     cores: int
-    """Number of cores of the processor."""
     serials: tuple[str, ...]
     """Devices behind adb among them, as far as they are known."""
     emulated: bool
-    """They are known to be emulated."""
     tracked: bool = False
-    """A tracker gives them."""
 
 
 def is_tracked(request: TuneRequest) -> bool:

@@ -56,7 +56,6 @@ class UpRequest(Request):
 
 
 VIRTUAL_PLATFORM = "linux-aarch64"
-"""Platform of the virtual device."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,6 @@ class UpPlan:
     device: str
     """Serial of the device; empty: a virtual device will be started."""
     reason: str
-    """Reason for this device and this platform."""
     tvm_source: str
     """The TVM source tree that was asked for, or the providers that will be tried."""
     max_abs: float

@@ -25,8 +25,8 @@ from adt.verbs.options import fetched, load_npz
 if TYPE_CHECKING:
     from adt.device.place import Opened
     from adt.measure.layers import CallComparison, LayerScan
-    from adt.measure.reference import Array
     from adt.measure.verify import OutputComparison, Verification
+    from adt.numerics import Array
     from adt.verbs.options import Arrays
 
 
@@ -134,7 +134,6 @@ class VerifyResult:
     """Kind of the reference: ``onnxruntime``, ``tflite``, ``torch``, ``keras``, ``host``, ``file``,
     ``model``."""
     reference_what: str = "onnxruntime on this machine"
-    """Description of the reference."""
     runs: tuple[tuple[str, Verification], ...] = field(default=(), metadata=form(convert=_run_fields))
     """Each set of inputs by name, and what came of it."""
     right: Mapping[str, Array] = field(default_factory=dict, metadata=HIDDEN)
@@ -167,7 +166,7 @@ def verify(request: VerifyRequest) -> VerifyResult:
     """
     from adt.compiler.importers import model_store
     from adt.package.package import load_package
-    from adt.verbs.place import open_place
+    from adt.verbs.deploy import open_place
 
     opened = open_place(load_package(request.package), request, request.bundle)
     sets = (request.inputs,) if isinstance(request.inputs, Mapping) else request.inputs
@@ -277,7 +276,7 @@ def verify_layers(request: LayersRequest) -> LayersResult:
     from adt.package.inputs.validation import taken_inputs
     from adt.package.integrity import is_known
     from adt.package.package import load_package
-    from adt.verbs.place import open_place
+    from adt.verbs.deploy import open_place
 
     package, inputs = load_package(request.package), request.inputs
     if not (request.trust or is_known(package.manifest)):

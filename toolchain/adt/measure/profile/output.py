@@ -38,14 +38,9 @@ def page_data(profile: Profile) -> dict[str, Any]:
         calls.setdefault((call.name, call.device), []).append(
             facts | ({"us": [call.mean_us, call.min_us, call.max_us]} if timed else {})
         )
-    return {
-        "package": profile.package,
-        "entry": profile.entry,
-        "target": profile.target,
-        "device": profile.device,
-        "via": profile.via,
+    facts = {name: getattr(profile, name) for name in ("package", "entry", "target", "device", "via", "runs")}
+    return facts | {
         "timed": timed,
-        "runs": profile.runs,
         "clock": profile.clock if timed else None,
         "counted_us": profile.counted_us if timed else None,
         "on_device": profile.event_timed,
@@ -59,26 +54,10 @@ def page_data(profile: Profile) -> dict[str, Any]:
 
 
 def _kernel(row: KernelTotal, calls: list[dict[str, Any]], *, timed: bool) -> dict[str, Any]:
-    facts = {
-        "name": row.name,
-        "device": row.device,
-        "calls": calls,
-        "first": row.first,
-        "flops": row.flops,
-        "bytes": row.bytes,
-        "intensity": row.intensity,
-        "shapes": row.shapes,
-    }
-    if timed:
-        facts |= {
-            "clock": row.clock,
-            "us": row.mean_us,
-            "share": row.share,
-            "gflops": row.gflops,
-            "gbps": row.gbps,
-            "roof": row.roof_gflops,
-        }
-    return facts
+    names = ["name", "device", "first", "flops", "bytes", "intensity", "shapes"]
+    names += ["clock", "share", "gflops", "gbps"] if timed else []
+    facts = {name: getattr(row, name) for name in names} | {"calls": calls}
+    return facts | ({"us": row.mean_us, "roof": row.roof_gflops} if timed else {})
 
 
 PROCESS = 1
@@ -106,16 +85,9 @@ def trace(profile: Profile) -> dict[str, Any]:
     events += [_named("thread_name", _track(device), NAMES.get(device, "calls")) for device in tracks]
     at = 0.0
     for order, call in enumerate(profile.calls):
-        arguments: dict[str, Any] = {
-            "order": order,
-            "graph_call": call.index if call.index >= 0 else None,
-            "clock": call.clock,
-            "min_us": call.min_us,
-            "max_us": call.max_us,
-            "shapes": call.shapes,
-            "flops": call.flops,
-            "bytes": call.bytes,
-        }
+        names = ("clock", "min_us", "max_us", "shapes", "flops", "bytes")
+        arguments = {"order": order, "graph_call": call.index if call.index >= 0 else None}
+        arguments |= {name: getattr(call, name) for name in names}
         events.append(
             {
                 "name": call.name,
@@ -129,12 +101,8 @@ def trace(profile: Profile) -> dict[str, Any]:
             }
         )
         at += call.mean_us
-    facts = {
-        "package": profile.package,
-        "entry": profile.entry,
-        "target": profile.target,
-        "device": profile.device,
-        "runs": profile.runs,
+    facts = {name: getattr(profile, name) for name in ("package", "entry", "target", "device", "runs")}
+    facts |= {
         "times": profile.clock,
         "timeline": "calls end to end, mean of the runs",
         "notes": list(profile.notes),

@@ -33,7 +33,6 @@ class HostOpenCl:
     """An OpenCL device of this machine."""
 
     library: str
-    """The OpenCL library that was opened."""
     platform: str
     """Name of the driver's platform, e.g. ``Portable Computing Language``."""
     platform_version: str
@@ -51,7 +50,6 @@ class HostOpenCl:
     image2d_max_height: int
     """Pixels."""
     image_max_layers: int
-    """Most layers of an image array."""
     max_work_group_size: int
     """Work-items."""
 

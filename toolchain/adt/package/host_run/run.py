@@ -43,7 +43,6 @@ class HostRun:
 
     package: Path
     inputs: Mapping[str, Array]
-    """Array of each input, by name."""
 
 
 def run_package(package: Path, inputs: Mapping[str, Array], *, timeout: float) -> dict[str, Array]:

@@ -259,9 +259,8 @@ def _pixels(file: Path, form: _Form, options: PictureOptions) -> tuple[NDArray[n
     picture, note = _sized(picture, _size(form, options, picture), options)
     array = np.asarray(picture, dtype=np.uint8)
     if array.ndim == 2:
-        array = np.repeat(
-            array[..., np.newaxis], form.channels, axis=2
-        )  # grey is widened where it was asked for
+        # grey is widened where it was asked for
+        array = np.repeat(array[..., np.newaxis], form.channels, axis=2)
     if form.color == "BGR":
         array = array[..., ::-1]
     return array, f"{file.name}: {before}{note}"
@@ -281,9 +280,7 @@ def _upright(file: Path, color: str) -> Image:
             return _eight_bits(picture).convert("L" if color == "GRAY" else "RGB")
     except InputError:
         raise
-    except (
-        Exception
-    ) as error:  # a decoder's own, too: OSError, SyntaxError, ValueError, EOFError, struct.error, …
+    except Exception as error:  # a decoder's own, too: OSError, SyntaxError, EOFError, struct.error, …
         what, remedy = {
             FileNotFoundError: (f"there is no picture {file}", "Check --image."),
             UnidentifiedImageError: (

@@ -26,15 +26,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.errors import InputError
+from adt.numerics import Array
 from adt.options.sections import FILL_MODES
 from adt.package.manifest import UNKNOWN, TensorSpec
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -43,16 +42,12 @@ _FLOAT_BITS = {"float16": 11, "float32": 24, "float64": 53}
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
-def random_inputs(
-    specs: Sequence[TensorSpec], seed: int, fill_mode: str = "random"
-) -> dict[str, NDArray[np.generic]]:
+def random_inputs(specs: Sequence[TensorSpec], seed: int, fill_mode: str = "random") -> dict[str, Array]:
     """Make arrays for *specs* of fixed shapes, by name: floats in [0, 1), bools, integers in their known
     range or in [0, 100).
 
     *seed* is from 0 to 2^64 - 1, *fill_mode* one of :data:`adt.options.sections.FILL_MODES`.
     """
-    import numpy as np
-
     check_fill_mode(fill_mode)
     # Of a shape without dimensions numpy's operators make scalars, which runtimes refuse.
     return {spec.name: np.asarray(_array(spec, seed, fill_mode)) for spec in specs}
@@ -65,7 +60,7 @@ def check_fill_mode(name: str) -> None:
         raise InputError(f"no inputs are made up as {name!r}", remedy=remedy)
 
 
-def _array(spec: TensorSpec, seed: int, fill_mode: str) -> NDArray[np.generic]:
+def _array(spec: TensorSpec, seed: int, fill_mode: str) -> Array:
     remedy = "Give the inputs in a file (--input in.npz), or compile with --shape."
     shape: list[int] = []
     for extent in spec.shape:
@@ -86,9 +81,7 @@ def _array(spec: TensorSpec, seed: int, fill_mode: str) -> NDArray[np.generic]:
     return values.reshape(shape)
 
 
-def _random(spec: TensorSpec, size: int, seed: int) -> NDArray[np.generic]:
-    import numpy as np
-
+def _random(spec: TensorSpec, size: int, seed: int) -> Array:
     stream = _mix(seed + _fnv1a64(spec.name))
     counters = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(stream)
     words = _mix_all(counters)
@@ -102,9 +95,7 @@ def _random(spec: TensorSpec, size: int, seed: int) -> NDArray[np.generic]:
     return (words % np.uint64(count) + np.uint64(low)).astype(spec.dtype)
 
 
-def _numbered(spec: TensorSpec, size: int, fill_mode: str) -> NDArray[np.generic]:
-    import numpy as np
-
+def _numbered(spec: TensorSpec, size: int, fill_mode: str) -> Array:
     numbers = (
         np.arange(size, dtype=np.int64)
         if fill_mode == "arange"
@@ -136,8 +127,6 @@ def _mix(z: int) -> int:
 
 
 def _mix_all(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    import numpy as np
-
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MULTIPLIERS[0])
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MULTIPLIERS[1])
     return z ^ (z >> np.uint64(31))
