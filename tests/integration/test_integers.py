@@ -24,8 +24,8 @@ from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.rows import LEAST_SHARED
 from adt.compiler.passes.records.schedules import Untuned
 from adt.errors import ConfigError
+from adt.package.graphs import reference_file
 from adt.package.host_run.run import run_package
-from adt.package.inspection.reference_kernels import reference_file
 from adt.package.package import ModelPackage
 from adt.tuning.tasks import extract
 from adt.verbs.compile import CompileRequest, job_of

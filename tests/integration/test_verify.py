@@ -21,7 +21,7 @@ from adt.errors import ConfigError, InputError, PackageError, VerifyFailed
 from adt.measure import layers
 from adt.measure.host_kernels import KernelProcess
 from adt.measure.layers import PASSES_ON, RIGHT, LayerScan
-from adt.package.inspection.reference_kernels import reference_file
+from adt.package.graphs import reference_file
 from adt.package.package import ModelPackage
 from adt.verbs.verify import LayersResult, _layers_failure, _layers_lines
 from support.devices.fixtures import Rack, rack  # noqa: F401

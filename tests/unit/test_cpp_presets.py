@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adt.bundle.audit.closure import TRIPLES
+from adt.bundle.audit.binaries import TRIPLES
 from adt.host.directories import resource
 from adt.host.process import cmake
 

@@ -15,7 +15,7 @@ from tvm import te
 
 from adt.errors import PackageError
 from adt.measure.host_kernels import HostKernels, KernelProcess, NotComputable
-from adt.package.inspection.reference_kernels import compress, reference_file
+from adt.package.graphs import compress, reference_file
 from adt.package.manifest import PackageFile
 from adt.package.package import ModelPackage
 from support.standins.artefacts import package_manifest

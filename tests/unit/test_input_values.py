@@ -16,8 +16,7 @@ from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.importers.importer import import_model
 from adt.errors import InputError, ModelError
 from adt.package.inputs.random import random_inputs
-from adt.package.inputs.validation import check_inputs
-from adt.package.manifest import INDEX, UNKNOWN, USUAL, Entry, TensorSpec, ValueRange
+from adt.package.manifest import INDEX, UNKNOWN, USUAL, Entry, TensorSpec, ValueRange, check_inputs
 from support.models.onnx_graphs import node
 
 INT64, INT32, FLOAT = TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT

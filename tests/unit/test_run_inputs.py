@@ -17,8 +17,7 @@ from adt.errors import InputError, ToolNotFound
 from adt.host import extras
 from adt.package.inputs.files import read_inputs
 from adt.package.inputs.pictures import PictureOptions, parse_numbers, parse_size, pictures_as_input
-from adt.package.inputs.validation import check_inputs
-from adt.package.manifest import Entry, TensorSpec
+from adt.package.manifest import Entry, TensorSpec, check_inputs
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

@@ -295,13 +295,10 @@ def joined(runs: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
 
 
 def relative_difference(got: Array, reference: Array, allowed: Array | float = 0.0) -> float:
-    """Return the largest difference as a share of the reference's largest magnitude; of integers in steps.
+    """Return the largest difference, beyond *allowed*, as a share of the magnitude; of integers in steps.
 
-    Numbers from :data:`FILLER` on are compared among themselves: what masks a score (-1e9) would
-    otherwise make the scores' own differences small.
-
-    Args:
-        allowed: so far may each element be off, besides.
+    Numbers from :data:`FILLER` on are compared among themselves: what masks a score (-1e9) would otherwise
+    make the scores' own differences small.
     """
     import numpy as np
 

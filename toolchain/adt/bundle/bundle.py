@@ -290,8 +290,8 @@ def newest_fitting(
 ) -> TargetBundle:
     """Return the newest bundle that passes *check*, of the first of *platforms* that has one; log its name.
 
-    *preferred* comes first, if it is for one of them. MismatchError if there is none; else what *check* says
-    of the newest.
+    *preferred* comes first, if it is for one of them. Where none passes, raise what *check* says of the
+    newest.
     """
     fitting: list[TargetBundle] = []
     errors: list[MismatchError | RpcError] = []

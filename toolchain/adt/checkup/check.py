@@ -155,10 +155,7 @@ def make_scope(
     package: Path | None = None,
     bundle: Path | None = None,
 ) -> Scope:
-    """Resolve the settings; when they cannot be, go on with the defaults and say why.
-
-    *flags* maps ``section.key`` to value, as :func:`adt.options.resolve.load_settings` takes them.
-    """
+    """Resolve the settings, *flags* by ``section.key``; if that fails, take the defaults and say why."""
     error: AdtError | None = None
     try:
         resolved = load_settings(flags, environ=environ)

@@ -21,8 +21,8 @@ from adt.errors import last_line
 from adt.host import manifest
 from adt.host.cache import file_sha256
 from adt.package.files import INSPECT, inspection_names
+from adt.package.graphs import PLAIN, compress, kernels_of
 from adt.package.inspection.graph import GRAPH, DeviceKernel, Subgraph
-from adt.package.inspection.reference_kernels import PLAIN, compress, kernels_of
 from adt.package.manifest import PackageFile
 
 log = logging.getLogger("adt.compile")

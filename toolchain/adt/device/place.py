@@ -21,7 +21,7 @@ from adt.host.disk import scratch_directory
 from adt.host.npz import npz_bytes
 from adt.host.process import run
 from adt.options.sections import RUN_SECONDS
-from adt.package.inputs.validation import taken_inputs
+from adt.package.manifest import taken_inputs
 from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:

@@ -251,8 +251,7 @@ def serve(
     idle: float | None = None,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer requests until the parent closes its end of the pipe or dies, or for *idle* seconds there is
-    none.
+    """Answer requests until the parent closes its end of the pipe or dies, or none comes for *idle* seconds.
 
     An exception of *handle* ends the process: the parent is told its last line. To be ended is SystemExit in
     *handle*, so that it can remove its files and end programs that it started.

@@ -62,8 +62,7 @@ def file_name(name: str) -> str:
 
 @contextlib.contextmanager
 def open_contained(directory: Path, name: str, most: int = MOST_TEXT) -> Iterator[io.BufferedReader]:
-    """Open the regular file *name* below *directory*, which the user named and may be a link itself, for
-    reading.
+    """Open the regular file *name* below *directory*, which is the user's and may be a link, for reading.
 
     UnsafeFile if a link is on the way, or if it is no regular file or has more than *most* bytes.
     """
@@ -102,8 +101,7 @@ def read_contained(directory: Path, name: str, most: int = MOST_TEXT) -> bytes:
 def regular_files(directory: Path) -> list[str]:
     """Return the name of each file below *directory*, sorted; none where it is missing.
 
-    UnsafeFile if something is neither a regular file nor a directory (*directory* may be a link), or there
-    are too many.
+    UnsafeFile for too many, or what is neither a regular file nor a directory (*directory* may be a link).
     """
     names: list[str] = []
     pending = [directory] if directory.is_dir() else []
@@ -214,8 +212,7 @@ def damaged(archive: Path, error: Exception) -> SourceError:
 def write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path, name: str) -> None:
     """Write *member* as *name* below *directory*: its contents, its time and whether it can be run.
 
-    As nothing but plain files and their directories is ever written, no name can lead out through a link: all
-    else is a tarfile.TarError.
+    As only plain files and directories are ever written (else TarError), no name leads out through a link.
     """
     try:
         path = directory / contained_name(name)

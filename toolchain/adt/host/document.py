@@ -92,9 +92,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def web_page(title: str, *, style: Path, script: Path, data: Any) -> str:
     """Render one HTML page that draws itself from data it carries; it asks for no address.
 
-    *data* is in one JSON element, ``#data``, where nothing in a string can end it; the page's
-    policy lets no other script, style or address in. What the pages share goes before their own:
-    web_page.css and web_page.js beside this file.
+    *data* is in one JSON element, ``#data``, where nothing in a string can end it; the page's policy lets no
+    other script, style or address in. web_page.css and web_page.js beside this file go before its own.
     """
     import html
 

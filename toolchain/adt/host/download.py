@@ -92,8 +92,7 @@ def _public(url: str) -> bool:
 
 
 def receive(url: str, partial: Path, most_bytes: int, index: PyPISimple | None = None) -> None:
-    """Write the file at *url* to *partial*, by the client *index*, or one of its own; DownloadError if too
-    large or slow.
+    """Write the file at *url* to *partial*, by the client *index* if any; DownloadError if too large or slow.
 
     A thread receives it: a server that sends a byte now and then, of its headers, too, would hold us.
     """
@@ -195,10 +194,9 @@ def _file_name(url: str) -> str:
 
 
 def local_file(address: str | os.PathLike[str], *, any_digest: bool, most_bytes: int) -> Path:
-    """Return the local copy of the file at *address*, ``https://…/model.onnx#sha256=…``; a path of it will
-    do.
+    """Return the local copy of the file at *address*, ``https://…/model.onnx#sha256=…``, or a path of it.
 
-    With *any_digest* an address may be without; the one of what was had is then told.
+    With *any_digest* an address may lack it; the digest of what came is then logged.
     """
     scheme, _, rest = os.fspath(address).partition(":")
     url, _, fragment = f"{scheme}://{rest.lstrip('/')}".partition("#")  # a Path has one slash

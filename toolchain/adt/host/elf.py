@@ -380,8 +380,7 @@ class _Image:
         raise Damaged(f"its dynamic section points to {vaddr:#x}, which no LOAD segment holds")
 
     def string(self, table: int, size: int, offset: int) -> str:
-        """Return the printable text at *offset* of the string table of *size* bytes at file offset
-        *table*."""
+        """Return the printable text at *offset* of a string table of *size* bytes at file offset *table*."""
         if offset >= size or table + size > self.size:
             raise Damaged("a name lies outside of its string table")
         start = table + offset

@@ -98,8 +98,7 @@ def most_memory() -> int:
 def isolated(
     work: str, seconds: float, *, process: str = MODELS, here: bool = False
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function of a module so that it runs in *process*, which *work* names (``reading
-    {path.name}``).
+    """Decorate a function of a module to run in *process*, which *work* names (``reading {path.name}``).
 
     Its annotations say what crosses: what JSON has, bytes, arrays, paths and dataclasses of such. With *here*
     it runs in the caller's working directory, to which its paths may be relative; else in NEUTRAL.

@@ -85,8 +85,7 @@ def send(to: int, message: bytes, deadline: float | None = None) -> None:
 
 
 def receive(source: int, deadline: float | None = None, *, most: int = MOST_ARRAY_BYTES) -> Any:
-    """Receive the next message, of *most* bytes, on *source*: BadMessage, EOFError at its end, OSError if it
-    was closed.
+    """Receive the next message, of *most* bytes, on *source*: BadMessage, EOFError at its end, or OSError.
 
     TimeoutError if it was not there before *deadline* (of the monotonic clock).
     """

@@ -82,8 +82,7 @@ def named_arrays(path: Path) -> dict[str, Array]:
 
 
 def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
-    """Return *arrays* as an uncompressed npz file, whatever their names: numpy.savez takes none called
-    ``file``."""
+    """Return *arrays* as an uncompressed npz file; numpy.savez takes none that is called ``file``."""
     import numpy as np
 
     buffer = io.BytesIO()

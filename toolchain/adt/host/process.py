@@ -190,8 +190,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a child that leads a process group; ToolNotFound if there is no such program.
 
-    If *reaped*, it ends with this process, however that ends, until :func:`release_group` or
-    :func:`kill_group`.
+    If *reaped*, it ends with this process, however that ends, until it is released or :func:`kill_group`.
     """
     words = _words(argv)
     child = None
@@ -307,8 +306,7 @@ class Tool:
 
 
 def find_tool(name: str, *, remedy: str = "", own_first: bool = False) -> Tool:
-    """Find program *name*; *own_first*: beside our Python before PATH (cmake and ninja come with adt's
-    wheel).
+    """Find program *name*; *own_first*: beside our Python before PATH, as cmake and ninja of adt's wheel.
 
     *remedy* says how to get it; empty: with the Python package of its name.
     """

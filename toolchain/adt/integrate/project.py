@@ -31,8 +31,7 @@ from adt.integrate.names import (
 )
 from adt.package.compatibility import check_pair
 from adt.package.inputs.pictures import LAYOUTS, PictureOptions, check_channels, check_options
-from adt.package.inputs.validation import kind
-from adt.package.manifest import Entry, PackageManifest, TensorSpec
+from adt.package.manifest import Entry, PackageManifest, TensorSpec, kind
 from adt.package.package import ModelPackage
 
 

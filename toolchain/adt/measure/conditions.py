@@ -224,8 +224,7 @@ def _values(samples: Iterable[Mapping[str, Any]], kind: str, name: str) -> list[
 
 
 def energy(samples: Samples, starts: Times, times: Times, external_power: bool | None) -> Energy:
-    """Compute the energy per run from the counters that the samples have; *starts* and *times* are
-    milliseconds.
+    """Compute the energy per run from the counters of the samples; *starts* and *times* are milliseconds.
 
     Processors' own counters come first, then current times voltage of the battery, then its charge counter.
     Those of the battery count only if *external_power* is False.

@@ -16,7 +16,7 @@ from typing import Any
 from adt.errors import RunError, last_line
 from adt.host.child import Child, ChildFailed, serve
 from adt.numerics import Array
-from adt.package.inspection.reference_kernels import read_kernels, reference_file
+from adt.package.graphs import read_kernels, reference_file
 from adt.package.package import ModelPackage
 
 TIMEOUT = 600.0

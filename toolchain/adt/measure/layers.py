@@ -1,7 +1,7 @@
 """Find the kernel that computes wrongly: each one that a device ran against the same one on this machine.
 
 A package keeps its kernels as they were before they were scheduled and put into textures
-(:mod:`adt.package.inspection.reference_kernels`): plain loops that any machine can run. The device gives
+(:mod:`adt.package.graphs`): plain loops that any machine can run. The device gives
 the tensors of each call after it was made. With them each kernel is judged twice:
 
 *alone*: the plain kernel computes on what the device's kernel really read. When the results

@@ -150,8 +150,7 @@ def explained(
     precision: str,
     quanta: Mapping[str, float],
 ) -> Verification:
-    """Let outputs pass that differ from *right*, onnxruntime's, by where a rounding went; others say how far
-    roundings move them.
+    """Let outputs pass that differ from *right* by where a rounding went, or say how far roundings move them.
 
     Limits that the caller gave are kept: then nothing passes by more.
     """

@@ -70,8 +70,7 @@ def check_pair(bundle: BundleManifest, package: PackageManifest) -> None:
 def check_cpu(package: PackageManifest, offers: frozenset[str], where: str, *options: str) -> None:
     """Check that CPUs have what the package's code uses, which would end with SIGILL otherwise.
 
-    They *offer* features in the kernel's names; nothing is known where that is empty. *options* make ``adt
-    compile`` fit them.
+    They *offer* features in the kernel's names (empty: not known); *options* make ``adt compile`` fit them.
     """
     missing = _missing(package.target.cpu_features, offers)
     again = package.source.compile_command
@@ -105,10 +104,7 @@ def check_own_cpu(package: PackageManifest) -> None:
 
 
 def check_half(package: PackageManifest, device: str, *, fp16: bool) -> None:
-    """Check that an OpenCL *device* has cl_khr_fp16 if the package computes in half precision.
-
-    Its driver would refuse the kernels.
-    """
+    """Check that a *device* has cl_khr_fp16 if the package needs it: its driver would refuse the kernels."""
     if fp16 or not package.needs_half:
         return
     target = package.target

@@ -14,8 +14,8 @@ from adt.host.directories import data_dir
 from adt.host.document import HIDDEN, form
 from adt.host.elf import read_elf
 from adt.package.files import INSPECT, LIBRARY, PARAMS, inspection_names
+from adt.package.graphs import PLAIN
 from adt.package.inspection.inspection import Inspection, load_arrays
-from adt.package.inspection.reference_kernels import PLAIN
 from adt.package.manifest import PackageFile, PackageManifest
 from adt.package.package import ModelPackage, load_package
 from adt.package.reports import LANES

@@ -1,4 +1,4 @@
-"""``mod.json``, the description of a ModelPackage.
+"""``mod.json``, the description of a ModelPackage, and checks of arrays against the inputs in it.
 
 It is read here and, on the device, by ``cpp_runner/``. Both pass over fields that they do
 not know, so a new field has a default and raises nothing. A feature that a reader must know
@@ -10,19 +10,24 @@ and refused by readers that do not know it. SCHEMA_VERSION is raised when a fiel
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adt.bundle.libraries import LIBRARIES, NONE, Library, parse_libraries
 from adt.bundle.platforms import PLATFORMS
-from adt.errors import PackageError
+from adt.errors import InputError, PackageError
 from adt.host import manifest
 from adt.limits import MOST_ELEMENTS
+from adt.numerics import Array
 from adt.package.files import LIBRARY, PARAMS, is_inside
 from adt.package.reports import Accuracy, Convolution, OffloadReport, TextureReport, TuningReport
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SCHEMA = "adt.model-package"
 SCHEMA_VERSION = 5
@@ -329,3 +334,57 @@ def _fault(facts: PackageManifest) -> str:
         if entry.images and facts.target.device != "opencl":
             return f"entries have images, and the target is {facts.target.device!r}"
     return ""
+
+
+def taken_inputs(entry: Entry, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return *inputs* without those of the model that *entry* does not take, which a caller may give, too."""
+    unused = {spec.name for spec in entry.unused}
+    return {name: array for name, array in inputs.items() if name not in unused}
+
+
+def check_inputs(model: str, entry: Entry, inputs: Mapping[str, Array]) -> None:
+    """Check that *inputs* are those of *entry*, by name, of its shapes and dtypes."""
+    specs = {spec.name: spec for spec in entry.inputs}
+    if set(specs) != set(inputs):
+        raise InputError(
+            f"{model} takes {', '.join(specs) or 'no inputs'}; given: {', '.join(inputs) or 'none'}",
+            remedy="Name each input as the model does.",
+        )
+    for name, array in inputs.items():
+        if not fits(specs[name], array):
+            raise InputError(
+                f"input {name} of {model} is {kind(specs[name])}; given: {kind(array)}",
+                remedy="Convert the array to that shape and dtype.",
+            )
+        _check_values(specs[name], array)
+
+
+def _check_values(spec: TensorSpec, array: Array) -> None:
+    """Check that indices are in their range."""
+    values = spec.values
+    if values is None or not (values.is_index and array.size):
+        return
+    numbers: NDArray[np.int64] = array.astype("int64")
+    wrong = numbers[(numbers < values.least) | (numbers > values.most)]
+    if wrong.size:
+        raise InputError(
+            f"input {spec.name} has the value {wrong.flat[0]}; the model takes {values.least} to "
+            f"{values.most}: it picks elements of a tensor by them",
+            remedy="Give values in that range, made for this very model (its own tokenizer, its own table).",
+        )
+
+
+def fits(spec: TensorSpec, array: Array) -> bool:
+    """Return True if *array* has the dtype of *spec*, and its shape where that is fixed."""
+    return (
+        str(array.dtype) == spec.dtype
+        and array.ndim == len(spec.shape)
+        and all(
+            isinstance(want, str) or want == have for want, have in zip(spec.shape, array.shape, strict=True)
+        )
+    )
+
+
+def kind(tensor: TensorSpec | Array) -> str:
+    """Format type and shape: ``float32[1, 3, 224, 224]``."""
+    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"

@@ -177,7 +177,7 @@ def merge_params(code: Path, params: Path, directory: Path) -> ModelPackage:
     """Put a split package together in *directory*; its files are those that were split, byte by byte.
 
     *code* has ``mod.json`` and ``mod.so``, or these as ``code/``; *params* is ``mod.params``, or its
-    directory. PackageError if they are not the parts of one package.
+    directory.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         code = files.part(code, f"{CODE_PART}/{MANIFEST}").parent

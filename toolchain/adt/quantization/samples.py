@@ -15,8 +15,7 @@ from adt.numerics import Array
 from adt.package.inputs.files import SUFFIXES, read_inputs
 from adt.package.inputs.pictures import PictureOptions
 from adt.package.inputs.random import random_inputs
-from adt.package.inputs.validation import check_inputs
-from adt.package.manifest import Entry
+from adt.package.manifest import Entry, check_inputs
 
 EVERY = 5  # the last of so many samples is held back
 RANDOM = re.compile(r"random:(\d{1,4})")

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, MismatchError, RunError, last_line
 from adt.package.files import LIBRARY, PARAMS, read_tensors
-from adt.package.inputs.validation import check_inputs
-from adt.package.manifest import Entry
+from adt.package.manifest import Entry, check_inputs
 from adt.package.package import ModelPackage
 from adt.rpc.session import lost
 

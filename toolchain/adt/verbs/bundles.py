@@ -50,8 +50,8 @@ def choose_bundle(
 ) -> TargetBundle:
     """Choose the bundle *explicit*, or the newest that fits of the first of *platforms* that has one.
 
-    It must fit *package* and *device*, have an RPC *server* and the runtime of what *computes*; *preferred*
-    comes first.
+    It must fit *package* and *device*, have an RPC *server* and the runtime of *computes*; *preferred* is
+    first.
     """
 
     def check(bundle: TargetBundle) -> None:

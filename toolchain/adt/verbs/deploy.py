@@ -64,8 +64,7 @@ def several(flags: DeviceFlags) -> tuple[str, ...]:
 def live_table(serials: Sequence[str], *, quiet: bool) -> Iterator[Callable[[Event], None]]:
     """Yield a function that takes what happens: a table that changes in place on a terminal, else lines.
 
-    Piped, only the end of each device is a line, without the error, which :func:`rendering` says; *quiet*
-    shows nothing.
+    Piped, only the end of each device is a line, without the error, which :func:`rendering` says.
     """
     if quiet:
         yield lambda _event: None

@@ -146,7 +146,7 @@ def _run_remotely(
 
 def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, ...] | None:
     """Read the inputs of *entry*, and check them; None: they are made up."""
-    from adt.package.inputs.validation import check_inputs, taken_inputs
+    from adt.package.manifest import check_inputs, taken_inputs
 
     if request.picture is not None and not request.images:
         raise InputError("options for pictures, and no picture", remedy="Add --image FILE.")
@@ -257,7 +257,7 @@ def run_command(
 def _lines(
     result: RunResult, written: tuple[Path, ...], ranking: Callable[[], Ranking | None]
 ) -> Iterator[str]:
-    from adt.package.inputs.validation import kind
+    from adt.package.manifest import kind
 
     how = " over RPC" if result.via == "rpc" else ""
     where = result.label if result.label.startswith(result.place) else f"{result.place}, {result.label}"

@@ -127,9 +127,8 @@ def compare_packages(
 ) -> Comparison:
     """Compile *job* with the records of *database* and without, to the cache, and run the two in turns.
 
-    It runs where the package belongs: on this machine, or on the first of *serials*. On an emulated device
-    both are verified, and nothing is timed. The tuned one's benchmark is kept. *tuned* says which device's
-    records are meant.
+    It runs on this machine or the first of *serials*; on an emulated device both are verified only. The tuned
+    one's benchmark is kept; *tuned* says which device's records are meant.
     """
     from adt.compiler.compile import cached_package
 

@@ -200,7 +200,7 @@ def verify_at(
     from adt.measure.verify import accuracy, compare, worst_of
     from adt.numerics import joined
     from adt.package.inputs.random import random_inputs
-    from adt.package.inputs.validation import taken_inputs
+    from adt.package.manifest import taken_inputs
 
     manifest = opened.package.manifest
     entry = manifest.entry()
@@ -273,8 +273,8 @@ def verify_layers(request: LayersRequest) -> LayersResult:
     """
     from adt.measure.layers import Scan, compare_layers
     from adt.package.inputs.random import random_inputs
-    from adt.package.inputs.validation import taken_inputs
     from adt.package.integrity import is_known
+    from adt.package.manifest import taken_inputs
     from adt.package.package import load_package
     from adt.verbs.deploy import open_place
 
@@ -397,10 +397,7 @@ def _output_lines(output: OutputComparison) -> Iterator[str]:
 
 
 def failure(result: VerifyResult, package: Path, *, same_command: bool = False) -> VerifyFailed | None:
-    """Say what is wrong with the outputs; None when all of them passed.
-
-    The *same_command* line, ``adt verify``, takes what lets outputs pass.
-    """
+    """Say what is wrong with the outputs, if not all passed; *same_command* takes what lets them pass."""
     outputs = result.verification.outputs
     failed = [output for output in outputs if not output.passed]
     if result.verification.passed:

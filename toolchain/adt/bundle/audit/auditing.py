@@ -7,9 +7,8 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from adt.bundle.audit.binaries import Binary, Unreadable, collect
+from adt.bundle.audit.binaries import Binary, Providers, Unreadable, collect
 from adt.bundle.audit.checks import check_file, check_needed, check_reach, check_symbols
-from adt.bundle.audit.closure import Providers
 from adt.bundle.audit.destination import (
     ANDROID,
     KERNEL,

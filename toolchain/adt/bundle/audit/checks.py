@@ -10,8 +10,7 @@ import posixpath
 from collections import deque
 from collections.abc import Iterator
 
-from adt.bundle.audit.binaries import Binary
-from adt.bundle.audit.closure import Closure, Providers, may_be_in_system
+from adt.bundle.audit.binaries import Binary, Closure, Providers, may_be_in_system
 from adt.bundle.audit.destination import (
     ANDROID,
     GLIBC,

@@ -98,8 +98,8 @@ def page_sizes(facts: ElfFacts, *, bionic: bool) -> tuple[int, ...]:
 def obstacle(facts: ElfFacts, page: int, *, bionic: bool) -> str:
     """Return why the segments cannot be mapped with pages of *page* bytes; empty if they can.
 
-    The linker of *bionic* rounds the end of RELRO up, and so makes data read-only that shares its last page;
-    glibc's rounds it down.
+    The linker of *bionic* rounds RELRO's end up: data that shares its last page is read-only; glibc's rounds
+    down.
     """
     last_page = -1
     for load in facts.loads:

@@ -37,7 +37,7 @@ from adt.compiler.passes.workarounds import plain_unit_reductions, plan_memory, 
 from adt.compiler.targets import ModelTarget
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
 from adt.errors import UnsupportedOp
-from adt.package.inspection.reference_kernels import collect_kernels, kernels_of
+from adt.package.graphs import collect_kernels, kernels_of
 from adt.package.reports import Convolution, TextureReport
 
 

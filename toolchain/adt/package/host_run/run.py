@@ -27,8 +27,7 @@ from adt.numerics import Array
 from adt.package.compatibility import check_half, check_own_cpu
 from adt.package.files import LIBRARY, PARAMS
 from adt.package.host_run.opencl import HostOpenCl, opencl_device
-from adt.package.inputs.validation import check_inputs
-from adt.package.manifest import Entry, PackageManifest
+from adt.package.manifest import Entry, PackageManifest, check_inputs
 from adt.package.package import load_package
 
 NO_OPENCL = "Install a driver: apt-get install pocl-opencl-icd   (OpenCL on the CPU), or your GPU's."

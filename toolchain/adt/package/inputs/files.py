@@ -14,8 +14,7 @@ from adt.host.npz import DamagedNpz, named_arrays, read_npy
 from adt.limits import MOST_ARRAY_BYTES
 from adt.numerics import Array
 from adt.package.inputs.pictures import PictureOptions, pictures_as_input
-from adt.package.inputs.validation import kind, taken_inputs
-from adt.package.manifest import Entry, TensorSpec
+from adt.package.manifest import Entry, TensorSpec, kind, taken_inputs
 
 RAW = (".raw", ".bin")
 SUFFIXES = (".npz", ".npy", *RAW)

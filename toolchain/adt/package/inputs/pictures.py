@@ -25,8 +25,7 @@ from adt.errors import InputError
 from adt.host.extras import load
 from adt.limits import open_regular
 from adt.numerics import Array
-from adt.package.inputs.validation import kind
-from adt.package.manifest import TensorSpec
+from adt.package.manifest import TensorSpec, kind
 
 if TYPE_CHECKING:
     import numpy as np

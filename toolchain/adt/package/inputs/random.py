@@ -43,8 +43,7 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "ui
 
 
 def random_inputs(specs: Sequence[TensorSpec], seed: int, fill_mode: str = "random") -> dict[str, Array]:
-    """Make arrays for *specs* of fixed shapes, by name: floats in [0, 1), bools, integers in their known
-    range or in [0, 100).
+    """Make arrays for *specs* of fixed shapes: floats in [0, 1), bools, integers in their range or [0, 100).
 
     *seed* is from 0 to 2^64 - 1, *fill_mode* one of :data:`adt.options.sections.FILL_MODES`.
     """

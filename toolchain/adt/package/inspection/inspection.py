@@ -24,8 +24,8 @@ from adt.host.manifest import fields_of
 from adt.limits import parse_json, read_text
 from adt.numerics import Array
 from adt.package.files import INSPECT, PARAMS, inspection_names, read_tensors
-from adt.package.inputs.validation import kind
 from adt.package.inspection.graph import CPU_SCHEDULE, GRAPH, KERNEL, SCHEMA, SCHEMA_VERSION, Graph, Tensor
+from adt.package.manifest import kind
 from adt.package.package import ModelPackage, load_package
 
 LANGUAGES = {"opencl": "OpenCL", "cuda": "CUDA"}  # languages of a GPU's kernels, by device
@@ -80,8 +80,7 @@ class Inspection:
     def sources(self, device: str = "") -> dict[str, str]:
         """Return the source of each of the GPU's kernels, by name; each compiles on its own.
 
-        PackageError if there is none, or *device* (``opencl`` or ``cuda``), if it is not empty, is not
-        theirs.
+        PackageError if there is none, or they are not for *device* (``opencl`` or ``cuda``; empty: any).
         """
         kernels = self.graph.kernels
         if device and not any(kernel.device == device for kernel in kernels):

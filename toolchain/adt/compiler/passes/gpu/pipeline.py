@@ -31,7 +31,7 @@ from adt.compiler.passes.normalizations import Normalizations, Rows
 from adt.compiler.passes.products import Products
 from adt.compiler.passes.records.schedules import KernelSchedules, Recording
 from adt.compiler.targets.gpu import ANY_ADRENO, Gpu
-from adt.package.inspection.reference_kernels import kernels_of
+from adt.package.graphs import kernels_of
 from adt.package.reports import Convolution, TextureReport
 
 WORDS = replace(
