@@ -69,9 +69,9 @@ def code_generator(library: Library) -> Plugin:
     return Plugin(name, f"libadt_codegen_{name}.so", f"the code generator for {library.title}")
 
 
-def opencl_runtime(settings: TvmSettings | None = None) -> Path:
+def opencl_runtime() -> Path:
     """Build TVM's OpenCL runtime for this process; see :func:`build`."""
-    return build(OPENCL, settings)
+    return build(OPENCL)
 
 
 def build(plugin: Plugin, settings: TvmSettings | None = None) -> Path:

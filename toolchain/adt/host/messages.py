@@ -84,13 +84,13 @@ def send(to: int, message: bytes, deadline: float | None = None) -> None:
         view = view[os.write(to, view[: 1 << 16]) :]
 
 
-def receive(source: int, deadline: float | None = None, *, most: int = MOST_ARRAY_BYTES) -> Any:
-    """Receive the next message, of *most* bytes, on *source*: BadMessage, EOFError at its end, or OSError.
+def receive(source: int, deadline: float | None = None) -> Any:
+    """Receive the next message on *source*: BadMessage, EOFError at its end, or OSError.
 
     TimeoutError if it was not there before *deadline* (of the monotonic clock).
     """
     size, text_size = HEAD.unpack(_read(source, HEAD.size, deadline))
-    if size > most or text_size > size:
+    if size > MOST_ARRAY_BYTES or text_size > size:
         raise BadMessage(f"it says that it has {size} bytes, {text_size} of them text")
     return decode(_read(source, size, deadline), text_size)
 

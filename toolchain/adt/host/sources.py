@@ -109,12 +109,12 @@ def find_source(settings: TvmSettings, *, environ: dict[str, str] | None = None)
     return _described(path, "cache" if reused else "registry", reason)
 
 
-def git_reaches(tag: str, timeout: float = 10.0) -> bool:
-    """True if git is installed and upstream answers for *tag* within *timeout* seconds."""
+def git_reaches(tag: str) -> bool:
+    """True if git is installed and upstream answers for *tag* within 10 s."""
     if shutil.which("git") is None:
         return False
     ask = ["git", "ls-remote", "--exit-code", GIT_URL, f"refs/tags/{tag}"]
-    return run(ask, timeout=timeout, check=False).returncode == 0
+    return run(ask, timeout=10, check=False).returncode == 0
 
 
 def _git_entry(tag: str) -> str:
