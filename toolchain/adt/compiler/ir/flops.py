@@ -64,7 +64,7 @@ def flops_of(function: Any) -> int | None:
 
 
 def _countable(body: Any) -> bool:
-    """Every loop of *body* has a constant extent, and nothing outside of it is called."""
+    """Return True if every loop of *body* has a constant extent, and nothing outside of it is called."""
     countable = True
 
     def visit(node: Any) -> None:

@@ -9,7 +9,7 @@ from tvm import ir, relax, tirx
 
 
 def relax_nodes(expression: relax.Expr, kind: Any) -> list[relax.Expr]:
-    """The nodes of type *kind* in a Relax function or expression, arguments before calls."""
+    """Collect the nodes of type *kind* in a Relax function or expression, arguments before calls."""
     nodes: list[Any] = []
     relax.analysis.post_order_visit(
         expression, lambda node: nodes.append(node) if isinstance(node, kind) else None
@@ -18,7 +18,7 @@ def relax_nodes(expression: relax.Expr, kind: Any) -> list[relax.Expr]:
 
 
 def tir_nodes(statement: tirx.Stmt | tirx.PrimExpr, kind: Any) -> list[tirx.Stmt | tirx.PrimExpr]:
-    """The nodes of type *kind* in a TIR statement or expression, the innermost first."""
+    """Collect the nodes of type *kind* in a TIR statement or expression, the innermost first."""
     nodes: list[Any] = []
     tirx.stmt_functor.post_order_visit(
         statement, lambda node: nodes.append(node) if isinstance(node, kind) else None
@@ -32,7 +32,7 @@ def is_call(node: tirx.PrimExpr, name: str) -> bool:
 
 
 def block_with(block: tirx.SBlock, body: tirx.Stmt, reads: Any) -> Any:
-    """The TIR *block* with another body, which reads the regions *reads*."""
+    """Copy the TIR *block* with another body, which reads the regions *reads*."""
     return tirx.SBlock(
         block.iter_vars,
         reads,
@@ -52,7 +52,7 @@ def extents(shape: Iterable[Any]) -> tuple[int | str, ...]:
 
 
 def operator_name(expression: relax.Expr) -> str:
-    """Relax's name of the operator that is called (``relax.nn.conv2d``); empty for anything else."""
+    """Return Relax's name of the operator that is called (``relax.nn.conv2d``); empty for anything else."""
     if isinstance(expression, relax.Call) and isinstance(expression.op, ir.Op):
         return str(expression.op.name)
     return ""

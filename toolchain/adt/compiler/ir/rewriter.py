@@ -59,7 +59,7 @@ class Rewriter:
             self.values[binding.var] = self.builder.emit(value, name_hint=binding.var.name_hint)
 
     def copy(self, value: relax.Expr) -> relax.Expr:
-        """The expression *value* of the old function, for the new one."""
+        """Copy the expression *value* of the old function for the new one."""
         if isinstance(value, relax.Var):
             return self.value_of(value)
         if isinstance(value, relax.Constant):
@@ -74,7 +74,7 @@ class Rewriter:
         return value
 
     def params(self) -> list[relax.Var]:
-        """The parameters of the new function, asked for when its body is done."""
+        """Return the parameters of the new function, asked for when its body is done."""
         return list(self.module["main"].params)
 
     def result(self) -> relax.Var:
@@ -82,7 +82,7 @@ class Rewriter:
         return self.copy(self.module["main"].body.body)
 
     def run(self) -> tvm.IRModule:
-        """The module with the new ``main``."""
+        """Rebuild ``main``, and return the module with it."""
         main = self.module["main"]
         with self.builder.function("main", attrs=dict(main.attrs or {})):
             with self.builder.dataflow():
@@ -129,10 +129,10 @@ def _extents(info: Any) -> list[int] | None:
 
 
 def returned_views(module: tvm.IRModule) -> tvm.IRModule:
-    """*module* with a name of its own for what ``main`` returns, where a kernel makes it of another's result.
+    """Give what ``main`` returns a name of its own, where a kernel makes it of another's result.
 
-    TVM makes views of reshapes, but not of that which is returned; of one that has another name it does.
-    Of an input no view is returned: the caller may write to it.
+    TVM makes views of reshapes, but of a returned one only if it has another name. No view of an input is
+    returned: the caller may write to it.
     """
     main = module["main"]
     last = main.body.blocks[-1].bindings[-1] if is_flat(module) and main.body.blocks else None
@@ -143,7 +143,7 @@ def returned_views(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def bindings_of(module: tvm.IRModule) -> list[relax.VarBinding]:
-    """The bindings of ``main``, in order."""
+    """Return the bindings of ``main``, in order."""
     return [binding for block in module["main"].body.blocks for binding in block.bindings]
 
 
@@ -164,7 +164,7 @@ def is_flat(module: tvm.IRModule) -> bool:
 
 
 def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
-    """Static extents of a tensor; None where one is open, or *value* is no tensor."""
+    """Return the static extents of a tensor; None where one is open, or *value* is no tensor."""
     shape = getattr(value.struct_info, "shape", None)
     values = getattr(shape, "values", None)
     if values is None:
@@ -176,7 +176,7 @@ def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
 
 
 def resized(call: relax.Call, data: relax.Expr, layout: str) -> Any:
-    """The ``resize2d`` of *call* on *data*, its tensor in another layout."""
+    """Repeat the ``resize2d`` of *call* on *data*, its tensor in another layout."""
     attrs = call.attrs
     return relax.op.image.resize2d(
         data,
@@ -193,7 +193,7 @@ def resized(call: relax.Call, data: relax.Expr, layout: str) -> Any:
 
 
 def bind_params(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
-    """The Relax *module* with its parameters as constants of ``main``."""
+    """Bind the parameters of the Relax *module* as constants of ``main``."""
     return relax.transform.BindParams("main", dict(params))(module)
 
 
@@ -221,7 +221,7 @@ class ConstantLifter(Rewriter):
         return [*super().params(), *(variable for variable, _ in self.lifted.values())]
 
     def _unused(self, name: str) -> str:
-        """*name*, with a number behind it if it is another parameter's."""
+        """Return *name*, with a number behind it if it is another parameter's."""
         used = {variable.name_hint for variable, _ in self.lifted.values()}
         numbered = (f"{name}_{count}" for count in itertools.count())
         return next(free for free in itertools.chain([name], numbered) if free not in used)
@@ -241,7 +241,7 @@ def lift_constants(
 
 
 def digest(tensor: tvm.runtime.Tensor) -> str:
-    """A key for the shape, type and values of *tensor*."""
+    """Hash the shape, type and values of *tensor*."""
     array = tensor.numpy()
     return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()
 

@@ -117,7 +117,7 @@ def register(arch: str) -> None:
 
 @functools.cache
 def intrinsic(dot: Dot, lanes: int) -> str:
-    """The name by which a schedule finds *dot* for a block of so many *lanes*."""
+    """Register *dot* for blocks of so many *lanes*; return the name by which a schedule finds it."""
     name = f"adt.{dict(dot.instructions)[lanes]}" + ".of_8_bits" * dot.widens
     described, computed = (_function(dot, lanes, body) for body in (_described, _computed))
     TensorIntrin.register(name, described, computed, override=True)
@@ -125,7 +125,7 @@ def intrinsic(dot: Dot, lanes: int) -> str:
 
 
 def _function(dot: Dot, lanes: int, body: Callable[[Dot, int, Any, Any, Any], None]) -> Any:
-    """The function of data, weights and sums whose *body* is given."""
+    """Build the function of data, weights and sums whose *body* is given."""
     few = lanes // dot.rows
     shapes = (*dot.in_rows, dot.steps * dot.terms), (*dot.in_steps, few, dot.terms), (*dot.in_rows, few)
     with IRBuilder() as builder:
@@ -145,7 +145,7 @@ def _function(dot: Dot, lanes: int, body: Callable[[Dot, int, Any, Any, Any], No
 
 
 def _described(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
-    """One product after another."""
+    """Compute one product after another."""
     spatial, reduced = (*dot.in_rows, lanes // dot.rows), (*dot.in_steps, dot.terms)
     with T.grid(*spatial, *reduced) as loops, T.sblock("update"):
         at = T.axis.remap("S" * len(spatial) + "R" * len(reduced), loops)
@@ -156,7 +156,7 @@ def _described(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None
 
 
 def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
-    """By the instruction."""
+    """Compute all products by the instruction."""
 
     def call(name: str, *operands: Any, dtype: str) -> Any:
         return T.call_llvm_pure_intrin(T.llvm_lookup_intrinsic_id(name), *operands, dtype=dtype)
@@ -166,7 +166,7 @@ def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
     before = sums.vload([*first, 0], dtype=vector)
 
     def few(*at: Any) -> Any:
-        """Neighbours among the data, as one number."""
+        """Read neighbours among the data as one number."""
         count = min(dot.terms, 4)
         return T.reinterpret(data.vload(list(at), dtype=f"{dot.data}x{count}"), dtype=_FEW[dot.data, count])
 
@@ -194,5 +194,5 @@ def _computed(dot: Dot, lanes: int, data: Any, weights: Any, sums: Any) -> None:
 
 
 def _joined(left: Any, right: Any) -> Any:
-    """The numbers *left* and *right* as a vector."""
+    """Join the numbers *left* and *right* into a vector."""
     return tirx.Shuffle([tirx.Broadcast(left, 2), tirx.Broadcast(right, 2)], [0, 2])

@@ -30,9 +30,9 @@ def narrow_indices(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def simple_indices(function: tirx.PrimFunc) -> Any:
-    """*function* with indices that are simplified by the extents of each block's axes.
+    """Simplify the indices of *function* by the extents of each block's axes.
 
-    Of remainders that are none, as reshapes have, TVM makes wrong ones later
+    TVM later makes wrong indices of remainders that are none, as reshapes have
     (:mod:`adt.compiler.passes.cpu.reads`).
     """
 

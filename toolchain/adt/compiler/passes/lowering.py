@@ -112,7 +112,7 @@ _HOW = re.compile(r"(?<=[a-z0-9])(?:_(?:blocks|intermediate|local|shared))+(?=_|
 
 
 def identifier(name: str) -> str:
-    """*name* as OpenCL C takes it; the code generator keeps equal ones apart."""
+    """Turn *name* into an identifier of OpenCL C; the code generator keeps equal ones apart."""
     clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
     if (short := _HOW.sub("", clean)) != clean:
         clean = f"{short}_"  # no name of OpenCL's, as max is
@@ -120,7 +120,7 @@ def identifier(name: str) -> str:
 
 
 def without_common_expressions(passes: tvm.transform.Pass) -> tvm.transform.Pass:
-    """The pass *passes*, in which TVM does not look for what expressions have in common."""
+    """Wrap *passes* so that TVM does not look for what expressions have in common."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.WithoutCommonExpressions")  # type: ignore[untyped-decorator]
     def run(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
@@ -149,7 +149,7 @@ def common_expressions(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def texture_lowering() -> tvm.transform.Pass:
-    """TVM's lowering of TIR, for kernels some of whose arguments are images."""
+    """Return TVM's lowering of TIR, for kernels some of whose arguments are images."""
     lower, _, _ = PIPELINE_MAP["s_tir"]()
     return tvm.transform.Sequential([TextureFlatten(), lower])
 
@@ -376,7 +376,7 @@ def finish_sources() -> None:
 
 
 def finished(source: str) -> str:
-    """The *source* of one kernel without repetitions, behind what words are."""
+    """Remove repetitions from the *source* of one kernel, and put the definitions of words before it."""
     alone = _AS.sub(r"as_\1(\2)", _LANES.sub(r"((\1)(\2))", _DECLARED.sub("", source)))
     places = sorted(set(_PLACE.findall(alone)))
     named = "".join(f"  const int adt_{kind}{axis} = get_{kind}_id({axis});\n" for kind, axis in places)

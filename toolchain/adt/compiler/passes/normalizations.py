@@ -42,21 +42,21 @@ class Row(Protocol):
     """Elements of a row."""
 
     def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
-        """The tensor's element by place; *value* where a place is behind the row."""
+        """Return the tensor's element by place; *value* where a place is behind the row."""
 
     def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
         """Return *value* for each place, computed once if it can be kept."""
 
     def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
-        """As :meth:`each`, and 0 behind the row."""
+        """Return what :meth:`each` does, and 0 behind the row."""
 
     def reduced(
         self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
     ) -> Callable[..., tirx.PrimExpr]:
-        """The sum or maximum of what *value* gives for the places of a row, by any place of it."""
+        """Return the sum or maximum of what *value* gives for the places of a row, by any place of it."""
 
     def result(self, value: Callable[..., tirx.PrimExpr], name: str) -> te.Tensor:
-        """The tensor of what *value* gives for each place, and for the indices of the element there."""
+        """Return the tensor of what *value* gives for each place, and for its element's indices."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Normalizations(Rewriter):
     def _row_kernel(
         self, expression: Callable[..., tirx.PrimExpr], operands: Sequence[relax.Expr], axes: int, name: str
     ) -> relax.Var:
-        """The kernel of the *expression* of the operands, whose last *axes* axes are one."""
+        """Emit the kernel of the *expression* of the operands, whose last *axes* axes are one."""
         shape = static_shape(operands[0]) or ()
         flat = [_flat(static_shape(operand) or (), len(shape), axes) for operand in operands]
         tensors = [
@@ -127,7 +127,7 @@ class Normalizations(Rewriter):
         return result if flat[0] == shape else self.builder.emit(relax.op.reshape(result, shape))
 
     def _column_softmax(self, call: relax.Call, columns: Callable[[te.Tensor], Row]) -> relax.Expr:
-        """The kernel of a softmax over an axis before the last one."""
+        """Emit the kernel of a softmax over an axis before the last one."""
         shape = static_shape(call) or ()
         axis = int(call.attrs.axis) % len(shape)
         flat = (math.prod(shape[:axis]), 1, shape[axis], math.prod(shape[axis + 1 :]))
@@ -175,7 +175,7 @@ class Normalizations(Rewriter):
         return replace(whole, shift=shift)
 
     def _by_inverse(self, first: relax.Expr, second: relax.Expr) -> Normalization | None:
-        """A product by 1 / √(…)."""
+        """Match a product by 1 / √(…)."""
         for value, inverse in ((first, second), (second, first)):
             call = self._value(inverse)
             name = operator_name(call)
@@ -190,7 +190,7 @@ class Normalizations(Rewriter):
         return self._by_root(value, call.args[0]) if operator_name(call) == "relax.sqrt" else None
 
     def _by_root(self, value: relax.Expr, radicand: relax.Expr) -> Normalization | None:
-        """``value / √radicand``, where that is the mean square of *value*, or its source's variance."""
+        """Match ``value / √radicand``, where that is the mean square of *value*, or its source's variance."""
         total = self._value(radicand)
         if operator_name(total) != "relax.add":
             return None
@@ -212,7 +212,7 @@ class Normalizations(Rewriter):
         return None
 
     def _centred(self, value: relax.Expr, axes: Sequence[int]) -> relax.Expr | None:
-        """The tensor that *value* is without its mean over *axes*; None: it is no such."""
+        """Return the tensor from which *value* subtracts its mean over *axes*; None: it does not."""
         call = self._value(value)
         if operator_name(call) != "relax.subtract":
             return None
@@ -243,7 +243,7 @@ def _of_channels(normal: Normalization) -> bool:
 
 
 def _by_channel(x: Any, normal: Normalization) -> Any:
-    """The operator for that on *x*, which is of the new function."""
+    """Emit the normalization of *x*, which is of the new function, by channel."""
     _, channels, *places = static_shape(x) or ()
     scale, shift = (relax.const(extra.data.numpy().reshape(channels)) for extra in normal.extras)
     axes = list(range(2, 2 + len(places)))
@@ -263,7 +263,7 @@ def _of_group_norm(call: relax.Call) -> Normalization | None:
 
 
 def normalized_maps(row: Row, epsilon: float, scale: te.Tensor, shift: te.Tensor) -> Any:
-    """The rows of a tensor normalized, and scaled and shifted by tensors that broadcast to it."""
+    """Normalize the rows of a tensor, scaled and shifted by tensors that broadcast to it."""
     normal = Normalization(None, 1, epsilon, scale=scale, shift=shift)
     return _normalized(row, normal, normal.extras)
 
@@ -285,7 +285,7 @@ def _last_axes(value: relax.Expr, axes: Sequence[int]) -> int:
 
 
 def _number(value: relax.Expr) -> float | None:
-    """The one number that a constant has."""
+    """Return the one number that a constant has."""
     if not isinstance(value, relax.Constant) or math.prod(static_shape(value) or ()) != 1:
         return None
     return float(value.data.numpy().reshape(()))
@@ -303,7 +303,7 @@ def _fits(value: relax.Expr, normal: Normalization) -> bool:
 
 
 def _flat(shape: Sequence[int], rank: int, axes: int) -> tuple[int, ...]:
-    """*shape* with *rank* axes, of which the last *axes* are one."""
+    """Return *shape* with *rank* axes, of which the last *axes* are one."""
     padded = (1,) * (rank - len(shape)) + tuple(shape)
     return (*padded[:-axes], math.prod(padded[-axes:]))
 
@@ -335,5 +335,5 @@ def _normalized(row: Row, normal: Normalization, extras: Sequence[te.Tensor]) ->
 
 
 def _broadcast(tensor: te.Tensor, at: Sequence[tirx.PrimExpr]) -> tirx.PrimExpr:
-    """The element of *tensor* that broadcasts to the place *at*."""
+    """Return the element of *tensor* that broadcasts to the place *at*."""
     return tensor(*(0 if int(extent) == 1 else place for place, extent in zip(at, tensor.shape, strict=True)))

@@ -70,7 +70,7 @@ def prepare_module(
     *,
     plain: bool = False,
 ) -> PreparedModule:
-    """Ready the imported Relax *module* for *target*.
+    """Prepare the imported Relax *module* for *target*.
 
     Args:
         alignment: bytes to which the device aligns tensors.
@@ -117,7 +117,7 @@ def recurrent_steps(target: ModelTarget) -> RecurrentSteps:
 
 
 def _refuse_branches(module: tvm.IRModule, target: ModelTarget) -> None:
-    """A branch is decided on the host, and would read its condition from the GPU's memory."""
+    """Refuse a branch: it is decided on the host, and would read its condition from the GPU's memory."""
     if branches := relax_nodes(module["main"], relax.If):
         raise UnsupportedOp(
             f"the model branches at run time ({len(branches)} If), which no kernel for {target.name} can",
@@ -126,7 +126,7 @@ def _refuse_branches(module: tvm.IRModule, target: ModelTarget) -> None:
 
 
 def _refuse_threads(module: tvm.IRModule) -> None:
-    """TVM's code generator for CPUs says no more than "not implemented"."""
+    """Refuse loops bound to threads: TVM's code generator for CPUs says no more than "not implemented"."""
     for variable, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and any(
             loop.thread_binding is not None for loop in tir_nodes(function.body, tirx.For)
@@ -158,7 +158,7 @@ def relax_pipeline(
 def _cpu_pipeline(
     plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None
 ) -> tvm.transform.Pass:
-    """TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
+    """Return TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
@@ -218,9 +218,9 @@ def _views() -> tuple[Any, ...]:
 
 
 def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> tvm.transform.Pass:
-    """The rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
-    views: kernels that have no schedule get one, of *schedules* or by the rules for *gpu*, and what is
-    left of Relax is lowered for the VM."""
+    """Return the rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
+    views: kernels that have no schedule get one, of *schedules* or by the rules for *gpu*, and what is left
+    of Relax is lowered for the VM."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
     def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:

@@ -30,7 +30,7 @@ class View:
     """Axes of the view that are one place."""
 
     def read(self, tensor: relax.Expr) -> Read:
-        """The elements of the view of the source *tensor*."""
+        """Return a function that reads the view's elements from the source *tensor*."""
         return lambda *at: tensor(
             *(place if axis is None else at[axis] for axis, place in zip(self.axes, self.places, strict=True))
         )
@@ -40,19 +40,19 @@ class View:
         return self.axes[-1] == axis % len(self.shape)
 
     def permuted(self, order: Sequence[int]) -> View:
-        """With its axes in this *order*."""
+        """Return the view with its axes in this *order*."""
         axes = tuple(None if axis is None else order.index(axis) for axis in self.axes)
         return View(self.source, tuple(self.shape[axis] for axis in order), axes, self.places)
 
     def taken(self, axis: int, place: int) -> View:
-        """At one *place* of an *axis*, which is no more."""
+        """Return the view at one *place* of an *axis*, which is no more."""
         axes = tuple(None if own is None or own == axis else own - (own > axis) for own in self.axes)
         places = tuple(place if own == axis else old for own, old in zip(self.axes, self.places, strict=True))
         return View(self.source, (*self.shape[:axis], *self.shape[axis + 1 :]), axes, places)
 
 
 def whole(tensor: relax.Expr) -> View:
-    """The *tensor* itself, whose shape is static."""
+    """Return the view of the whole *tensor*, whose shape is static."""
     shape = static_shape(tensor) or ()
     return View(tensor, shape, tuple(range(len(shape))), (0,) * len(shape))
 
@@ -113,7 +113,7 @@ class Products(Rewriter):
     def emit_product(
         self, a: View, b: View, expression: Callable[[te.Tensor, te.Tensor], te.Tensor]
     ) -> relax.Expr:
-        """The call of a kernel that computes the *expression* of both sources."""
+        """Emit the call of a kernel that computes the *expression* of both sources."""
         return self.builder.emit_te(
             expression, self.copy(a.source), self.copy(b.source), primfunc_name_hint="product"
         )
@@ -138,7 +138,7 @@ class Products(Rewriter):
 
 
 def _order(call: relax.Call) -> list[int]:
-    """The axes of its tensor in the order in which the transposition *call* has them."""
+    """Return the axes of its tensor in the order in which the transposition *call* has them."""
     rank = len(static_shape(call.args[0]) or ())
     return [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
 
@@ -148,7 +148,7 @@ Own = Callable[[Sequence[Any]], list[Any]]
 
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[list[int], list[Own]]:
-    """The batch of a product of matrices of these *shapes*, and what of a place in it each operand has."""
+    """Return a product's batch for operands of *shapes*, and what of a place in it each has."""
     batches = [list(shape[:-2]) for shape in shapes]
     rank = max(map(len, batches))
     padded = [[1] * (rank - len(batch)) + batch for batch in batches]

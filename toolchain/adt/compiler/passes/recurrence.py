@@ -50,7 +50,7 @@ class Recurrence:
         return self.kind == "GRU" and not self.reset_after
 
     def filled(self, gates: NDArray[np.generic], width: int) -> NDArray[np.generic]:
-        """*gates* ``[directions, gates·H, …]`` with zeros behind each: ``[directions, gates·width, …]``.
+        """Fill *gates* ``[directions, gates·H, …]`` with zeros behind each: ``[directions, gates·width, …]``.
 
         The states of units beyond H stay zeros.
         """
@@ -64,13 +64,13 @@ class RecurrentSteps(Protocol):
     """Form of a function of all steps of a layer."""
 
     def width(self, layer: Recurrence) -> int:
-        """Units of the layer with those of zeros behind them that weights and rows have."""
+        """Return the units that weights and rows have: the layer's, and those of zeros behind them."""
 
     def state_width(self, layer: Recurrence) -> int:
-        """Units that states have."""
+        """Return the number of units that states have."""
 
     def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
-        """The weights R ``[directions, gates·H, H]`` as the function reads them."""
+        """Pack the weights R ``[directions, gates·H, H]`` as the function reads them."""
 
     def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
         """Return the attributes of the TIR function."""

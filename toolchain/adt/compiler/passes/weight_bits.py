@@ -45,7 +45,7 @@ class Blockwise:
 
 
 def unpacked(values: Array, bits: int) -> Array:
-    """Integers of *bits* bits out of bytes, along the last axis, the lowest bits first."""
+    """Unpack integers of *bits* bits from bytes along the last axis, the lowest bits first."""
     parts = np.asarray(values, np.uint8)[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)
     whole: Array = parts & (2**bits - 1)
     return whole.reshape(*values.shape[:-1], -1)

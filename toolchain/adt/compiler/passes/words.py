@@ -48,23 +48,23 @@ int4 {_DOT_EACH}(int x, int4 w, int4 s) {{
 
 
 def word(read: Callable[[int], tirx.PrimExpr]) -> Any:
-    """The word of the numbers that *read* gives, in a tensor expression."""
+    """Pack the numbers that *read* gives into a word, in a tensor expression."""
     return tirx.call_pure_extern(SUMS, _WORD, *map(read, range(NUMBERS)))
 
 
 def dot(data: Any, weights: Any) -> Any:
-    """The sum of the products of the numbers in two words, in a tensor expression."""
+    """Sum the products of the numbers in two words, in a tensor expression."""
     define_words()
     return tirx.Call(SUMS, ir.Op.get(DOT), [data, weights, tirx.const(0, SUMS)])
 
 
 def repeated(number: int) -> int:
-    """The word that holds the unsigned *number* four times."""
+    """Return the word that holds the unsigned *number* four times."""
     return int.from_bytes([number] * NUMBERS, "little", signed=True)
 
 
 def packed(weights: Any) -> Any:
-    """The numpy array *weights* of int8, whose last axis is as long as a word, as words without that axis."""
+    """Pack int8 *weights*, whose last axis is as long as a word, into words without that axis."""
     return np.ascontiguousarray(weights, WEIGHTS).view(SUMS)[..., 0]
 
 
@@ -80,7 +80,7 @@ def combine_words(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def without_words(function: tirx.PrimFunc) -> Any:
-    """The unscheduled TIR *function* by arithmetic that any processor has."""
+    """Replace words in the unscheduled TIR *function* by arithmetic that any processor has."""
 
     def plain(call: Any) -> Any:
         bits = [8 * place for place in range(NUMBERS)]
@@ -143,5 +143,5 @@ def define_words() -> None:
 
 
 def with_words(source: str) -> str:
-    """The *source* of a kernel, behind what words are, if it multiplies any."""
+    """Put the definitions of words before the *source* of a kernel, if it multiplies any."""
     return _SOURCE + source if _DOT in source else source

@@ -74,7 +74,7 @@ def _around(extents: Sequence[int], axis: int) -> tuple[int, int, int]:
 
 
 def _scan(data: te.Tensor, operation: str, dtype: str, exclusive: bool) -> te.Tensor:
-    """The running *operation* (``sum`` or ``product``) of data[outer, n, inner] along n."""
+    """Compute the running *operation* (``sum`` or ``product``) of data[outer, n, inner] along n."""
     reduce, neutral = _reduction(operation, dtype)
     outer, length, inner = (int(extent) for extent in data.shape)
     size = length if length < LEAST_CUT else math.isqrt(length - 1) + 1
@@ -206,7 +206,7 @@ def plain_unit_reductions(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _plain_block(block: tirx.SBlock) -> tirx.SBlock | None:
-    """*block* without its reduction, if that is one over axes of extent 1; None: it stays."""
+    """Return *block* without its reduction, if that is one over axes of extent 1; None: it stays."""
     reduced = [axis for axis in block.iter_vars if int(axis.iter_type) == tirx.IterVar.CommReduce]
     if block.init is None or not all(_is_one(axis.dom.extent) for axis in reduced):
         return None
@@ -236,7 +236,7 @@ def _is_one(extent: tirx.PrimExpr) -> bool:
 
 
 def short_name(name: str) -> str:
-    """*name*, or its beginning and a digest of it where it is longer than :data:`LONGEST`."""
+    """Shorten *name* to its beginning and a digest of it where it is longer than :data:`LONGEST`."""
     if len(name) <= LONGEST:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -277,7 +277,7 @@ def plan_memory(module: tvm.IRModule) -> tvm.IRModule:
 
 @contextlib.contextmanager
 def _sizes_in_elements() -> Iterator[None]:
-    """Meanwhile the planner gets elements, which it then multiplies by their bytes."""
+    """Give the planner elements within the context, which it then multiplies by their bytes."""
     in_bytes = tvm_ffi.get_global_func(SIZE_OF_IMAGE)
 
     def in_elements(shape: Any, dtype: Any, device: Any) -> Any:

@@ -163,7 +163,7 @@ class Order:
 
 
 def _orders(positions: int, blocks: int, border: bool) -> list[Order]:
-    """The orders in which tiles of so many positions and blocks of channels may be computed, the usual first.
+    """Return the orders of tiles of *positions* and *blocks* of channels, the usual first.
 
     The weights of a block are read again for each tile, or what is read of the input for each block.
     """
@@ -236,7 +236,7 @@ def _in_word(schedule: s_tir.Schedule, weights: Any) -> int:
 
 
 def _make_panel(schedule: s_tir.Schedule, weights: Any, at: LoopRV, each: int) -> None:
-    """The floats of a panel of packed *weights*, a word of each lane at once, inside of the loop *at*."""
+    """Compute the floats of a panel of packed *weights* in the loop *at*, a word of each lane at once."""
     schedule.compute_at(weights, at, preserve_unit_loops=True)
     *_, term, lane = schedule.get_loops(weights)
     _, within = schedule.split(term, [None, each])
@@ -252,7 +252,7 @@ def _accumulate(
     decisions: Decisions,
     each: int = 0,
 ) -> None:
-    """Nest the loops of *sums* in *depth* others: channels in blocks, taps, four channels, the tile.
+    """Arrange the loops of *sums* in *depth* others: channels in blocks, taps, four channels, the tile.
 
     *each* is the number of channels that are read together; 0 leaves it open.
     """
@@ -284,7 +284,7 @@ def _of_terms(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
 
 
 def _dot_of(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> Dot | None:
-    """The instruction whose terms the weights have, if they have any."""
+    """Return the instruction whose terms the weights have, if they have any."""
     if not _of_terms(schedule, sums):
         return None
     terms = int(schedule.get(sums).reads[1].buffer.shape[-1])
@@ -294,7 +294,7 @@ def _dot_of(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> Dot |
 def _accumulate_terms(
     schedule: s_tir.Schedule, sums: SBlockRV, depth: int, dot: Dot, decisions: Decisions, *, by_element: bool
 ) -> None:
-    """As :func:`_accumulate`; innermost are the lanes, steps and terms of an instruction."""
+    """Arrange loops as :func:`_accumulate`; innermost are lanes, steps and terms of an instruction."""
     *tile, lane = spatial_loops(schedule, sums)[depth:]
     channel, *windows, term = reduce_loops(schedule, sums)
     channel, *steps = schedule.split(channel, [None, *dot.in_steps])
@@ -412,7 +412,7 @@ def _depthwise_loops(
     vectors: Vectors,
     decisions: Decisions,
 ) -> str:
-    """A depthwise convolution: the taps of a few positions, one vector each."""
+    """Schedule a depthwise convolution: the taps of a few positions, one vector each."""
     images, depth, *rows, row, lane = schedule.get_loops(store)
     column = rows.pop() if rows else schedule.add_unit_loop(row)
     outer = [images, depth, *rows]
@@ -482,7 +482,7 @@ def _widens(schedule: s_tir.Schedule, stage: SBlockRV, axes: int) -> bool:
 
 
 def _copy_inside(schedule: s_tir.Schedule, stage: SBlockRV, at: LoopRV) -> None:
-    """The part of the input, with its border, that is read inside of the loop *at*."""
+    """Copy the part of the input, with its border, that is read inside of the loop *at*."""
     schedule.compute_at(stage, at, preserve_unit_loops=True)
     last = schedule.get_loops(stage)[-1]
     if extent_of(schedule, last) <= LONGEST_VECTOR:
@@ -490,7 +490,7 @@ def _copy_inside(schedule: s_tir.Schedule, stage: SBlockRV, at: LoopRV) -> None:
 
 
 def _copy_with_border(schedule: s_tir.Schedule, stage: SBlockRV) -> None:
-    """The input with its border, by rows."""
+    """Copy the input with its border, by rows."""
     work = work_of(schedule, stage)
     *outer, last = schedule.get_loops(stage)
     if extent_of(schedule, last) <= LONGEST_VECTOR:

@@ -68,7 +68,7 @@ def elements(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) 
 
 
 def _in_vectors(schedule: s_tir.Schedule, last: LoopRV, vectors: Vectors) -> LoopRV:
-    """The loop *last* by vectors; the loop of them, or *last* where there is none."""
+    """Turn the loop *last* into vectors; return the loop of them, or *last* where there is none."""
     extent = extent_of(schedule, last)
     width = vector_width(extent, vectors.lanes)
     if width == 1:
@@ -107,7 +107,7 @@ def _in_tasks(
 
 
 def _choices(block: tirx.SBlock) -> set[int]:
-    """The axes on which it depends what is read: in a border, or of which tensor."""
+    """Return the axes on which it depends what is read: in a border, or of which tensor."""
     used = variables_of(_conditions(block))
     return {place for place, iterator in enumerate(block.iter_vars) if iterator.var in used}
 
@@ -143,7 +143,7 @@ def _conditions(block: tirx.SBlock) -> list[tirx.PrimExpr]:
 
 
 def _ranges(block: tirx.SBlock) -> tvm.arith.Analyzer:
-    """TVM's analyzer, which knows the extents of the axes of *block*."""
+    """Return TVM's analyzer, which knows the extents of the axes of *block*."""
     ranges = arith.Analyzer()
     for iterator in block.iter_vars:
         ranges.bind(iterator.var, ir.Range(0, iterator.dom.extent))
@@ -172,7 +172,7 @@ def _lies_together(block: SBlockRV) -> bool:
 
 
 def _blocked_axis(body: tirx.BufferStore, axes: Sequence[tirx.Var]) -> tuple[int, int] | None:
-    """The first axis whose lane in a block is the last index of what is read, and the lanes of a block."""
+    """Return the first axis whose lane in a block is the last index of a read, and the block's lanes."""
     for load in tir_nodes(body, tirx.BufferLoad):
         lane = load.indices[-1] if load.indices else None
         if isinstance(lane, tirx.FloorMod) and isinstance(lane.b, tirx.IntImm):

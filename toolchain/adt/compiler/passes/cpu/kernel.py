@@ -59,7 +59,7 @@ def extent_of(schedule: s_tir.Schedule, loop: LoopRV) -> int:
 
 
 def loops_of(schedule: s_tir.Schedule, block: SBlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
-    """The loops of *block* over places, and those that it accumulates over, outermost first."""
+    """Return the loops of *block* over places, and those that it accumulates over, outermost first."""
     loops, own = schedule.get_loops(block), schedule.get(block)
     if not loops:
         return [], []
@@ -72,12 +72,12 @@ def loops_of(schedule: s_tir.Schedule, block: SBlockRV) -> tuple[list[LoopRV], l
 
 
 def reduce_loops(schedule: s_tir.Schedule, block: SBlockRV) -> list[LoopRV]:
-    """The loops that *block* accumulates over, outermost first."""
+    """Return the loops that *block* accumulates over, outermost first."""
     return loops_of(schedule, block)[1]
 
 
 def spatial_loops(schedule: s_tir.Schedule, block: SBlockRV) -> list[LoopRV]:
-    """The loops of *block* over places."""
+    """Return the loops of *block* over places."""
     return loops_of(schedule, block)[0]
 
 

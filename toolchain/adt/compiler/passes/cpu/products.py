@@ -72,7 +72,7 @@ class CpuProducts(Products):
         return dot
 
     def product(self, left: relax.Expr, right: relax.Expr, _result: Any, _order: Sequence[int] = ()) -> Any:
-        """The call that computes the product of these operands."""
+        """Emit the call that computes the product of these operands."""
         a, b = self.view_of(left), self.view_of(right)
         lanes = _lanes(b.shape[-1], self.vectors)
         if not a.lies_along(-1):
@@ -89,7 +89,7 @@ class CpuProducts(Products):
 
 
 def _lanes(columns: int, vectors: Vectors) -> int:
-    """The narrowest vectors of which as few hold all *columns*."""
+    """Choose the narrowest vectors of which as few hold all *columns*."""
     widths = [lanes for lanes in (4, 8, 16) if lanes <= vectors.lanes]
     return min(widths, key=lambda lanes: (ceil_blocks(columns, lanes), lanes))
 
@@ -184,7 +184,7 @@ def product(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions) -
 
 
 def _pack(schedule: s_tir.Schedule, block: SBlockRV, ragged: bool, *, of_terms: bool) -> None:
-    """The right operand into panels."""
+    """Pack the right operand into panels."""
     work = work_of(schedule, block)
     *outer, part, _term, lane = schedule.get_loops(block)[: -1 if of_terms else None]
     if of_terms:

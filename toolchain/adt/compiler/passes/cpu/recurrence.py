@@ -45,24 +45,24 @@ class CpuSteps:
         return min(candidates, key=lambda width: width / _panel(layer, width))
 
     def state_width(self, layer: Recurrence) -> int:
-        """As many: states are read by vectors, too."""
+        """Return as many as :meth:`width`: states are read by vectors, too."""
         return self.width(layer)
 
     def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
-        """In panels ``[directions, gates·width/panel, H, panel]``."""
+        """Pack the weights into panels ``[directions, gates·width/panel, H, panel]``."""
         width = self.width(layer)
         panels = layer.filled(weights, width)
         panels = panels.reshape(layer.directions, -1, _panel(layer, width), layer.hidden)
         return np.ascontiguousarray(panels.swapaxes(2, 3))
 
     def attributes(self, layer: Recurrence) -> Mapping[str, Any]:
-        """None: rules see by its block what it is."""
+        """Return none: rules see by its block what it is."""
         return {}
 
     def compute(
         self, layer: Recurrence, rows: te.Tensor, weights: te.Tensor, bias: te.Tensor, *states: te.Tensor
     ) -> list[te.Tensor]:
-        """With room for the sums of a step."""
+        """Compute the layer with room for the sums of a step."""
         width = self.width(layer)
         sizes = _Sizes(layer, width, _panel(layer, width), _rows(layer))
         gates = (layer.batch, layer.gates * width)
@@ -139,7 +139,7 @@ class _Direction:
     """Sums of a step ``[batch, gates·width]``."""
 
     def row(self, at: tirx.PrimExpr, b: tirx.PrimExpr, n: tirx.PrimExpr) -> tirx.PrimExpr:
-        """Column *n* of the inputs' product at the step *at*."""
+        """Return column *n* of the inputs' product at the step *at*."""
         return self.rows[at, b, self.number * self.sizes.layer.gates * self.sizes.width + n]
 
     def sums(self, b: tirx.PrimExpr, j: tirx.PrimExpr) -> list[tirx.PrimExpr]:
@@ -234,7 +234,7 @@ def _products(
 
 
 def _each(sizes: _Sizes, body: Callable[[tirx.PrimExpr, tirx.PrimExpr], None]) -> None:
-    """*body* for each of the batch and each of its states, by vectors."""
+    """Emit *body* for each of the batch and each of its states, by vectors."""
     with (
         T.serial(sizes.layer.batch) as b,
         T.serial(sizes.width // LANES) as part,

@@ -92,7 +92,7 @@ def reduction(schedule: s_tir.Schedule, vectors: Vectors, _decisions: Decisions)
 def _sum_along_lanes(
     schedule: s_tir.Schedule, store: SBlockRV, sums: SBlockRV, vectors: Vectors, work: int
 ) -> None:
-    """Few outputs, long sums: each lane takes every so-many-th term."""
+    """Schedule few outputs with long sums: a lane takes every term that is a vector behind its last."""
     outer = schedule.get_loops(store)
     stages = _lane_sums(schedule, sums, vectors)
     for stage in reversed(stages):
@@ -111,7 +111,7 @@ def _terms_lie_together(schedule: s_tir.Schedule, sums: SBlockRV) -> bool:
 
 
 def _lane_sums(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> list[SBlockRV]:
-    """The terms of *sums* summed in lanes first, where they are many and divide: the blocks, *sums* last.
+    """Sum the terms of *sums* in lanes first, where they are many and divide; return the blocks, *sums* last.
 
     Several vectors first, since each addition waits for the one before it; in the end four numbers.
     """
@@ -128,7 +128,7 @@ def _lane_sums(schedule: s_tir.Schedule, sums: SBlockRV, vectors: Vectors) -> li
 def _vectorize_stages(
     schedule: s_tir.Schedule, stages: Sequence[SBlockRV], at: LoopRV | None, vectors: Vectors
 ) -> None:
-    """The loops of *stages* inside of *at*, or all, by vectors; then their sums apart from their starts."""
+    """Turn the loops of *stages* in *at*, or all, into vectors; then part their sums from their starts."""
     for stage in stages:
         _vectorize_row(schedule, stage, at, vectors)
     for stage in stages:
@@ -137,7 +137,7 @@ def _vectorize_stages(
 
 
 def _vectorize_row(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV | None, vectors: Vectors) -> None:
-    """The places of *block* inside of *at* by vectors, within the terms of its sums."""
+    """Turn the places of *block* inside of *at* into vectors, within the terms of its sums."""
     outer = [] if at is None else _loops_to(schedule, block, at)
     outside = {schedule.get(loop).loop_var for loop in outer}
     places, reduce = loops_of(schedule, block)
@@ -160,15 +160,15 @@ def _vectorize_row(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV | None,
 
 
 def _loops_to(schedule: s_tir.Schedule, block: SBlockRV, at: LoopRV) -> list[LoopRV]:
-    """The loops around *block* from the outermost to *at*."""
+    """Return the loops around *block* from the outermost to *at*."""
     loops = schedule.get_loops(block)
     places = [schedule.get(loop).loop_var for loop in loops]
     return list(loops[: places.index(schedule.get(at).loop_var) + 1])
 
 
 def _row_to_share(schedule: s_tir.Schedule, sums: SBlockRV) -> int | None:
-    """The output axis of which several places can share the vectors that are read: what is read along the
-    last axis does not depend on it (rows of a matrix product, output channels of a convolution)."""
+    """Return the output axis of which several places can share the vectors that are read: what is read along
+    the last axis does not depend on it (rows of a matrix product, output channels of a convolution)."""
     block = schedule.get(sums)
     axes = [iterator.var for iterator in block.iter_vars if int(iterator.iter_type) == SPATIAL]
     if len(axes) < 2:
@@ -239,7 +239,7 @@ def _inline_before_store(schedule: s_tir.Schedule) -> None:
 
 
 def _axes_of_sums(schedule: s_tir.Schedule, kernel: Kernel) -> list[int]:
-    """The places of the output's axes that sums have, too, or what is computed of sums for each row."""
+    """Return the output's axes that sums have, too, or what is computed of sums for each row."""
 
     def written(name: str) -> tirx.Buffer:
         return schedule.get(schedule.get_sblock(name)).writes[0].buffer
@@ -376,19 +376,19 @@ class VectorRow:
         self.padded = ceil_blocks(self.length, size) * size
 
     def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
-        """The tensor, each row with *value* behind it up to whole vectors."""
+        """Pad each row with *value* up to whole vectors."""
         if self.padded == self.length:
             return lambda *at: self.x(*at)
         rest = tirx.const(value, "float32")
         return self.each(lambda *at: tirx.if_then_else(at[-1] < self.length, self.x(*at), rest), ROW)
 
     def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
-        """A tensor of whole vectors."""
+        """Compute a tensor of whole vectors."""
         tensor = te.compute((*self.outer, self.padded), value, name=name)
         return lambda *at: tensor(*at)
 
     def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
-        """A tensor of whole vectors where a row is none; else *value*, soon computed again."""
+        """Compute a tensor of whole vectors where a row is none; else return *value*, soon computed again."""
         if self.padded == self.length:
             return value
         rest = tirx.const(0, "float32")
@@ -397,7 +397,7 @@ class VectorRow:
     def reduced(
         self, reduce: Any, value: Callable[..., tirx.PrimExpr], name: str
     ) -> Callable[..., tirx.PrimExpr]:
-        """A tensor of one element for each row."""
+        """Reduce to a tensor of one element for each row."""
         k = te.reduce_axis((0, self.padded), "k")
         tensor = te.compute(tuple(self.outer), lambda *at: reduce(value(*at, k), axis=k), name=name)
         return lambda *at: tensor(*at[:-1])
@@ -405,5 +405,5 @@ class VectorRow:
     def result(
         self, value: Callable[[Sequence[tirx.PrimExpr], Sequence[tirx.PrimExpr]], tirx.PrimExpr], name: str
     ) -> te.Tensor:
-        """The tensor, without what is behind a row."""
+        """Compute the tensor, without what is behind a row."""
         return te.compute(self.x.shape, lambda *at: value(at, at), name=name)

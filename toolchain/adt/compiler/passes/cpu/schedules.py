@@ -42,7 +42,7 @@ RULES: tuple[Rule, ...] = (*TILED, product, reduction, rows, elements)
 
 
 def schedule_kernels(vectors: Vectors) -> tvm.transform.Pass:
-    """The pass that schedules each kernel that has no schedule yet."""
+    """Return the pass that schedules each kernel that has no schedule yet."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.CpuSchedules")  # type: ignore[untyped-decorator]
     def schedule(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
@@ -55,7 +55,7 @@ def schedule_kernels(vectors: Vectors) -> tvm.transform.Pass:
 
 
 def scheduled(function: tirx.PrimFunc, vectors: Vectors, name: str = "") -> tirx.PrimFunc:
-    """The TIR *function* by the first rule that takes it; as it is if none does."""
+    """Schedule the TIR *function* by the first rule that takes it; return it as it is if none does."""
     if is_recurrence(function):
         return _finished(function, function.body, "all steps of a recurrent layer")
     try:
@@ -121,7 +121,7 @@ def finished(schedule: s_tir.Schedule) -> tirx.PrimFunc:
 
 
 def _finished(function: tirx.PrimFunc, body: tirx.SBlockRealize, words: str) -> tirx.PrimFunc:
-    """*function* with the *body* that was scheduled as *words* say."""
+    """Return *function* with the *body* that was scheduled as *words* say."""
     body = vectorized_math(body)
     result = tirx.PrimFunc(function.params, body, function.ret_type, function.buffer_map, function.attrs)
     return result.with_attr(SCHEDULED, True).with_attr(CPU_SCHEDULE, words)
@@ -183,7 +183,7 @@ def _bias_addition(block: tirx.SBlock, sums: Any) -> Any | None:
 
 
 def _without(statement: tirx.Stmt, addition: Any) -> Any:
-    """The *statement* with only the first operand of each *addition*."""
+    """Replace each *addition* in the *statement* by its first operand."""
 
     def replaced(node: Any) -> Any:
         return node.a if tvm_ffi.structural_equal(node, addition) else None

@@ -63,7 +63,7 @@ def best_tile(width: int, height: int, depth: int, vectors: Vectors, each: int =
 
 
 def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: int = 1) -> tuple[Tile, ...]:
-    """:func:`best_tile`, and then all tiles that a search may try, the most promising first: LLVM may need
+    """Rank the tiles that a search may try behind :func:`best_tile`, the most promising first: LLVM may need
     fewer registers than the model thinks, and leave a row of tiles unfinished."""
     best = best_tile(width, height, depth, vectors, each)
     fitting = [
@@ -75,8 +75,8 @@ def ranked_tiles(width: int, height: int, depth: int, vectors: Vectors, each: in
 
 
 def _tiles(width: int, height: int, depth: int, most: int, vectors: Vectors) -> Iterator[Tile]:
-    """All tiles of at most *most* positions; of integers those that divide the output: a condition would
-    be part of what one instruction is to compute."""
+    """Yield all tiles of at most *most* positions; of integers those that divide the output: a condition
+    would be part of what one instruction is to compute."""
     whole = vectors.dtype == SUMS
     rows = vectors.dots[0].rows if whole else 1
     for deep in range(1, min(depth, 6) + 1):

@@ -99,7 +99,7 @@ _LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmu
 def _layer(
     name: str, call: relax.Call, weight: tuple[int, ...], output: tuple[int, ...]
 ) -> tuple[int, int, int]:
-    """Multiply-adds, output channels, and groups of a layer."""
+    """Return multiply-adds, output channels, and groups of a layer."""
     if name == "relax.matmul":
         return math.prod(output) * weight[-2 if len(weight) > 1 else -1], weight[-1], 1
     groups = int(call.attrs.groups)
@@ -111,7 +111,7 @@ def _layer(
 
 
 def _cost(macs: int, channels: int, groups: int, lanes: int) -> float:
-    """Multiply-adds of vectors, those of idle lanes too, and of zeros where groups share blocks."""
+    """Count multiply-adds of vectors, those of idle lanes too, and of zeros where groups share blocks."""
     if groups > 1 and channels // groups % lanes:
         macs *= merged_groups(groups, channels // groups, lanes)
     return macs * ceil_blocks(channels, lanes) / channels

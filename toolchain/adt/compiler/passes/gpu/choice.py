@@ -77,7 +77,7 @@ def texture_chooser(setting: str, gpu: Gpu) -> TextureChooser:
 
 
 def work_per_texel(computes: Signature) -> float:
-    """Multiply-adds of a convolution of points for each texel of its input and output; of others no bound."""
+    """Count multiply-adds of a convolution of points for each texel; infinity for others."""
     if computes.taps or computes.grouped:
         return math.inf
     return LANES * computes.channels * computes.outputs / (computes.channels + computes.outputs)

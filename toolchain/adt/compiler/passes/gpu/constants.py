@@ -119,7 +119,7 @@ class _Joiner(Rewriter):
         return [*(param for param in super().params() if param not in gone), *self.joined]
 
     def _gone(self) -> set[relax.Var]:
-        """The parameters that are in others."""
+        """Return the parameters that are in others."""
         return {part for parts in self.joined.values() for part in parts}
 
     def weights(self, params: Mapping[str, tvm.runtime.Tensor]) -> dict[str, tvm.runtime.Tensor]:
@@ -139,12 +139,12 @@ def _type_of(types: Sequence[str]) -> str:
 
 
 def _one(arguments: Sequence[relax.Expr], places: Sequence[int]) -> list[relax.Expr]:
-    """*arguments* of which the first of those in *places* stands for all."""
+    """Keep only the first of the *arguments* in *places*, which stands for all."""
     return [argument for place, argument in enumerate(arguments) if place not in places[1:]]
 
 
 def _reading_one(function: tirx.PrimFunc, places: Sequence[int]) -> Any:
-    """The TIR *function* with one buffer for its arguments in *places*, if there are any."""
+    """Give the TIR *function* one buffer for its arguments in *places*, if there are any."""
     if not places:
         return function
 

@@ -108,7 +108,7 @@ def for_gpu(
 
 
 def _normalized(module: tvm.IRModule, rows: Rows) -> Any:
-    """*module* with kernels for its softmaxes and normalizations, and without what they were written as."""
+    """Replace the softmaxes and normalizations of *module* by kernels, and drop what they were written as."""
     if not is_flat(module):
         return module
     return relax.transform.DeadCodeElimination(["main"])(Normalizations(module, rows).run())

@@ -130,8 +130,8 @@ def _textured(binding: relax.VarBinding, reasons: Mapping[relax.Var, str]) -> tu
 
 
 def _weights(module: tvm.IRModule) -> list[relax.Var]:
-    """The parameters of ``main`` that may become images: blocked, with rows of more than the one texel of a
-    bias."""
+    """Return the parameters of ``main`` that may become images: blocked, with rows of more than the one texel
+    of a bias."""
     main = module["main"]
     inputs = int((main.attrs or {}).get("num_input", len(main.params)))
     shapes = [(param, static_shape(param) or ()) for param in main.params[inputs:]]
@@ -141,7 +141,7 @@ def _weights(module: tvm.IRModule) -> list[relax.Var]:
 def _reasons(
     module: tvm.IRModule, weights: Sequence[relax.Var], limits: ImageLimits | None
 ) -> dict[relax.Var, str]:
-    """Each variable that a kernel makes, and each weight, to why it is no image; empty: it is one."""
+    """Map each variable that a kernel makes, and each weight, to why it is no image; empty: it is one."""
     main = module["main"]
     bindings = bindings_of(module)
     reasons = {
@@ -220,7 +220,7 @@ class _Placement(Rewriter):
         self.values[binding.var] = self.builder.emit(call, name_hint=binding.var.name_hint)
 
     def _variable(self, kernel: tvm.ir.GlobalVar, textured: tuple[bool, ...], reason: str) -> Any:
-        """The global variable of the kernel for these images, one for each choice of them."""
+        """Return the global variable of the kernel for these images, one for each choice of them."""
         key = (kernel, textured)
         if key not in self.called:
             variable = kernel
@@ -275,7 +275,7 @@ class GpuKernels:
         return sums or (not self.images and moves_texels(function))
 
     def _schedule(self, function: tirx.PrimFunc, *, writes: bool) -> tirx.PrimFunc:
-        """The first schedule of *function* that uses its images rightly, or why there is none."""
+        """Return the first schedule of *function* that uses its images rightly, or why there is none."""
         recorded = self.schedules.take(function)
         if not is_scheduled(recorded):
             return self._default_schedule(recorded, writes=writes)
@@ -296,7 +296,7 @@ class GpuKernels:
 
 
 def with_images(function: tirx.PrimFunc, textured: tuple[bool, ...]) -> tirx.PrimFunc:
-    """The TIR *function* with images for the arguments that *textured* marks."""
+    """Give the TIR *function* images for the arguments that *textured* marks."""
     buffers = [function.buffer_map[param] for param in function.params]
     images = {
         param: tirx.decl_buffer(buffer.shape, buffer.dtype, buffer.name, scope=SCOPE if image else BUFFER)

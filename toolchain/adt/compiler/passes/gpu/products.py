@@ -243,7 +243,7 @@ class _Tiles:
         """Iterations of a work-item."""
 
     def function(self, function: tirx.PrimFunc) -> tirx.PrimFunc:
-        """*function* in tiles."""
+        """Tile *function*."""
         terms, tile = self.terms, self.tile
         count = self.product.terms
         by_terms = self.product.right_by_terms
@@ -273,14 +273,14 @@ class _Tiles:
         )
 
     def _at(self, expression: tirx.PrimExpr, places: Mapping[str, tirx.PrimExpr]) -> tirx.PrimExpr:
-        """*expression* at places of the batch, rows, columns and terms."""
+        """Evaluate *expression* at places of the batch, rows, columns and terms."""
         values: dict[tirx.Var, tirx.PrimExpr] = {}
         for name, place in places.items():
             values |= getattr(self.terms, name).places(place)
         return tirx.stmt_functor.substitute(expression, values)
 
     def _column(self, place: tirx.PrimExpr) -> tuple[tirx.PrimExpr, tirx.PrimExpr]:
-        """The vector of columns at the *place* of the order of work-items, and the lane in it."""
+        """Return the vector of columns at the *place* of the order of work-items, and the lane in it."""
         tile, lanes = self.tile, self.product.lanes
         lane: tirx.PrimExpr = tirx.floormod(place, lanes) if lanes > 1 else 0
         vector = tirx.floordiv(place, lanes) if lanes > 1 else place
@@ -292,7 +292,7 @@ class _Tiles:
         return (group * tile.deep + number) * tile.across + item, lane
 
     def _read(self, buffer: tirx.Buffer, expression: tirx.PrimExpr, *, rows: bool) -> tirx.Stmt:
-        """An operand, its last row or vector of columns again beyond their end."""
+        """Read an operand, its last row or vector of columns again beyond their end."""
         product = self.product
 
         def body(places: Sequence[tirx.PrimExpr]) -> tirx.Stmt:
@@ -361,7 +361,7 @@ class _Tiles:
 
 
 def _up(extent: int, size: int) -> int:
-    """*extent* up to whole tiles of *size*."""
+    """Round *extent* up to whole tiles of *size*."""
     return ceil_blocks(extent, size) * size
 
 
@@ -371,7 +371,7 @@ def _block(
     body: Callable[[Sequence[tirx.PrimExpr]], tirx.Stmt],
     reduce: Sequence[int] = (),
 ) -> tirx.Stmt:
-    """The loops over a block that stores what *body* says for each of its places."""
+    """Build the loops over a block that stores what *body* says for each of its places."""
     sizes = [*extents, *reduce]
     kinds = [SPATIAL] * len(extents) + [REDUCE] * len(reduce)
     axes = [

@@ -41,7 +41,7 @@ class GpuSteps:
         return layer.hidden
 
     def packed(self, layer: Recurrence, weights: NDArray[np.generic]) -> NDArray[np.generic]:
-        """``[directions, groups, terms, gates, work-items·4]``: neighbours read neighbouring vectors."""
+        """Pack ``[directions, groups, terms, gates, work-items·4]``: neighbours read neighbouring vectors."""
         tile = step_tile(layer, self.gpu)
         rows = layer.filled(weights, tile.width)
         rows = np.pad(rows, [(0, 0), (0, 0), (0, tile.width - layer.hidden)])
@@ -54,12 +54,12 @@ class GpuSteps:
         return {LAYER: json.dumps([asdict(layer), asdict(step_tile(layer, self.gpu))])}
 
     def compute(self, layer: Recurrence, rows: Any, weights: Any, bias: Any, *states: Any) -> list[Any]:
-        """As plain loops, which any machine runs; with room that the kernels use."""
+        """Compute the layer as plain loops, which any machine runs; with room that the kernels use."""
         return _function(PlainLoops, layer, step_tile(layer, self.gpu), [rows, weights, bias, *states])
 
 
 def bind_recurrences() -> tvm.transform.Pass:
-    """The pass that makes kernels for a GPU of the plain loops of :class:`GpuSteps`."""
+    """Return the pass that makes kernels for a GPU of the plain loops of :class:`GpuSteps`."""
 
     @tirx.transform.prim_func_pass(opt_level=0, name="adt.BindRecurrences")  # type: ignore[untyped-decorator]
     def bind(
@@ -82,7 +82,7 @@ def bind_recurrences() -> tvm.transform.Pass:
 
 
 def _function(kernel: type[LayerKernel], layer: Recurrence, tile: StepTile, tensors: list[Any]) -> list[Any]:
-    """The *kernel* of *tensors*: what is given, weights, bias and states."""
+    """Build the *kernel* of *tensors*: what is given, weights, bias and states."""
     every = (layer.steps, layer.directions, layer.batch, layer.hidden)
     room = (4 if layer.resets_first else 2, layer.directions, layer.batch, tile.width)
     shapes = [every, *(every[1:] for _ in tensors[3:]), *([] if tile.alone else [room])]

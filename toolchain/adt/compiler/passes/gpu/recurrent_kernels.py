@@ -49,7 +49,7 @@ class LayerKernel(ABC):
 
     @abstractmethod
     def statements(self) -> tirx.Stmt:
-        """The function's body."""
+        """Build the function's body."""
 
     def position(self, step: tirx.PrimExpr, d: tirx.PrimExpr) -> tirx.PrimExpr:
         """Return the index of the input that is the *step*-th of direction *d*."""
@@ -60,7 +60,7 @@ class LayerKernel(ABC):
         return tirx.Select(d == int(first), forth, back)
 
     def parts(self, gates: int) -> tirx.Buffer:
-        """Room for the sums of *gates* of a work-group, where work-items share them."""
+        """Allocate room for the sums of *gates* of a work-group, where work-items share them."""
         if self.tile.shares == 1:
             return None
         return T.alloc_buffer((gates * self.tile.rows, self.tile.items), "float32", scope="shared")
@@ -145,7 +145,7 @@ class LayerKernel(ABC):
     def given(
         self, gates: range, place: _Place, at: tirx.PrimExpr, b: tirx.PrimExpr, h: tirx.PrimExpr
     ) -> list[tirx.PrimExpr]:
-        """The inputs' product for *gates* at *at*, and behind it a GRU's *h*."""
+        """Return the inputs' product for *gates* at *at*, and behind it a GRU's *h*."""
         columns = [(place.direction * self.layer.gates + gate) * self.tile.width for gate in gates]
         values = [self.rows[at, b, column + place.unit] for column in columns]
         return [*values, h] if self.layer.kind == "GRU" else values
@@ -224,7 +224,7 @@ class PlainLoops(LayerKernel):
         unit: tirx.PrimExpr,
         state: Callable[[tirx.PrimExpr], tirx.PrimExpr],
     ) -> list[tirx.PrimExpr]:
-        """The sums of *gates* for *unit*, of the *state* of each unit."""
+        """Compute the sums of *gates* for *unit*, of the *state* of each unit."""
         tile = self.tile
         sums = T.decl_buffer((len(gates),), "float32", scope="global", layout=None)
         for number in range(len(gates)):
@@ -383,7 +383,7 @@ class SingleSteps(LayerKernel):
                     T.buffer_store(self.last[1], self.first[1][d, b, unit], [d, b, unit])
 
     def _launch(self, gates: range, source: int, step: tirx.PrimExpr) -> None:
-        """The kernel of a step for these *gates*, which multiplies the part *source* of the room, or h."""
+        """Launch the kernel of a step for *gates*, which multiplies part *source* of the room, or h."""
         layer, tile, (room,) = self.layer, self.tile, self.room
         now, later = step % 2, (step + 1) % 2
         first = layer.resets_first and gates.start == 0
@@ -443,7 +443,6 @@ def _only_where(conditions: list[tirx.PrimExpr]) -> Iterator[None]:
 
 
 def _vector(at: tirx.PrimExpr) -> Any:
-    """The indices of a vector from *at* on."""
     return tirx.Ramp(at, 1, LANES)
 
 

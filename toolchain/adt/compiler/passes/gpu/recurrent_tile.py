@@ -57,7 +57,7 @@ class StepTile:
 
 
 def step_tile(layer: Recurrence, gpu: Gpu) -> StepTile:
-    """The tile of *layer* by a model of what launches and reads take."""
+    """Choose the tile of *layer* by a model of what launches and reads take."""
     rows = ceil_blocks(layer.batch, ceil_blocks(layer.batch, MOST_ROWS))
     parts = layer.directions * ceil_blocks(layer.batch, rows)
     work = layer.gates * layer.hidden**2 * 4 / CORE_BYTES
@@ -70,7 +70,7 @@ def step_tile(layer: Recurrence, gpu: Gpu) -> StepTile:
 
 
 def _tile(layer: Recurrence, most: int, busy: int, parts: int, rows: int, *, alone: bool) -> StepTile:
-    """The tile with work-groups of up to *most* work-items, of which *busy* are to be there in *parts*."""
+    """Choose the tile of groups of up to *most* work-items, of which *busy* are to be there in *parts*."""
     shares = 1
     while (
         shares < MOST_SHARES

@@ -80,7 +80,7 @@ def deal_of(vectors: int, lanes: int, outer: Sequence[int], gpu: Gpu) -> Deal:
 
 
 def lanes_of(extent: int) -> int:
-    """Elements of a vector along an axis."""
+    """Return the number of elements of a vector along an axis."""
     return LANES if extent % LANES == 0 else 1
 
 
@@ -105,15 +105,15 @@ class DealtRow:
         self.whole = self.deal.items * self.deal.steps == self.vectors
 
     def filled(self, value: float) -> Callable[..., tirx.PrimExpr]:
-        """From registers, if a row is kept there; else read where it is wanted."""
+        """Read from registers, if a row is kept there; else where it is wanted."""
         return self._within(lambda *at: self.x(*self._indices(at)), value, "x")
 
     def masked(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
-        """*value* itself where work-items have no places behind a row."""
+        """Return *value* itself where work-items have no places behind a row."""
         return value if self.whole else self._within(value, 0.0, name)
 
     def each(self, value: Callable[..., tirx.PrimExpr], name: str) -> Callable[..., tirx.PrimExpr]:
-        """In registers, if a row is kept there."""
+        """Keep *value* in registers, if a row is kept there."""
         if not self.deal.kept:
             return value
         shape = (*self.outer, self.columns, self.deal.items, self.deal.steps, self.lanes)
@@ -123,7 +123,7 @@ class DealtRow:
     def reduced(
         self, reduce: Callable[..., tirx.PrimExpr], value: Callable[..., tirx.PrimExpr], name: str
     ) -> Callable[..., tirx.PrimExpr]:
-        """Each work-item has the result."""
+        """Reduce so that each work-item has the result."""
         items = self.deal.items
         total = self._part(reduce, value, name)
         neutral = tirx.const(0, "float32") if reduce is te.sum else te.min_value("float32")
@@ -173,7 +173,7 @@ class DealtRow:
     def result(
         self, value: Callable[[Sequence[tirx.PrimExpr], Sequence[tirx.PrimExpr]], tirx.PrimExpr], name: str
     ) -> te.Tensor:
-        """The tensor, whose stages are those of :func:`rows`."""
+        """Compute the tensor, whose stages are those of :func:`rows`."""
         return te.compute(self.x.shape, lambda *indices: value(self._place(indices), indices), name=name)
 
     def _within(
@@ -224,8 +224,8 @@ def is_dealt(function: tirx.PrimFunc) -> bool:
 
 
 def with_own_places(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """*function*, in which a loop over work-items says where each reads its own, and no quotient of an index:
-    only then does TVM see that a work-item needs no room for the others' elements."""
+    """Index by a loop over work-items where each reads its own, not by quotients: only then does TVM see
+    that a work-item needs no room for the others' elements."""
     analyzer = arith.Analyzer()
     for loop in tir_nodes(function.body, tirx.For):
         analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
@@ -310,7 +310,7 @@ def rows(schedule: s_tir.Schedule, gpu: Gpu, _decisions: Decisions, *, by_lane: 
 
 
 def _axis_of_groups(outer: Sequence[int]) -> int:
-    """The axis before a row along which a work-group takes several."""
+    """Return the axis before a row along which a work-group takes several."""
     return max((place for place, extent in enumerate(outer) if extent > 1), default=0)
 
 

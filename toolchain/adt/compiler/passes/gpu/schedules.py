@@ -131,8 +131,8 @@ TVM_RULES = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
 
 
 def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
-    """The pass that schedules each kernel that has no schedule yet: a matrix product by adt's rule, others by
-    TVM's.
+    """Return the pass that schedules each kernel that has no schedule yet: a matrix product by adt's rule,
+    others by TVM's.
 
     A rule of TVM's that raises (TVM 0.25's GEMV does, on some fused epilogues) counts as one that does not
     apply: the next one is tried, and the last takes every kernel.
@@ -155,7 +155,7 @@ def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
 
 
 def _any_gpu(target: tvm.target.Target) -> Any:
-    """*target* without the words by which TVM's rules know an Adreno GPU or Android.
+    """Remove the words from *target* by which TVM's rules know an Adreno GPU or Android.
 
     Their branch for these schedules some matrix-vector products (TVM 0.25's GEMV) so that
     the result is wrong, without a word. It also depends on the host's triple: what runs
@@ -170,7 +170,7 @@ def _any_gpu(target: tvm.target.Target) -> Any:
 
 
 def _careful(rule: Any) -> Any:
-    """*rule*, which does not apply where it raises, nor where it is known to be wrong."""
+    """Wrap *rule* so that it does not apply where it raises, nor where it is known to be wrong."""
     wrong = _splits_what_it_sums if type(rule).__name__ == "Reduction" else lambda _function: False
 
     class Careful(ScheduleRule):  # type: ignore[misc]

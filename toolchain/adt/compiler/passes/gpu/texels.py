@@ -195,7 +195,7 @@ def elements(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions) -> None:
 
 
 def _groups(schedule: s_tir.Schedule, loops: Sequence[LoopRV], gpu: Gpu) -> list[tuple[int, ...]]:
-    """The shapes of a work-group over *loops*: as wide as they are, and then the others."""
+    """Return the shapes of a work-group over *loops*: as wide as they are, and then the others."""
     extents = [int(schedule.get(loop).extent) for loop in reversed(loops)]
     axes = [*extents[:2], *([math.prod(extents[2:])] if len(extents) > 2 else [])]
     room, usual = WORK_GROUP, []
@@ -229,7 +229,7 @@ def _bind(schedule: s_tir.Schedule, loops: Sequence[LoopRV], shape: Sequence[int
 
 
 def power_of_two_within(extent: int) -> int:
-    """The smallest power of two that is not below *extent*, and at most the work-group's."""
+    """Return the smallest power of two that is not below *extent*, and at most the work-group's."""
     return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
 
 
@@ -288,7 +288,7 @@ def shares_of(window: int, depth: int, gpu: Gpu) -> Shares:
 
 
 def _window(function: tirx.PrimFunc) -> int:
-    """Places of the window of the whole map that *function* pools; 0: it does not."""
+    """Count the places of the window of the whole map that *function* pools; 0: it does not."""
     windows: list[int] = []
     for block in tir_nodes(function.body, tirx.SBlock):
         if not block.name_hint.startswith(POOLED):

@@ -139,13 +139,13 @@ class Tile:
 
 
 def ranked_tiles(sums: Sums, gpu: Gpu) -> list[Tile]:
-    """The tiles among which a search chooses, the cheapest on *gpu* first, which compiling takes."""
+    """Rank the tiles among which a search chooses, the cheapest on *gpu* first, which compiling takes."""
     tiles = sorted(_tiles(sums, gpu), key=lambda tile: cost(sums, tile, gpu))
     return tiles[:MOST_TRIED]
 
 
 def ranked_groups(sums: Sums, tile: Tile, gpu: Gpu) -> list[tuple[int, int, int]]:
-    """The shapes of a work-group of *tile*: its own, and then the others, the cheapest first."""
+    """Rank the shapes of a work-group of *tile*: its own, and then the others, the cheapest first."""
     room = gpu.work_group // tile.parts
     shapes = [
         (across, down, far)
@@ -160,7 +160,7 @@ def ranked_groups(sums: Sums, tile: Tile, gpu: Gpu) -> list[tuple[int, int, int]
 
 
 def iterations(sums: Sums, tile: Tile) -> list[int]:
-    """Fours of channels that one iteration may take: what compiling takes, and then the others."""
+    """Return fours of channels that one iteration may take: what compiling takes, and then the others."""
     statements = sums.columns * sums.lanes * (tile.sums + tile.deep) + tile.wide
     counts = divisors(sums.fours // tile.parts, MOST_FOURS)
     usual = 2 if sums.rows == 1 and statements <= SHORT and 2 in counts else 1
@@ -182,18 +182,18 @@ def cost(sums: Sums, tile: Tile, gpu: Gpu) -> float:
 
 
 def _room(sums: Sums, tile: Tile, gpu: Gpu) -> float:
-    """Work-items that the GPU holds at a time: the fewer registers each has, the more."""
+    """Estimate the work-items that the GPU holds at a time: the fewer registers each has, the more."""
     used = (tile.sums + _texels_held(sums, tile)) / gpu.sums
     return gpu.items * MORE_ROOM / min(max(used, 1), MORE_ROOM)
 
 
 def _texels_held(sums: Sums, tile: Tile) -> int:
-    """Input and weights that are in registers at the same time."""
+    """Count the texels of input and weights that are in registers at the same time."""
     return _input_reads(sums, tile) + sums.lanes * tile.deep
 
 
 def _input_reads(sums: Sums, tile: Tile) -> int:
-    """For a row of the window: neighbouring texels are read once."""
+    """Count the reads of input for a row of the window: neighbouring texels are read once."""
     across = (tile.wide - 1) * sums.stride[1] + sums.columns
     down = (tile.high - 1) * sums.stride[0] + 1
     return across * down * (1 if sums.texels else sums.lanes)
@@ -319,7 +319,7 @@ def product_cost(product: Product, tile: ProductTile, gpu: Gpu) -> float:
 
 
 def _groups(product: Product, tile: ProductTile) -> tuple[int, int]:
-    """Work-groups along rows and columns."""
+    """Count the work-groups along rows and columns."""
     return (
         ceil_blocks(product.rows, tile.wide * tile.down),
         ceil_blocks(product.columns, tile.deep * tile.across * product.lanes),
@@ -327,7 +327,7 @@ def _groups(product: Product, tile: ProductTile) -> tuple[int, int]:
 
 
 def _group_reads(product: Product, tile: ProductTile) -> int:
-    """Rows and columns that a work-group reads for one term."""
+    """Count the rows and columns that a work-group reads for one term."""
     return tile.wide * tile.down + tile.deep * tile.across * product.lanes
 
 
@@ -355,10 +355,10 @@ def _product_tiles(product: Product, gpu: Gpu) -> Iterator[ProductTile]:
 
 
 def powers(most: int) -> list[int]:
-    """Powers of two from 1 up to *most*."""
+    """Return the powers of two from 1 up to *most*."""
     return [1 << power for power in range(most.bit_length())]
 
 
 def _power_over(extent: int) -> int:
-    """The smallest power of two that is not below *extent*."""
+    """Return the smallest power of two that is not below *extent*."""
     return 1 << (extent - 1).bit_length()

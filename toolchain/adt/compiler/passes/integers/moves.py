@@ -54,7 +54,7 @@ def dequantize(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def transposed_weights(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
-    """Also of what is quantized itself."""
+    """Transpose quantized weights now, or what is quantized itself."""
     weights = self.weights.get(call.args[0])
     if weights is None:
         return moved(self, variable, call)
@@ -67,7 +67,7 @@ def transposed_weights(self: Integers, variable: relax.Var, call: relax.Call) ->
 
 
 def reshaped_weights(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
-    """Also of what is quantized itself."""
+    """Reshape quantized weights and biases now, or what is quantized itself."""
     weights, shape = self.weights.get(call.args[0]), static_shape(variable)
     if call.args[0] in self.biases and shape is not None:
         self.biases[variable] = self.biases[call.args[0]].reshape(shape)
@@ -87,7 +87,7 @@ def reshaped_weights(self: Integers, variable: relax.Var, call: relax.Call) -> b
 
 
 def taken(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
-    """Also rows of constants, as embeddings are."""
+    """Take rows of what is quantized, and of constants, as embeddings are."""
     table = self.embeddings.get(call.args[0])
     if table is None:
         return moved(self, variable, call)
@@ -143,7 +143,7 @@ def concat(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def relu(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
-    """None of what is stored is below the zero point: then nothing is to be done."""
+    """Leave a relu out where nothing that is stored is below the zero point."""
     data = self.floats.get(call.args[0])
     if data is None or data.zero != RANGES[self.dtype][0]:
         return False
@@ -152,7 +152,7 @@ def relu(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def mean(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
-    """Integers are summed in float32; nothing but their mean is made a float of the model."""
+    """Sum integers in float32; nothing but their mean is made a float of the model."""
     data, attrs = self.floats.get(call.args[0]), call.attrs
     if data is None or (getattr(attrs, "count_include_pad", False) and any(attrs.padding)):
         return False
@@ -218,6 +218,6 @@ def subtracted(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def whole_numbers(self: Integers, value: relax.Expr) -> Any | None:
-    """The numbers of a constant, if all are whole."""
+    """Return the numbers of a constant, if all are integers."""
     array = self.constants.get(value, array_of(value))
     return None if array is None or (array != np.rint(array)).any() else array.astype("int32")

@@ -82,7 +82,7 @@ class Integers(Rewriter):
         self.report: list[Convolution] = []  # result for each convolution and product
 
     def value_of(self, variable: relax.Var) -> relax.Var:
-        """The floats are computed for each reader, which is fused with that."""
+        """Return the value in the new function; each reader computes floats, fused with it."""
         if variable in self.floats:
             return self._floats_of(variable)
         if variable in self.exact and variable not in self.values:
@@ -111,7 +111,7 @@ class Integers(Rewriter):
             super().bind(binding)
 
     def convolutions(self) -> tuple[Convolution, ...]:
-        """The report of a model that has quantized tensors, of others nothing."""
+        """Return the report of a model that has quantized tensors, of others nothing."""
         computed = any(not row.reason for row in self.report)
         return tuple(self.report) if self.floats or self.weights or computed else ()
 
@@ -119,18 +119,18 @@ class Integers(Rewriter):
         return self.builder.emit(op(*args, **attributes))
 
     def number(self, value: float, dtype: str = "float32") -> relax.Expr:
-        """A tensor of one element."""
+        """Return a tensor of one element."""
         return relax.const(np.full(() if self.inlined else (1,), value, dtype), dtype)
 
     def less(self, sums: relax.Expr, border: relax.Expr) -> relax.Expr:
-        """*sums* less the array *border*."""
+        """Subtract the array *border* from *sums*."""
         if not border.any():
             return sums
         dtype = str(sums.struct_info.dtype)
         return self.emit(relax.op.subtract, sums, relax.const(border.astype(dtype), dtype))
 
     def emit_sums(self, sums: Sums) -> relax.Expr:
-        """The floats that *sums* are."""
+        """Emit the floats that *sums* are."""
         whole = self.less(sums.sums, sums.border)
         if whole.struct_info.dtype != "float32":
             whole = self.emit(relax.op.astype, whole, "float32")
@@ -180,10 +180,10 @@ class Integers(Rewriter):
         return self._rounded(self.emit(op.divide, value, scale), low, high, start)
 
     def _rounded(self, steps: relax.Expr, low: relax.Expr, high: relax.Expr, start: relax.Expr) -> relax.Expr:
-        """The quanta *steps* from *low* to *high*, of which *start* is taken: all more by ROUNDS.
+        """Round *steps* to quantization steps from *low* to *high*, and subtract *start*: all more by ROUNDS.
 
-        A sum with that has no digits behind the point: it is rounded as ONNX rounds, by vectors. The limits
-        stand between, since TVM takes a number that is added and subtracted for nothing.
+        A sum with ROUNDS has no digits behind the point: it is rounded as ONNX rounds, by vectors. The limits
+        stand between, since TVM drops a number that is added and subtracted again.
         """
         op = relax.op
         least = self.emit(op.maximum, self.emit(op.add, steps, self.number(ROUNDS)), low)
@@ -191,12 +191,12 @@ class Integers(Rewriter):
         return self.emit(op.astype, steps, self.dtype)
 
     def kind_of(self, variable: relax.Var) -> tuple[float, int] | None:
-        """The scale and zero of the floats *variable*, if nothing has computed them yet."""
+        """Return the scale and zero of the floats *variable*, if nothing has computed them yet."""
         tensor = self.floats.get(variable)
         return (tensor.scale, tensor.zero) if tensor else None
 
     def as_kind(self, variable: relax.Var, scale: float, zero: int) -> relax.Expr:
-        """The 8 bits that the floats *variable* are of such a scale and zero."""
+        """Return the floats *variable* as 8 bits of such a scale and zero."""
         if self.kind_of(variable) == (scale, zero):
             return self.floats[variable].values
         key = (variable, scale, zero)
@@ -222,7 +222,7 @@ class Integers(Rewriter):
         return replace(table, values=floats)
 
     def _looked_up(self, function: Pointwise, scale: float, zero: int) -> relax.Expr:
-        """The 8 bits that *function* gives, quantized."""
+        """Look up the 8 bits that *function* gives, quantized."""
         numbers = quantized_values(function.values, scale, zero, *RANGES[self.dtype]).astype(self.dtype)
         bits = self.emit(relax.op.astype, function.base, "uint8")
         index = self.emit(relax.op.astype, bits, "int32")
@@ -231,7 +231,7 @@ class Integers(Rewriter):
         return result
 
     def wanted(self, variable: relax.Var) -> tuple[float, int] | None:
-        """The scale and zero that all which reads *variable* quantizes it by."""
+        """Return the scale and zero by which every reader of *variable* quantizes it."""
         kinds = {quantization_of(self, reader.value) if reader else None for reader in self.readers[variable]}
         return kinds.pop() if len(kinds) == 1 else None
 
@@ -257,14 +257,14 @@ class Integers(Rewriter):
         return value
 
     def dequantized(self, tensor: Quantized) -> relax.Expr:
-        """The floats that *tensor* stands for."""
+        """Return the floats that *tensor* stands for."""
         value = self.emit(relax.op.astype, tensor.values, "float32")
         if tensor.zero:
             value = self.emit(relax.op.subtract, value, self.number(tensor.zero))
         return self.emit(relax.op.multiply, value, self.number(tensor.scale))
 
     def shifted(self, value: relax.Expr, dtype: str) -> relax.Expr:
-        """The tensor *value* of 8 bits as *dtype*, by as much more as its range is."""
+        """Convert the 8-bit tensor *value* to *dtype*, shifted as its range is."""
         own = str(value.struct_info.dtype)
         if own == dtype:
             return value
@@ -273,7 +273,7 @@ class Integers(Rewriter):
         return self.emit(relax.op.astype, self.emit(relax.op.add, wide, more), dtype)
 
     def bytes_of(self, variable: relax.Var) -> relax.Expr:
-        """The *variable* of 8 bits as :attr:`dtype`."""
+        """Convert the *variable* of 8 bits to :attr:`dtype`."""
         if variable not in self.bytes:
             self.bytes[variable] = self.shifted(super().value_of(variable), self.dtype)
         return self.bytes[variable]
@@ -284,7 +284,7 @@ Rule = Callable[[Integers, relax.Var, relax.Call], bool]
 
 
 def quantization_of(self: Integers, call: relax.Expr) -> tuple[float, int] | None:
-    """The scale and zero by which *call* quantizes floats, if it does by one for all."""
+    """Return the scale and zero by which *call* quantizes floats, if it does by one for all."""
     if operator_name(call) != "relax.quantize":
         return None
     value, scale, zero = call.args[0], *map(array_of, call.args[1:3])

@@ -35,7 +35,7 @@ LEAST_ROWS = 4
 
 
 def summed(compute: Callable[[Integers, relax.Expr, relax.Expr], relax.Expr]) -> Rule:
-    """The rule of a convolution or product that *compute* gives the new value of, or raises Floats."""
+    """Return the rule of a convolution or product whose new value *compute* gives, or raises Floats."""
 
     def rule(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
         reason = ""
@@ -180,7 +180,7 @@ def transposed(self: Integers, variable: relax.Var, call: relax.Call) -> Any:
 
 
 def _with_border(self: Integers, data: Quantized, layout: str, border: Sequence[Any]) -> Any:
-    """The 8 bits, with what stands for zero around them: a *border* as convolutions' padding is written."""
+    """Pad the 8 bits with what stands for zero: a *border* as convolutions' padding is written."""
     padding = [int(extent) for extent in border]
     if not any(padding):
         return data.values
@@ -285,7 +285,7 @@ def _scaled(
 
 
 def biased(self: Integers, variable: relax.Var, call: relax.Call) -> bool:
-    """A bias is added to the sums as the integer that it is of their scale, as models' runtimes do."""
+    """Add a bias to the sums as the integer that it is of their scale, as models' runtimes do."""
     for value, bias in (call.args, call.args[::-1]):
         sums, floats = self.scaled.get(self.values.get(value)), self.biases.get(bias)
         if sums is None or floats is None:

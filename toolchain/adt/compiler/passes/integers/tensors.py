@@ -66,12 +66,12 @@ class Floats(Exception):
 
 
 def array_of(value: relax.Expr) -> NDArray[np.generic] | None:
-    """The numbers of a constant."""
+    """Return the numbers of a constant."""
     return value.data.numpy() if isinstance(value, relax.Constant) else None
 
 
 def along(array: NDArray[np.generic], axis: int, rank: int) -> NDArray[np.generic]:
-    """*array*, of one element or one axis, as it broadcasts along *axis* of a tensor of *rank*."""
+    """Reshape *array*, of one element or one axis, to broadcast along *axis* of a tensor of *rank*."""
     return array.reshape([-1 if at == axis else 1 for at in range(rank)])
 
 

@@ -86,7 +86,7 @@ class Blocking:
         )
 
     def rows_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape in rows of the plain *shape*: each row is a blocked tensor of one pixel."""
+        """Return the shape in rows of the plain *shape*: each row is a blocked tensor of one pixel."""
         return (math.prod(shape[:-1]), self.count(shape[-1]), 1, 1, self.lanes)
 
 
@@ -108,7 +108,7 @@ class Window:
     """Value of the padding."""
 
     def extents(self, inputs: Sequence[int]) -> tuple[int, ...]:
-        """Output extents for the input extents *inputs*."""
+        """Return the output extents for the input extents *inputs*."""
         return tuple(
             (extent + low + high - (size - 1) * spread - 1) // stride + 1
             for extent, size, stride, low, high, spread in zip(
@@ -137,7 +137,7 @@ def merged_groups(groups: int, outputs: int, lanes: int) -> int:
 
 
 def pack(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
-    """``(N, C, …)`` to ``(N, ceil(C/lanes), …, lanes)``."""
+    """Pack ``(N, C, …)`` into ``(N, ceil(C/lanes), …, lanes)``."""
     batch, channels, *spatial = x.shape
 
     last = int(channels) - 1
@@ -151,7 +151,7 @@ def pack(x: te.Tensor, lanes: int = LANES) -> te.Tensor:
 
 
 def unpack(x: te.Tensor, channels: int) -> te.Tensor:
-    """``(N, ceil(C/4), …, 4)`` to ``(N, C, …)``."""
+    """Unpack ``(N, ceil(C/4), …, 4)`` into ``(N, C, …)``."""
     batch, _blocks, *spatial, lanes = x.shape
     return te.compute(
         (batch, channels, *spatial), lambda n, c, *at: x(n, c // lanes, *at, c % lanes), name="unpack_blocks"
@@ -168,14 +168,14 @@ def packed(array: NDArray[np.generic], axis: int, lanes: int = LANES) -> NDArray
 
 
 def part(x: te.Tensor, first: int, count: int) -> te.Tensor:
-    """*count* blocks of the blocked tensor *x*, from the block *first* on."""
+    """Take *count* blocks of the blocked tensor *x*, from the block *first* on."""
     return te.compute(
         (x.shape[0], count, *x.shape[2:]), lambda n, c, *at: x(n, c + first, *at), name="part_blocks"
     )
 
 
 def floats(x: te.Tensor) -> te.Tensor:
-    """The integers *x* as floats."""
+    """Convert the integers *x* to floats."""
     return te.compute(x.shape, lambda *at: x(*at).astype("float32"), name="float_blocks")
 
 
@@ -185,7 +185,7 @@ def lookup(table: te.Tensor, index: tirx.PrimExpr, dtype: str) -> te.Tensor:
 
 
 def extremes(rows: te.Tensor) -> te.Tensor:
-    """The greatest number of each of *rows*, and the least, negated: ``(2, rows)``."""
+    """Compute the greatest number of each of *rows*, and the least, negated: ``(2, rows)``."""
     term = te.reduce_axis((0, rows.shape[1]), "term")
     return te.compute(
         (2, rows.shape[0]),
@@ -195,12 +195,12 @@ def extremes(rows: te.Tensor) -> te.Tensor:
 
 
 def extreme(both: te.Tensor, place: int) -> te.Tensor:
-    """The scalar at *place* of what :func:`extremes` gives of one row."""
+    """Take the scalar at *place* of what :func:`extremes` gives of one row."""
     return te.compute((), lambda: -both[place] if place else both[place], name="extreme")
 
 
 def scaled(x: te.Tensor, gate: te.Tensor) -> te.Tensor:
-    """The blocked tensor *x* times *gate*, which has one pixel."""
+    """Multiply the blocked tensor *x* by *gate*, which has one pixel."""
     ones = (0,) * (len(x.shape) - 3)
     return te.compute(
         x.shape, lambda n, c, *at: x(n, c, *at) * gate(n, c, *ones, at[-1]), name="scaled_blocks"
@@ -227,7 +227,7 @@ def interleaved(
 def interleaved_channels(
     x: te.Tensor, channels: int, steps: Sequence[int], first: Sequence[int], shape: Sequence[int]
 ) -> Any:
-    """As :func:`interleaved`, but plain, of so few *channels* that the places in a step share blocks."""
+    """Interleave as :func:`interleaved`, but plain, of so few *channels* that places share blocks."""
     lanes = int(x.shape[-1])
 
     def value(n: tirx.PrimExpr, c: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
@@ -241,7 +241,7 @@ def interleaved_channels(
 def _place_in_step(
     at: Sequence[tirx.Var], steps: Sequence[int], first: Sequence[int]
 ) -> tuple[tirx.PrimExpr, list[tirx.PrimExpr]]:
-    """The number of the pixel *at* in its step, and which step that is along each axis."""
+    """Return the number of the pixel *at* in its step, and which step that is along each axis."""
     place: tirx.PrimExpr = 0
     for index, step, start in zip(at, steps, first, strict=True):
         place = place * step + (index + start) % step
@@ -249,7 +249,7 @@ def _place_in_step(
 
 
 def enlarged(x: te.Tensor, scales: Sequence[int]) -> te.Tensor:
-    """The blocked tensor *x*, each pixel repeated *scales* times along the spatial axes."""
+    """Repeat each pixel of the blocked tensor *x* *scales* times along the spatial axes."""
     batch, count, *spatial, lanes = x.shape
     return te.compute(
         (batch, count, *(extent * scale for extent, scale in zip(spatial, scales, strict=True)), lanes),

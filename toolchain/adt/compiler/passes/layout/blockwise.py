@@ -39,7 +39,7 @@ def product(form: Blockwise, data: te.Tensor, values: te.Tensor, scales: te.Tens
     part, place = k // form.block, k % form.block
 
     def number(byte: Any, index: tirx.PrimExpr) -> Any:
-        """The number at *index* among those that begin with the *byte* in which it lies."""
+        """Read the number at *index* among those that begin with the *byte* in which it lies."""
         if form.bits == 8:
             return byte.astype("int32")
         shift, mask = (tirx.Cast("uint8", number) for number in (index * form.bits % 8, (1 << form.bits) - 1))
@@ -71,7 +71,7 @@ class BlockwiseWeights:
         return len(self.values)
 
     def packed(self, lanes: int) -> list[Array]:
-        """Words, scales and zero points in blocks of so many *lanes*, for :func:`floats`."""
+        """Pack words, scales and zero points in blocks of so many *lanes*, for :func:`floats`."""
         form, shifts = self.form, np.arange(0, WORD, self.form.bits, dtype=np.uint32)
         values = unpacked(self.values, form.bits).reshape(self.columns, -1)[:, : form.terms]
         words = (values.reshape(self.columns, -1, form.each).astype(np.uint32) << shifts).sum(2, np.uint32)
@@ -88,7 +88,7 @@ def floats(form: Blockwise, words: Any, scales: te.Tensor, *zeros: te.Tensor) ->
     mask, share = ((1 << form.bits) - 1) << first, 1 / (1 << form.bits)
 
     def unsigned(number: Any) -> Any:
-        """Signed, TVM would take it for an index, and make all that it meets as wide."""
+        """Cast to uint32: TVM takes signed numbers for indices, and makes all that they meet as wide."""
         return tirx.Cast("uint32", number)
 
     def weight(block: Any, _tap: tirx.PrimExpr, k: tirx.PrimExpr, lane: tirx.PrimExpr) -> Any:

@@ -32,13 +32,13 @@ class _Walk(Rewriter):
         """Variable of the model to its form with channels first; ``values`` holds the model's own."""
 
     def value_of(self, variable: relax.Var) -> relax.Var:
-        """The model's own form, transposed once if there is only the other."""
+        """Return the model's own form, transposed once if there is only the other."""
         if variable not in self.values and variable in self.first:
             self.values[variable] = self.builder.emit(relax.op.permute_dims(self.first[variable], TO_LAST))
         return super().value_of(variable)
 
     def channels_first(self, value: relax.Expr) -> relax.Expr:
-        """The tensor *value* of four axes with channels first, made if need be."""
+        """Return the tensor *value* of four axes with channels first, made if need be."""
         if value not in self.first:
             self.first[value] = self.builder.emit(relax.op.permute_dims(self.copy(value), TO_FIRST))
         return self.first[value]
@@ -119,7 +119,7 @@ def _elementwise(walk: _Walk, variable: relax.Var, call: relax.Call) -> relax.Ex
 
 
 def _operand(walk: _Walk, value: relax.Expr) -> relax.Expr | None:
-    """The tensor *value* as an operand of one with channels first."""
+    """Return the tensor *value* as an operand of one with channels first."""
     shape = static_shape(value)
     if shape is None:
         return None

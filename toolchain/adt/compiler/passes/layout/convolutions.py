@@ -36,7 +36,7 @@ ONE_PIXEL = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 
 def convolution(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """A blocked convolution of a blocked tensor, or of one with fewer channels than a texel has."""
+    """Convolve a blocked tensor, or one with fewer channels than a texel has, in blocks."""
     data, weight = call.args
     attrs = call.attrs
     groups = int(attrs.groups)
@@ -97,7 +97,7 @@ def _terms(walk: Walk, variable: relax.Var, channels: int, positions: tuple[int,
 
 
 def _in_few(walk: Walk, data: relax.Expr, terms: Terms) -> relax.Var:
-    """The plain tensor *data* in blocks of as few channels as there are *terms*."""
+    """Pack the plain tensor *data* in blocks of as few channels as there are *terms*."""
     return walk.emit(lambda x: blocks.pack(x, terms.channels), data, name="pack_blocks")
 
 
@@ -137,7 +137,7 @@ def _source(walk: Walk, data: relax.Var, window: Window) -> Inlined:
 
 
 def window_of(kernel: Sequence[int], attrs: tvm.ir.Attrs) -> Window:
-    """The window of a convolution or pool with these attributes."""
+    """Return the window of a convolution or pool with these attributes."""
     rank = len(attrs.strides)
     padding = [int(extent) for extent in attrs.padding]
     if len(padding) == rank:
@@ -186,7 +186,7 @@ def _obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr, attrs: tvm.ir.At
 
 
 def _merged(array: NDArray[np.generic], groups: int, lanes: int) -> tuple[NDArray[np.generic], int]:
-    """The weight *array* of *groups*, of which those that share blocks become one, with zeros, and how many.
+    """Merge *groups* of the weight that share blocks, with zeros; return it, and how many are left.
 
     Lanes whose weight is zero idle, which takes less than channels one by one.
     """
@@ -203,7 +203,7 @@ def _merged(array: NDArray[np.generic], groups: int, lanes: int) -> tuple[NDArra
 
 
 def _convolution_weight(array: NDArray[np.generic], groups: int, lanes: int) -> NDArray[np.generic]:
-    """The *array* ``(O, I/groups, kernel…)``, as the convolution in blocks of *lanes* reads it."""
+    """Pack the *array* ``(O, I/groups, kernel…)`` as the convolution in blocks of *lanes* reads it."""
     outputs, inputs = array.shape[:2]
     packed = blocks.packed(array.reshape(outputs, inputs, -1), 0, lanes)  # (ceil(O/L), I/groups, taps, L)
     if groups == outputs > 1:  # depthwise: the only groups of one output channel
@@ -222,7 +222,7 @@ def _in_terms(weight: Any, terms: Terms) -> Any:
 
 
 def transposed(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """A transposed convolution with strides, as a plain one whose outputs are the pixels of a step each.
+    """Replace a transposed convolution with strides by a plain one, whose outputs are a step's pixels.
 
     Output ``q · stride + r − padding`` is the sum over ``t`` of input ``q − t`` times tap ``r + t · stride``.
     """
@@ -311,7 +311,7 @@ def in_steps(
 
 
 def outputs_first(array: NDArray[np.generic], groups: int) -> NDArray[np.generic]:
-    """The weight ``(I, O/groups, kernel…)`` of a transposed convolution as ``(O, I/groups, kernel…)``."""
+    """Reorder a transposed convolution's ``(I, O/groups, kernel…)`` to ``(O, I/groups, kernel…)``."""
     inputs, outputs, *kernel = array.shape
     parts = array.reshape(groups, inputs // groups, outputs, *kernel).swapaxes(1, 2)
     return parts.reshape(groups * outputs, inputs // groups, *kernel)
@@ -341,7 +341,7 @@ def _weight_of_steps(
 
 
 def product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """``data @ weight`` with the result in rows."""
+    """Compute ``data @ weight`` with the result in rows."""
     data, weight = call.args
     obstacle = _product_obstacle(walk, data, weight)
     shape, output = static_shape(weight) or (), static_shape(variable)
@@ -376,7 +376,7 @@ def product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def blockwise_product(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """A product whose weights stay as few bits as they have, with the result in rows."""
+    """Compute a product whose weights stay as few bits as they have, with the result in rows."""
     weights, output = weights_of(walk.module, call), static_shape(variable)
     if weights is None or output is None:
         return False
@@ -440,7 +440,7 @@ def _product_obstacle(walk: Walk, data: relax.Expr, weight: relax.Expr) -> str:
 
 
 def _product_weight(weight: relax.Constant, lanes: int) -> NDArray[np.generic]:
-    """The constant ``(…, I, O)`` as ``(ceil(O/lanes), 1, I, lanes)``."""
+    """Pack the constant ``(…, I, O)`` as ``(ceil(O/lanes), 1, I, lanes)``."""
     array = weight.data.numpy()
     packed = blocks.packed(array.reshape(array.shape[-2:]).T, 0, lanes)  # (ceil(O/L), I, L)
     return packed[:, None]

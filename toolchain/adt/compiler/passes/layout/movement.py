@@ -45,7 +45,7 @@ def pad(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def concat(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """Concatenation along any axis; along that of the channels if their blocks are whole."""
+    """Concatenate along any axis; along that of the channels if their blocks are whole."""
     (parts,) = call.args
     shape = static_shape(variable)
     if not isinstance(parts, relax.Tuple) or shape is None:
@@ -66,7 +66,7 @@ def concat(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def split(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """Parts of any axis; along that of the channels if their blocks are whole."""
+    """Split along any axis; along that of the channels if their blocks are whole."""
     (data,) = call.args
     shape = static_shape(data)
     if data not in walk.blocked or shape is None:
@@ -92,7 +92,7 @@ def _part(source: Any, first: int, count: int) -> Inlined:
 
 
 def strided_slice(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """Parts of the spatial axes, or whole blocks of channels."""
+    """Slice the spatial axes, or whole blocks of channels."""
     data, axes, begin, _, *strides = call.args
     shape, output = static_shape(data), static_shape(variable)
     if data not in walk.blocked or shape is None or output is None or not walk.can_block(variable):
@@ -154,7 +154,7 @@ def repeats(attrs: tvm.ir.Attrs, shape: tuple[int, ...], output: tuple[int, ...]
 
 
 def reshape(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """Shapes that leave the channels where they are, or of which all other extents are 1."""
+    """Reshape where the channels stay where they are, or where all other extents are 1."""
     data = call.args[0]
     shape, output = static_shape(data), static_shape(variable)
     if shape is None or output is None or not output:
@@ -182,7 +182,7 @@ def reshape(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def permute(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """Channels from the second axis to the last, and back: between blocks and rows."""
+    """Move channels from the second axis to the last, and back: between blocks and rows."""
     (data,) = call.args
     shape, output = static_shape(data), static_shape(variable)
     if shape is None or output is None or call.attrs.axes is None or len(shape) not in RANKS:
@@ -209,7 +209,7 @@ def permute(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def _numbers(values: Any) -> list[int] | None:
-    """The integers of a tuple in Relax; None if one is not known."""
+    """Return the integers of a tuple in Relax; None if one is not known."""
     numbers = []
     for field in getattr(values, "fields", [values]):
         number = field.value if isinstance(field, relax.PrimValue) else None

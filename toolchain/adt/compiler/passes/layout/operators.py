@@ -41,7 +41,7 @@ EXTREMES = ("relax.max", "relax.min")
 
 
 def elementwise(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """In a form that one operand has, if every other can have it."""
+    """Compute in a form that one operand has, if every other can have it."""
     shape = static_shape(variable)
     if shape is None:
         return False
@@ -85,7 +85,7 @@ def lookup(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def prelu(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """``max(x, 0) + slope * min(x, 0)``, with a slope for each channel."""
+    """Compute ``max(x, 0) + slope * min(x, 0)``, with a slope for each channel."""
     data, slope = call.args
     shape = static_shape(data)
     if data not in walk.blocked or not isinstance(slope, relax.Constant) or shape is None:
@@ -175,7 +175,7 @@ def _in_rows(walk: Walk, value: relax.Expr, output: tuple[int, ...]) -> relax.Ex
 
 
 def _rows_of_constant(walk: Walk, value: relax.Expr, output: tuple[int, ...]) -> relax.Constant:
-    """The constant tensor *value* as it broadcasts to the rows of a tensor of the shape *output*."""
+    """Broadcast the constant tensor *value* to the rows of a tensor of the shape *output*."""
     array = value.data.numpy()
     if array.size == 1:
         return _one_number(walk, array, value.struct_info.dtype)
@@ -196,7 +196,7 @@ def _one_number(walk: Walk, array: Any, dtype: str) -> Any:
 
 
 def _blocked_constant(walk: Walk, value: relax.Expr, rank: int) -> Any:
-    """The constant tensor *value* as it broadcasts to a blocked tensor of plain rank *rank*."""
+    """Broadcast the constant tensor *value* to a blocked tensor of plain rank *rank*."""
     array = value.data.numpy()
     if array.size == 1:
         return _one_number(walk, array, value.struct_info.dtype)
@@ -207,7 +207,7 @@ def _blocked_constant(walk: Walk, value: relax.Expr, rank: int) -> Any:
 
 
 def pool(kind: str) -> Rule:
-    """The rule for pools that give the *kind* (``max`` or ``avg``) of each window."""
+    """Return the rule for pools that give the *kind* (``max`` or ``avg``) of each window."""
 
     def rule(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
         (data,) = call.args
@@ -236,7 +236,7 @@ def pool(kind: str) -> Rule:
 
 
 def adaptive_pool(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """Adaptive averages whose windows are all of one size."""
+    """Compute adaptive averages whose windows are all of one size."""
     (data,) = call.args
     shape, output = static_shape(data), static_shape(variable)
     if data not in walk.blocked or shape is None or output is None or call.attrs.layout != "NCHW":
@@ -249,7 +249,7 @@ def adaptive_pool(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def global_pool(kind: str) -> Rule:
-    """The rule for a mean or maximum over all spatial axes, whether it keeps them or not."""
+    """Return the rule for a mean or maximum over all spatial axes, whether it keeps them or not."""
 
     def rule(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
         (data,) = call.args
@@ -297,7 +297,7 @@ def of_all(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
 
 
 def _tiles(sizes: tuple[int, ...]) -> Window:
-    """Windows of these *sizes*, one next to the other."""
+    """Return windows of these *sizes*, one next to the other."""
     zeros, ones = (0,) * len(sizes), (1,) * len(sizes)
     return Window(sizes, sizes, zeros, zeros, ones)
 
@@ -315,7 +315,7 @@ def _pooled(walk: Walk, data: relax.Expr, window: Window, kind: str, count_paddi
 
 
 def group_norm(walk: Walk, variable: relax.Var, call: relax.Call) -> bool:
-    """The places of each channel, where a kernel that has a row of texels does not take long."""
+    """Normalize the places of each channel, where a kernel that has a row of texels does not take long."""
     data, *extras = call.args
     shape, rows = static_shape(data), walk.row_kernels
     texels = rows.columns if rows else None

@@ -127,7 +127,7 @@ class Walk(Rewriter):
         """Variable of the new function that is another in another shape, to that one."""
 
     def value_of(self, variable: relax.Var) -> relax.Var:
-        """The plain form, made once if there are only others."""
+        """Return the plain form, made once if there are only others."""
         if variable in self.extreme_of:
             attributes = {blocks.LOOKUP: 1}
             return self.builder.emit_te(
@@ -165,7 +165,7 @@ class Walk(Rewriter):
             self._reshaped[self.values[variable]] = self._reshaped.get(source, source)
 
     def blocks_of(self, value: relax.Var) -> relax.Var:
-        """The blocked form of the tensor *value*, made if need be."""
+        """Return the blocked form of the tensor *value*, made if need be."""
         if value not in self.blocked:
             self.blocked[value] = self.emit(
                 lambda x: blocks.pack(x, self.lanes), self.copy(value), name="pack_blocks"
@@ -173,7 +173,7 @@ class Walk(Rewriter):
         return self.blocked[value]
 
     def rows_of(self, value: relax.Expr) -> relax.Var | None:
-        """The form in rows of the tensor *value*, if it has one or a change of shape makes it."""
+        """Return the form in rows of the tensor *value*, if it has one or a change of shape makes it."""
         shape = static_shape(value)
         if value in self.rows or shape is None:
             return self.rows.get(value)
@@ -189,18 +189,18 @@ class Walk(Rewriter):
         return relax.const(array.astype(sums) if self.blocking.widens else array)
 
     def emit(self, expression: Callable[..., te.Tensor], *tensors: relax.Expr, name: str) -> relax.Var:
-        """One kernel that computes the tensor expression of *tensors*."""
+        """Emit one kernel that computes the tensor expression of *tensors*."""
         return self.builder.emit_te(expression, *tensors, primfunc_name_hint=name)
 
     def reshaped(self, value: relax.Expr, shape: tuple[int, ...]) -> relax.Var:
-        """*value*, of the new function, in another shape; a change of a changed shape is one."""
+        """Reshape *value*, of the new function; a change of a changed shape is one."""
         source = self._reshaped.get(value, value)
         if static_shape(source) == shape:
             return source
         return self._reshape(source, shape)
 
     def apart(self, value: relax.Expr) -> relax.Var:
-        """*value*, of the new function, which no kernel that reads the result makes.
+        """Keep *value*, of the new function, out of the kernels that read the result.
 
         A convolution may be fused with what follows it. What broadcasts its result would have it
         computed again for each element of the larger tensor.
@@ -213,14 +213,14 @@ class Walk(Rewriter):
         return result
 
     def _unpacked(self, plain: relax.Var, blocked: relax.Var) -> relax.Var:
-        """The plain form of *blocked*; *plain* is a variable or a field's type that has its shape."""
+        """Return the plain form of *blocked*; *plain* is a variable or a field's type that has its shape."""
         shape = tuple(int(extent) for extent in getattr(plain, "struct_info", plain).shape.values)
         if shape[1] % self.lanes == 0 and math.prod(shape[2:]) == 1:
             return self.reshaped(blocked, shape)
         return self.emit(lambda x: blocks.unpack(x, shape[1]), blocked, name="unpack_blocks")
 
     def _flat(self, variable: relax.Var) -> relax.Var:
-        """The plain form of what is in rows."""
+        """Return the plain form of what is in rows."""
         shape = static_shape(variable)
         assert shape is not None  # it is in rows
         result = self.rows[variable]
@@ -249,6 +249,6 @@ def one_pixel(shape: tuple[int, ...]) -> bool:
 
 
 def size_of(tensor: relax.Var) -> int:
-    """Bytes of a tensor of floats."""
+    """Return the bytes of a tensor of floats."""
     width = 2 if tensor.struct_info.dtype == "float16" else 4
     return math.prod(static_shape(tensor) or ()) * width

@@ -84,7 +84,7 @@ def _types(call: relax.Call) -> str:
 
 
 def _adds_by_channel(call: relax.Call) -> bool:
-    """A bias has one value for each channel; anything else of one element is no tensor to CLML."""
+    """Return True if what is added is no constant, or has all elements or one for each channel."""
     whole, other = shape_of(call), call.args[1]
     by_channel = [1, *whole[1:2], *[1] * (len(whole) - 2)]
     return not isinstance(other, relax.Constant) or shape_of(other) in (whole, by_channel)

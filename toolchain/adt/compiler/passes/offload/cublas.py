@@ -49,7 +49,7 @@ def _batches(shape: Sequence[int]) -> int:
 
 
 def _layer(bindings: Sequence[relax.VarBinding], *, tf32: bool) -> Layer:
-    """The products ``a @ b``; ``step_a``, ``step_b``: elements from one matrix to the next, 0: it repeats."""
+    """Describe ``a @ b``; ``step_a``, ``step_b``: elements from one matrix to the next, 0: it repeats."""
     call = next(binding.value for binding in bindings if operator_name(binding.value) == MATMUL)
     a, b = map(shape_of, call.args)
     rows, inner, columns = a[-2], a[-1], b[-1]

@@ -46,7 +46,7 @@ def rules(*, tf32: bool, **_options: bool) -> Cudnn:
 
 
 def _patterns() -> list[Any]:
-    """Longer ones first: TVM takes the first that matches."""
+    """List the patterns, longer ones first: TVM takes the first that matches."""
 
     def biased() -> Any:
         return is_op(ADD)(is_op(CONV2D)(wildcard(), wildcard()), is_const())
@@ -76,7 +76,7 @@ _CONVOLUTION: Constraints = {
 
 
 def _sums(core: relax.Call, sums: Sequence[Any], *, with_bias: bool) -> str:
-    """A bias has one value for each channel; what is added besides has a value for each of the result."""
+    """Check that a bias has one value for each channel, and other terms one for each of the result."""
     shape = shape_of(core)
     if with_bias:
         bias, *sums = sums
@@ -89,7 +89,7 @@ def _sums(core: relax.Call, sums: Sequence[Any], *, with_bias: bool) -> str:
 
 
 def _layer(bindings: Sequence[relax.VarBinding], *, tf32: bool) -> Layer:
-    """The convolution, whose operands are x, weights, and the bias and the tensor that are added."""
+    """Describe the convolution, whose operands are x, weights, and the bias and the tensor that are added."""
     operands: list[relax.Expr] = []
     attributes: dict[str, Any] = {"relu": 0, "tf32": int(tf32)}
     result = None

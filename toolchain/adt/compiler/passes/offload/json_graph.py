@@ -65,7 +65,7 @@ def register(library: str, layer_of: Callable[[Sequence[Any]], Layer]) -> None:
 
 
 def _text(function: relax.Function, layer_of: Callable[[Sequence[Any]], Layer]) -> str:
-    """The graph of *function*, which calls one match, as JSON."""
+    """Write the graph of *function*, which calls one match, as JSON."""
     (match,) = (node for node in relax_nodes(function.body, relax.Function) if COMPOSITE in node.attrs)
     (call,) = (node for node in relax_nodes(function.body, relax.Call) if isinstance(node.op, relax.Var))
     layer = layer_of([binding for block in match.body.blocks for binding in block.bindings])

@@ -200,7 +200,7 @@ def partition(
 def _guarded(
     pattern: tuple[Any, ...], taker: Taker, objections: dict[str, dict[str, None]]
 ) -> tuple[Any, ...]:
-    """*pattern* that matches only what *taker* computes rightly; the reasons go into *objections*."""
+    """Let *pattern* match only what *taker* computes rightly; the reasons go into *objections*."""
     name, what, annotations, check = pattern
 
     def is_taken(context: relax.transform.PatternCheckContext) -> bool:
@@ -217,7 +217,7 @@ def _guarded(
 
 
 def _check_form(module: tvm.IRModule) -> None:
-    """Subgraphs are built for one shape of every tensor, out of functions without branches."""
+    """Refuse open shapes and branches: a subgraph is built for one shape of every tensor."""
     if relax_nodes(module["main"], relax.If):
         raise ModelError(
             "the model has control flow (If), and TVM's offload cannot handle it",
@@ -233,7 +233,7 @@ def _check_form(module: tvm.IRModule) -> None:
 
 
 def _in_order(bindings: Mapping[Any, Any]) -> list[relax.Call]:
-    """The calls of *bindings*, which TVM gives in any order, each after those whose results it takes."""
+    """Sort the calls of *bindings*, which TVM gives in any order, each after those whose results it takes."""
     calls: dict[Any, Any] = {}
 
     def visit(variable: relax.Expr) -> None:
@@ -249,7 +249,7 @@ def _in_order(bindings: Mapping[Any, Any]) -> list[relax.Call]:
 
 
 def _core(calls: list[relax.Call]) -> str:
-    """The operator that a match is about: its convolution, if there is one."""
+    """Return the operator that a match is about: its convolution, if there is one."""
     names = [operator_name(call) for call in calls]
     return next((name for name in names if "conv" in name), names[-1] if names else "")
 

@@ -29,7 +29,7 @@ LARGE = 1024  # elements from which on a constant is worth a place in mod.params
 
 
 def fold_weights(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> tvm.IRModule:
-    """*module* with the values of those *params* that its ``main`` takes, batch norms folded into them."""
+    """Bind those *params* that ``main`` of *module* takes, and fold batch norms into them."""
     passes = [
         transform.BindParams("main", weights_of(module, params)),
         transform.Normalize(),
@@ -42,7 +42,7 @@ def fold_weights(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor])
 def weights_of(
     module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]
 ) -> dict[relax.Var, tvm.runtime.Tensor]:
-    """The parameters of ``main`` that are weights, with their values of *params*."""
+    """Return the parameters of ``main`` that are weights, with their values of *params*."""
     variables = {str(variable.name_hint): variable for variable in module["main"].params}
     return {variables[name]: value for name, value in params.items() if name in variables}
 
@@ -143,7 +143,7 @@ def _variables(arguments: tvm_ffi.Array) -> list[relax.Var]:
 
 
 def _bound(function: relax.Function, arguments: tvm_ffi.Array) -> relax.Function:
-    """A copy of *function* without the parameters for which *arguments* has constants."""
+    """Copy *function* without the parameters for which *arguments* has constants."""
     function = copy_with_new_vars(function)
     pairs = zip(function.params, arguments, strict=True)
     constants = {parameter: argument.data for parameter, argument in pairs if _constant(argument)}
@@ -151,7 +151,7 @@ def _bound(function: relax.Function, arguments: tvm_ffi.Array) -> relax.Function
 
 
 def _inside(function: relax.Function) -> relax.Function:
-    """*function* with constants that it passes to its local functions bound there."""
+    """Bind the constants that *function* passes to its local functions there."""
     local: dict[Any, Any] = {}
     blocks = []
     for block in function.body.blocks:
@@ -174,12 +174,11 @@ def _inside(function: relax.Function) -> relax.Function:
 
 
 def _new_name(taken: set[str]) -> str:
-    """A parameter's name that is none of *taken*, which it joins."""
+    """Add a parameter's name that is none of *taken* to them, and return it."""
     number = next(number for number in itertools.count() if f"folded_{number}" not in taken)
     taken.add(f"folded_{number}")
     return f"folded_{number}"
 
 
 def _handle(tensor: tvm.runtime.Tensor) -> int:
-    """The tensor's identity."""
     return int(tensor.__chandle__())

@@ -85,7 +85,7 @@ def rules(*, half: bool, **_options: bool) -> Xnnpack:
 
 
 def _patterns() -> list[Any]:
-    """Longer ones first: TVM takes the first that matches."""
+    """List the patterns, longer ones first: TVM takes the first that matches."""
 
     def activated(value: relax.dpl.DFPattern) -> list[relax.dpl.DFPattern]:
         return [
@@ -136,7 +136,7 @@ def _patterns() -> list[Any]:
 
 
 def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
-    """*module* where each call has dequantized operands of its own: a match must not give away its inside."""
+    """Give each call dequantized operands of its own: a match must not give away its inside."""
     dequantizations = {
         binding.var: binding.value
         for binding in bindings_of(module)
@@ -162,7 +162,7 @@ def _own_dequantizations(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _types(calls: list[relax.Call], taken: tuple[str, ...]) -> str:
-    """*taken*: the types of numbers that are no integers; a match has one of them."""
+    """Check that a match has one of the types *taken* besides integers."""
     types = set()
     for call in calls:
         infos = tensors_of(call)
@@ -248,7 +248,7 @@ def _bias(core: relax.Call, calls: list[relax.Call]) -> str:
 
 
 def _scales(core: relax.Call, calls: list[relax.Call]) -> str:
-    """XNNPACK's limits on scales and zero points of integers."""
+    """Check XNNPACK's limits on scales and zero points of integers."""
     last = next((call for call in calls if operator_name(call) == QUANTIZE), None)
     if last is None:
         return ""

@@ -41,7 +41,7 @@ ATTRIBUTES = {
 
 
 def generate(functions: Sequence[Any], _options: tvm_ffi.Map, names: Mapping[Any, Any]) -> list[Any]:
-    """TVM's ``relax.ext.xnnpack``: a module for each of *functions*, whose constants have *names*."""
+    """Build a module for each of *functions*, whose constants have *names*: TVM's ``relax.ext.xnnpack``."""
     create = tvm.get_global_func("adt.JsonModuleCreate")
     modules = []
     for function in functions:
@@ -72,7 +72,7 @@ class _Graph:
         self.constants: list[str] = []
 
     def text(self, function: relax.Function) -> str:
-        """The graph of *function* as JSON."""
+        """Write the graph of *function* as JSON."""
         values: dict[Any, int] = {}
         matches: dict[Any, Any] = {}
         for parameter in function.params:
@@ -97,7 +97,7 @@ class _Graph:
         return len(self.nodes) - 1
 
     def _kernel(self, match: relax.Function, operands: Sequence[int]) -> int:
-        """The node for one call of *match*, a function whose weights are inside."""
+        """Add the node for one call of *match*, a function whose weights are inside."""
         values = {parameter: _Value(node) for parameter, node in zip(match.params, operands, strict=True)}
         calls = [binding for block in match.body.blocks for binding in block.bindings]
         kind = ""
@@ -150,7 +150,7 @@ class _Graph:
         return node
 
     def _input(self, value: _Value, channels: int) -> int:
-        """The node of an operand; constants become nodes, with a scale for each of a layer's *channels*."""
+        """Return an operand's node; constants become nodes, with a scale for each of *channels*."""
         node = value.node
         if value.constant is not None:
             node = self._add("const", str(self.names[value.constant]), value.constant.struct_info)
@@ -175,7 +175,7 @@ class _Graph:
 
 
 def _integers(value: _Value, arguments: Sequence[_Value]) -> _Value:
-    """*value* with scale and zero point: the second and third of a quantization's *arguments*."""
+    """Give *value* scale and zero point: the second and third of a quantization's *arguments*."""
     scale, zero_point = (argument.constant.data.numpy().ravel() for argument in arguments[1:3])
     return replace(value, scale=tuple(map(float, scale)), zero_point=int(zero_point[0]))
 

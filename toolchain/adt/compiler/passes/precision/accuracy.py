@@ -140,7 +140,7 @@ def _run(
     inputs: Sequence[TensorSpec],
     samples: Samples,
 ) -> list[list[Array]]:
-    """The outputs of *module* for each sample."""
+    """Return the outputs of *module* for each sample."""
     machine = relax.VirtualMachine(tvm.compile(module, host_target()), tvm.cpu())
     rows = []
     for sample in samples.inputs:

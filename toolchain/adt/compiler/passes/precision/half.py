@@ -62,7 +62,7 @@ class _Float(ABC):
         self.versions = versions
 
     def get(self, dtype: str) -> relax.Expr:
-        """The expression that holds it in *dtype*."""
+        """Return the expression that holds it in *dtype*."""
         if dtype not in self.versions:
             self.versions[dtype] = self._version(dtype)
         return self.versions[dtype]
@@ -194,7 +194,7 @@ class _Rewriter:
     """Operators that compute on floats in float32, and how often."""
 
     def run(self) -> tuple[tvm.IRModule, Mapping[str, tvm.runtime.Tensor]]:
-        """The module and its parameters."""
+        """Rewrite the module; return it and its parameters."""
         main = self.module["main"]
         others = {gv: func for gv, func in self.module.functions.items() if gv.name_hint != "main"}
         self.builder = relax.BlockBuilder(
@@ -243,7 +243,7 @@ class _Rewriter:
         fixed: Mapping[relax.Var, tuple[str, Any]],
         weights: Mapping[str, _Weight | None],
     ) -> tuple[list[relax.Var], dict[str, tvm.runtime.Tensor]]:
-        """The new function's parameters, and the data behind its weights, less what nobody reads."""
+        """Return the new function's parameters, and the data behind its weights, less what nobody reads."""
         variables, data = list(inputs), dict[str, tvm.runtime.Tensor]()
         for var, (name, tensor) in fixed.items():
             weight = weights[name]
@@ -269,7 +269,7 @@ class _Rewriter:
         return _Fixed(expr)
 
     def _as(self, value: _Value, dtype: str) -> relax.Expr:
-        """The expression that holds *value*, its float32 tensors in *dtype*."""
+        """Return the expression that holds *value*, its float32 tensors in *dtype*."""
         if isinstance(value, _Fixed):
             return value.expr
         if isinstance(value, _Group):
@@ -305,7 +305,7 @@ class _Rewriter:
         return self._original(self.values[var]) if var in self.values else var
 
     def _single(self, var: relax.Var) -> _Value:
-        """The value of a variable that was made with the original types."""
+        """Return the value of a variable that was made with the original types."""
         return self._split(var, SINGLE)
 
     def _split(self, var: relax.Var, kind: str, *, wide: bool = False) -> _Value:
@@ -347,7 +347,7 @@ class _Rewriter:
         return self._single(result)
 
     def _half(self, var: relax.Var, op: str, call: relax.Call, args: Sequence[_Value]) -> _Value:
-        """*call* on half arguments."""
+        """Repeat *call* on half arguments."""
         if op not in PRODUCTS:
             return self._split(self._emit(self._again(call, args, HALF), str(var.name_hint)), HALF)
         make = _operator(op)
@@ -359,7 +359,7 @@ class _Rewriter:
         return self._wide(var, result) if var in self.ahead else self._single(result)
 
     def _wide(self, var: relax.Var, result: relax.Expr) -> _Value:
-        """The value of *result*, in float32, that is to be stored as half.
+        """Return the value of *result*, in float32, that is to be stored as half.
 
         With several readers it is stored at once: one tensor in memory, not two.
         """
@@ -369,12 +369,12 @@ class _Rewriter:
         return value
 
     def _again(self, call: relax.Call, args: Sequence[_Value], dtype: str) -> relax.Expr:
-        """*call* on *args*, whose float32 tensors are *dtype*."""
+        """Repeat *call* on *args*, whose float32 tensors are *dtype*."""
         return relax.Call(call.op, [self._as(arg, dtype) for arg in args], call.attrs, call.sinfo_args)
 
 
 def _replaced(expr: relax.Expr, read: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
-    """*expr* with each variable replaced by what *read* gives for it."""
+    """Replace each variable in *expr* by what *read* gives for it."""
 
     @relax.expr_functor.mutator
     class Replacer(relax.PyExprMutator):  # type: ignore[misc]
@@ -388,7 +388,7 @@ def _replaced(expr: relax.Expr, read: Callable[[relax.Expr], relax.Expr]) -> rel
 
 
 def _floats(value: _Value) -> Iterator[_Float]:
-    """The float32 tensors in *value*."""
+    """Yield the float32 tensors in *value*."""
     if isinstance(value, _Group):
         for item in value.fields:
             yield from _floats(item)
@@ -409,7 +409,7 @@ def _is_square(op: str, call: relax.Call) -> bool:
 
 
 def _operator(op: str) -> Any:
-    """The Python function that makes a call of *op*."""
+    """Return the Python function that makes a call of *op*."""
     function: relax.Function = relax.op
     for part in op.split("."):
         function = getattr(function, part)
@@ -417,7 +417,7 @@ def _operator(op: str) -> Any:
 
 
 def _ahead_of_products(module: tvm.IRModule) -> set[relax.Var]:
-    """The variables that a convolution or a matrix product reads, directly or through others."""
+    """Return the variables that a convolution or a matrix product reads, directly or through others."""
     ahead: set[relax.Var] = set()
     for binding in reversed(bindings_of(module)):
         if binding.var in ahead or operator_of(binding.value) in PRODUCTS:
@@ -426,7 +426,7 @@ def _ahead_of_products(module: tvm.IRModule) -> set[relax.Var]:
 
 
 def _ahead_of_spectra(module: tvm.IRModule) -> set[relax.Var]:
-    """The variables whose squares a logarithm is taken of, as of a spectrum's power.
+    """Return the variables whose squares a logarithm is taken of, as of a spectrum's power.
 
     Half precision errs by a fraction of the loudest; a logarithm shows the quietest.
     """

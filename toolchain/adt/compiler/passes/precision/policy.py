@@ -169,14 +169,14 @@ def check_precision(precision: str) -> None:
 
 
 def _operators() -> list[str]:
-    """Every operator of Relax, without the prefix."""
+    """List every operator of Relax, without the prefix."""
     return sorted(
         str(name).removeprefix("relax.") for name in Op.list_op_names() if str(name).startswith("relax.")
     )
 
 
 def _variables(module: tvm.IRModule) -> dict[str, str]:
-    """Each variable of *module*'s entry that an operator gives, and the operator."""
+    """Map each variable of *module*'s entry that an operator gives to the operator."""
     return {
         str(binding.var.name_hint): operator_of(binding.value)
         for binding in bindings_of(module)
@@ -210,10 +210,10 @@ def sums_whole_numbers(module: tvm.IRModule) -> bool:
 
 
 def dtype_of(var: relax.Var) -> str:
-    """The type of a tensor's elements; empty for what is no tensor."""
+    """Return the type of a tensor's elements; empty for what is no tensor."""
     return str(getattr(var.struct_info, "dtype", ""))
 
 
 def operator_of(value: relax.Expr) -> str:
-    """The operator that *value* calls, without ``relax.``; empty when it calls none."""
+    """Return the operator that *value* calls, without ``relax.``; empty when it calls none."""
     return operator_name(value).removeprefix("relax.")

@@ -77,7 +77,7 @@ class _SinglePrecision(Rewriter):
         return self._as_before(super().result(), body.struct_info)
 
     def _as_before(self, value: relax.Expr, info: relax.StructInfo) -> relax.Expr:
-        """*value* in the types of *info*."""
+        """Cast *value* back to the types of *info*."""
         if isinstance(info, relax.TupleStructInfo):
             parts = (self.builder.emit(relax.TupleGetItem(value, i)) for i in range(len(info.fields)))
             return relax.Tuple(
@@ -89,7 +89,7 @@ class _SinglePrecision(Rewriter):
 
 
 def _single(info: relax.StructInfo) -> relax.StructInfo:
-    """A tensor's type, float32 where it was float16."""
+    """Return a tensor's type, float32 where it was float16."""
     if getattr(info, "dtype", "") != HALF:
         return info
     return (

@@ -29,7 +29,7 @@ class Argument:
 
 
 def arguments(function: Any) -> tuple[Argument, ...]:
-    """The buffers that *function* is called with, outputs last."""
+    """Return the buffers that *function* is called with, outputs last."""
     buffers = [function.buffer_map[parameter] for parameter in function.params]
     return tuple(
         Argument(tuple(int(extent) for extent in buffer.shape), str(buffer.dtype), str(buffer.scope()))
@@ -38,7 +38,7 @@ def arguments(function: Any) -> tuple[Argument, ...]:
 
 
 def sample_data(argument: Argument, seed: int) -> bytes:
-    """Numbers for *argument*: floats of [0, 1) and small integers, for which every kernel is defined.
+    """Draw numbers for *argument*: floats of [0, 1) and small integers, for which every kernel is defined.
 
     Wider integers are zero, for they may be indices, and so are types that numpy does not have.
     """
@@ -65,7 +65,7 @@ def unwritten_data(argument: Argument) -> bytes:
 
 
 def upload(argument: Argument, device: Any, data: bytes) -> Any:
-    """*argument* as a tensor of *device* that holds *data*."""
+    """Upload *argument* as a tensor of *device* that holds *data*."""
     import tvm
 
     scope = None if argument.scope == "global" else argument.scope

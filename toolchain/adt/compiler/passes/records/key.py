@@ -44,13 +44,13 @@ def target_key(target: ModelTarget) -> str:
 
 
 def without_textures(key: str) -> str | None:
-    """The key of the same target with all tensors in buffers; None where *key* is of one without textures."""
+    """Return the key of the same target with all tensors in buffers; None if *key* has no textures."""
     facts: dict[str, Any] = json.loads(key)
     return _text(facts | {"textures": False}) if facts.get("textures") else None
 
 
 def key_words(key: str) -> str:
-    """A target key for people: ``adreno (textures)``, ``cuda sm_87``, ``aarch64 cortex-a76 +dotprod``."""
+    """Describe a key for people: ``adreno (textures)``, ``cuda sm_87``, ``aarch64 cortex-a76 +dotprod``."""
     try:
         facts: dict[str, Any] = json.loads(key)
     except ValueError:
@@ -66,14 +66,14 @@ def key_words(key: str) -> str:
 
 
 def tvm_key() -> str:
-    """TVM's version as records have it: ``0.25.0``."""
+    """Return TVM's version as records have it: ``0.25.0``."""
     import tvm
 
     return tvm_version(str(tvm.__version__))
 
 
 def tvm_version(text: str) -> str:
-    """The numbers of a version, without what follows them: ``0.25.0.post1`` is ``0.25.0``."""
+    """Return the numbers of a version, without what follows them: ``0.25.0.post1`` is ``0.25.0``."""
     return ".".join(re.findall(r"\d+", text.partition("post")[0].partition("dev")[0])[:3])
 
 

@@ -24,7 +24,7 @@ UNROLLING = "pragma_auto_unroll_max_step"
 
 
 def fault(before: Any, after: Any) -> str:
-    """Reason why the PrimFunc *after* is no schedule of *before*; empty if there is none."""
+    """Explain why the PrimFunc *after* is no schedule of *before*; empty if it is one."""
     if not _called_alike(before, after):
         return "it changes the arguments of the kernel"
     sizes, known = _size(after), _size(before)
@@ -38,12 +38,12 @@ def fault(before: Any, after: Any) -> str:
 
 
 def iterations(function: Any) -> int:
-    """Number of times that statements of the PrimFunc *function* run in one call; open extents count as 1."""
+    """Count how often statements of the PrimFunc *function* run in one call; open extents count as 1."""
     return _size(function).iterations
 
 
 def gpu_features(function: Any) -> str:
-    """A feature of GPUs that the PrimFunc *function* uses: threads, or memory of theirs; empty without."""
+    """Return a feature of GPUs that the PrimFunc *function* uses: threads, or their memory; else empty."""
     from tvm import tirx
 
     from adt.compiler.ir.nodes import tir_nodes
@@ -112,7 +112,7 @@ def _add(statement: Any, copies: int, times: int, size: _Size) -> None:
 
 
 def _parts(statement: Any) -> Iterator[Any]:
-    """The statements directly within *statement*."""
+    """Yield the statements directly within *statement*."""
     yield from getattr(statement, "seq", ())
     for name in ("block", "init", "body", "then_case", "else_case"):
         if (part := getattr(statement, name, None)) is not None:
@@ -120,7 +120,7 @@ def _parts(statement: Any) -> Iterator[Any]:
 
 
 def _number(value: Any) -> int:
-    """The integer *value*, of Python or TIR; 1 for one that is known at run time only."""
+    """Return the integer *value*, of Python or TIR; 1 for one that is known at run time only."""
     value = getattr(value, "value", value)
     return max(int(value), 1) if isinstance(value, int | float) else 1
 

@@ -42,14 +42,14 @@ class KernelSchedules(Protocol):
     """Says what becomes of each kernel that is to be scheduled."""
 
     def take(self, function: Any) -> Any:
-        """*function* scheduled; or as it is, perhaps with a mark, where it is to get the usual schedule."""
+        """Schedule *function*; or return it, perhaps with a mark, where it is to get the usual schedule."""
 
 
 class Untuned:
     """Each kernel gets the usual schedule."""
 
     def take(self, function: Any) -> Any:
-        """*function* as it is."""
+        """Return *function* as it is."""
         return function
 
 
@@ -75,7 +75,7 @@ class Tuned:
         self._trials.close()
 
     def take(self, function: Any) -> Any:
-        """*function* with its record's schedule, if there is one that is faster than the usual one."""
+        """Schedule *function* by its record, if there is one that is faster than the usual schedule."""
         module = workload(function)
         for known, kernel in self._by_hash.get(structural_hash(module), ()):
             if same(known, module):
@@ -125,7 +125,7 @@ class Tuned:
 
 
 def _failure(build: Callable[[Any], Any], module: Any) -> str:
-    """The first line of what *build* raises on *module*; empty if it raises nothing."""
+    """Return the first line of what *build* raises on *module*; empty if it raises nothing."""
     try:
         build(module)
     except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
@@ -134,7 +134,7 @@ def _failure(build: Callable[[Any], Any], module: Any) -> str:
 
 
 def schedule_by_record(module: Any, trace: str) -> Any:
-    """The workload *module* scheduled by a record's *trace*: TVM's, or that of a rule for CPUs, which is
+    """Schedule the workload *module* by a record's *trace*: TVM's, or that of a rule for CPUs, which is
     finished as without a record.
 
     Raises:
@@ -150,7 +150,7 @@ def schedule_by_record(module: Any, trace: str) -> Any:
 
 
 def _with_body_of(function: Any, scheduled: Any) -> Any:
-    """*scheduled* with the attributes of *function*, which it is a schedule of."""
+    """Give *scheduled* the attributes of *function*, which it is a schedule of."""
     result = tirx.PrimFunc(
         scheduled.params, scheduled.body, scheduled.ret_type, scheduled.buffer_map, function.attrs
     )
@@ -166,13 +166,13 @@ class Recording:
         self.functions: list[Any] = []
 
     def take(self, function: Any) -> Any:
-        """*function* with its mark."""
+        """Note *function*, and return it with its mark."""
         self.functions.append(function)
         return marked(function, str(len(self.functions) - 1))
 
 
 def take_schedules(schedules: KernelSchedules) -> Any:
-    """A pass that has *schedules* take each kernel that is not scheduled yet."""
+    """Return a pass that has *schedules* take each kernel that is not scheduled yet."""
 
     @tvm.transform.module_pass(opt_level=0, name="adt.TakeSchedules")  # type: ignore[untyped-decorator]
     def take(module: Any, _context: Any) -> Any:

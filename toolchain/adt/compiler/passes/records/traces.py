@@ -36,7 +36,7 @@ class TraceError(Exception):
 
 
 def trace_text(trace: Any) -> str:
-    """One line of JSON of TVM's *trace*; traces with the same steps, and no others, have the same."""
+    """Write TVM's *trace* as one line of JSON; traces with the same steps, and no others, have the same."""
     return _line(_plain(trace.as_json()))
 
 
@@ -90,7 +90,7 @@ def _parsed(text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """*value* of a trace as every writer of TVM's may have written it.
+    """Normalize *value* of a trace, which writers of TVM's may have written in several ways.
 
     Its files have 1 for 1.0 and for True, and reading takes either; index maps are JSON in a text, of one
     line or of many, with the version of TVM that wrote it.
@@ -223,12 +223,12 @@ def _tensorize(inputs: list[Any], attrs: list[Any]) -> str:
 
 
 def _split(inputs: list[Any], attrs: list[Any]) -> str:
-    """Without a predicate, parts that do not divide a loop read and write beyond the end of tensors."""
+    """Refuse a split without a predicate: parts that do not divide a loop go beyond the end of tensors."""
     return "no predicate" if any(attrs[1:]) else ""
 
 
 def _align(inputs: list[Any], attrs: list[Any]) -> str:
-    """The attributes are a buffer, an axis, and the divisor and remainder of its stride."""
+    """Check the attributes: a buffer, an axis, and the divisor and remainder of its stride."""
     numbers = [value for value in attrs if isinstance(value, int)]
     right = (
         len(attrs) == len(numbers) == 4 and 1 <= numbers[2] <= MOST_STRIDE and 0 <= numbers[3] < numbers[2]
@@ -247,7 +247,8 @@ def _transform(inputs: list[Any], attrs: list[Any]) -> str:
 
 
 def _layout(inputs: list[Any], attrs: list[Any]) -> str:
-    """The attributes are a buffer, a side, what pads, and that TVM need not prove that elements stay apart.
+    """Check the attributes: a buffer, a side, what pads, and that TVM need not prove that elements stay
+    apart.
 
     Nor can the layout of an argument be changed: see :mod:`adt.compiler.passes.records.schedule_limits`.
     """

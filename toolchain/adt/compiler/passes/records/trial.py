@@ -41,15 +41,12 @@ class Trials:
     """Builds and runs kernels for a CPU, one after another."""
 
     def __init__(self, target: Mapping[str, Any]) -> None:
-        """
-        Args:
-            target: TVM's, of the CPU.
-        """
+        """Prepare the child that builds for *target*, TVM's of the CPU."""
         self._target = dict(target)
         self._child = Child("adt.compiler.passes.records.trial")
 
     def fault(self, module: Any, scheduled: Any, portable: Any) -> str:
-        """Reason why *scheduled* is no schedule of the workload *module*.
+        """Explain why *scheduled* is no schedule of the workload *module*.
 
         Empty if it is built and computes the same, or if the numbers cannot be seen here: shapes are open,
         there are too many iterations, or LLVM does not build *portable*.
@@ -82,7 +79,7 @@ class Trials:
 
 
 def without_instructions(trace: str) -> str:
-    """The *trace* without the steps that put a processor's instructions in place of loops."""
+    """Remove the steps from *trace* that put a processor's instructions in place of loops."""
     steps, decisions = json.loads(trace)
     kept = [number for number, step in enumerate(steps) if step[0] != "Tensorize"]
     places = {number: place for place, number in enumerate(kept)}
@@ -132,7 +129,7 @@ class _Runner:
 
 
 def _run(kernel: Any, each: tuple[Argument, ...]) -> list[Any]:
-    """All arguments after a call; those that are computed are not told from others, which must stay."""
+    """Return all arguments after a call, also those that are not computed, which must stay."""
     signs = np.random.default_rng(len(each))
     tensors = []
     for seed, argument in enumerate(each):

@@ -23,7 +23,7 @@ OURS = (ATTRIBUTE, MARK)
 
 
 def workload(function: Any) -> Any:
-    """``IRModule {"main": function}`` as TVM's own extraction of tasks gives it.
+    """Return ``IRModule {"main": function}`` as TVM's own extraction of tasks gives it.
 
     So records that other programs made with MetaSchedule for the same kernel are found, too.
 
@@ -34,7 +34,7 @@ def workload(function: Any) -> Any:
 
 
 def named_main(function: Any) -> Any:
-    """The PrimFunc *function* called ``main``, without adt's attributes."""
+    """Return the PrimFunc *function* called ``main``, without adt's attributes."""
     for name in OURS:
         if function.attrs is not None and name in function.attrs:
             function = function.without_attr(name)
@@ -47,17 +47,17 @@ def same(one: Any, other: Any) -> bool:
 
 
 def structural_hash(module: Any) -> str:
-    """TVM's structural hash of a workload, decimal; the same workload has the same in one version of TVM."""
+    """Return TVM's structural hash of a workload, decimal: equal for equal workloads in one version."""
     return str(tvm_ffi.structural_hash(module) % (1 << 64))
 
 
 def marked(function: Any, mark: str) -> Any:
-    """*function* with *mark*."""
+    """Return *function* with *mark*."""
     return function.with_attr(MARK, mark)
 
 
 def marks(module: Any) -> Iterator[tuple[str, Any, str]]:
-    """Name, function and mark of each PrimFunc of *module* that has one, sorted by name."""
+    """Yield name, function and mark of each PrimFunc of *module* that has one, sorted by name."""
     functions = {str(variable.name_hint): function for variable, function in module.functions_items()}
     for name, function in sorted(functions.items()):
         if isinstance(function, tvm.tirx.PrimFunc) and function.attrs is not None and MARK in function.attrs:
