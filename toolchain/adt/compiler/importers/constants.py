@@ -22,7 +22,7 @@ LEAST_WEIGHT = 64  # elements from which a constant is a weight rather than an a
 
 
 def lift_weights(module: Any) -> Any:
-    """*module* with ``main``'s larger constants as parameters after the others, values in its attributes.
+    """Turn the larger constants of ``main`` into parameters after the others, with values in its attributes.
 
     What only moves or converts a constant (transposes to TVM's layouts, casts from half
     precision) is computed here, so that no device does it for every inference.
@@ -83,7 +83,7 @@ def lift_weights(module: Any) -> Any:
 
 
 def _moves() -> dict[str, Callable[[Array, Any], Array]]:
-    """Functions of one constant that only move or convert its elements, on numpy arrays."""
+    """Map operators that only move or convert a constant's elements to functions of numpy arrays."""
 
     def shape_of(call: Any) -> list[int]:
         return [int(extent) for extent in call.struct_info.shape]

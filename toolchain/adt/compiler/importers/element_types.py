@@ -54,14 +54,14 @@ def _on_integers(call: Any, emit: Callable[[Any], Any]) -> Any:
 
 
 def _sign(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """The sign of unsigned numbers: TVM makes a -1 of their type."""
+    """Compute the sign of unsigned numbers, for which TVM makes a -1 of their type."""
     if not dtype.startswith("u"):
         return None
     return relax.op.astype(emit(relax.op.not_equal(call.args[0], relax.const(0, dtype))), dtype)
 
 
 def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """The mean of integers, rounded towards zero: TVM divides by a number of another type."""
+    """Compute the mean of integers, rounded towards zero: TVM divides by a number of another type."""
     shape = getattr(call.args[0].struct_info.shape, "values", ())
     if not dtype.startswith(("int", "uint")) or not all(hasattr(extent, "value") for extent in shape):
         return None
@@ -72,7 +72,7 @@ def _mean(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
 
 
 def _scanned(call: Any, dtype: str, emit: Callable[[Any], Any]) -> Any:
-    """Running sums and products of booleans, of int64 where no other type is given, as PyTorch has them."""
+    """Compute running sums and products of booleans, as int64 unless another type is given, as in PyTorch."""
     if dtype != "bool":
         return None
     attributes, given = call.attrs, call.attrs.dtype

@@ -57,10 +57,10 @@ def called_functions(built: Any, lowered: Any) -> tuple[str, ...]:
 
 
 def _imported(module: Any) -> Iterator[Any]:
-    """The modules with what was handed over to libraries.
+    """Yield the modules with what was handed over to libraries.
 
-    Not those with kernels, whose names the lowered module has, and the constants around them: TVM's wheel
-    refuses to ask those of a GPU, and those of another processor.
+    Modules with kernels are left out: the lowered module has their names, and TVM's wheel refuses to list
+    those of a GPU or another processor. So are the constants around them.
     """
     for inner in module.imports:
         if inner.kind not in (*GPU_KINDS, "llvm", "const_loader"):
@@ -87,7 +87,7 @@ def _called_by_kernels(module: Any) -> set[str]:
 
 
 def packed_functions(module: Any) -> tuple[str, ...]:
-    """Functions of the runtime that operators of an imported *module* stand for, sorted."""
+    """Return the functions of the runtime that operators of an imported *module* stand for, sorted."""
     names = {
         str(call.op.get_attr("FCallPacked") or "")
         for function in module.functions.values()
@@ -117,7 +117,7 @@ def check_functions(imported: ImportedModel, called: Iterable[str], registered: 
 
 
 def rows_of_functions(ops: Iterable[OpRow], functions: Iterable[str]) -> list[OpRow]:
-    """The operators that *functions* come from, where their names tell."""
+    """Return the operators that *functions* come from, as far as their names tell."""
     stems = {name.rpartition(".")[2].replace("_", "") for name in functions}
     return [row for row in ops if row.op.rpartition(":")[2].replace("_", "").lower() in stems]
 

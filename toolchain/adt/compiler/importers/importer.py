@@ -105,7 +105,7 @@ def explain_model(model: Path | str, shapes: RequestedShapes) -> Explanation:
 
 
 def _table(path: Path, format: str, shapes: RequestedShapes) -> tuple[OpRow, ...]:
-    """The op table of a model that cannot be imported, as far as it can be read."""
+    """Build the op table of a model that cannot be imported, as far as it can be read."""
     try:
         if format == formats.ONNX:
             from adt.compiler.importers.onnx.importer import explain_onnx
@@ -126,7 +126,7 @@ def _table(path: Path, format: str, shapes: RequestedShapes) -> tuple[OpRow, ...
 
 
 def _open(model: Path | str) -> tuple[Path, SourceModel]:
-    """The model's file and what it is."""
+    """Return the model's file, and its name, format and digest."""
     if formats.is_callable(model):
         from adt.compiler.importers.torch_program import exported_by
 

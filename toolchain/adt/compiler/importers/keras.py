@@ -78,7 +78,7 @@ def load_keras(path: Path) -> Any:
 
 
 def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Outputs of a loaded model, by name."""
+    """Run a loaded model, and return its outputs by name."""
     import numpy as np
 
     given = [inputs[name] for name in _input_names(model)]
@@ -92,12 +92,12 @@ def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _input_names(model: Any) -> list[str]:
-    """Names of the input layers; tensors' own names differ with every load."""
+    """Return the names of the input layers; names of tensors differ with every load."""
     return distinct_names(tensor._keras_history.operation.name for tensor in model.inputs)
 
 
 def _output_names(model: Any) -> list[str]:
-    """Names of the layers that give the outputs."""
+    """Return the names of the layers that give the outputs."""
     return distinct_names(tensor._keras_history.operation.name for tensor in model.outputs)
 
 

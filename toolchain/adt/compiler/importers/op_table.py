@@ -77,7 +77,7 @@ def _sorted(rows: Iterable[OpRow]) -> tuple[OpRow, ...]:
 
 
 def refusal(rows: Iterable[OpRow]) -> str:
-    """The unsupported operators of *rows*, each with the reason and its nodes; empty when there are none."""
+    """List the unsupported operators of *rows* with reasons and nodes; empty when there are none."""
     return ", ".join(f"{row.op} ({row.note})" for row in rows if row.status == UNSUPPORTED)
 
 
@@ -93,7 +93,7 @@ def refusal_notes(refused: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def named_nodes(names: Iterable[str]) -> str:
-    """``node a, b, c and 4 more``; a node without a name is ``(unnamed)``."""
+    """List nodes as ``node a, b, c and 4 more``; a node without a name is ``(unnamed)``."""
     listed = [name or "(unnamed)" for name in names]
     shown = ", ".join(listed[:MOST_NAMES])
     more = f" and {len(listed) - MOST_NAMES} more" if len(listed) > MOST_NAMES else ""

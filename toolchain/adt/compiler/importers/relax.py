@@ -114,7 +114,7 @@ def _detached(main: Any, values: Mapping[str, Any]) -> tuple[Any, list[Array]]:
 
 
 def _spec(parameter: Any) -> TensorSpec:
-    """Name, shape (open dimensions by their symbols) and dtype of a parameter."""
+    """Return name, shape (open dimensions by their symbols) and dtype of a parameter."""
     info = parameter.struct_info
     values = getattr(getattr(info, "shape", None), "values", None)
     if values is None or not info.dtype:

@@ -177,7 +177,7 @@ def fixed_symbols(declared: Mapping[str, DeclaredShape], given: RequestedShapes)
 
 
 def _symbols(declared: Mapping[str, DeclaredShape]) -> list[str]:
-    """The symbols of all inputs in their order: names, and texts that are no expression of names."""
+    """Return the symbols of all inputs in their order: names, and texts that are no expression of names."""
     texts = list(dict.fromkeys(dim for dims in declared.values() for dim in dims if isinstance(dim, str)))
     plain = {text for text in texts if text.isidentifier()}
     symbols: dict[str, None] = {}
@@ -200,7 +200,7 @@ def _expression(text: str) -> ast.expr | None:
 
 
 def _names(text: str) -> list[str]:
-    """The names in *text* when it is an integer expression of them; else none."""
+    """Return the names in *text* when it is an integer expression of them; else none."""
     tree = _expression(text)
     known = (ast.BinOp, ast.Name, ast.Constant, ast.Load, *_OPERATORS)
     nodes = list(ast.walk(tree)) if tree else []
@@ -235,7 +235,7 @@ def _evaluate(node: ast.AST, symbols: Mapping[str, int]) -> int:
 
 
 def _solved(text: str, extent: int) -> tuple[str, int] | None:
-    """The only symbol of the linear expression *text*, and its value that makes it *extent*; else None."""
+    """Solve *text*, linear in one symbol: its name, and its value that gives *extent*; else None."""
     names, tree = set(_names(text)), _expression(text)
     if len(names) != 1 or tree is None:
         return None
@@ -256,7 +256,7 @@ def _no_symbol(name: str, known: Sequence[str], declared: Mapping[str, DeclaredS
 
 
 def _examples(declared: Mapping[str, DeclaredShape], given: RequestedShapes) -> dict[str, Shape | int]:
-    """A likely extent for each symbol, and for each dimension without one, that *given* leaves open."""
+    """Guess an extent for each symbol, and for each dimension without one, that *given* leaves open."""
     known, symbols = _symbols(declared), fixed_symbols(declared, given)
     examples: dict[str, Shape | int] = {}
     left = [name for name in declared if not isinstance(given.get(name), tuple)]
@@ -298,7 +298,7 @@ def _add_up(
 
 
 def _example(index: int, dims: DeclaredShape, name: str) -> int:
-    """A likely extent of the dimension *index* of the input *name*: of a picture, or of a sequence."""
+    """Guess the extent of the dimension *index* of the input *name*: of a picture, or of a sequence."""
     if len(dims) != 4 or OF_STEPS.search(" ".join((name, *map(str, dims)))):
         return STEPS
     is_open = [isinstance(dim, str) for dim in dims]

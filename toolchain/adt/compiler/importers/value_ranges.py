@@ -178,7 +178,7 @@ class _Graph:
         return any(value.same_as(parameter) for parameter in self.function.params)
 
     def calls(self) -> Iterator[tuple[str, Any]]:
-        """Name and call of each operator; no name of other functions."""
+        """Yield each call with the name of its operator; empty for other functions."""
         for value in self._values.values():
             if type(value).__name__ == "Call":
                 yield operator_name(value), value
@@ -201,7 +201,7 @@ class _Emitted(_Graph):
 
 
 def branches(expr: Any) -> tuple[Any, ...]:
-    """The two branches of an ``If``; none of anything else."""
+    """Return the two branches of an ``If``; none of anything else."""
     return (expr.true_branch, expr.false_branch) if hasattr(expr, "true_branch") else ()
 
 
@@ -245,9 +245,9 @@ def _needs(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, _Need]]:
 
 
 def _indices(name: str, call: Any, graph: _Graph) -> Iterator[tuple[Any, Sequence[int]]]:
-    """The indices of a read, and how many elements there are along each axis that they count.
+    """Yield the indices of a read, and the number of elements along each axis that they count.
 
-    None where a shape is open.
+    Yield nothing where a shape is open.
     """
     shape, indices = static_shape(call.args[0]), static_shape(call.args[1])
     if not shape:
@@ -289,7 +289,7 @@ def _inputs_behind(expr: Any, need: _Need, graph: _Graph) -> Iterator[tuple[Any,
 
 
 def _ways(call: Any, need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
-    """The operands that give the values of *call*, each with what it must be."""
+    """Return the operands that give the values of *call*, each with what it must be."""
     name, args = operator_name(call), list(call.args)
     if name in LIMITED:
         return []
@@ -352,12 +352,12 @@ def _only_moves(kernel: Any) -> bool:
 
 
 def _unknown(expr: Any) -> tuple[Any, _Need]:
-    """*expr* with a calculation behind it that no range can be followed through."""
+    """Return *expr* with a calculation behind it that no range can be followed through."""
     return expr, _Need(0, 0, exact=False, known=False)
 
 
 def _clipped(name: str, args: Sequence[Any], need: _Need, graph: _Graph) -> list[tuple[Any, _Need]]:
-    """The operands of a maximum, a minimum or a clip, with no need on a side that is limited well."""
+    """Return the operands of a maximum, minimum or clip, with no need on a side that is limited well."""
     limits = [bounds for arg in (*args[:2], *args[-1:]) if (bounds := _bounds(arg, graph))]
     operands = [arg for arg in args if not _bounds(arg, graph)]
     if need.known and name != "relax.minimum" and limits and need.allows(*limits[0]):
@@ -368,7 +368,7 @@ def _clipped(name: str, args: Sequence[Any], need: _Need, graph: _Graph) -> list
 
 
 def _counts_from_the_end(where: Any, graph: _Graph) -> tuple[float, float] | None:
-    """Bounds of rows in ``where(i < 0, i + rows, i)``, as importers write an index that may be negative."""
+    """Return the bounds of rows in ``where(i < 0, i + rows, i)``, importers' form of any index."""
     condition, moved = graph.value(where.args[0]), graph.value(where.args[1])
     counts = (
         operator_name(condition) == "relax.less"
@@ -418,13 +418,13 @@ def _is_flag(parameter: Any, graph: _Graph) -> bool:
 
 
 def _scalar(expr: Any, graph: _Graph) -> float | None:
-    """The number that *expr* is everywhere; None when it is no constant."""
+    """Return the number that *expr* is everywhere; None when it is no constant."""
     bounds = _bounds(expr, graph)
     return bounds[0] if bounds and bounds[0] == bounds[1] else None
 
 
 def _bounds(expr: Any, graph: _Graph) -> tuple[float, float] | None:
-    """The least and the largest number in *expr*; None when it is no constant."""
+    """Return the least and the largest number in *expr*; None when it is no constant."""
     value = graph.value(expr)
     if type(value).__name__ == "PrimValue":
         number = getattr(value.value, "value", None)

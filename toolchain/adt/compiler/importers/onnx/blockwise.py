@@ -59,7 +59,7 @@ def is_blockwise(build: Builder) -> bool:
 
 @contextlib.contextmanager
 def inferred_products() -> Iterator[None]:
-    """Within, ONNX infers the shape and type of MatMulNBits."""
+    """Let ONNX infer the shape and type of MatMulNBits within the context."""
 
     def infer(context: Any) -> None:
         data = context.get_input_type(0)

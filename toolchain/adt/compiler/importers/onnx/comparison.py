@@ -52,7 +52,7 @@ class Runner:
         self.reason = "; ".join(reasons)
 
     def _find_inputs(self, given: dict[str, Array] | None) -> str:
-        """Set inputs, *given* or random, with something finite as a result; why the last were refused."""
+        """Set inputs, *given* or random, with a finite number in the result; return the last refusal."""
         reason = ""
         for least, most in RANGES if given is None else RANGES[:1]:
             inputs = random_inputs(self.model, least, most) if given is None else given
@@ -147,7 +147,7 @@ def run_reference(
 
     class Limited(ReferenceEvaluator):  # type: ignore[misc]
         def _log(self, level: int, pattern: str, *args: Any) -> None:
-            """Called before each node and for each of its results."""
+            """Stop the reference when its time is over; it calls this for each node and result."""
             if time.monotonic() > end:
                 raise TimeoutError(f"it takes longer than {REFERENCE_SECONDS:.0f} s")
 
@@ -165,7 +165,7 @@ ENGINES: dict[Callable[..., dict[str, Array]], str] = {
 
 
 def random_inputs(model: onnx.ModelProto, least: float, most: int) -> dict[str, Array]:
-    """Floats in [*least*, 1), integers below *most*, for every input that is no initializer."""
+    """Draw floats in [*least*, 1) and integers below *most* for every input that is no initializer."""
     generator = np.random.default_rng(SEED)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs: dict[str, Array] = {}

@@ -41,7 +41,7 @@ class Graph:
         return opset(self.model)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Static shape of the tensor *name*; None when it is not known."""
+        """Return the static shape of the tensor *name*; None when it is not known."""
         constant = self.constant(name)
         if constant is not None:
             return tuple(constant.shape)
@@ -64,7 +64,7 @@ class Graph:
         return type_name(tensor.elem_type)
 
     def constant(self, name: str) -> Array | None:
-        """Value of *name* when it is an initializer or a Constant node's; None otherwise."""
+        """Return the value of *name* when it is an initializer or a Constant node's; None otherwise."""
         if self._constants is None:
             self._constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
             for node in self.graph.node:
@@ -75,7 +75,7 @@ class Graph:
         return self.outer.constant(name) if self.outer else None
 
     def fresh(self, stem: str) -> str:
-        """A tensor or node name that nothing has yet."""
+        """Reserve a tensor or node name that nothing has yet."""
         name, number = stem, 0
         while name in self._taken:
             number += 1
@@ -93,7 +93,7 @@ class Graph:
 
 
 def open_shape_origin(graph: Graph, name: str) -> str:
-    """The first operator behind the tensor *name* whose result has no known shape, and its node."""
+    """Describe the first operator before the tensor *name* whose result has no known shape, with its node."""
     producers = {output: node for node in graph.graph.node for output in node.output}
     node = producers[name]
     while behind := [each for each in node.input if each in producers and graph.shape(each) is None]:
@@ -112,19 +112,19 @@ class Builder:
         """Element type of the first input; that of the output where it is not known."""
 
     def operand(self, position: int) -> str:
-        """Name of the node's input at *position*; empty when the node does not have it."""
+        """Return the name of the node's input at *position*; empty when the node does not have it."""
         return operand(self.node, position)
 
     def operands(self, count: int) -> list[str]:
-        """The first *count* inputs, with empty names for those that the node does not have."""
+        """Return the first *count* inputs, with empty names for those that the node does not have."""
         return [self.operand(position) for position in range(count)]
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of the node's attribute, or *default*."""
+        """Return the value of the node's attribute, or *default*."""
         return attribute(self.node, name, default)
 
     def attributes(self, without: Collection[str] = ()) -> dict[str, Any]:
-        """All of the node's attributes but *without*, by name."""
+        """Return all of the node's attributes but *without*, by name."""
         return {
             each.name: helper.get_attribute_value(each)
             for each in self.node.attribute
@@ -138,13 +138,13 @@ class Builder:
             raise Uncovered(f"its elements are {dtype or 'of an unknown type'}, not {', '.join(FLOATS)}")
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Static shape of the tensor *name*; :class:`Uncovered` is raised if it is not known."""
+        """Return the static shape of the tensor *name*, or raise :class:`Uncovered` if it is not known."""
         if (shape := self.graph.shape(name)) is None:
             raise Uncovered(f"the shape of {name} is not known")
         return shape
 
     def value(self, name: str) -> Array:
-        """Value of the constant *name*; :class:`Uncovered` is raised if it is none."""
+        """Return the value of the constant *name*, or raise :class:`Uncovered` if it is none."""
         if (value := self.graph.constant(name)) is None:
             raise Uncovered(f"its input {name} is not constant")
         return value
@@ -154,11 +154,11 @@ class Builder:
         return len(self.node.output) > position and bool(self.node.output[position])
 
     def constant(self, value: Any, dtype: str) -> str:
-        """Name of a new constant with *value*."""
+        """Add a constant with *value*, and return its name."""
         return self.graph.add_constant(f"{self.stem}_c", np.asarray(value, dtype))
 
     def integers(self, value: Any) -> str:
-        """Name of a new constant of integers: axes, extents, indices."""
+        """Add a constant of integers (axes, extents, indices), and return its name."""
         return self.constant(value, "int64")
 
     def add(self, op: str, *inputs: str | float, **attributes: Any) -> str:
@@ -176,44 +176,44 @@ class Builder:
         return results
 
     def plus(self, name: str, term: str) -> str:
-        """*name* + *term*, where there is one."""
+        """Add *term* to *name*, where there is one."""
         return self.add("Add", name, term) if term else name
 
     def cast(self, name: str, dtype: str) -> str:
-        """*name* as elements of *dtype*."""
+        """Cast *name* to elements of *dtype*."""
         return self.add("Cast", name, to=type_number(dtype))
 
     def reshaped(self, name: str, *shape: int) -> str:
-        """*name* in another shape; 0 keeps an extent, -1 is what is left."""
+        """Reshape *name*; 0 keeps an extent, -1 is what is left."""
         return self.add("Reshape", name, self.integers(shape))
 
     def reduced(self, op: str, name: str, axes: Sequence[int], *, since: int = 18, keepdims: int = 1) -> str:
-        """*name* reduced over *axes*, which are an input *since* this opset and an attribute before."""
+        """Reduce *name* over *axes*, which are an input *since* this opset and an attribute before."""
         if self.graph.opset >= since:
             return self.add(op, name, self.integers(axes), keepdims=keepdims)
         return self.add(op, name, axes=list(axes), keepdims=keepdims)
 
     def split(self, name: str, sizes: Sequence[int], axis: int) -> list[str]:
-        """*name* in parts of *sizes* along *axis*."""
+        """Split *name* into parts of *sizes* along *axis*."""
         parts = ["part"] * len(sizes)
         if self.graph.opset >= 13:
             return self.add_many("Split", name, self.integers(sizes), outputs=parts, axis=axis)
         return self.add_many("Split", name, outputs=parts, axis=axis, split=list(sizes))
 
     def heads(self, name: str, count: int) -> str:
-        """[batch, length, heads · size] as [batch, heads, length, size]."""
+        """Transpose [batch, length, heads · size] to [batch, heads, length, size]."""
         return self.add("Transpose", self.reshaped(name, 0, 0, count, -1), perm=[0, 2, 1, 3])
 
     def channels_first(self, name: str, rank: int) -> str:
-        """*name* ``[batch, …, channels]`` as ``[batch, channels, …]``."""
+        """Transpose *name* ``[batch, …, channels]`` to ``[batch, channels, …]``."""
         return self.add("Transpose", name, perm=[0, rank - 1, *range(1, rank - 1)])
 
     def channels_last(self, name: str, rank: int) -> str:
-        """*name* ``[batch, channels, …]`` as ``[batch, …, channels]``."""
+        """Transpose *name* ``[batch, channels, …]`` to ``[batch, …, channels]``."""
         return self.add("Transpose", name, perm=[0, *range(2, rank), 1])
 
     def finish(self, results: Sequence[str]) -> list[onnx.NodeProto]:
-        """The nodes, with *results* under the names of the node's outputs; empty ones are left out."""
+        """Return the nodes, with *results* under the names of the node's outputs; empty ones are left out."""
         computed = {name for node in self.nodes for name in node.output}
         names: dict[str, str] = {}
         for result, output in zip(results, self.node.output, strict=False):
@@ -248,7 +248,7 @@ class Rewrite:
     apply: Apply
 
     def nodes(self, node: onnx.NodeProto, graph: Graph) -> list[onnx.NodeProto] | None:
-        """The nodes in the place of *node*, with its output names; None: it stays."""
+        """Return the nodes in the place of *node*, with its output names; None: it stays."""
         build = Builder(graph, node)
         try:
             results = self.apply(build)
@@ -267,7 +267,7 @@ class Rewrite:
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
-    """The value of a node's attribute, or *default*; byte strings as text."""
+    """Return the value of a node's attribute, or *default*; byte strings as text."""
     for each in node.attribute:
         if each.name == name:
             value = helper.get_attribute_value(each)
@@ -276,12 +276,12 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
 
 
 def operand(node: onnx.NodeProto, position: int) -> str:
-    """Name of the input at *position*; empty when the node does not have it."""
+    """Return the name of the input at *position*; empty when the node does not have it."""
     return node.input[position] if len(node.input) > position else ""
 
 
 def type_number(dtype: str) -> int:
-    """ONNX's number of the element type that numpy calls *dtype*."""
+    """Return ONNX's number of the element type that numpy calls *dtype*."""
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
@@ -291,22 +291,22 @@ def type_name(number: int) -> str:
 
 
 def opset(model: onnx.ModelProto) -> int:
-    """Version of ONNX's own operators that *model* asks for."""
+    """Return the version of ONNX's own operators that *model* asks for."""
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
 def op_name(node: onnx.NodeProto) -> str:
-    """The operator, with its domain unless that is ONNX's own."""
+    """Return the operator, with its domain unless that is ONNX's own."""
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
 def node_name(node: onnx.NodeProto) -> str:
-    """A node's name; of one without a name, the tensor that it gives."""
+    """Return a node's name; of one without a name, the tensor that it gives."""
     return node.name or next((f"(gives {name})" for name in node.output if name), "")
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs in a node's attributes (branches of an If, bodies of a Loop)."""
+    """Yield the graphs in a node's attributes (branches of an If, bodies of a Loop)."""
     for each in node.attribute:
         if each.HasField("g"):
             yield each.g
@@ -331,7 +331,7 @@ def nodes_within(graph: Graph) -> Iterator[tuple[onnx.NodeProto, Graph]]:
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node of *graph* and of the graphs in it."""
+    """Yield every node of *graph* and of the graphs in it."""
     for node in graph.node:
         yield node
         for inner in subgraphs(node):
@@ -339,7 +339,7 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def all_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Every name of a tensor or node in *graph* and the graphs in it."""
+    """Yield every name of a tensor or node in *graph* and the graphs in it."""
     yield from (value.name for value in (*graph.input, *graph.output, *graph.initializer))
     for node in graph.node:
         yield node.name

@@ -147,7 +147,7 @@ def to_relax(model: onnx.ModelProto, layers: Mapping[str, Converter] | None = No
 
 
 def _unknown_argument(model: onnx.ModelProto, name: str) -> str:
-    """Name the first computed input of node *name* that ONNX defines as int64 (axes, a shape)."""
+    """Find the first computed input of node *name* that ONNX defines as int64 (axes, a shape)."""
     graph = Graph(model, model.graph)
     node = next((node for node in model.graph.node if node.name == name), None)
     if node is None or not defs.has(node.op_type, opset(model), node.domain):
@@ -194,7 +194,7 @@ def _make_importable(model: onnx.ModelProto, layers: Collection[str]) -> None:
 
 
 def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_on: bool = False) -> Any:
-    """Subclass TVM's importer with adt's converters and those of *layers*.
+    """Create TVM's importer with adt's converters and those of *layers*.
 
     If it *goes_on*, it tries the nodes after a refused one, too, and converts nothing in the end.
     """
@@ -210,7 +210,7 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
             """Operator, name and reason of each node that was refused."""
 
         def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-            """The op table says so before, with nodes."""
+            """Do nothing: the op table says so before, with nodes."""
 
         def _construct_nodes(self, graph: onnx.GraphProto) -> None:
             for node in graph.node:
@@ -225,7 +225,7 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
                 self.count += 1
 
         def _unknown(self, name: str) -> Any:
-            """A value of the shape and type that *name* has in the model."""
+            """Create a value of the shape and type that *name* has in the model."""
             types = Graph(model, model.graph)
             shape, dtype = types.shape(name), types.dtype(name)
             if shape is None or dtype is None:
@@ -255,7 +255,7 @@ def _importer(model: onnx.ModelProto, layers: Mapping[str, Converter], *, goes_o
 
 
 def _named_nodes(model: onnx.ModelProto) -> dict[str, tuple[onnx.NodeProto, Graph]]:
-    """Every node with its graph, by a name that is its own from now on."""
+    """Give every node a name of its own; return each with its graph, by name."""
     nodes: dict[str, tuple[onnx.NodeProto, Graph]] = {}
     for node, graph in nodes_within(Graph(model, model.graph)):
         stem, number = node.name, 0

@@ -56,7 +56,7 @@ def _drop_empty(node: onnx.NodeProto, graph: Graph) -> None:
 def _values(
     node: onnx.NodeProto, graph: Graph, known: dict[str, Array], uncomputed: bool
 ) -> dict[str, Array]:
-    """The outputs of *node* by name, where its inputs are constant or their shapes are enough; else none."""
+    """Compute the outputs of *node* by name, if its inputs are constant or their shapes do; else none."""
     from onnx.reference import ReferenceEvaluator  # takes long to import
 
     most = math.inf if uncomputed else MOST_ELEMENTS

@@ -115,7 +115,7 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
 
 
 def _loops(model: onnx.ModelProto) -> frozenset[str]:
-    """Recurrent operators of *model* of which each node can be one function of all steps."""
+    """Return the recurrent operators of *model* of which each node can be one function of all steps."""
     graph = Graph(model, model.graph)
     nodes = [node for node in all_nodes(model.graph) if node.op_type in GATES]
     main = {node.name for node in model.graph.node}
@@ -143,7 +143,7 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 
 def _upgraded(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.ModelProto:
-    """*model* with operators of a later opset when its own is too old for TVM's importer."""
+    """Convert *model* to a later opset when its own is too old for TVM's importer."""
     if opset(model) >= LEAST_OPSET:
         return model
     try:
@@ -188,7 +188,7 @@ def _simplified(model: onnx.ModelProto, runner: Runner, name: str) -> onnx.Model
 
 
 def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """*model* with constants for what its static shapes tell."""
+    """Replace what the static shapes of *model* tell by constants."""
     folded = _typed(model)
     for _ in range(MOST_PASSES):
         if not fold_known(folded):
@@ -198,9 +198,9 @@ def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _with_inferred_shapes(slim: onnx.ModelProto) -> onnx.ModelProto:
-    """*slim* with the shapes that ONNX infers, where it does: others may be wrong.
+    """Give *slim* the shapes that ONNX infers, where it does: others may be wrong.
 
-    onnxslim's are of a Resize with axes, and ONNX's own of Attention's scores with past keys, until it is
+    onnxslim's are wrong for a Resize with axes; ONNX's own for Attention's scores with past keys, until it is
     rewritten.
     """
 
@@ -246,7 +246,7 @@ def _function_bodies(
 
 
 def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """:func:`_typed`, with the types of initializers and of left-out inputs, which the inliner asks for."""
+    """Add to :func:`_typed` the types of initializers and of left-out inputs, which the inliner asks for."""
     typed = _typed(model)
     typed.graph.value_info.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
@@ -257,7 +257,7 @@ def _all_typed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelProto:
-    """A copy of *model* with the default attributes of *op*, which the inliner leaves out."""
+    """Copy *model* with the default attributes of *op*, which the inliner leaves out."""
 
     copy = deepcopy(model)
     for node in all_nodes(copy.graph):
@@ -272,7 +272,7 @@ def _with_defaults(model: onnx.ModelProto, domain: str, op: str) -> onnx.ModelPr
 
 
 def _schema(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.defs.OpSchema | None:
-    """ONNX's description of *node*'s operator, of the version that *model* asks for."""
+    """Return ONNX's description of *node*'s operator, of the version that *model* asks for."""
     version = next((o.version for o in model.opset_import if o.domain == node.domain), 1)
     try:
         return defs.get_schema(node.op_type, version, node.domain)
@@ -281,7 +281,7 @@ def _schema(model: onnx.ModelProto, node: onnx.NodeProto) -> onnx.defs.OpSchema 
 
 
 def _functions(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """Domain and name of the operators of *model* that must and can be written out."""
+    """Yield domain and name of the operators of *model* that must and can be inlined."""
     for node in all_nodes(model.graph):
         if op_name(node) in REWRITES or convertible(node.domain, node.op_type):
             continue
@@ -337,7 +337,7 @@ def _difference(
 def _separate(
     model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], runner: Runner
 ) -> tuple[onnx.ModelProto, dict[str, NDArray[np.generic]]]:
-    """A model of *nodes* with nothing between them, and the inputs that they have in *model*."""
+    """Build a model of *nodes* with nothing between them; return it, and their inputs in *model*."""
     inside = {name for node in model.graph.node for name in node.output}
     inside |= {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
     names = {name for node in nodes for name in node.input if name in inside}
@@ -361,7 +361,7 @@ def _separate(
 
 
 def _observed(model: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]]) -> list[str]:
-    """Outputs of rewritten nodes of the main graph: the closest place to see a difference."""
+    """Return outputs of rewritten nodes of the main graph: the closest place to see a difference."""
     inside = {name for node in model.graph.node for name in node.output if name}
     names = [name for nodes in done.values() for node in nodes for name in node.output if name in inside]
     step = max(1, len(names) // MOST_OBSERVED)
@@ -371,7 +371,7 @@ def _observed(model: onnx.ModelProto, done: Mapping[str, list[onnx.NodeProto]]) 
 def _apply(
     model: onnx.ModelProto, allowed: Collection[str]
 ) -> tuple[onnx.ModelProto, dict[str, list[onnx.NodeProto]]]:
-    """A copy of *model* with the rewrites of *allowed* operators, and the nodes that were rewritten."""
+    """Rewrite the *allowed* operators in a copy of *model*; return it, and the nodes that were rewritten."""
     copy = _typed(model)
     done: dict[str, list[onnx.NodeProto]] = {}
     for _ in range(MOST_PASSES + len(copy.graph.node)):
@@ -401,7 +401,7 @@ def _apply_to(graph: Graph, allowed: Collection[str], done: dict[str, list[onnx.
 
 
 def _typed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of *model* with the shape and type of every tensor that can be inferred."""
+    """Copy *model* with the shape and type of every tensor that can be inferred."""
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # raised for what the checker lets pass, e.g. operators of other domains

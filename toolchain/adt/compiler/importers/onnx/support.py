@@ -75,7 +75,7 @@ def _is_function(domain: str, op: str) -> bool:
 
 
 def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:
-    """Operators of a prepared *model* that cannot be converted, with the reason and their nodes."""
+    """Map the operators of a prepared *model* that cannot be converted to the reason and their nodes."""
     return _notes(
         (node, _reason(node, graph))
         for node, graph in nodes_within(Graph(model, model.graph))
@@ -84,7 +84,7 @@ def unsupported_ops(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def uncomputed_types(model: onnx.ModelProto) -> dict[str, str]:
-    """Operators of a prepared *model* that read or give elements of types without kernels, as above."""
+    """Map the operators of a prepared *model* with element types that no kernel has to notes, as above."""
     graph, refusals = Graph(model, model.graph), []
     for node in model.graph.node:
         types = [graph.dtype(name) for name in (*node.input, *node.output) if name]
@@ -96,7 +96,7 @@ def uncomputed_types(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def never_supported_ops(model: onnx.ModelProto) -> dict[str, str]:
-    """Operators of *model* as it was read that no shapes of its inputs make convertible, as above.
+    """Map the operators of *model* as read that no input shapes make convertible to notes, as above.
 
     What depends on shapes alone does not count: it is folded once they are fixed.
     """
@@ -138,7 +138,7 @@ def _is_random(node: onnx.NodeProto, graph: Graph) -> bool:
 
 
 def _on_values(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Nodes of the main graph that compute from the values of the inputs, not from their shapes alone."""
+    """Yield nodes of the main graph that compute from the inputs' values, not from their shapes alone."""
     values = {value.name for value in graph.input} - {tensor.name for tensor in graph.initializer}
     for node in graph.node:
         if values.isdisjoint(node.input):

@@ -30,7 +30,7 @@ def _rank(converter: OperatorConverter, op: Any) -> relax.Expr:
 
 
 def _bucketize(converter: OperatorConverter, op: Any) -> relax.Expr:
-    """Number of boundaries that are no larger than each element."""
+    """Count the boundaries that are no larger than each element."""
     (value,) = _operands(converter, op)
     boundaries = converter._options(op, "BucketizeOptions").BoundariesAsNumpy()
     kind = value.struct_info.dtype
@@ -85,7 +85,7 @@ def _dynamic_update_slice(converter: OperatorConverter, op: Any) -> relax.Expr:
 
 
 def _reduce_window(converter: OperatorConverter, op: Any) -> relax.Expr:
-    """Sums over windows along any axes; other reducers are TVM's."""
+    """Convert a ReduceWindow that sums along any axes; other reducers are TVM's."""
     import tflite
 
     options = converter._get_stablehlo_options(op, tflite.StablehloReduceWindowOptions)

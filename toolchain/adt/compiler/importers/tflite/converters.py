@@ -75,13 +75,13 @@ def notes(refused: Iterable[Refusal]) -> dict[str, str]:
 
 
 def _shape(wrapper: Any) -> list[int]:
-    """The extents of a tensor, as the file states them."""
+    """Return the extents of a tensor, as the file states them."""
     return [int(wrapper.tensor.Shape(axis)) for axis in range(wrapper.tensor.ShapeLength())]
 
 
 @functools.cache
 def converter_class() -> Any:
-    """The class that ``from_tflite`` takes as its ``op_converter``."""
+    """Return the class that ``from_tflite`` takes as its ``op_converter``."""
 
     class Converter(OperatorConverter):  # type: ignore[misc]
         def __init__(self, *arguments: Any, refused: list[Refusal] | None = None, **options: Any) -> None:
@@ -103,7 +103,7 @@ def converter_class() -> Any:
             """Index of its tensor that holds constant bytes: they stay such, and are dequantized."""
 
         def unsupported(self) -> dict[str, str]:
-            """Operators of the graph that cannot be converted, and why."""
+            """Map the operators of the graph that cannot be converted to the reasons."""
             refused: list[Refusal] = []
             for index in range(self.subgraph.OperatorsLength()):
                 operator = self.subgraph.Operators(index)
@@ -122,7 +122,7 @@ def converter_class() -> Any:
             return f"(gives {tensor_name(results[0].tensor)})" if results else ""
 
         def check_unsupported_ops(self) -> None:
-            """Asked before: :meth:`unsupported`."""
+            """Do nothing: :meth:`unsupported` was asked before."""
 
         def _convert(self, code: str, function: Callable[..., Any], op: Any) -> Any:
             """Convert *op* by *function*; a refused one gives unknown values of the types in the file."""
@@ -219,7 +219,7 @@ def converter_class() -> Any:
             return self.scales[index].floats(super().get_tensor_value(wrapper, is_sparse))
 
         def _constant_bytes(self, tensor: Any) -> int | None:
-            """The index of *tensor* if it holds constant bytes that have a scale."""
+            """Return the index of *tensor* if it holds constant bytes that have a scale."""
             constant = tensor.qnn_params and not self.has_expr(tensor.tensor_idx)
             return (
                 tensor.tensor_idx
@@ -232,7 +232,7 @@ def converter_class() -> Any:
             return input_tensor_idx == self.weights or bool(super().has_expr(input_tensor_idx))
 
         def get_expr(self, input_tensor_idx: int) -> Any:
-            """A constant operand too, which some of TVM's converters do not expect."""
+            """Return an operand; a constant one, too, which some of TVM's converters do not expect."""
             if not self.has_expr(input_tensor_idx):
                 return self.get_tensor_expr(self.get_tensors([input_tensor_idx])[0])
             if input_tensor_idx == self.weights:
@@ -247,7 +247,7 @@ def converter_class() -> Any:
             return self.bb.normalize(self.dequantize(value, tensor))
 
         def _options(self, op: Any, kind: str) -> Any:
-            """The operator's options, a table of the schema's *kind*."""
+            """Read the operator's options, a table of the schema's *kind*."""
             import tflite
 
             options = getattr(tflite, kind)()
@@ -255,7 +255,7 @@ def converter_class() -> Any:
             return options
 
         def convert_batch_matmul(self, op: Any) -> Any:
-            """Relax's matmul takes batches of any rank and broadcasts them."""
+            """Convert BATCH_MATMUL: Relax's matmul takes batches of any rank and broadcasts them."""
             left, right = self.get_input_tensors(op)
             options = self._options(op, "BatchMatMulOptions")
             operands = []
@@ -269,7 +269,7 @@ def converter_class() -> Any:
             return relax.op.matmul(*operands)
 
         def convert_batch_to_space_nd(self, op: Any) -> Any:
-            """Blocks of the batch become blocks of the axes after it; the borders are cut."""
+            """Convert BATCH_TO_SPACE_ND: blocks of the batch go to the axes after it; borders are cut."""
             data, block, crops = self._blocks(op)
             batch, *extents = (int(extent) for extent in data.struct_info.shape)
             count = len(block)
@@ -290,7 +290,7 @@ def converter_class() -> Any:
             return self._aligned(op, "linear")
 
         def convert_resize_nearest_neighbor(self, op: Any) -> Any:
-            """TFLite rounds where the corners are aligned, and takes the pixel before elsewhere."""
+            """Convert RESIZE_NEAREST_NEIGHBOR: it rounds only where the corners are aligned."""
             options = self._options(op, "ResizeNearestNeighborOptions")
             if not options.AlignCorners() or options.HalfPixelCenters():
                 return super().convert_resize_nearest_neighbor(op)
@@ -310,7 +310,7 @@ def converter_class() -> Any:
             return relax.op.strided_slice(resized, [1, 2], [0, 0], extents) if 1 in extents else resized
 
         def convert_space_to_batch_nd(self, op: Any) -> Any:
-            """Blocks of the axes after the batch, padded with zeros, become blocks of the batch."""
+            """Convert SPACE_TO_BATCH_ND: blocks of padded axes become blocks of the batch."""
             data, block, pads = self._blocks(op)
             batch, *extents = (int(extent) for extent in data.struct_info.shape)
             count = len(block)
@@ -327,7 +327,7 @@ def converter_class() -> Any:
             return relax.op.reshape(apart, [batch * math.prod(block), *smaller, *rest])
 
         def _blocks(self, op: Any) -> tuple[Any, list[int], list[list[int]]]:
-            """Data, block shape, and what is padded or cut before and after each axis of it."""
+            """Return data, block shape, and what is padded or cut before and after each of its axes."""
             data, block, borders = self.get_input_tensors(op)
             value = self.bb.normalize(self.get_tensor_expr(data))
             return value, self.get_tensor_value(block).tolist(), self.get_tensor_value(borders).tolist()
@@ -338,7 +338,7 @@ def converter_class() -> Any:
             return relax.op.astype(self.get_expr(data.tensor_idx), dtype)
 
         def convert_cumsum(self, op: Any) -> Any:
-            """Sums from the end are those from the start of the axis turned round."""
+            """Convert CUMSUM: sums from the end are those from the start of the reversed axis."""
             options = self._options(op, "CumsumOptions")
             data, axis = self.get_input_tensors(op)
             if not options.Reverse():
@@ -348,7 +348,7 @@ def converter_class() -> Any:
             return relax.op.flip(relax.op.cumsum(turned, where, None, options.Exclusive()), where)
 
         def convert_depthwise_conv_2d(self, op: Any) -> Any:
-            """Filters of a channel follow one another, as the groups of Relax's convolution have them."""
+            """Convert DEPTHWISE_CONV_2D: a channel's filters follow one another, as in groups."""
             data, weights, *bias = self.get_input_tensors(op)
             (_, height, width, channels), (_, *reach, filters) = _shape(data), _shape(weights)
             if filters == channels or channels == 1:
@@ -373,7 +373,7 @@ def converter_class() -> Any:
             return self.convert_fused_activation_function(value, options.FusedActivationFunction())
 
         def convert_dequantize(self, op: Any) -> Any:
-            """Weights in half precision, dense or sparse, become constants in single precision."""
+            """Convert DEQUANTIZE: weights in half precision, dense or sparse, become constants in single."""
             from tflite.TensorType import TensorType
 
             (tensor,) = self.get_input_tensors(op)
@@ -394,7 +394,7 @@ def converter_class() -> Any:
             return relax.op.take(table, rows, axis=0)
 
         def convert_fully_connected(self, op: Any) -> Any:
-            """Rows are as long as the weights', wherever the data's axes end, unless they are kept."""
+            """Convert FULLY_CONNECTED: rows are as long as the weights', whatever the data's axes."""
             data, weights, *bias = self.get_input_tensors(op)
             options = self._options(op, "FullyConnectedOptions")
             value = self.bb.normalize(self.get_tensor_expr(data))
@@ -406,7 +406,7 @@ def converter_class() -> Any:
             return self._biased(relax.op.matmul(value, columns), bias, options)
 
         def convert_gather(self, op: Any) -> Any:
-            """Axes of the batch become one with the axis, and each of its places gets indices of its own."""
+            """Convert GATHER: the batch's axes join the axis; each place gets indices of its own."""
             data, places = self.get_input_tensors(op)
             options = self._options(op, "GatherOptions")
             value, indices = (self.bb.normalize(self.get_tensor_expr(each)) for each in (data, places))
@@ -438,7 +438,7 @@ def converter_class() -> Any:
             return relax.op.nn.gelu_tanh(self.get_expr(data.tensor_idx))
 
         def convert_mirror_pad(self, op: Any) -> Any:
-            """Pads with the border, which is repeated in the symmetric mode (1) only."""
+            """Convert MIRROR_PAD: the border is repeated in the symmetric mode (1) only."""
             if self._options(op, "MirrorPadOptions").Mode() != 1:
                 return super().convert_mirror_pad(op)
             data, widths = self.get_input_tensors(op)
@@ -453,14 +453,14 @@ def converter_class() -> Any:
             return relax.op.square(relax.op.subtract(*pair))
 
         def convert_squeeze(self, op: Any) -> Any:
-            """Without all axes of one element when none is named."""
+            """Convert SQUEEZE: without all axes of one element when none is named."""
             (data,) = self.get_input_tensors(op)
             options = self._options(op, "SqueezeOptions")
             axes = [int(options.SqueezeDims(place)) for place in range(options.SqueezeDimsLength())]
             return relax.op.squeeze(self.get_expr(data.tensor_idx), axes or None)
 
         def convert_stablehlo_composite(self, op: Any) -> Any:
-            """The subgraph that it is composed of, in place; the attributes are in it already."""
+            """Convert STABLEHLO_COMPOSITE to its subgraph, which has the attributes."""
             import tflite
 
             options = self._get_stablehlo_options(op, tflite.StableHLOCompositeOptions)
@@ -484,7 +484,7 @@ def converter_class() -> Any:
             return relax.op.nn.softmax(value, -1)
 
         def convert_split_v(self, op: Any) -> Any:
-            """One size can be -1: what the others leave."""
+            """Convert SPLIT_V: one size can be -1, which is what the others leave."""
             data, sizes, axis = self.get_input_tensors(op)
             if self.has_expr(sizes.tensor_idx):
                 return super().convert_split_v(op)
@@ -512,14 +512,14 @@ def converter_class() -> Any:
             return relax.op.add(relax.op.maximum(value, zero), below)
 
         def convert_reshape(self, op: Any) -> Any:
-            """To the shape that the file states for the output; it is fixed like every other."""
+            """Convert RESHAPE to the output's shape in the file; it is fixed like every other."""
             data = self.get_input_tensors(op)[0]
             (out,) = self.get_output_tensors(op)
             shape = [int(extent) for extent in out.tensor.ShapeAsNumpy()] if out.tensor.ShapeLength() else []
             return relax.op.reshape(self.get_tensor_expr(data), shape)
 
         def convert_transpose_conv(self, op: Any) -> Any:
-            """In the layout that TVM compiles; the file's result tells what is padded."""
+            """Convert TRANSPOSE_CONV in TVM's layout; the file's result tells what is padded."""
             _, weights, data, *bias = self.get_input_tensors(op)
             (result,) = self.get_output_tensors(op)
             options = self._options(op, "TransposeConvOptions")
@@ -543,7 +543,7 @@ def converter_class() -> Any:
             return self._biased(out, bias, options)
 
         def convert_unidirectional_sequence_rnn(self, op: Any) -> Any:
-            """Time comes first in the result where it does in the data."""
+            """Convert a sequence of an RNN: time comes first in the result where it does in the data."""
             value = super().convert_unidirectional_sequence_rnn(op)
             time_first = self._options(op, "SequenceRNNOptions").TimeMajor()
             return relax.op.permute_dims(value, [1, 0, 2]) if time_first else value

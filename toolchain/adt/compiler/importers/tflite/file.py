@@ -53,7 +53,7 @@ def read_tflite(path: Path) -> bytes:
 
 @functools.cache
 def _model_class() -> Any:
-    """The schema's ``Model``, which reads what newer writers write, too, and names each tensor by its index.
+    """Return the schema's ``Model``, which reads newer files, too, and names each tensor by its index.
 
     They leave the 8-bit field of an operator's code out, which the schema's own reader asks for every
     code below 127, and put weights behind the flatbuffer, where its reader does not look. TVM's importer
@@ -110,19 +110,19 @@ def _model_class() -> Any:
 
 
 def model_of(data: bytes) -> Any:
-    """The file as the schema's ``Model``."""
+    """Read the file as the schema's ``Model``."""
     model = _model_class()()
     model.Init(data, struct.unpack_from("<I", data)[0])
     return model
 
 
 def parameter_name(index: int) -> str:
-    """Name of the tensor *index* of a subgraph in what TVM imports."""
+    """Return the name of the tensor *index* of a subgraph in what TVM imports."""
     return f"tensor_{index}"
 
 
 def tensor_name(tensor: Any) -> str:
-    """Name that the file gives to *tensor*, of the schema's class."""
+    """Return the name that the file gives to *tensor*, of the schema's class."""
     import tflite
 
     return (tflite.Tensor.Name(tensor) or b"").decode()
@@ -221,12 +221,12 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
 
 
 def plain_kernels(litert: Any) -> Any:
-    """The interpreter's own kernels: delegates refuse some shapes and hide tensors."""
+    """Return the interpreter's own kernels: delegates refuse some shapes and hide tensors."""
     return litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
 
 
 def unread_option(op: Any) -> str:
-    """Name an option of *op* that no converter reads; empty when there is none."""
+    """Return the name of an option of *op* that no converter reads; empty when there is none."""
     import tflite
 
     for number in ("", "2"):

@@ -58,7 +58,7 @@ class Scale:
         return cls(params["scale"].data.numpy(), int(params["zero_point"].data.numpy()), params["axis"])
 
     def floats(self, values: NDArray[np.generic]) -> Floats:
-        """The numbers that *values* stand for."""
+        """Return the numbers that *values* stand for."""
         import numpy as np
 
         shape = [1] * values.ndim
@@ -90,7 +90,7 @@ class FloatTensor:
 
 
 def scales_of(code: str, inputs: list[Any], outputs: list[Any]) -> Mapping[int, Scale] | None:
-    """The tensors of one operator that become floats, by index; None: its converter knows quantized ones."""
+    """Return the tensors of an operator that become floats, by index; None if its converter takes all."""
     if code in AS_THEY_ARE:
         return None
     scales = {

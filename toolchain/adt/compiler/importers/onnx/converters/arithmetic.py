@@ -18,7 +18,7 @@ MOST_ROWS = 4  # most rows of a matrix whose determinant is computed
 
 
 def _chain(op: str) -> Converter:
-    """TVM stacks the inputs and reduces the stack, which no later pass fuses."""
+    """Return a converter that applies *op* to one input after another: no pass fuses TVM's stack of them."""
 
     def convert(node: Node) -> Any:
         return _folded(node, getattr(relax.op, op))
@@ -36,7 +36,7 @@ def _mean(node: Node) -> Any:
 
 
 def _bit_shift(node: Node) -> Any:
-    """Shifts by the width or more are undefined in C; ONNX's result is what falls out of the far end."""
+    """Convert BitShift: a shift by the width or more, undefined in C, shifts every bit out."""
     bits = BITS[node.dtype()]
     left = node.attribute("direction") == "LEFT"
 
@@ -52,7 +52,7 @@ def _bit_shift(node: Node) -> Any:
 
 
 def _broadcast(node: Node, element: Callable[[Any, Any], Any]) -> Any:
-    """*element* of the node's two inputs, broadcast to one shape."""
+    """Apply *element* to the node's two inputs, broadcast to one shape."""
     shapes = [node.shape(index) for index in range(2)]
     rank = max(map(len, shapes))
     aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
@@ -87,14 +87,14 @@ def _mod(node: Node) -> Any:
 
 
 def _pow(node: Node) -> Any:
-    """The result has the base's type, whatever the exponent's; TVM has powers of floating point only."""
+    """Convert Pow: the result has the base's type, and TVM has powers of floating point only."""
     base, exponent = node.dtype(0), node.dtype(1)
     if base.startswith("float"):
         same = base == exponent
         return None if same else relax.op.power(node.inputs[0], relax.op.astype(node.inputs[1], base))
 
     def of_whole(x: Any, by: Any) -> Any:
-        """By squaring: exact, and it wraps around as the type does."""
+        """Compute an integer power by squaring: exact, and it wraps around as the type does."""
         one = tirx.const(1, x.dtype)
         result, square = one, x
         for bit in range(BITS[x.dtype].bit_length()):
@@ -139,7 +139,7 @@ def _mish(node: Node) -> Any:
 
 
 def _elu(node: Node) -> Any:
-    """Elu and Selu; the constants of TVM's are float32, whatever the input is."""
+    """Convert Elu and Selu: the constants in TVM's converters are float32, whatever the input is."""
     x, dtype = node.inputs[0], node.dtype()
     selu = node.proto.op_type == "Selu"
     alpha = node.attribute("alpha", 1.6732632 if selu else 1.0)
@@ -150,14 +150,14 @@ def _elu(node: Node) -> Any:
 
 
 def _thresholded_relu(node: Node) -> Any:
-    """TVM's multiplies by the comparison, which makes NaN of infinity."""
+    """Convert ThresholdedRelu: TVM multiplies by the comparison, which makes NaN of infinity."""
     x, dtype = node.inputs[0], node.dtype()
     above = relax.op.greater(x, relax.const(node.attribute("alpha", 1.0), dtype))
     return relax.op.where(above, x, relax.const(0, dtype))
 
 
 def _prelu(node: Node) -> Any:
-    """Other than pictures; a slope of one axis that does not fit the last is one for each channel."""
+    """Convert PRelu but for pictures; a slope of one axis that does not fit the last is by channel."""
     x, slope, shape = *node.inputs, node.shape()
     by_channel = len(shape) > 1 and node.shape(1) == shape[1:2] != shape[-1:]
     if len(shape) == 4 and not by_channel:
@@ -169,17 +169,17 @@ def _prelu(node: Node) -> Any:
 
 
 def _dequantize(node: Node) -> Any:
-    """The result has the scale's type; TVM's is always float32."""
+    """Convert DequantizeLinear: the result has the scale's type; TVM's is always float32."""
     if node.dtype(1) == "float32":
         return None
     return relax.op.astype(node.builder.normalize(node.by_tvm(node.inputs)), node.dtype(1))
 
 
 def _cast(node: Node) -> Any:
-    """Numbers beyond a narrower integer type wrap, what is not finite becomes 0, as in TVM's converter.
+    """Convert Cast: numbers beyond a narrower integer type wrap, what is not finite becomes 0, as in TVM's.
 
-    That wraps by a remainder of 2**32, with which TVM's simplifier cannot compute in kernels for a GPU;
-    a narrowing cast of int64 wraps by itself.
+    TVM's converter wraps by a remainder of 2**32, with which TVM's simplifier cannot compute in kernels for a
+    GPU; a narrowing cast of int64 wraps by itself.
     """
     kind, x = type_name(node.attribute("to")), node.inputs[0]
     computed = isinstance(x.struct_info, relax.TensorStructInfo) and not isinstance(x, relax.Constant)
@@ -217,7 +217,7 @@ def _cumulative(op: str) -> Converter:
 
 
 def _lp_normalization(node: Node) -> Any:
-    """A vector of norm 0 stays as it is."""
+    """Convert LpNormalization: a vector of norm 0 stays as it is."""
     x, dtype, p = node.inputs[0], node.dtype(), node.attribute("p", 2)
     axis = node.axis(len(node.shape()), -1)
     if p == 1:
@@ -230,7 +230,7 @@ def _lp_normalization(node: Node) -> Any:
 
 
 def _compared(op: str) -> Converter:
-    """Comparisons of two constants: TVM gives the result their type."""
+    """Return a converter that compares two constants itself: TVM gives the result their type."""
 
     def convert(node: Node) -> Any:
         values = [node.value(place) for place in range(2)]
@@ -241,7 +241,7 @@ def _compared(op: str) -> Converter:
 
 
 def _by_floats(node: Node) -> Any:
-    """Operators with roots, logarithms or fractions, of integers: rounded towards zero from float64."""
+    """Compute roots, logarithms and fractions of integers in float64, rounded towards zero."""
     dtype = node.dtype()
     if dtype.startswith("float"):
         return None
@@ -250,7 +250,7 @@ def _by_floats(node: Node) -> Any:
 
 
 def _reduced_bool(node: Node) -> Any:
-    """Largest and smallest of booleans: TVM knows no least of that type."""
+    """Reduce booleans to the largest or smallest: TVM knows no least value of that type."""
     if node.dtype() != "bool":
         return None
     inputs = (relax.op.astype(node.inputs[0], "int32"), *node.inputs[1:])
@@ -259,7 +259,7 @@ def _reduced_bool(node: Node) -> Any:
 
 
 def _batch_normalization(node: Node) -> Any:
-    """TVM's takes training for inference, and parameters of the input's type only."""
+    """Convert BatchNormalization: TVM takes training for inference, and only the input's type."""
     if node.attribute("training_mode", 0):
         raise node.refusal("training_mode is 1: it is for training")
     dtype, *others = (node.dtype(index) for index in range(5))
@@ -271,7 +271,7 @@ def _batch_normalization(node: Node) -> Any:
 
 
 def _det(node: Node) -> Any:
-    """By Laplace's rule: for the small matrices that models have."""
+    """Compute determinants by Laplace's rule: for the small matrices that models have."""
     *batch, rows, _ = node.shape()
     if rows > MOST_ROWS:
         raise node.refusal(f"matrices of more than {MOST_ROWS} rows")

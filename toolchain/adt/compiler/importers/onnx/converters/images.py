@@ -22,7 +22,7 @@ FLOATS = ("float16", "float32")  # types that it takes
 
 
 def _resize(node: Node) -> Any:
-    """Converts axis by axis: each result is a weighted sum of a few inputs, all of them known now.
+    """Convert Resize axis by axis: each result is a weighted sum of a few inputs, all of them known now.
 
     Coordinates are float32, as onnxruntime and PyTorch have them: a nearest pixel depends on their rounding.
     """
@@ -62,7 +62,7 @@ def _coordinates(node: Node) -> str:
 
 
 def _resized(node: Node, shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[Any]]:
-    """Gives the extent and the scale (``numpy.float32``) of every axis."""
+    """Return the extent and the scale (``numpy.float32``) of every axis."""
     size, scales, extents = list(shape), [np.float32(1)] * len(shape), np.asarray(shape, np.float32)
     position = 1 if _is_old(node) else 2
     given = node.value(position) if node.has(position) else None
@@ -119,7 +119,7 @@ def _same_pixels(node: Node, have: int, extent: int, scale: Any) -> bool:
 
 
 def _regions(node: Node, axes: Sequence[int], rank: int) -> list[tuple[float, float]]:
-    """The part of each axis that tf_crop_and_resize takes, as shares of its extent."""
+    """Return the part of each axis that tf_crop_and_resize takes, as shares of its extent."""
     roi = node.constant(1, "roi").tolist()
     regions = [(0.0, 1.0)] * rank
     for position, axis in enumerate(axes):
@@ -128,7 +128,7 @@ def _regions(node: Node, axes: Sequence[int], rank: int) -> list[tuple[float, fl
 
 
 def _sources(coordinates: str, have: int, extent: int, scale: Any, region: tuple[float, float] | None) -> Any:
-    """Gives where on an axis of *have* values each of *extent* results lies."""
+    """Locate each of *extent* results on an axis of *have* values."""
     at: Any = np.arange(extent, dtype=np.float32)
     length = np.float32(have) * scale
     match coordinates:
@@ -152,7 +152,7 @@ def _sources(coordinates: str, have: int, extent: int, scale: Any, region: tuple
 def _taps(
     node: Node, mode: str, places: NDArray[np.float32], have: int, scale: float
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Gives indices and weights [extent, taps] of the inputs that make each result."""
+    """Return indices and weights [extent, taps] of the inputs that make each result."""
     at = places.astype(np.float64)
     if mode == "nearest":
         nearest = _nearest(_nearest_mode(node, scale), at)
@@ -173,7 +173,7 @@ def _taps(
 
 
 def _nearest_mode(node: Node, scale: float) -> str:
-    """Gives how coordinates of an axis of *scale* are rounded; old operators round up where they shrink."""
+    """Choose how coordinates of an axis of *scale* are rounded; old operators round up where they shrink."""
     if _is_old(node):
         return "floor" if scale >= 1 else "ceil"
     return str(node.attribute("nearest_mode", "round_prefer_floor"))
@@ -198,7 +198,7 @@ def _cubic(distance: Floats, a: float) -> Floats:
 
 
 def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights: Floats) -> Any:
-    """*x* with each value along *axis* a sum of the taps."""
+    """Replace each value along *axis* of *x* by a weighted sum of the taps."""
     count = indices.shape[1]
     if count == 1:
         return node.builder.normalize(relax.op.take(x, literal(indices[:, 0]), axis))
@@ -219,7 +219,7 @@ def _weighted(node: Node, x: Any, axis: int, indices: NDArray[np.int64], weights
 
 
 def _filled(node: Node, x: Any, outside: Sequence[tuple[int, Any]], value: float) -> Any:
-    """*x* with *value* where one of its axes lies outside the image."""
+    """Fill *x* with *value* where one of its axes lies outside the image."""
     rank = len(x.struct_info.shape)
     for axis, places in outside:
         shape = [-1 if other == axis else 1 for other in range(rank)]
@@ -311,7 +311,7 @@ def _grid_taps(at: Any, extent: int, mode: str, padding: str, corners: bool) -> 
 
 
 def _affine_grid(node: Node) -> Any:
-    """Points of the output's pixels in [-1, 1], turned by each batch's matrix."""
+    """Convert AffineGrid: points of the output's pixels in [-1, 1], transformed by each batch's matrix."""
     batch, _, *spatial = node.constant(1, "size").tolist()
     corners = node.attribute("align_corners", 0)
     lines = []
@@ -327,7 +327,7 @@ def _affine_grid(node: Node) -> Any:
 
 
 def _roi_align(node: Node) -> Any:
-    """Mean or largest of bilinear samples in each bin of a region."""
+    """Convert RoiAlign: the mean or largest of bilinear samples in each bin of a region."""
     images, channels, height, width = node.shape()
     x, regions, of_image = node.inputs[:3]
     inside = node.builder.normalize(relax.op.clip(of_image, 0, images - 1))  # no kernel checks them
@@ -377,7 +377,7 @@ def _roi_align(node: Node) -> Any:
 
 
 def _deform_conv(node: Node) -> Any:
-    """Each tap of the kernel is sampled where its offset says; then an ordinary product."""
+    """Convert DeformConv: sample each tap of the kernel where its offset says, then multiply matrices."""
     batch, channels, *spatial = node.shape()
     if len(spatial) != 2:
         raise node.refusal("only pictures (two axes) are covered")

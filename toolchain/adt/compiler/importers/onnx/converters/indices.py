@@ -13,7 +13,7 @@ from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 
 
 def _counted_from_first(node: Node, index: int, extent: int | Sequence[int]) -> Any:
-    """The indices that input *index* holds for an axis of *extent*, or several, without negative ones."""
+    """Return input *index*, indices of an axis of *extent* (or of several axes), without negative ones."""
     extents, value = np.asarray(extent), node.value(index)
     if value is not None:
         negative = (value < 0) & (value >= -extents)  # others stay: the import refuses them
@@ -36,7 +36,7 @@ def _gather(node: Node) -> Any:
 
 
 def _by_elements(node: Node) -> Any:
-    """GatherElements, ScatterElements: TVM's take indices from 0 on only."""
+    """Convert GatherElements and ScatterElements: TVM's take indices from 0 on only."""
     shape = node.shape()
     data, _, *rest = node.inputs
     indices = _counted_from_first(node, 1, shape[node.axis(len(shape))])
@@ -44,7 +44,7 @@ def _by_elements(node: Node) -> Any:
 
 
 def _by_rows(node: Node) -> Any:
-    """GatherND, ScatterND: the last axis of the indices counts through the data's first axes."""
+    """Convert GatherND and ScatterND: the last axis of the indices counts through the data's first axes."""
     shape, depth = node.shape(), node.shape(1)[-1]
     batch = node.attribute("batch_dims", 0)
     data, _, *rest = node.inputs
@@ -62,7 +62,7 @@ def _compress(node: Node) -> Any:
 
 
 def _top_k(node: Node) -> Any:
-    """TVM's gives indices of 32 bits."""
+    """Convert TopK with indices of 64 bits: TVM's have 32."""
     x = node.inputs[0]
     k = node.number(1, "K") if node.has(1) else int(node.attribute("k"))
     if not k:
@@ -99,7 +99,7 @@ def _reverse_sequence(node: Node) -> Any:
 
 
 def _tensor_scatter(node: Node) -> Any:
-    """The update goes into the cache from each batch's write index on."""
+    """Convert TensorScatter: the update goes into the cache from each batch's write index on."""
     shape, update = node.shape(), node.shape(1)
     axis, circular = node.axis(len(shape), -2), node.attribute("mode", "linear") == "circular"
     extent, count = shape[axis], update[axis]
@@ -129,7 +129,7 @@ def _trilu(node: Node) -> Any:
 
 
 def _tf_idf(node: Node) -> Any:
-    """Counts of each n-gram, of up to ``max_skip_count`` values left out between its members."""
+    """Count each n-gram, with up to ``max_skip_count`` values left out between its members."""
     pool = node.attribute("pool_int64s")
     if not pool:
         raise node.refusal("its n-grams are texts")

@@ -35,7 +35,7 @@ class Node:
     """TVM's converter; called with inputs, and attributes by keyword that take the place of the node's."""
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Value of an attribute, or *default*."""
+        """Return the value of an attribute, or *default*."""
         return attribute(self.proto, name, default)
 
     def has(self, index: int) -> bool:
@@ -43,7 +43,7 @@ class Node:
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def shape(self, index: int = 0) -> tuple[int, ...]:
-        """Static shape of an input."""
+        """Return the static shape of an input."""
         extents = getattr(getattr(self.inputs[index].struct_info, "shape", None), "values", None)
         try:
             return tuple(int(extent) for extent in extents or ())
@@ -51,11 +51,11 @@ class Node:
             raise self.refusal(f"the shape of input {index} is not static") from error
 
     def dtype(self, index: int = 0) -> str:
-        """Element type of an input."""
+        """Return the element type of an input."""
         return str(self.inputs[index].struct_info.dtype)
 
     def value(self, index: int) -> Array | None:
-        """Value of an input that is constant or left out; None otherwise."""
+        """Return the value of a constant input; None if it is left out or not constant."""
         if not self.has(index):
             return None
         given = self.inputs[index]
@@ -70,22 +70,22 @@ class Node:
         return array
 
     def constant(self, index: int, what: str) -> Array:
-        """Value of an input that must be constant; *what* is its name in ONNX's documents."""
+        """Return the value of an input that must be constant; *what* is its name in ONNX's documents."""
         value = self.value(index)
         if value is None:
             raise self.refusal(f"its input {what} is not constant")
         return value
 
     def number(self, index: int, what: str) -> Any:
-        """Value of a constant input that holds one number, of whatever rank."""
+        """Return the one number of a constant input, of whatever rank."""
         return self.constant(index, what).reshape(-1)[0].item()
 
     def axis(self, rank: int, default: int = 0) -> int:
-        """The attribute ``axis``, counted from the first."""
+        """Return the attribute ``axis``, counted from the first."""
         return int(self.attribute("axis", default)) % max(rank, 1)
 
     def refusal(self, reason: str) -> UnsupportedOp:
-        """The error that says why this node cannot be imported."""
+        """Return the error that says why this node cannot be imported."""
         return refusal(self.proto, reason)
 
     def compute(self, shape: Sequence[Any], element: Callable[..., Any], *inputs: Any) -> Any:
@@ -102,13 +102,13 @@ class Node:
 
 
 def literal(array: Any) -> Any:
-    """*array* as a Relax constant of its own type, which ``relax.const`` narrows to 32 bits."""
+    """Wrap *array* as a Relax constant of its own type, which ``relax.const`` narrows to 32 bits."""
     array = np.asarray(array)
     return relax.const(array, str(array.dtype))
 
 
 def refusal(proto: onnx.NodeProto, reason: str) -> UnsupportedOp:
-    """The error that says why the node *proto* cannot be imported."""
+    """Return the error that says why the node *proto* cannot be imported."""
     return UnsupportedOp(
         f"{proto.op_type} at node {proto.name or '(unnamed)'} cannot be imported: {reason}", remedy=REMEDY
     )

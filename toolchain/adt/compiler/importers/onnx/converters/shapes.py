@@ -65,7 +65,7 @@ def _center_crop_pad(node: Node) -> Any:
 
 
 def _pad(node: Node) -> Any:
-    """Only mode ``wrap``: a slice of the tensor's repetitions. Pads of some axes are rewritten to all."""
+    """Convert Pad's mode ``wrap`` to a slice of repetitions; a rewrite gave every axis its pads."""
     if node.attribute("mode", "constant") != "wrap":
         return None
     shape, pads = node.shape(), node.constant(1, "pads").tolist()
@@ -91,7 +91,7 @@ def _space_to_depth(node: Node) -> Any:
 
 
 def _dropout(node: Node) -> Any:
-    """In inference it does nothing, and its mask is all true; in onnxruntime all false before opset 12."""
+    """Convert Dropout: nothing in inference, and a mask of true, before opset 12 of false as onnxruntime."""
     return node.inputs[0], relax.op.full(node.shape(), relax.const(node.opset >= 12), "bool")
 
 

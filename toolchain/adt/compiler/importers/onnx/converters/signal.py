@@ -12,14 +12,14 @@ from adt.compiler.importers.onnx.converters.node import Converter, Node, literal
 
 
 def _transform(rows: int, points: int, bins: int, *, inverse: bool) -> NDArray[np.complex128]:
-    """Matrix [rows, bins] that turns *rows* values, filled up to *points* with zeros, into *bins*."""
+    """Return the matrix [rows, bins] that turns *rows* values, padded to *points* with zeros, into *bins*."""
     angles = np.outer(np.arange(rows), np.arange(bins)) % points * (2 * np.pi / points)
     matrix: NDArray[np.complex128] = np.exp((1j if inverse else -1j) * angles) / (points if inverse else 1)
     return matrix
 
 
 def _product(node: Node, x: Any, matrix: NDArray[np.complex128], *, real_result: bool = False) -> Any:
-    """*x*[…, rows, 1 or 2] times *matrix*[rows, bins]: […, bins, 2], or […, bins, 1] of the real parts.
+    """Multiply *x*[…, rows, 1 or 2] by *matrix*[rows, bins]: […, bins, 2], or […, bins, 1] of real parts.
 
     Real and imaginary part lie side by side, so that one real product does it.
     """
@@ -61,7 +61,7 @@ def _dft(node: Node) -> Any:
 
 
 def _stft(node: Node) -> Any:
-    """Frames of the signal, windowed, each transformed."""
+    """Convert STFT: transform each windowed frame of the signal."""
     step = node.number(1, "frame_step")
     window = node.value(2)
     if node.has(2) and window is None:

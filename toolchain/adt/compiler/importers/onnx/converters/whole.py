@@ -27,7 +27,7 @@ def whole_converters(kernels: RecurrentSteps | None) -> Mapping[str, Converter]:
 
 
 def _matmul_n_bits(node: Node) -> Any:
-    """A product that reads its weights as they are written, and the bias added."""
+    """Convert MatMulNBits: a product that reads its weights as they are written, and the bias added."""
     emit, form, columns = node.builder.emit, form_of(node.proto), int(node.attribute("N"))
     weights = [
         emit(relax.op.reshape(node.inputs[place], shape))
@@ -43,7 +43,7 @@ def _matmul_n_bits(node: Node) -> Any:
 
 
 def _recurrent(node: Node, kernels: RecurrentSteps) -> Any:
-    """Y, Y_h and, of an LSTM, Y_c."""
+    """Convert RNN, GRU or LSTM to Y, Y_h and, of an LSTM, Y_c."""
     kind, emit = node.proto.op_type, node.builder.emit
     batch_first = bool(node.attribute("layout", 0))
     data = emit(relax.op.permute_dims(node.inputs[0], [1, 0, 2])) if batch_first else node.inputs[0]
@@ -89,7 +89,7 @@ def _biases(
 
 
 def _initial(node: Node, place: int, layer: Recurrence, width: int) -> Any:
-    """The state ``[directions, batch, width]`` before the first step."""
+    """Return the state ``[directions, batch, width]`` before the first step."""
     emit = node.builder.emit
     if not node.has(place):
         return literal(np.zeros((layer.directions, layer.batch, width), np.float32))

@@ -43,7 +43,7 @@ class Windows:
 
 
 def windows(node: Node) -> Windows:
-    """The windows of a pooling node, padded and counted as ONNX says."""
+    """Return the windows of a pooling node, padded and counted as ONNX says."""
     shape = node.shape()
     kernel = tuple(node.attribute("kernel_shape"))
     rank = len(kernel)
@@ -101,14 +101,14 @@ def _lp_pool(node: Node) -> Any:
 
 
 def _padded_pool(node: Node) -> Any:
-    """TVM's own pads of SAME are those of another count of windows, or of no dilations."""
+    """Pad a pool by SAME: TVM's own pads are those of another count of windows, or of no dilations."""
     if node.attribute("auto_pad", "NOTSET") not in ("SAME_UPPER", "SAME_LOWER"):
         return None
     return node.by_tvm(node.inputs, auto_pad=b"NOTSET", pads=list(windows(node).pads), ceil_mode=0)
 
 
 def _max_pool(node: Node) -> Any:
-    """With indices: the flat place of each largest value in the whole tensor."""
+    """Convert MaxPool; its indices are the flat places of the largest values in the whole tensor."""
     if len(node.proto.output) < 2 or not node.proto.output[1]:
         return _padded_pool(node)
     moving = windows(node)
@@ -153,7 +153,7 @@ def _max_pool(node: Node) -> Any:
 
 
 def _max_unpool(node: Node) -> Any:
-    """Each value goes to its flat index in a tensor of the shape before pooling; 0 elsewhere."""
+    """Convert MaxUnpool: each value goes to its flat index in the tensor before pooling; 0 elsewhere."""
     shape = node.shape()
     kernel = node.attribute("kernel_shape")
     rank = len(kernel)
@@ -174,7 +174,7 @@ def _max_unpool(node: Node) -> Any:
 
 
 def _col2im(node: Node) -> Any:
-    """Each pixel sums what the columns of all windows over it hold."""
+    """Convert Col2Im: each pixel sums what the columns of all windows over it hold."""
     image = node.constant(1, "image_shape").tolist()
     block = node.constant(2, "block_shape").tolist()
     rank = len(image)
@@ -209,7 +209,7 @@ def _col2im(node: Node) -> Any:
 
 
 def _conv_transpose(node: Node) -> Any:
-    """TVM ignores ``output_shape`` and takes no dilations: pads and zeros in the kernel say both."""
+    """Convert ConvTranspose: TVM ignores ``output_shape`` and dilations, which become pads and zeros."""
     shape, kernel = node.shape(), node.shape(1)[2:]
     rank = len(kernel)
     strides, dilations = node.attribute("strides", [1] * rank), node.attribute("dilations", [1] * rank)

@@ -26,7 +26,7 @@ FUTURE = -60000.0  # number that is added to the score of a key after its query
 
 
 def _attention(build: Builder) -> list[str] | None:
-    """Q, K, V[, mask, past key, past value, lengths of the cache] to Y[, present key and value, scores]."""
+    """Rewrite Q, K, V[, mask, past key, past value, lengths of the cache] to Y[, key, value, scores]."""
     build.require_floats()
     for name in filter(None, build.node.input):
         build.shape(name)
@@ -63,7 +63,7 @@ class _Attention:
         return [output, key, value, shown]
 
     def _product(self, left: str, right: str) -> str:
-        """Their matrix product; the sums of half precision, whose errors grow, in single precision."""
+        """Multiply two matrices; the sums of half precision, whose errors grow, in single precision."""
         build = self.build
         if build.dtype != "float16":
             return build.add("MatMul", left, right)
@@ -71,7 +71,7 @@ class _Attention:
         return build.cast(product, "float16")
 
     def _heads(self, name: str, count: str) -> tuple[str, tuple[int, ...]]:
-        """*name* with four axes, and its shape."""
+        """Return *name* with four axes, and its shape."""
         shape = self.build.shape(name)
         if len(shape) == 4:
             return name, shape
@@ -80,7 +80,7 @@ class _Attention:
         return self.build.heads(name, heads), (batch, heads, length, size // heads)
 
     def _cached(self, name: str, past: str) -> tuple[str, tuple[int, ...]]:
-        """Keys or values behind those of the past, and their shape."""
+        """Append keys or values to those of the past; return them and their shape."""
         name, shape = self._heads(name, "kv_num_heads")
         if past:
             name = self.build.add("Concat", past, name, axis=2)
@@ -88,7 +88,7 @@ class _Attention:
         return name, shape
 
     def _probabilities(self, scores: str) -> tuple[str, str]:
-        """Softmax of the masked scores (0 for what is masked, even a whole row), and the fourth output."""
+        """Compute the softmax of the masked scores (0 for what is masked, a whole row too), and output 4."""
         build = self.build
         mode = build.attribute("qk_matmul_output_mode", BEFORE_SOFTCAP)
         stages = {BEFORE_SOFTCAP: scores}
@@ -159,7 +159,7 @@ class _Attention:
         return left if left >= 0 else None, ahead
 
     def _distances(self) -> NDArray[np.int64]:
-        """Position of each key less that of each query, [S, T], of a query block that starts at 0."""
+        """Return the position of each key less that of each query, [S, T], of a block that starts at 0."""
         return np.arange(self.keys) - np.arange(self.queries)[:, None]
 
     def _window(self, lengths: NDArray[np.int64] | None) -> NDArray[np.bool_]:
@@ -196,7 +196,7 @@ class _Attention:
 
 
 def _extended(build: Builder, past: str, name: str) -> str:
-    """The keys or values of the past before those of now."""
+    """Put the keys or values of the past before those of now."""
     return build.add("Concat", past, name, axis=2) if past else name
 
 
@@ -348,7 +348,7 @@ def _rotary(build: Builder) -> str | None:
 
 
 def _quantized_attention(build: Builder) -> list[str]:
-    """Attention of dequantized x and weights."""
+    """Rewrite attention to one of dequantized x and weights."""
     x, weights, bias, x_scale, scale, mask, x_zero, zero, past = build.operands(9)
     inputs = dequantized(build, x, x_scale, x_zero), dequantized(build, weights, scale, zero, 1)
     outputs = ["result", "present"][: len(build.node.output)]

@@ -9,12 +9,12 @@ from adt.compiler.importers.onnx.graph import Builder, Rewrite
 
 
 def limited(build: Builder, name: str, least: float | str, greatest: float | str) -> str:
-    """*name* between two limits."""
+    """Limit *name* to [*least*, *greatest*]."""
     return build.add("Min", build.add("Max", name, least), greatest)
 
 
 def _clip(build: Builder) -> str | None:
-    """The limits are inputs, or attributes before opset 11."""
+    """Rewrite Clip, whose limits are inputs, or attributes before opset 11."""
     if not build.dtype:
         return None
     value = build.operand(0)
@@ -38,7 +38,7 @@ def _hard_swish(build: Builder) -> str | None:
 
 
 def _prelu(build: Builder) -> str | None:
-    """TVM takes a slope of one axis or of full rank with one axis; exporters write ``[C, 1, 1]``."""
+    """Rewrite PRelu: TVM takes slopes of one axis or of full rank; exporters write ``[C, 1, 1]``."""
     name, slope_name = build.operands(2)
     data, slope = build.shape(name), build.shape(slope_name)
     axes = [axis for axis, extent in enumerate(slope) if extent != 1]
@@ -53,7 +53,7 @@ def _prelu(build: Builder) -> str | None:
 
 
 def _squeeze(build: Builder) -> str | None:
-    """Before opset 13 the axes are an attribute, which TVM ignores: it squeezes every axis of 1."""
+    """Rewrite Squeeze before opset 13: TVM ignores its attribute of axes, and squeezes every axis of 1."""
     axes = build.attribute("axes")
     if axes is None:
         return None
@@ -65,7 +65,7 @@ def _squeeze(build: Builder) -> str | None:
 
 
 def _pad(build: Builder) -> str | None:
-    """From opset 18 Pad may name its axes, which TVM ignores."""
+    """Rewrite Pad with axes (from opset 18), which TVM ignores."""
     name, pads_name, value, axes_name = build.operands(4)
     if not axes_name:
         return None
@@ -78,7 +78,7 @@ def _pad(build: Builder) -> str | None:
 
 
 def _constant(build: Builder) -> str | None:
-    """TVM reads a Constant's ``value`` only, not ``value_float`` and the like."""
+    """Rewrite a Constant's ``value_float`` and the like to ``value``, the only one that TVM reads."""
     kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
     for name, value in build.attributes().items():
         if name in kinds:

@@ -14,7 +14,7 @@ MOST_NODES = 8192  # nodes that a loop may become: all are compiled one by one
 
 
 def _scan(build: Builder) -> list[str] | None:
-    """Its inputs are the states, then what it goes through; its outputs the states, then what it gathers."""
+    """Unroll Scan: states, then what it goes through, to states, then what it gathers."""
     body, count = build.attribute("body"), build.attribute("num_scan_inputs")
     names = list(build.node.input)
     states, sequences = names[:-count], names[-count:]
@@ -40,7 +40,7 @@ def _scan(build: Builder) -> list[str] | None:
 
 
 def _loop(build: Builder) -> list[str] | None:
-    """Trip count, condition, states to states, what is gathered; the condition must stay true."""
+    """Unroll Loop: trip count, condition, states to states, what is gathered; the condition stays true."""
     body = build.attribute("body")
     count, start = build.operands(2)
     steps = int(build.value(count).item()) if count else MOST_NODES + 1
@@ -117,7 +117,7 @@ def _step(build: Builder, body: onnx.GraphProto, inputs: Sequence[str]) -> list[
 
 
 def _stacked(build: Builder, rows: Sequence[Sequence[str]], axes: Sequence[int]) -> list[str]:
-    """Each of *rows* along a new axis."""
+    """Concatenate each of *rows* along a new axis."""
     stacks = []
     for names, axis in zip(rows, axes, strict=True):
         if build.graph.opset >= 13:

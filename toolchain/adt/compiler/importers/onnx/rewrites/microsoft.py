@@ -22,7 +22,7 @@ _PARAMETERS = {
 
 
 def _activated(build: Builder, value: str, numbers: Sequence[float]) -> str:
-    """*value* after the node's activation, whose parameters are *numbers*."""
+    """Apply the node's activation, whose parameters are *numbers*, to *value*."""
     op = build.attribute("activation", "")
     if not op:
         return value

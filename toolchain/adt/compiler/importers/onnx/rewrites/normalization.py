@@ -40,7 +40,7 @@ def normalized(
 
 
 def _layer_norm(build: Builder) -> list[str] | None:
-    """X, scale[, bias] to Y[, mean, inverse deviation]; onnxruntime writes it before opset 17, too."""
+    """Rewrite X, scale[, bias] to Y[, mean, inverse deviation]; onnxruntime's comes before opset 17, too."""
     converted = build.node.op_type == "LayerNormalization" and build.graph.opset >= 17
     return (
         None
@@ -50,7 +50,7 @@ def _layer_norm(build: Builder) -> list[str] | None:
 
 
 def _rms_norm(build: Builder) -> list[str] | None:
-    """X, scale to Y."""
+    """Rewrite RMSNormalization over more than the last axis."""
     shape = build.graph.shape(build.operand(0))
     last = shape is not None and len(shape) > 1 and build.attribute("axis", -1) in (-1, len(shape) - 1)
     return None if last else _by_parts(build)
@@ -74,7 +74,7 @@ def _by_parts(build: Builder) -> list[str] | None:
 
 
 def _group_norm(build: Builder) -> str | None:
-    """Rewrites X, scale, bias."""
+    """Rewrite GroupNormalization of X, scale, bias."""
     value, *parameters = build.operands(3)
     shape, groups = build.shape(value), build.attribute("num_groups", 1)
     build.require_floats()
@@ -88,7 +88,7 @@ def _group_norm(build: Builder) -> str | None:
 
 
 def _mean_variance(build: Builder) -> str | None:
-    """Rewrites (X − mean) / (deviation + 1e-9)."""
+    """Rewrite MeanVarianceNormalization: (X − mean) / (deviation + 1e-9)."""
     axes = build.attribute("axes", [0, 2, 3])
     build.require_floats()
     inner = "float32" if build.dtype == "float16" else ""

@@ -38,7 +38,7 @@ LONGEST_BLOCK = 128  # longest part of a column that has one scale
 
 
 def scalar(build: Builder, name: str) -> str:
-    """*name* as a scalar when it has one element: ONNX writes those as ``[1]``, too."""
+    """Reshape *name* to a scalar when it has one element: ONNX writes those as ``[1]``, too."""
     shape = build.graph.shape(name) if name else None
     if not shape or any(extent != 1 for extent in shape):
         return name
@@ -52,7 +52,7 @@ def scalar(build: Builder, name: str) -> str:
 
 
 def dequantized(build: Builder, values: str, scale: str, zero: str = "", axis: int = 0) -> str:
-    """The numbers that quantized *values* stand for; *axis* is that of a scale with several elements."""
+    """Add the dequantization of *values*; *axis* is that of a scale with several elements."""
     shape = build.graph.shape(scale)
     one = shape is not None and all(extent == 1 for extent in shape)
     attributes: dict[str, Any] = {} if one else {"axis": axis}
@@ -61,20 +61,20 @@ def dequantized(build: Builder, values: str, scale: str, zero: str = "", axis: i
 
 
 def _single(build: Builder, scale: str) -> str:
-    """*scale* in single precision: what lies between is computed in it, or would be off by a quantum."""
+    """Cast *scale* to single precision: what lies between, computed in half, would be off by a step."""
     half = build.graph.dtype(scale) == "float16"
     scale = scalar(build, scale)
     return build.cast(scale, "float32") if half else scale
 
 
 def _tensor(build: Builder, position: int, axis: int = 0) -> str:
-    """The quantized tensor whose values are the input at *position*, as floats."""
+    """Return the floats of the quantized tensor whose values are the input at *position*."""
     values, scale, zero = (build.operand(position + i) for i in range(3))
     return dequantized(build, values, scale, zero, axis)
 
 
 def _quantize(build: Builder, position: int, value: str) -> str:
-    """*value* quantized as the scale and zero point at *position* say."""
+    """Quantize *value* as the scale and zero point at *position* say."""
     zero = scalar(build, build.operand(position + 1))
     return build.add("QuantizeLinear", value, _single(build, build.operand(position)), zero)
 
@@ -123,7 +123,7 @@ def _qlinear_conv(build: Builder) -> str | None:
 
 
 def _columns(build: Builder, position: int, axis: int) -> str:
-    """A quantized operand of a product, whose scale may have one element for each place of *axis*."""
+    """Return the floats of a product's operand, whose scale may have one element for each place of *axis*."""
     scale = build.shape(name := build.operand(position + 1))
     if math.prod(scale) == 1:
         return _tensor(build, position)
@@ -153,7 +153,7 @@ def _qgemm(build: Builder) -> str | None:
 
 
 def _spread(build: Builder, name: str, shape: Sequence[int], axis: int, block: int) -> str:
-    """A scale or zero point, one for each place or block of *axis*, as it broadcasts to *shape*."""
+    """Broadcast a scale or zero point, one for each place or block of *axis*, to *shape*."""
     extents = build.graph.shape(name)
     assert extents is not None
     axis %= len(shape)
@@ -193,7 +193,7 @@ def _linear(build: Builder) -> str | None:
 
 
 def _by_product(build: Builder, scale: str, zero: str) -> str | None:
-    """(x − zero) · scale."""
+    """Compute (x − zero) · scale."""
     dtype = build.graph.dtype(build.operand(1)) or ""
     build.require_floats(dtype)
     value = build.cast(build.operand(0), dtype)
@@ -218,7 +218,7 @@ def _by_division(build: Builder, scale: str, zero: str) -> str | None:
 
 
 def _conv_integer(build: Builder) -> str | None:
-    """The sums are integers that float32 holds exactly up to 2^24."""
+    """Rewrite ConvInteger: the sums are integers that float32 holds exactly up to 2^24."""
     shape = build.shape(build.operand(1))
     inputs = []
     for position in range(2):
@@ -233,7 +233,7 @@ def _conv_integer(build: Builder) -> str | None:
 
 
 def _product(build: Builder, integers: Sequence[str], scale: str, bias: str) -> str:
-    """The product of *integers* (a, b and their zero points) in units of *scale*, plus *bias*."""
+    """Multiply a by b (*integers*, and their zero points) in units of *scale*, and add *bias*."""
     a, b, a_zero, b_zero = integers
     zeros = (scalar(build, zero) for zero in (a_zero, b_zero))
     product = build.cast(build.add("MatMulInteger", a, b, *zeros), "float32")
@@ -246,7 +246,7 @@ def _matmul_integer_to_float(build: Builder) -> str:
 
 
 def _dynamic_quantize_matmul(build: Builder) -> str:
-    """The first is of floats."""
+    """Rewrite DynamicQuantizeMatMul, whose first operand holds floats."""
     a, b, b_scale, b_zero, bias = build.operands(5)
     a, a_scale, a_zero = build.add_many("DynamicQuantizeLinear", a, outputs=("values", "scale", "zero"))
     return _product(build, (a, b, a_zero, b_zero), build.add("Mul", a_scale, b_scale), bias)
@@ -300,7 +300,7 @@ def _by_few_bits(build: Builder) -> str | None:
         return None
 
     def by_column(array: NDArray[np.generic]) -> NDArray[np.generic]:
-        """A number for each block of each column."""
+        """Arrange *array* as a number for each block of each column."""
         if array.ndim < 2:
             return np.broadcast_to(array.reshape(-1, 1), (columns, form.blocks))
         return array if columns_first else array.T

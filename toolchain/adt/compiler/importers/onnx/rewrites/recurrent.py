@@ -68,14 +68,14 @@ def is_loop(build: Builder) -> bool:
 
 
 def _activations(build: Builder) -> list[str]:
-    """The activations of all directions, one direction behind the other."""
+    """Return the activations of all directions, one direction behind the other."""
     given = [name.decode().capitalize() for name in build.attribute("activations", [])]
     directions = 2 if build.attribute("direction", "forward") == "bidirectional" else 1
     return given or [*_DEFAULTS[_kind(build)]] * directions
 
 
 def _kind(build: Builder) -> str:
-    """The layer without the quantization."""
+    """Return the layer's kind without its quantization."""
     kind: str = build.node.op_type
     return _QUANTIZED.get(kind, kind)
 
@@ -124,14 +124,14 @@ class _Unrolled:
         return results
 
     def _ordered(self, name: str, batch_first: list[int]) -> str:
-        """*name* with the batch where ONNX has it."""
+        """Transpose *name* so that the batch is where the node has it."""
         return self.build.add("Transpose", name, perm=batch_first) if self.batch_first else name
 
     def _join(self, names: Sequence[str], axis: int) -> str:
         return names[0] if len(names) == 1 else self.build.add("Concat", *names, axis=axis)
 
     def _direction(self, index: int, data: str, backwards: bool) -> tuple[list[str], tuple[str, ...]]:
-        """Outputs [1, 1, batch, H] of every step, in the order of the input, and of the last state."""
+        """Compute the outputs [1, 1, batch, H] of every step, in the input's order, and the last state's."""
         build, size = self.build, self.gates * self.hidden
         bias = self._value(3)[index] if build.operand(3) else np.zeros(2 * size, self.dtype)
         of_input, of_state = bias[:size], bias[size:]
@@ -152,7 +152,7 @@ class _Unrolled:
         return outputs, tuple(build.add("Reshape", value, out_shape) for value in state)
 
     def _initial(self, position: int, index: int) -> str:
-        """The state [batch, H] before the first step."""
+        """Return the state [batch, H] before the first step."""
         build, name = self.build, self.build.operand(position)
         if not name:
             return build.constant(np.zeros((self.batch, self.hidden)), self.dtype)
@@ -163,7 +163,7 @@ class _Unrolled:
         return build.reshaped(name, self.batch, self.hidden)
 
     def _split(self, name: str, axis: int, sizes: list[int]) -> list[str]:
-        """Pieces of *name* along *axis*, by Slice: Split's form differs between opsets."""
+        """Cut *name* along *axis* by Slice: Split's form differs between opsets."""
         if len(sizes) == 1:
             return [name]
         build, start, pieces = self.build, 0, []
@@ -175,7 +175,7 @@ class _Unrolled:
         return pieces
 
     def _product(self, left: str, position: int, index: int) -> str:
-        """*left* times the weights of input *position* for direction *index*."""
+        """Multiply *left* by the weights of input *position* for direction *index*."""
         if (position, index) not in self.weights:
             weights = self.w if position == 1 else self.r
             self.weights[position, index] = self.build.constant(weights[index].T, self.dtype)
@@ -199,12 +199,12 @@ class _Unrolled:
         return [build.add("Mul", build.add(gate, o), build.add(of_output, cell)), cell]
 
     def _activations_of(self, index: int) -> list[str]:
-        """The activations of direction *index*: of the gates, and of what they let through."""
+        """Return the activations of direction *index*: of the gates, and of what they let through."""
         count = len(_DEFAULTS[self.kind])
         return _activations(self.build)[index * count : (index + 1) * count]
 
     def _peephole(self, total: str, gate: int, cell: str, index: int) -> str:
-        """*total* with what *gate* (input, output, forget) sees of the cell, where there are peepholes."""
+        """Add to *total* what *gate* (input, output, forget) sees of the cell, where there are peepholes."""
         if not self.build.operand(7):
             return total
         weights = self._value(7)[index, gate * self.hidden : (gate + 1) * self.hidden]
