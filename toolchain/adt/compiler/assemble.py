@@ -99,7 +99,7 @@ def _asserts(module: Any) -> bool:
 
 @contextlib.contextmanager
 def preparation(compilation: Compilation, schedules: KernelSchedules) -> Iterator[tuple[Any, PreparedModule]]:
-    """TVM's target, and the model ready for ``tvm.compile``, while TVM is set up for *compilation*."""
+    """Yield TVM's target and the model ready for ``tvm.compile``, while TVM is set up for *compilation*."""
     target, settings, imported = compilation.target, compilation.settings.compile, compilation.imported
     with tvm_errors("the model", imported.suspects):
         tvm_target = tvm.target.Target(target.spec)
@@ -199,12 +199,12 @@ def tvm_errors(what: str, suspects: Sequence[str] = ()) -> Iterator[None]:
 
 
 def context_symbols(elf: ElfFacts) -> tuple[str, ...]:
-    """The data symbols of a module that the runtime fills with its functions: the module's ABI."""
+    """Return the data symbols of a module that the runtime fills with its functions: the module's ABI."""
     return tuple(sorted(name for name in elf.objects if name.startswith("__TVM")))
 
 
 def exported_functions(elf: ElfFacts) -> tuple[str, ...]:
-    """The functions that a module offers to its callers, sorted."""
+    """Return the functions that a module offers to its callers, sorted."""
     return tuple(
         sorted(
             name.removeprefix(KERNEL_PREFIX)
@@ -215,7 +215,7 @@ def exported_functions(elf: ElfFacts) -> tuple[str, ...]:
 
 
 def package_name(model: Path) -> str:
-    """A short name from the model's file name: letters, digits, ``_`` and ``-``."""
+    """Derive a short name from the model's file name: letters, digits, ``_`` and ``-``."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", model.stem).strip("_") or "model"
 
 
@@ -281,7 +281,7 @@ def _manifest(
 
 
 def _recorded_settings(settings: Settings) -> dict[str, Any]:
-    """The settings that decide the package's bytes: checking it does not, and records tell of themselves."""
+    """Return the settings that decide the package's bytes; the check does not, records are listed apart."""
     facts = values_of(settings.compile)
     for name in ("check", "db", "tuned_on"):
         del facts[name]

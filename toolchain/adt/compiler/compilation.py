@@ -177,8 +177,8 @@ def _types(main: relax.Function) -> list[str]:
 
 
 def _unfused(module: tvm.IRModule) -> tvm.IRModule:
-    """*module* whose kernels with 32-bit extents, as TVMScript has them unless ``T.int64`` is written, are
-    not fused with others: TVM takes a buffer with other types of extents for another buffer."""
+    """Mark kernels with 32-bit extents, TVMScript's default, as not to be fused: TVM takes a buffer whose
+    extents have another type for another buffer."""
     for variable, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc):
             extents = [extent for buffer in function.buffer_map.values() for extent in buffer.shape]

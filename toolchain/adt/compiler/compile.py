@@ -131,7 +131,7 @@ def _log_tuned(manifest: PackageManifest) -> None:
 
 
 def _check_mode(target: ModelTarget, setting: str) -> str:
-    """The setting, but for textures of a TVM whose textures are known to be wrong: the check decides."""
+    """Return the setting, or ``on`` for textures of a TVM whose textures are known to be wrong."""
     untrusted = texture_codegen_trusted(require_tvm()) if target.textures else None
     if untrusted is None:
         return setting
@@ -177,7 +177,7 @@ def _cached(job: CompileJob, facts: dict[str, Any]) -> ModelPackage:
 
 
 def identity(job: CompileJob) -> dict[str, Any] | None:
-    """Everything that decides the bytes of the package; None when that cannot be told.
+    """Return everything that decides the bytes of the package; None when that cannot be told.
 
     A callable that builds a model, a pass of the user's own, or a TVM that is no installed
     distribution, has no digest: such a model is compiled each time.
@@ -247,7 +247,7 @@ def _versions() -> dict[str, str]:
 
 @functools.cache
 def _code() -> str:
-    """One digest of the code that compiles, so that another adt of the same version has other entries."""
+    """Hash the code that compiles, so that another adt of the same version has other entries."""
     root = Path(adt.__file__).parent
     total = hashlib.sha256()
     for path in sorted(file for name in CODE for file in (root / name).rglob("*") if file.is_file()):

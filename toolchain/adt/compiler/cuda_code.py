@@ -150,7 +150,7 @@ def cuda_code(target: ModelTarget, settings: TvmSettings) -> CudaCode | None:
 
 @contextlib.contextmanager
 def machine_code(code: CudaCode | None) -> Iterator[None]:
-    """Meanwhile TVM compiles kernels for CUDA to *code*; nothing changes for other targets."""
+    """Make TVM compile CUDA kernels to *code* within the context; change nothing for other targets."""
     if code is None:
         yield
         return
@@ -210,7 +210,7 @@ def _unknown(compiler: str, arch: str) -> CompileError:
 
 
 def _package(name: str) -> Path | None:
-    """The directory of NVIDIA's Python package *name*."""
+    """Locate NVIDIA's Python package *name*; None if it is not installed."""
     try:
         spec = importlib.util.find_spec(f"nvidia.{name}")
     except ModuleNotFoundError:
@@ -220,7 +220,7 @@ def _package(name: str) -> Path | None:
 
 
 def _nvrtc(release: _Release) -> CudaCompiler | None:
-    """NVRTC of *release*, if it is whole."""
+    """Locate NVRTC of *release*; None unless its library and headers are there."""
     package, headers = _package(release.compiler), _package(release.headers)
     library = package / "lib" / release.library if package else None
     if library is None or headers is None or not library.is_file():

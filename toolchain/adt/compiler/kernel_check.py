@@ -117,7 +117,7 @@ def limit_of_steps(limit: float, computed: Arrays, expected: Arrays, changed: Ca
 
 
 def _spread(computed: Arrays, expected: Arrays) -> float:
-    """The greatest difference of an output of floats."""
+    """Return the greatest difference of an output of floats."""
     rows = (compare(name, computed[name], expected[name], 0.0) for name in expected)
     return max((row.difference for row in rows if row.floating), default=0.0)
 
@@ -155,7 +155,7 @@ def _obstacle(device: HostOpenCl | None, package: ModelPackage, target: ModelTar
 
 
 def _as_opencl(cuda: ModelTarget) -> ModelTarget:
-    """The target of OpenCL that schedules are the same for."""
+    """Return the target of OpenCL that has the same schedules."""
     spec = {name: value for name, value in cuda.spec.items() if name != "arch"}
     return replace(
         cuda, name="opencl", device="opencl", vdevices=("opencl",), spec={**spec, "kind": "opencl"}
@@ -165,7 +165,7 @@ def _as_opencl(cuda: ModelTarget) -> ModelTarget:
 def _for_host(
     compilation: Compilation, package: ModelPackage, gpu: ModelTarget | None, directory: Path
 ) -> Path:
-    """The model compiled to a package that this machine runs: on its OpenCL device, or on its CPU."""
+    """Compile the model to a package that this machine runs: on its OpenCL device, or on its CPU."""
     host = platform_named("host")
     settings = compilation.settings
     own = gpu is not None and gpu.device == package.manifest.target.device

@@ -95,7 +95,7 @@ def compile_kernel(
 
 
 def _module(kernel: Any, name: str) -> Any:
-    """*kernel* as an IRModule of named PrimFuncs."""
+    """Convert *kernel* to an IRModule of named PrimFuncs."""
     if isinstance(kernel, te.Tensor):
         kernel = [kernel]
     if isinstance(kernel, Sequence) and kernel and all(isinstance(tensor, te.Tensor) for tensor in kernel):
@@ -133,7 +133,7 @@ def _names(module: Any) -> list[str]:
 
 
 def _scheduled(module: Any, target: ModelTarget) -> Any:
-    """*module* with a simple schedule for each function of a GPU that has none of its own."""
+    """Give a simple schedule to each function of a GPU that has none of its own."""
     if target.device == "cpu":
         return module
 

@@ -57,7 +57,7 @@ class _Reader:
     returned: tuple[int, ...] = ()
 
     def declare(self, variable: Any, kind: str, **facts: Any) -> int:
-        """A new tensor for *variable*, from its annotation."""
+        """Declare a new tensor for *variable*, from its annotation."""
         info = variable.struct_info
         shape, dtype = _shape(getattr(info, "shape", None)), str(getattr(info, "dtype", "") or "")
         name = str(getattr(variable, "name_hint", "")) or kind
@@ -77,7 +77,7 @@ class _Reader:
         self.returned = self.of(expression.body)
 
     def bind(self, variable: Any, value: Any) -> None:
-        """One binding of a block."""
+        """Record one binding of a block."""
         if isinstance(value, relax.If):
             for branch in (value.true_branch, value.false_branch):
                 self.body(branch)
@@ -90,7 +90,7 @@ class _Reader:
                 self.stored[variable] = self.stored[value]
 
     def of(self, expression: Any) -> tuple[int, ...]:
-        """The tensors that an argument or a returned expression stands for."""
+        """Return the tensors that an argument or a returned expression stands for."""
         if isinstance(expression, relax.Var):
             return self.known.get(expression, ())
         if isinstance(expression, relax.Tuple):
@@ -109,7 +109,7 @@ class _Reader:
         return ()
 
     def call(self, variable: Any, call: Any) -> None:
-        """A call: of the allocator, a kernel, a builtin or a library."""
+        """Record a call: of the allocator, a kernel, a builtin or a library."""
         target = call.op
         if isinstance(target, tvm.ir.Op):
             self.operator(variable, str(target.name), call.args)
@@ -128,7 +128,7 @@ class _Reader:
                 self.place(call.args, _scopes(function))
 
     def operator(self, variable: Any, name: str, arguments: Sequence[Any]) -> None:
-        """One of the VM's or the memory planner's own operators."""
+        """Record a call of one of the VM's or the memory planner's own operators."""
         short = name.removeprefix("relax.").removeprefix("vm.").removeprefix("memory.")
         if short == "alloc_storage":
             shape = _shape(arguments[0])
@@ -150,7 +150,7 @@ class _Reader:
             self.place(inner, _scopes(function))
 
     def place(self, arguments: Sequence[Any], scopes: Sequence[str]) -> None:
-        """A tensor lies where a kernel takes it to be; Relax itself no longer knows."""
+        """Put tensors where a kernel takes them to be; Relax itself no longer knows."""
         for argument, scope in zip(arguments, scopes, strict=False):
             for index in self.of(argument) if scope != GLOBAL else ():
                 self.tensors[index] = replace(self.tensors[index], scope=scope)
@@ -159,14 +159,14 @@ class _Reader:
                     self.storages[storage] = replace(self.storages[storage], scope=scope)
 
     def end(self, index: int) -> None:
-        """The storage is free after the last call so far, or after what uses it later."""
+        """Free the storage after the last call so far, or after what uses it later."""
         self.killed.add(index)
         self.storages[index] = replace(self.storages[index], last=max(0, len(self.calls) - 1))
 
     def compute(
         self, variable: Any, name: str, kind: str, arguments: Sequence[Any], flops: int | None = None
     ) -> None:
-        """A call that reads and writes tensors.
+        """Record a call that reads and writes tensors.
 
         Kernels write into arguments: those that were allocated and not written yet. The
         rest give their result back.
@@ -190,7 +190,7 @@ class _Reader:
         self.calls.append(Call(name, kind, reads, writes, flops))
 
     def result(self, variable: Any, position: int, info: Any, read: Sequence[int]) -> int:
-        """A tensor that a builtin gives back; a reshape's lies where its input does."""
+        """Declare a tensor that a builtin gives back; a reshape's lies where its input does."""
         shape, dtype = _shape(getattr(info, "shape", None)), str(info.dtype)
         origin = self.tensors[read[0]] if len(read) == 1 else None
         name = str(getattr(variable, "name_hint", "value")) + (f".{position}" if position else "")
@@ -218,7 +218,6 @@ class _Reader:
 
 
 def _scopes(function: Any) -> tuple[str, ...]:
-    """Memory scope of each argument of a kernel."""
     buffers = [function.buffer_map.get(p) for p in function.params]
     return tuple(str(buffer.scope()) if buffer is not None else GLOBAL for buffer in buffers)
 

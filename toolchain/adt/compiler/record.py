@@ -84,7 +84,7 @@ def _part(what: str) -> Iterator[None]:
 
 
 def _without_addresses(text: str) -> str:
-    """LLVM IR in which alias sets are numbered; TVM names them by addresses in the compiler's memory."""
+    """Number the alias sets of LLVM IR, which TVM names by addresses in the compiler's memory."""
     numbers: dict[str, str] = {}
     return re.sub(
         r'(?<=!")0x[0-9a-f]+', lambda match: numbers.setdefault(match[0], f"buffer{len(numbers)}"), text
@@ -92,7 +92,7 @@ def _without_addresses(text: str) -> str:
 
 
 def _modules(executable: Any) -> Iterator[Any]:
-    """Every runtime module of the executable, each once."""
+    """Yield every runtime module of the executable, each once."""
     pending: list[Any] = [executable.mod]
     seen: list[Any] = []
     while pending:
@@ -104,7 +104,7 @@ def _modules(executable: Any) -> Iterator[Any]:
 
 
 def _handed(executable: Any) -> Iterator[Subgraph]:
-    """The subgraphs of libraries that the executable carries."""
+    """Yield the subgraphs of libraries that the executable carries."""
     for module in _modules(executable):
         if module.kind in KERNELS:  # asked for a function, a GPU's module wants a runtime
             continue
@@ -153,7 +153,7 @@ Extents = tuple[int | str, ...]
 
 
 def _nests(statement: Any) -> Iterable[Any]:
-    """The outermost statements of a scheduled function that are each a kernel."""
+    """Return the outermost statements of a scheduled function that are each a kernel."""
     inner = statement
     while True:
         if type(inner).__name__ == "SeqStmt":

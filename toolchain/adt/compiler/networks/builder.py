@@ -32,7 +32,7 @@ class Drawn:
     """Counts as a parameter; what a batch normalisation has seen does not."""
 
     def array(self, bits: np.random.PCG64) -> NDArray[np.float32]:
-        """Its values, of the next *bits*."""
+        """Draw its values from the next *bits*."""
         size = math.prod(self.shape)
         words = np.asarray(bits.random_raw(-(-size // 2)), "<u8").view("<u4")[:size]
         values = (words >> 8).astype(np.float32)
@@ -59,7 +59,7 @@ class Network:
         self.weights: list[onnx.TensorProto | Drawn] = []
 
     def weight(self, array: NDArray[Any] | np.generic) -> str:
-        """A constant."""
+        """Add a constant."""
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.array(array, order="C"), name))
         return name
@@ -67,13 +67,13 @@ class Network:
     def drawn(
         self, shape: Sequence[int], deviation: float, mean: float = 0.0, *, trained: bool = True
     ) -> str:
-        """A weight, float32."""
+        """Add a weight, float32."""
         name = f"w{len(self.weights)}"
         self.weights.append(Drawn(name, tuple(shape), deviation, mean, trained))
         return name
 
     def op(self, kind: str, inputs: Sequence[str], channels: int, **attributes: Any) -> str:
-        """Any operator of ONNX."""
+        """Add any operator of ONNX."""
         name = f"{kind.lower()}{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=f"n_{name}", **attributes))
         self.channels[name] = channels
@@ -91,7 +91,7 @@ class Network:
         norm: bool = True,
         gain: float = 1.0,
     ) -> str:
-        """A convolution with "same" padding or none; a batch normalisation follows, or it has a bias."""
+        """Add a convolution with "same" padding or none; a batch normalisation follows, or it has a bias."""
         sizes, strides = self._of_axes(kernel), self._of_axes(stride)
         inputs = self.channels[x] // groups
         weights = [self.drawn((out, inputs, *sizes), gain * math.sqrt(2 / (inputs * math.prod(sizes))))]
@@ -113,7 +113,7 @@ class Network:
         return self.op("BatchNormalization", [y, *learnt, *seen], out)
 
     def upconv(self, x: str, out: int, kernel: int = 2) -> str:
-        """A transposed convolution that doubles all extents."""
+        """Add a transposed convolution that doubles all extents."""
         sizes, inputs = self._of_axes(kernel), self.channels[x]
         weights = [self.drawn((inputs, out, *sizes), math.sqrt(1 / inputs)), self.drawn((out,), 0.1)]
         window = {
@@ -124,7 +124,6 @@ class Network:
         return self.op("ConvTranspose", [x, *weights], out, **window)
 
     def _of_axes(self, value: int | tuple[int, ...]) -> tuple[int, ...]:
-        """A number for each spatial axis."""
         return (value,) * (len(self.shape) - 2) if isinstance(value, int) else value
 
     def relu(self, x: str) -> str:
@@ -159,7 +158,7 @@ class Network:
     def squeeze_excite(
         self, x: str, squeezed: int, activation: str = "Relu", gate: str = "HardSigmoid"
     ) -> str:
-        """Each channel times a number that two small layers make of all channels' means."""
+        """Scale each channel by a number that two small layers make of all channels' means."""
         y = self.conv(self.op("GlobalAveragePool", [x], self.channels[x]), squeezed, 1, norm=False)
         y = self.silu(y) if activation == "Silu" else self.op(activation, [y], squeezed)
         attributes = {"alpha": 1 / 6} if gate == "HardSigmoid" else {}
@@ -167,18 +166,18 @@ class Network:
         return self.op("Mul", [x, y], self.channels[x])
 
     def means(self, x: str) -> str:
-        """The mean of each channel."""
+        """Add the mean of each channel."""
         channels = self.channels[x]
         return self.op("Flatten", [self.op("GlobalAveragePool", [x], channels)], channels)
 
     def dense(self, x: str, out: int) -> str:
-        """A matrix product with bias."""
+        """Add a matrix product with bias."""
         inputs = self.channels[x]
         weights = self.drawn((inputs, out), math.sqrt(1 / inputs)), self.drawn((out,), 0.1)
         return self.op("Gemm", [x, *weights], out)
 
     def classifier(self, x: str, classes: int = 1000) -> str:
-        """The means of the channels, and a dense layer."""
+        """Add the means of the channels, and a dense layer."""
         return self.dense(self.means(x), classes)
 
     @property
@@ -187,7 +186,7 @@ class Network:
         return sum(math.prod(w.shape) for w in self.weights if isinstance(w, Drawn) and w.trained)
 
     def macs(self) -> int:
-        """Multiplications with addition, of convolutions and products; open extents are the usual ones."""
+        """Count the multiply-adds of convolutions and products; open extents are the usual ones."""
         graph = self.with_shapes().graph
         values = (*graph.input, *graph.value_info, *graph.output)
         shapes = {v.name: [dim.dim_value for dim in v.type.tensor_type.shape.dim] for v in values}
@@ -201,7 +200,7 @@ class Network:
         return total
 
     def with_shapes(self) -> onnx.ModelProto:
-        """The graph with every shape, where open extents are the usual ones; weights are inputs."""
+        """Return the graph with every shape, where open extents are the usual ones; weights are inputs."""
         sizes = [1 if dim == "batch" else self.usual.get(str(dim), dim) for dim in self.shape]
         inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)]
         for weight in self.weights:

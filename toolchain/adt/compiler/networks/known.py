@@ -31,7 +31,7 @@ RESIDUAL = 0.3  # factor of the sum, so that the numbers of half precision hold 
 
 
 def resnet(net: Network, blocks: Sequence[int], *, bottleneck: bool = False) -> str:
-    """He and others, 2015; of a bottleneck the 3 × 3 convolution has the stride."""
+    """Build ResNet (He and others, 2015); of a bottleneck the 3 × 3 convolution has the stride."""
     x = net.max_pool(net.relu(net.conv("x", 64, 7, 2)), 3, 2)
     for stage, repeat in enumerate(blocks):
         width = 64 << stage
@@ -49,7 +49,7 @@ def resnet(net: Network, blocks: Sequence[int], *, bottleneck: bool = False) -> 
 
 
 def vgg(net: Network, blocks: Sequence[int]) -> str:
-    """Simonyan and Zisserman, 2014, without batch normalisation; pictures of 224 × 224 only."""
+    """Build VGG (Simonyan and Zisserman, 2014) without batch normalisation; pictures of 224 × 224 only."""
     x = "x"
     for repeat, out in zip(blocks, (64, 128, 256, 512, 512), strict=True):
         for _ in range(repeat):
@@ -62,7 +62,7 @@ def vgg(net: Network, blocks: Sequence[int]) -> str:
 
 
 def mobilenet_v1(net: Network) -> str:
-    """Howard and others, 2017."""
+    """Build MobileNet v1 (Howard and others, 2017)."""
     x = net.relu(net.conv("x", 32, 3, 2))
     for out, stride in (
         (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5, (1024, 2), (1024, 1),
@@ -73,7 +73,7 @@ def mobilenet_v1(net: Network) -> str:
 
 
 def mobilenet_v2(net: Network) -> str:
-    """Sandler and others, 2018."""
+    """Build MobileNet v2 (Sandler and others, 2018)."""
     x = net.relu6(net.conv("x", 32, 3, 2))
     for expand, out, repeat, first in (
         (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
@@ -89,7 +89,7 @@ def mobilenet_v2(net: Network) -> str:
 
 
 def mobilenet_v3(net: Network) -> str:
-    """Howard and others, 2019: the large one."""
+    """Build the large MobileNet v3 (Howard and others, 2019)."""
     x = net.hard_swish(net.conv("x", 16, 3, 2))
     # kernel, hidden channels, output channels, squeeze-and-excite, hard-swish, stride
     for kernel, hidden, out, excite, swish, stride in (
@@ -108,7 +108,7 @@ def mobilenet_v3(net: Network) -> str:
 
 
 def efficientnet(net: Network) -> str:
-    """Tan and Le, 2019: B0."""
+    """Build EfficientNet B0 (Tan and Le, 2019)."""
     x = net.silu(net.conv("x", 32, 3, 2))
     for expand, out, repeat, first, kernel in (
         (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
@@ -124,7 +124,7 @@ def efficientnet(net: Network) -> str:
 
 
 def squeezenet(net: Network) -> str:
-    """Iandola and others, 2016: SqueezeNet 1.1."""
+    """Build SqueezeNet 1.1 (Iandola and others, 2016)."""
     x = net.relu(net.conv("x", 64, 3, 2, padded=False, norm=False))
     for squeezed, expanded, pooled in (
         (16, 64, 1), (16, 64, 0), (32, 128, 1), (32, 128, 0),
@@ -137,7 +137,7 @@ def squeezenet(net: Network) -> str:
 
 
 def inception_v3(net: Network) -> str:
-    """Szegedy and others, 2015, without its second head."""
+    """Build Inception v3 (Szegedy and others, 2015) without its second head."""
 
     def layer(
         x: str, out: int, kernel: int | tuple[int, int] = 1, stride: int = 1, padded: bool = True
@@ -174,7 +174,7 @@ def inception_v3(net: Network) -> str:
 
 
 def unet(net: Network) -> str:
-    """Ronneberger and others, 2015, padded, with batch normalisations and one class."""
+    """Build U-Net (Ronneberger and others, 2015), padded, with batch normalisations and one class."""
 
     def twice(x: str, out: int) -> str:
         return net.relu(net.conv(net.relu(net.conv(x, out)), out))
@@ -243,7 +243,7 @@ def named(model: Path) -> Path | None:
 
 
 def no_network(text: str) -> ModelError:
-    """The error where nothing is called *text*."""
+    """Return the error where nothing is called *text*."""
     return ModelError(
         f"there is neither a model file nor a network {text}.{did_you_mean(text, NETWORKS)}",
         remedy="Check the path; `adt networks` lists the networks.",
@@ -251,7 +251,7 @@ def no_network(text: str) -> ModelError:
 
 
 def network_file(name: str) -> Path:
-    """The model of the network *name* in the cache; it is built when it is absent or damaged."""
+    """Return the model of the network *name* in the cache; build it when it is absent or damaged."""
     file = f"{name}{UNTRAINED}.onnx"
     log.info("%s is an untrained network: its speed is that of a trained one, its answers mean nothing", name)
 
@@ -270,7 +270,7 @@ def write_network(name: str, path: Path, size: int | None = None) -> Path:
 
 
 def built(name: str) -> Network:
-    """The network *name*, whose batch and, where that can be, size are open; its weights are not drawn."""
+    """Build the network *name*, whose batch and, where that can be, size are open; draw no weights."""
     net = _empty(name)
     NETWORKS[name](net)
     return net

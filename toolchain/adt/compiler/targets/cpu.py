@@ -111,7 +111,7 @@ def _named(name: str, platform: Platform, triple: str) -> CpuChoice:
 
 
 def _of_soc(soc: Soc, platform: Platform, triple: str) -> CpuChoice:
-    """Code that each core of *soc* runs: the weakest core's, less what the kernel does not offer."""
+    """Choose code that each core of *soc* runs: the weakest core's, less what the kernel does not offer."""
     if soc.code not in llvm.cores(triple):
         raise ConfigError(
             f"{soc.name} ({soc.code}) does not run code for {platform.name}",
@@ -127,7 +127,7 @@ def _of_soc(soc: Soc, platform: Platform, triple: str) -> CpuChoice:
 
 
 def _native(platform: Platform, triple: str) -> CpuChoice:
-    """This machine's core, and where the processor differs from LLVM's notion of it."""
+    """Return this machine's core, and where the processor differs from LLVM's notion of it."""
     if platform.name != "host":
         raise ConfigError(
             f"--cpu native is this machine's processor, and the platform is {platform.name}",
@@ -143,7 +143,7 @@ def _native(platform: Platform, triple: str) -> CpuChoice:
 
 
 def _feature(word: str, platform: Platform, triple: str) -> str:
-    """One ``+name`` or ``-name`` in LLVM's spelling."""
+    """Spell one ``+name`` or ``-name`` as LLVM does."""
     sign, name = word[0], word[1:].lower()
     spellings = _SPELLINGS.get(platform.machine, {})
     name = spellings.get(name, name)
@@ -159,7 +159,7 @@ def _feature(word: str, platform: Platform, triple: str) -> str:
 
 
 def _speakable(features: Iterable[str]) -> list[str]:
-    """Features that people mean: not the tuning switches and core names that LLVM keeps among them."""
+    """Keep features that people mean: not the tuning switches and core names that LLVM keeps among them."""
     return [name for name in features if not re.match(r"a\d\d|use-|fuse-|no-|slow-|fast-", name)]
 
 

@@ -65,7 +65,7 @@ class Gpu:
     """Work-items in a work-group, at most, where it is alone on the GPU or nearly so."""
 
     def fitted(self, row: Gpu) -> Gpu:
-        """The row that was fitted to the same device's times, within this one's limits."""
+        """Limit the *row* that was fitted to the same device's times to this one's limits."""
         return dataclasses.replace(
             row,
             wave=min(row.wave, self.work_group),
@@ -186,7 +186,7 @@ def gpu_of(name: str, limits: Mapping[str, int], cores: int = 0) -> Gpu:
 
 
 def _family_gpu(family: _Family, cores: int) -> Gpu:
-    """The rule that makes a row of the facts of any GPU but an Adreno."""
+    """Make a row of the facts of any GPU but an Adreno."""
     return Gpu(
         family.name,
         family.wave,
@@ -200,7 +200,7 @@ def _family_gpu(family: _Family, cores: int) -> Gpu:
 
 
 def _gpu(name: str, chip: _Chip) -> Gpu:
-    """The rule that makes a row of a chip's facts."""
+    """Make a row of a chip's facts."""
     return Gpu(
         name,
         wave=chip.wave,
@@ -224,7 +224,7 @@ def _any() -> Gpu:
 
 
 def _chip(name: str) -> tuple[str, _Chip | None]:
-    """The generation and the facts of the GPU *name*; of one without a row its generation's usual."""
+    """Return the generation and the facts of the GPU *name*; of one without a row its generation's usual."""
     for words, number in _LAPTOPS.items():
         if words in name.lower():
             return _generation(number), _named(number)
@@ -245,7 +245,7 @@ def _named(number: str) -> _Chip:
 
 
 def _power_of_two(limit: int) -> int:
-    """The greatest power of two that is not above *limit*."""
+    """Return the greatest power of two that is not above *limit*."""
     return 1 << (limit.bit_length() - 1)
 
 

@@ -22,7 +22,7 @@ def _target(triple: str, core: str = "", features: tuple[str, ...] = ()) -> Any:
 
 @functools.cache
 def cores(triple: str) -> frozenset[str]:
-    """The cores that code for *triple* can be generated for, as LLVM names them."""
+    """Return the cores that code for *triple* can be generated for, as LLVM names them."""
     from tvm.target import codegen
 
     return frozenset(str(name) for name in codegen.llvm_get_cpu_archlist(_target(triple)))
@@ -38,12 +38,12 @@ def core_features(triple: str, core: str, features: tuple[str, ...] = ()) -> fro
 
 @functools.cache
 def features(triple: str) -> frozenset[str]:
-    """Every feature that some core of *triple* has; LLVM has no list of them all."""
+    """Return every feature that some core of *triple* has; LLVM has no list of them all."""
     return frozenset().union(*(core_features(triple, core) for core in cores(triple)))
 
 
 def native() -> tuple[str, Mapping[str, bool]]:
-    """This machine's core, and for each feature that LLVM asks the processor for whether it is there."""
+    """Return this machine's core, and for each feature that LLVM knows to ask for, True if it is there."""
     import tvm
     from tvm.target import codegen
 
@@ -54,7 +54,7 @@ def native() -> tuple[str, Mapping[str, bool]]:
 
 
 def host_target() -> Any:
-    """TVM's target for this machine's CPU: as portable as numbers need it, with conversions from half."""
+    """Return TVM's target for this CPU: as portable as numbers need it, with conversions from half."""
     import tvm
 
     spec: dict[str, Any] = {"kind": "llvm"}

@@ -167,7 +167,7 @@ def _from_tag(text: str) -> dict[str, Any]:
 
 
 def _from_classic(text: str) -> dict[str, Any]:
-    """TVM's string, or tvmc's list of them, as a dictionary."""
+    """Parse TVM's string, or tvmc's list of them, into a dictionary."""
     comma = r",\s+" if "-" in text else r",\s*"  # without a space it belongs to an option's value
     parts = [_parse_kind(part, text) for part in re.split(rf"{comma}(?=(?:{'|'.join(_KINDS)})\b)", text)]
     first, *others = parts
@@ -184,7 +184,7 @@ def _from_classic(text: str) -> dict[str, Any]:
 
 
 def _parse_kind(text: str, whole: str) -> dict[str, Any]:
-    """One kind with its options; those of llvm in another kind's string are its host's."""
+    """Parse one kind with its options; those of llvm in another kind's string are its host's."""
     try:
         kind, *words = shlex.split(text) or [""]
     except ValueError as error:
@@ -281,7 +281,7 @@ def _interpret(spec: Mapping[str, Any], text: str, *, classic: bool = False) -> 
 
 
 def _cpu(spec: Mapping[str, Any], text: str, name: str) -> ParsedTarget:
-    """The part that LLVM compiles."""
+    """Parse the part that LLVM compiles."""
     triple = str(spec.get("mtriple", ""))
     cpu = ",".join([*filter(None, [str(spec.get("mcpu", ""))]), *_list(spec.get("mattr", ()))])
     platform = platform_of(triple, text) if triple else ""

@@ -173,7 +173,7 @@ _BY_NAME = {name.replace("-", ""): soc for soc in SOCS for name in (soc.name, *s
 
 
 def soc_named(text: str) -> Soc | None:
-    """The system on chip that people call *text*: case, spaces, ``-`` and ``_`` do not matter."""
+    """Find the system on chip that people call *text*: case, spaces, ``-`` and ``_`` do not matter."""
     plain = "".join(letter for letter in text.lower() if letter not in "-_ ")
     digits = plain.removeprefix("sd")
     if digits[:1].isdigit():  # sd865, 8gen2

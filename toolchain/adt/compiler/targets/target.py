@@ -105,7 +105,7 @@ def model_target(
 
 
 def _cuda_target(parsed: ParsedTarget, host: dict[str, Any], demands: tuple[str, ...]) -> ModelTarget:
-    """NVIDIA's GPU: machine code for its architecture, or else what any driver compiles for its own."""
+    """Return the target of NVIDIA's GPU: machine code for its architecture, or what any driver compiles."""
     name = f"cuda:{parsed.arch}" if parsed.arch else "cuda"
     limits = {**_CUDA, **parsed.gpu}
     spec = {"kind": "cuda", "arch": parsed.arch or PTX, "host": host, **limits}
