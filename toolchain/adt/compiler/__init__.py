@@ -1,1 +1,1 @@
-"""From a trained model to a ModelPackage: import, compile, link, describe."""
+"""Compiler of a trained model to a ModelPackage: import, compile, link, describe."""

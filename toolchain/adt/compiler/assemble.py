@@ -1,4 +1,4 @@
-"""Make the files of a package from an imported model: offload, passes, code, and what mod.json says."""
+"""Files of a package from an imported model: offload, passes, code, and what mod.json says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile a model to a package, or copy what was compiled once from the same model with the same options.
+"""Compilation of a model to a package, or a copy of what the same model and options once gave.
 
 :func:`compile_model` is the whole way: import and precision (:meth:`CompileJob.load`), offload, passes and
 code (:func:`adt.compiler.assemble.assemble`), the audit of mod.so, and the kernels' check on this machine.

@@ -75,7 +75,7 @@ class CudaCompiler:
     """Compiler of CUDA on this machine."""
 
     name: str
-    """For people: ``NVRTC 12.9.86`` or the path of nvcc."""
+    """Name for people: ``NVRTC 12.9.86`` or the path of nvcc."""
     identity: str
     """Another one means other code."""
     nvcc: Path | None = None

@@ -1,4 +1,4 @@
-"""Run a package's kernels for a GPU on this machine at once, and compare them with the CPU.
+"""Run of a package's kernels for a GPU on this machine at once, compared with the CPU.
 
 A GPU's kernels can be wrong without a word: a schedule that races, a driver that miscompiles. So the same
 kernels, with this machine's code around them, run on its OpenCL device (PoCL on the CPU is one) beside the

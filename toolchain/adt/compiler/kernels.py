@@ -1,4 +1,4 @@
-"""Compile kernels without a model: TE or TIR functions to one library, for any of adt's targets."""
+"""Compilation of kernels without a model: TE or TIR functions to one library, for any of adt's targets."""
 
 from __future__ import annotations
 

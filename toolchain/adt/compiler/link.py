@@ -1,4 +1,4 @@
-"""Link a module's object files to mod.so with the compiler of the platform it is for."""
+"""Linker of a module's object files to mod.so with the compiler of the platform it is for."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def _text(expression: Any) -> str:
 
 
 class Capture:
-    """Holds the lowered module once a pipeline from :meth:`after` has run."""
+    """Holder of the lowered module once a pipeline from :meth:`after` has run."""
 
     def __init__(self) -> None:
         self.lowered: Any = None  # ``tvm.IRModule``; None before the compile

@@ -1,4 +1,4 @@
-"""Write down what a compile made, while it is still there to be looked at."""
+"""Record of what a compile made, taken while it is still there to be looked at."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a trained model of any format to one Relax module with detached parameters."""
+"""Importers: a trained model of any format to one Relax module with detached parameters."""

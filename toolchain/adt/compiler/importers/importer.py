@@ -1,4 +1,4 @@
-"""Import a model of any format that adt reads."""
+"""Import of a model of any format that adt reads."""
 
 from __future__ import annotations
 

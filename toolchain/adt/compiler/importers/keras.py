@@ -1,4 +1,4 @@
-"""Import a Keras model (``.keras``, ``.h5``): Keras itself writes it as ONNX.
+"""Import of a Keras model (``.keras``, ``.h5``): Keras itself writes it as ONNX.
 
 TVM has no importer of Keras. Keras 3 runs on any of its backends; adt's extra takes
 torch, so that TensorFlow is not needed.

@@ -1,4 +1,4 @@
-"""Keep the source model of each package by its sha256, so that it can be verified later."""
+"""Store of the source models of packages by their sha256, for a later verification."""
 
 from __future__ import annotations
 

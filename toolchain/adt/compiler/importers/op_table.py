@@ -23,7 +23,7 @@ class OpRow:
     """One operator of a model."""
 
     op: str
-    """As its format spells it; with its domain where that is not the format's own."""
+    """Name as its format spells it, with its domain where that is not the format's own."""
     count: int
     """Nodes with it."""
     status: str

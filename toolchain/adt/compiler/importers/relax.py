@@ -1,4 +1,4 @@
-"""Import a Relax module that Python made: a ``tvm.IRModule``, with its parameters' values.
+"""Import of a Relax module that Python made: a ``tvm.IRModule``, with its parameters' values.
 
 It is written to a file first and so goes the way of every model: the file's digest is in the package's key,
 the cache keeps it, and ``adt verify`` compares with it.

@@ -1,4 +1,4 @@
-"""Rebuild the function ``main`` of a Relax module, one binding after the other."""
+"""Rewriter of the function ``main`` of a Relax module, one binding after the other."""
 
 from __future__ import annotations
 
@@ -198,14 +198,14 @@ def bind_params(module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) 
 
 
 class ConstantLifter(Rewriter):
-    """Turns the constants that kernels read into parameters of ``main``."""
+    """Rewriter of the constants that kernels read to parameters of ``main``."""
 
     def __init__(self, module: tvm.IRModule, params: Mapping[str, tvm.runtime.Tensor]) -> None:
         super().__init__(module)
         self.names = {digest(tensor): name for name, tensor in params.items()}
         """Digest of a tensor to its name in the imported model."""
         self.packed_names = {packed_digest(tensor): name for name, tensor in params.items()}
-        """As :attr:`names`, for a tensor that was packed."""
+        """Names like :attr:`names`, for a tensor that was packed."""
         self.lifted: dict[str, tuple[relax.Var, tvm.runtime.Tensor]] = {}
         """Digest to the new parameter and its value."""
 

@@ -22,7 +22,7 @@ from adt.compiler.importers.onnx.file import USUAL
 
 @dataclass(frozen=True)
 class Drawn:
-    """Numbers evenly distributed about *mean*."""
+    """Weight of numbers evenly distributed about *mean*."""
 
     name: str
     shape: tuple[int, ...]
@@ -182,7 +182,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """Return the number of parameters that a training would find."""
+        """Number of parameters that a training would find."""
         return sum(math.prod(w.shape) for w in self.weights if isinstance(w, Drawn) and w.trained)
 
     def macs(self) -> int:

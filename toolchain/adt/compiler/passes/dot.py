@@ -35,7 +35,7 @@ class Dot:
     weights_first: bool = False
     """The order of the operands."""
     adds: bool = True
-    """To what was summed before."""
+    """True if the instruction adds to what was summed before."""
     steps: int = 1
     """Number of instructions that are one step, each with the next terms and weights."""
     pairs: str = ""
@@ -48,7 +48,7 @@ class Dot:
 
     @property
     def widens(self) -> bool:
-        """Return True if the instruction takes weights of 16 bits, of which there are 8 in memory."""
+        """True if the instruction takes weights of 16 bits, of which there are 8 in memory."""
         return (self.data, self.weights) == ("int16", "int8")
 
     @property
@@ -86,7 +86,7 @@ SMULL = Dot(
 )
 SMMLA = Dot("int8", "int8", 8, ((4, "llvm.aarch64.neon.smmla.v4i32.v16i8"),), rows=2)
 DOTS = {"x86_64": (VNNI, PAIRS, COMPUTED_PAIRS), "aarch64": (SMMLA, SDOT, SMULL)}
-"""By the first word of LLVM's triple."""
+"""Instructions by the first word of LLVM's triple."""
 _FOR_PAIRS = {16: "avx512bw", 8: "avx2", 4: "sse2"}
 
 

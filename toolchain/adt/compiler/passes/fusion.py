@@ -1,4 +1,4 @@
-"""From a model's operators to fused kernels whose weights are parameters, for what blocks channels."""
+"""Fusion of a model's operators to kernels whose weights are parameters, for what blocks channels."""
 
 from __future__ import annotations
 

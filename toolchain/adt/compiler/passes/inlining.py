@@ -190,7 +190,7 @@ def _stored(module: tvm.IRModule, name: tvm.ir.GlobalVar, analysis: _Function) -
 
     @relax.expr_functor.mutator
     class Store(relax.PyExprMutator):  # type: ignore[misc]
-        """Replaces the kernels of the cuts."""
+        """Mutator that replaces the kernels of the cuts."""
 
         def visit_var_binding_(self, binding: relax.VarBinding) -> None:
             if binding.var in analysis.cuts:

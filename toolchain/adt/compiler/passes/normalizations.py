@@ -74,7 +74,7 @@ class Rows:
 
 
 class Normalizations(Rewriter):
-    """Makes a kernel of each softmax and normalization of float32 over last axes of known extents."""
+    """Rewriter of softmaxes and normalizations of float32 to kernels, over last axes of known extents."""
 
     def __init__(self, module: tvm.IRModule, rows: Rows) -> None:
         super().__init__(module)

@@ -25,7 +25,7 @@ class View:
     source: relax.Expr
     shape: tuple[int, ...]
     axes: tuple[int | None, ...]
-    """For each axis of the source the axis of the view; None: the source is read at one place of it."""
+    """Axis of the view for each axis of the source; None: the source is read at one place of it."""
     places: tuple[int, ...]
     """Axes of the view that are one place."""
 
@@ -58,7 +58,7 @@ def whole(tensor: relax.Expr) -> View:
 
 
 class Products(Rewriter):
-    """Makes a kernel of each product by a computed tensor, where the shapes are known."""
+    """Rewriter of products by computed tensors of known shapes to kernels."""
 
     transposes_results = True
     """True: where only a transposition reads the result, the kernel writes that."""
@@ -144,7 +144,7 @@ def _order(call: relax.Call) -> list[int]:
 
 
 Own = Callable[[Sequence[Any]], list[Any]]
-"""From the places in a batch to those of an operand, which may be broadcast."""
+"""Function from the places in a batch to those of an operand, which may be broadcast."""
 
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[list[int], list[Own]]:

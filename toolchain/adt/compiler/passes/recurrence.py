@@ -46,7 +46,7 @@ class Recurrence:
 
     @property
     def resets_first(self) -> bool:
-        """Return True if a step is two products, of which the second is of what the first resets."""
+        """True if a step is two products, of which the second is of what the first resets."""
         return self.kind == "GRU" and not self.reset_after
 
     def filled(self, gates: NDArray[np.generic], width: int) -> NDArray[np.generic]:

@@ -29,14 +29,14 @@ def refusals() -> Iterator[None]:
 
 
 class Decisions(Protocol):
-    """Decides what a schedule leaves open."""
+    """Decisions about what a schedule leaves open."""
 
     def choose(self, what: str, ways: Sequence[Way]) -> Way:
         """Choose one of *ways* to do *what*; the first is what is done without a search."""
 
 
 class Untuned:
-    """Takes the first of all ways."""
+    """Decisions that take the first of all ways."""
 
     def choose(self, _what: str, ways: Sequence[Way]) -> Way:
         """Take the first."""
@@ -44,7 +44,7 @@ class Untuned:
 
 
 class Chosen:
-    """Takes the ways at certain places, the first where none is given, and keeps which there were."""
+    """Decisions for the ways at certain places, or the first; they keep which ways there were."""
 
     def __init__(self, places: Mapping[str, int]) -> None:
         self._places = places

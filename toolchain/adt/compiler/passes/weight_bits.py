@@ -25,7 +25,7 @@ class Blockwise:
 
     @property
     def blocks(self) -> int:
-        """Return the number of blocks of a column."""
+        """Number of blocks of a column."""
         return -(-self.terms // self.block)
 
     @property
@@ -40,7 +40,7 @@ class Blockwise:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """Return the attributes of the function that multiplies."""
+        """Attributes of the function that multiplies."""
         return {BITS: self.bits, BLOCK: self.block, TERMS: self.terms}
 
 

@@ -111,7 +111,7 @@ _CHIPS = {
     ),
     "Adreno 8xx": (_Chip("830", cores=6, fibers=128 * 2 * 16, registers=96),),
 }
-"""By generation."""
+"""Chips by generation."""
 
 _TYPICAL = {"Adreno 5xx": "510", "Adreno 6xx": "650", "Adreno 7xx": "730", "Adreno 8xx": "830"}
 """GPUs whose row serves those of a generation that have none."""

@@ -1,4 +1,4 @@
-"""Read a target's text: adt's names, TVM's classic strings, its tags and its dictionaries.
+"""Parser of a target's text: adt's names, TVM's classic strings, its tags and its dictionaries.
 
 TVM 0.25 itself takes tags and dictionaries only. The strings of earlier versions (``opencl -device=adreno``,
 ``llvm -mtriple=aarch64-linux-gnu -mattr=+neon``, tvmc's ``opencl, llvm``) are what its tutorials still show.
@@ -103,7 +103,7 @@ class ParsedTarget:
 
     @property
     def options(self) -> str:
-        """Return it as options of ``adt compile``."""
+        """Options of ``adt compile``."""
         words = [f"--target {self.name}" + f":{self.arch}" * bool(self.arch)]
         if self.cpu:
             words.append(f"--cpu {self.cpu}")

@@ -32,7 +32,7 @@ REFERENCE_SECONDS = 30.0
 
 
 class Runner:
-    """Runs a model and its changed copies on the same random inputs.
+    """Runner of a model and its changed copies on the same random inputs.
 
     Attributes:
         reason: why nothing can run the model and no change to it can be confirmed; empty otherwise.

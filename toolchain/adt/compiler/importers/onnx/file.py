@@ -1,4 +1,4 @@
-"""Read an ONNX file, with the data that it keeps in other files, and the inputs that its graph declares."""
+"""Reader of an ONNX file, its data in other files, and the inputs that its graph declares."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_EXTENTS = 1024  # elements of an initializer that may be a shape
 _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Name of a file in the cache of a hub: git's digest, or the content's."""
 _ADDRESS = "_ORT_MEM_ADDR_"
-"""In a data file's name: onnxruntime takes the offset for an address in its own memory."""
+"""Part of a data file's name: onnxruntime takes the offset for an address in its own memory."""
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:

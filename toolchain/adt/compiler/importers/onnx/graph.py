@@ -240,7 +240,7 @@ class Rewrite:
     """Rewrite of the nodes of one operator."""
 
     op: str
-    """As :func:`op_name` spells it: ``com.microsoft::FusedGemm``."""
+    """Name as :func:`op_name` spells it: ``com.microsoft::FusedGemm``."""
     into: str
     """Name of what it becomes, for the op table."""
     reason: str

@@ -1,4 +1,4 @@
-"""Import an ONNX file: prepared, and then converted by TVM's importer and the converters of our own.
+"""Import of an ONNX file: prepared, and then converted by TVM's importer and the converters of our own.
 
 What comes of a node must have the type and shape that ONNX infers for it: TVM's converters
 ignore some attributes and inputs, and compute something else then.

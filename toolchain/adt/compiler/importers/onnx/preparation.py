@@ -1,4 +1,4 @@
-"""Simplify and rewrite an ONNX model for TVM's importer; what running both does not confirm is dropped."""
+"""Rewrites of an ONNX model for TVM's importer; what running both does not confirm is dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a .tflite file and its operators' options, tell its inputs, and give its tensors other shapes."""
+"""Reader of a .tflite file, its operators' options and inputs, which can give tensors other shapes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TensorFacts:
     index: int
     shape: Shape
     declared: DeclaredShape
-    """With open dimensions where the file allows resizing."""
+    """Shape with open dimensions where the file allows resizing."""
     dtype: str
 
 

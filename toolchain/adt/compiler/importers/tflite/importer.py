@@ -1,4 +1,4 @@
-"""Import a .tflite file."""
+"""Import of a .tflite file."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def convolution(schedule: s_tir.Schedule, vectors: Vectors, decisions: Decisions
 
 @dataclass(frozen=True)
 class Order:
-    """In which order tiles are computed."""
+    """Order in which tiles are computed."""
 
     inside: int | None = None
     """Number of the loops over tiles of rows and along a row that are inside of the one over blocks of

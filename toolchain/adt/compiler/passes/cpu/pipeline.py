@@ -27,8 +27,8 @@ from adt.package.reports import Convolution
 
 @dataclass(frozen=True)
 class FloatBlocks:
-    """Blocks all convolutions and products of float32, those of half precision that *vectors* compute, and
-    those of integers."""
+    """Chooser that blocks convolutions and products of float32, of integers, and of half precision where
+    *vectors* compute it."""
 
     vectors: Vectors
 

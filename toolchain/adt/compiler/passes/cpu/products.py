@@ -46,8 +46,7 @@ TERMS = "terms"
 
 
 class CpuProducts(Products):
-    """Makes a kernel of each product of float32, or integers, by a computed tensor, where the shapes are
-    known."""
+    """Rewriter of products of float32, or integers, by computed tensors of known shapes to kernels."""
 
     transposes_results = False
 

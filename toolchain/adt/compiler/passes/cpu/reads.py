@@ -1,4 +1,4 @@
-"""Check that a scheduled kernel reads what it did before: TVM 0.25 makes wrong indices of some.
+"""Check whether a scheduled kernel reads what it did before: TVM 0.25 makes wrong indices of some.
 
 Of ``(x % 464 - 232) // 16`` it makes ``(x + 8) % 464 // 16 - 15`` where a block's axes are transformed, for
 one. What is read for some elements of the result is compared, by evaluating conditions and indices.
@@ -61,7 +61,7 @@ def reads_differ(function: tirx.PrimFunc, scheduled: tirx.PrimFunc) -> bool:
 
 
 class _Reader:
-    """Evaluates the integers of a function, and of all else only what is read for it.
+    """Evaluator of a function's integers, and of all else only of what is read for it.
 
     An expression becomes a Python function once: TVM's nodes take far longer to look at than numbers.
     """

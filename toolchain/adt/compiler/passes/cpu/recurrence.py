@@ -36,7 +36,7 @@ WORTH_THREADS = 1 << 19
 
 
 class CpuSteps:
-    """See :class:`adt.compiler.passes.recurrence.RecurrentSteps`."""
+    """Steps of recurrent layers on a CPU."""
 
     def width(self, layer: Recurrence) -> int:
         """Return the number of units that makes panels of weights whole vectors."""

@@ -32,18 +32,18 @@ class Vectors:
     by_element: bool = False
     """Vectors are multiplied by one lane of another, as NEON does: what is read can stay in vectors."""
     dtype: str = SINGLE
-    """In which convolutions and products multiply."""
+    """Element type in which convolutions and products multiply."""
     dots: tuple[Dot, ...] = ()
     """Instructions that sum products of integers; none: as floats."""
 
     @property
     def has_products(self) -> bool:
-        """Return True if products of integers are in registers of their own, before they are summed."""
+        """True if products of integers are in registers of their own, before they are summed."""
         return self.dtype == SUMS and bool(self.dots[0].pairs)
 
     @property
     def moves_data(self) -> bool:
-        """Return True if what is multiplied has to be brought into lanes first."""
+        """True if what is multiplied has to be brought into lanes first."""
         return self.has_products or (self.dtype == SUMS and self.dots[0].rows > 1)
 
     def registers_for(self, lanes: int, dtype: str) -> int:

@@ -35,7 +35,7 @@ took 1.8 times as long as its twin, and those of 43 to 57 took 0.9 to 1.4 times 
 
 @dataclass(frozen=True)
 class TextureChooser:
-    """Chooses by a model of what a kernel reads, unless it is told the answer."""
+    """Chooser by a model of what a kernel reads, unless it is told the answer."""
 
     always: bool = False
     """Textures wherever they can be."""

@@ -86,7 +86,7 @@ def _read_alike(function: tirx.PrimFunc, places: Sequence[int]) -> list[int]:
 
 
 class _Joiner(Rewriter):
-    """Gives the calls of the kernels in *places* one argument, a new parameter, for those that are joined."""
+    """Rewriter of calls of the kernels in *places*, which joins arguments into one, a new parameter."""
 
     def __init__(self, module: tvm.IRModule, places: Mapping[tvm.ir.GlobalVar, Sequence[int]]) -> None:
         super().__init__(module)

@@ -1,4 +1,4 @@
-"""Schedule a convolution on blocked tensors: each work-item keeps a tile of sums in registers.
+"""Schedule of a convolution on blocked tensors: each work-item keeps a tile of sums in registers.
 
 For each four input channels and each row of the window, a work-item reads the row's texels
 that its tile needs, once, into registers (the block :data:`~adt.compiler.passes.layout.blocks.STAGE`,

@@ -180,7 +180,7 @@ def _unfit(variable: relax.Var, limits: ImageLimits | None) -> str:
 
 
 class _Placement(Rewriter):
-    """Rewrites the calls: the variable's device, and the kernel that fits it."""
+    """Rewriter of the calls: the variable's device, and the kernel that fits it."""
 
     def __init__(
         self,

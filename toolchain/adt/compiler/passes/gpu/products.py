@@ -1,4 +1,4 @@
-"""Schedule matrix products in plain buffers: of tensors that the model computes, and of few rows.
+"""Schedules of matrix products in plain buffers: of tensors that the model computes, and of few rows.
 
 A work-item keeps a tile of sums in registers, *wide* rows of *deep* vectors of four columns, and reads for
 each four terms four of each row at once, and four columns, wherever these lie together in memory:
@@ -47,12 +47,12 @@ class Axis:
 
     @property
     def extent(self) -> int:
-        """Return the product of all extents."""
+        """Product of all extents."""
         return math.prod(self.extents)
 
     @property
     def has_fours(self) -> bool:
-        """Return True if neighbouring places of the innermost one are in fours."""
+        """True if neighbouring places of the innermost one are in fours."""
         return bool(self.extents) and self.extents[-1] % LANES == 0
 
     def places(self, place: tirx.PrimExpr) -> dict[tirx.Var, tirx.PrimExpr]:
@@ -228,7 +228,7 @@ def _lies_along(expression: tirx.PrimExpr, axis: Axis) -> bool:
 
 
 class _Tiles:
-    """Writes a kernel in tiles: its blocks, each in its loops, none of them bound."""
+    """Writer of a kernel in tiles: its blocks, each in its loops, none of them bound."""
 
     def __init__(self, terms: Terms, product: Product, tile: ProductTile) -> None:
         self.terms = terms

@@ -28,7 +28,7 @@ LAYER = "adt.recurrence"
 
 @dataclass(frozen=True)
 class GpuSteps:
-    """See :class:`adt.compiler.passes.recurrence.RecurrentSteps`."""
+    """Steps of recurrent layers on a GPU."""
 
     gpu: Gpu
 

@@ -166,12 +166,12 @@ class _Place:
 
     @property
     def share(self) -> tirx.PrimExpr:
-        """Return the index of the work-item's part of the sums."""
+        """Index of the work-item's part of the sums."""
         return self.item // self.tile.units if self.tile.shares > 1 else 0
 
     @property
     def unit(self) -> tirx.PrimExpr:
-        """Return the index of the unit of the layer."""
+        """Index of the layer's unit."""
         own = self.item % self.tile.units if self.tile.shares > 1 else self.item
         return self.group * self.tile.units + own
 

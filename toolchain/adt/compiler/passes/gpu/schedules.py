@@ -54,7 +54,7 @@ class Rule:
 
     @property
     def forms(self) -> tuple[Rule, ...]:
-        """Return itself, and perhaps the same lane by lane."""
+        """Forms of itself: as it is, and perhaps the same lane by lane."""
         by_lane = replace(self, schedule=partial(self.schedule, by_lane=True), by_lane=False)
         return (self, by_lane) if self.by_lane else (self,)
 

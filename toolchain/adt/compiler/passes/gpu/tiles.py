@@ -105,12 +105,12 @@ class Sums:
 
     @property
     def in_fours(self) -> bool:
-        """Return True if the channels are whole fours, which can be cut into parts."""
+        """True if the channels are whole fours, which can be cut into parts."""
         return (self.texels or self.words) and self.lanes == LANES
 
     @property
     def shares_input(self) -> bool:
-        """Return True if neighbouring blocks of output channels read the same."""
+        """True if neighbouring blocks of output channels read the same."""
         return not self.grouped and (self.lanes > 1 or self.words)
 
 
@@ -129,7 +129,7 @@ class Tile:
 
     @property
     def sums(self) -> int:
-        """Return the number of sums that a work-item keeps."""
+        """Number of sums that a work-item keeps."""
         return self.wide * self.high * self.deep
 
     @property

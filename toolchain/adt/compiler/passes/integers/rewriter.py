@@ -30,7 +30,7 @@ ROUNDS = 3 << 22  # in whose neighbourhood float32 holds integers only
 
 
 class Integers(Rewriter):
-    """Rewrites ``main`` for a processor that sums products of integers; see :func:`.rules.in_integers`."""
+    """Rewriter of ``main`` for a processor that sums products of integers; see :func:`.rules.in_integers`."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class Integers(Rewriter):
 
 
 Rule = Callable[[Integers, relax.Var, relax.Call], bool]
-"""Says what becomes of the call that a variable is bound to; False: it is copied."""
+"""Function that rewrites the call that a variable is bound to; False: it is copied."""
 
 
 def quantization_of(self: Integers, call: relax.Expr) -> tuple[float, int] | None:

@@ -1,4 +1,4 @@
-"""By which rule each operator of a quantized model is rewritten."""
+"""Rules by which the operators of a quantized model are rewritten."""
 
 from __future__ import annotations
 

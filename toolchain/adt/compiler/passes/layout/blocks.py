@@ -49,7 +49,7 @@ class Terms:
 
     @property
     def channels(self) -> int:
-        """Return the number of channels that come together."""
+        """Number of channels that come together."""
         return self.count * self.steps
 
 

@@ -61,7 +61,7 @@ class BlockwiseWeights:
 
     form: Blockwise
     values: Array
-    """As :func:`product` has them."""
+    """Integers as :func:`product` has them."""
     scales: Array
     zeros: Array | None
 

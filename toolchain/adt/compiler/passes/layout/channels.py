@@ -1,4 +1,4 @@
-"""Move the channels of convolutions to the second axis: TFLite has them last.
+"""Move of convolutions' channels to the second axis: TFLite has them last.
 
 One walk, like the one in :mod:`adt.compiler.passes.layout.operators`: each tensor of four axes has
 the form of the model, ``(N, H, W, C)``, one with channels first, or both. A convolution

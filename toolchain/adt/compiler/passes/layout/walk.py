@@ -60,12 +60,12 @@ class Choice:
 
     @property
     def reasons(self) -> tuple[str, str]:
-        """Return why it is plain, and why it is blocked: one of them is empty."""
+        """Reasons why it is plain, and why it is blocked: one of them is empty."""
         return ("", self.reason) if self.blocked else (self.reason, "")
 
 
 class LayoutChooser(Protocol):
-    """Chooses the layout of the convolutions and matrix products that could have either."""
+    """Chooser of the layout of the convolutions and matrix products that could have either."""
 
     def choose(self, computes: Signature, channels: int, moves: Moves) -> Choice:
         """Choose if *computes* is blocked, with unused *channels*, and the cost *moves* at neighbours."""
@@ -119,7 +119,7 @@ class Walk(Rewriter):
         self.tuples: dict[relax.Var, list[relax.Var]] = {}
         """Variable of the model that is a tuple, to the blocked forms of its fields."""
         self.fields: dict[tuple[relax.Var, int], Inlined] = {}
-        """As :attr:`inlined`, for a field of such a variable."""
+        """Entry like :attr:`inlined`, for a field of such a variable."""
         self.report: list[Convolution] = []  # result for each convolution and matrix product so far
         self.made_by: dict[relax.Var, str] = {}
         """Variable of the model to the name of the operator whose result it is, in its plain form."""

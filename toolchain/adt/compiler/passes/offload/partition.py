@@ -1,4 +1,4 @@
-"""Hand parts of a model to libraries, such as CLML on Adreno GPUs or cuDNN on NVIDIA's.
+"""Partition of a model among libraries, such as CLML on Adreno GPUs or cuDNN on NVIDIA's.
 
 Patterns say which operators go; a library's rules (the module of its name beside this one) take back
 those that TVM's runtime for it would compute wrongly or refuse on the device, where nobody sees it before.
@@ -62,7 +62,7 @@ class OffloadedModel:
 
     @property
     def libraries(self) -> str:
-        """Return the names of libraries that got a part, as ``--offload`` has them: ``clml``, or ``none``."""
+        """Names of libraries that got a part, as ``--offload`` has them: ``clml``, or ``none``."""
         wanted = parse_libraries(self.report.wanted)
         takers = {subgraph.library for subgraph in self.subgraphs}
         return join_libraries(tuple(library for library in wanted if library.name in takers))

@@ -1,4 +1,4 @@
-"""Put weights into the functions that a vendor's library computes, and make parameters of the rest again.
+"""Weights in the functions that a vendor's library computes; the rest become parameters again.
 
 TVM's FuseOpsByPattern can do so itself (``bind_constants``), but it then takes two
 functions that differ in nothing but their weights for one (TVM 0.25), and the second

@@ -40,7 +40,7 @@ class Samples:
     """Samples that are computed on."""
 
     description: str
-    """For people."""
+    """Text for people."""
     inputs: tuple[Mapping[str, Array], ...]
     """Arrays by input name, for each sample."""
 

@@ -1,4 +1,4 @@
-"""Rewrite a Relax function so that operators compute in half precision.
+"""Rewrite of a Relax function so that operators compute in half precision.
 
 One walk in order of execution. Each tensor remembers in which type it was made and is cast where a reader
 wants the other one, once. What is *flexible* (weights, constants, and operators that only move them) has no

@@ -1,4 +1,4 @@
-"""Rewrite a model in half precision so that it computes in float32, where that is faster: on CPUs.
+"""Rewrite of a model in half precision so that it computes in float32, where that is faster: on CPUs.
 
 Weights become float32 in the file. Inputs and outputs keep their types, and are cast once.
 """

@@ -39,7 +39,7 @@ INTRINSICS_OF = {"x86_64": "x86", "aarch64": "arm_cpu"}
 
 
 class KernelSchedules(Protocol):
-    """Says what becomes of each kernel that is to be scheduled."""
+    """Source of schedules for kernels that have none."""
 
     def take(self, function: Any) -> Any:
         """Schedule *function*; or return it, perhaps with a mark, where it is to get the usual schedule."""

@@ -33,12 +33,12 @@ log = logging.getLogger("adt.compile")
 MOST_ITERATIONS = 1 << 32
 """Iterations of a kernel that is run; one without a schedule does some 10⁹ in a second."""
 SECONDS = 120.0
-"""For one build or run."""
+"""Limit for one build or run."""
 HALF = ("float16", "bfloat16")
 
 
 class Trials:
-    """Builds and runs kernels for a CPU, one after another."""
+    """Trials of kernels for a CPU, built and run one after another in a child."""
 
     def __init__(self, target: Mapping[str, Any]) -> None:
         """Prepare the child that builds for *target*, TVM's of the CPU."""
@@ -96,7 +96,7 @@ def _static(function: Any) -> bool:
 
 
 class _Runner:
-    """Answers :class:`Trials`: an empty text, or what is wrong."""
+    """Answerer of :class:`Trials`: an empty text, or what is wrong."""
 
     def __init__(self) -> None:
         self._run: functools.partial[list[Any]] | None = None

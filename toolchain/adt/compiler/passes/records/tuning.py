@@ -14,7 +14,7 @@ class TunedKernel:
     workload: str
     """TVM's JSON of what :func:`adt.compiler.passes.records.workload.workload` gives."""
     trace: str
-    """As :func:`adt.compiler.passes.records.traces.trace_text` gives it."""
+    """Text of :func:`adt.compiler.passes.records.traces.trace_text`."""
     seconds: float
     """Duration of one call with that schedule …"""
     baseline: float | None
@@ -34,7 +34,7 @@ class Tuning:
     digest: str
     """Digest (sha256) over everything of it that decides a package's bytes."""
     device: str
-    """On which the records were taken."""
+    """Device on which the records were taken."""
     driver: str
     """Version of its GPU's driver; empty for a CPU."""
     emulated: bool = False

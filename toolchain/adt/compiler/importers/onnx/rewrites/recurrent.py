@@ -237,7 +237,7 @@ class _Unrolled:
 
 
 class _QuantizedUnrolled(_Unrolled):
-    """With weights of integers, [directions, size, gates·H]; operands are quantized at run time."""
+    """Layer with weights of integers, [directions, size, gates·H]; operands are quantized at run time."""
 
     def _value(self, position: int) -> NDArray[np.generic]:
         value = super()._value(position)
