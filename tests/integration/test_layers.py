@@ -23,7 +23,7 @@ from adt.compiler.importers.onnx import importer as onnx_importer
 from adt.compiler.importers.onnx.converters import CONVERTERS
 from adt.compiler.importers.onnx.layers import kinds_of
 from adt.compiler.importers.tflite import importer as tflite_importer
-from adt.compiler.importers.tflite.converters import converter_class
+from adt.compiler.importers.tflite.converters import Converter
 from adt.compiler.importers.tflite.layers import kinds_of as tflite_kinds_of
 from adt.errors import ModelError, UnsupportedOp
 from adt.options.resolve import load_settings
@@ -153,12 +153,12 @@ def test_a_wrong_converter_of_tflite_is_named_with_its_place(
     import_model(path, {}, check=True)
     forget(verdicts)
 
-    class Wrong(converter_class()):  # type: ignore[misc]
+    class Wrong(Converter):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.convert_map["TANH"] = self.convert_map["EXP"]
 
-    monkeypatch.setattr(tflite_importer, "converter_class", lambda: Wrong)
+    monkeypatch.setattr(tflite_importer, "Converter", Wrong)
     with pytest.raises(UnsupportedOp, match=r"TANH at node 1 .*differs by .*TFLite interpreter"):
         import_model(path, {}, check=True)
 

@@ -17,7 +17,7 @@ from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter
 
 from adt.compiler.importers.importer import import_model
 from adt.compiler.importers.tflite.additions import ADDED
-from adt.compiler.importers.tflite.converters import converter_class
+from adt.compiler.importers.tflite.converters import Converter
 from adt.compiler.importers.tflite.file import UNREAD, model_of, schema_slots, unread_option
 from adt.errors import UnsupportedOp
 from support.models import tflite_options
@@ -86,12 +86,12 @@ def kinds() -> list[str]:
 def sources() -> list[str]:
     """Return the source of each converter, with that of TVM's which it calls and of its helpers."""
     texts = [inspect.getsource(added) for added in ADDED.values() if inspect.isfunction(added)]
-    for name, method in inspect.getmembers(converter_class(), inspect.isfunction):
+    for name, method in inspect.getmembers(Converter, inspect.isfunction):
         text = inspect.getsource(method)
         if f"super().{name}" in text:
             text += inspect.getsource(getattr(OperatorConverter, name))
         helpers = set(re.findall(r"self\.(_\w+)\(.*\boptions\)", text))
-        texts.append(text + "".join(inspect.getsource(getattr(converter_class(), each)) for each in helpers))
+        texts.append(text + "".join(inspect.getsource(getattr(Converter, each)) for each in helpers))
     return texts
 
 
@@ -100,7 +100,7 @@ def test_every_option_of_the_schema_is_read_or_refused(kind: str) -> None:
     from tvm import relax
     from tvm.relax.frontend.tflite.tflite_frontend import ExprTable
 
-    converter = converter_class()(None, None, ExprTable(), relax.BlockBuilder())
+    converter = Converter(None, None, ExprTable(), relax.BlockBuilder())
     text = "\n".join(text for text in sources() if re.search(rf"\b{kind}\b", text))
     stem = kind.removesuffix("Options").lower()
     if not text and not any(op.replace("_", "").lower() == stem for op in converter.convert_map):

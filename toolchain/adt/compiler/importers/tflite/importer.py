@@ -17,7 +17,7 @@ from adt.compiler.importers.imported_model import ImportedModel, detached, impor
 from adt.compiler.importers.layers import check_layers
 from adt.compiler.importers.op_table import OpRow, after_trial, op_rows, refusal
 from adt.compiler.importers.shapes import RequestedShapes, Shape
-from adt.compiler.importers.tflite.converters import MENDED, Refusal, converter_class, notes
+from adt.compiler.importers.tflite.converters import MENDED, Converter, Refusal, notes
 from adt.compiler.importers.tflite.file import (
     fixed_inputs,
     has_open_shapes,
@@ -89,7 +89,7 @@ def _unsupported(path: Path, data: bytes, rows: tuple[OpRow, ...]) -> Unsupporte
 
 
 def _from_tflite(data: bytes, refused: list[Refusal]) -> Any:
-    return from_tflite(model_of(data), op_converter=partial(converter_class(), refused=refused))
+    return from_tflite(model_of(data), op_converter=partial(Converter, refused=refused))
 
 
 def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[OpRow, ...]) -> Any:
@@ -118,7 +118,7 @@ def _to_relax(data: bytes, path: Path, fixed: Mapping[str, Shape], rows: tuple[O
 
 def _op_table(data: bytes, path: Path) -> tuple[OpRow, ...]:
     subgraph = model_of(data).Subgraphs(0)
-    converter = converter_class()(model_of(data), subgraph, ExprTable(), relax.BlockBuilder())
+    converter = Converter(model_of(data), subgraph, ExprTable(), relax.BlockBuilder())
     ops: list[str] = []
     unsupported: dict[str, str] = {}
     try:
