@@ -87,7 +87,7 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
     def make() -> tuple[tvm.transform.Pass, Any, Any]:
         lower, finalize_host, finalize_device = PIPELINE_MAP["s_tir"]()
         passes = [texture_lowering(), check_images()] if textures else [lower]
-        vectors = [vector_pointers()] if buffers else []
+        vectors = [vector_pointers(), vector_indices()] if buffers else []
         if textures or buffers:
             # Indices are what kernels have in common, and are shorter once buffers are of vectors.
             lowering = without_common_expressions(tvm.transform.Sequential(passes))
@@ -154,38 +154,34 @@ def texture_lowering() -> tvm.transform.Pass:
     return tvm.transform.Sequential([TextureFlatten(), lower])
 
 
-def vector_pointers() -> tvm.transform.Pass:
-    """Return a pass by which a GPU's buffers that are accessed in aligned vectors alone become vectors'.
+@module_pass("adt.VectorPointers")
+def vector_pointers(module: tvm.IRModule) -> tvm.IRModule:
+    """Make buffers of a GPU that are accessed in aligned vectors alone buffers of vectors.
 
     ``vload4`` promises the alignment of one float only, so that a compiler may load the four one by one. A
     kernel of which TVM's pass cannot make that (some read one number of a vector for all lanes) stays.
     """
+    result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
+    for variable, function in module.functions_items():
+        alone = tvm.IRModule({variable: function}, module.attrs)
+        with contextlib.suppress(tvm.error.InternalError):
+            result.update_func(variable, tirx.transform.PointerValueTypeRewrite()(alone)[variable])
+    return result
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.VectorPointers")  # type: ignore[untyped-decorator]
-    def rewrite(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
-        for variable, function in module.functions_items():
-            alone = tvm.IRModule({variable: function}, module.attrs)
-            with contextlib.suppress(tvm.error.InternalError):
-                result.update_func(variable, tirx.transform.PointerValueTypeRewrite()(alone)[variable])
-        return result
 
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.VectorIndices")  # type: ignore[untyped-decorator]
-    def divide(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        analyzer = tvm.arith.Analyzer()
+@kernel_pass("adt.VectorIndices")
+def vector_indices(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Divide the indices of such buffers term by term, where no rest is left."""
+    analyzer = tvm.arith.Analyzer()
 
-        def exact(node: tirx.Div) -> tirx.PrimExpr:
-            if not node.dtype.startswith("int"):
-                return node
-            quotient = analyzer.simplify(_quotient(node.a, node.b, analyzer))
-            # The code generator knows no FloorDiv.
-            return node if tir_nodes(quotient, tirx.FloorDiv) else quotient
+    def exact(node: tirx.Div) -> tirx.PrimExpr:
+        if not node.dtype.startswith("int"):
+            return node
+        quotient = analyzer.simplify(_quotient(node.a, node.b, analyzer))
+        # The code generator knows no FloorDiv.
+        return node if tir_nodes(quotient, tirx.FloorDiv) else quotient
 
-        return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["tirx.Div"]))
-
-    return tvm.transform.Sequential([rewrite, divide])
+    return function.with_body(tirx.stmt_functor.ir_transform(function.body, None, exact, ["tirx.Div"]))
 
 
 def _quotient(value: tirx.PrimExpr, divisor: tirx.PrimExpr, analyzer: tvm.arith.Analyzer) -> tirx.PrimExpr:

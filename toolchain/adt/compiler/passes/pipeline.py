@@ -144,36 +144,23 @@ def relax_pipeline(
     schedules: KernelSchedules,
     vectors: Vectors | None = None,
     gpu: Gpu = ANY_ADRENO,
-) -> Any:
+) -> tvm.transform.Pass:
     """Make the pipeline of ``tvm.compile`` for kernels on *device* (``cpu``, ``opencl`` or ``cuda``).
 
     *plain* gets the kernels before they are scheduled, by name. *vectors* are what a CPU's rules schedule
     for; without, the rest stay plain loops there.
     """
-    if device == "cpu":
-        return _cpu_pipeline(plain, schedules, vectors)
-    return _gpu_pipeline(plain, schedules, gpu)
-
-
-def _cpu_pipeline(
-    plain: dict[str, Any], schedules: KernelSchedules, vectors: Vectors | None
-) -> tvm.transform.Pass:
-    """Return TVM's default build, which by itself fuses nothing: each operator would be a loop of its own."""
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.CpuPipeline")  # type: ignore[untyped-decorator]
-    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        passes = [
-            *cpu_dispatch(),
-            relax.get_pipeline("zero"),
-            shorten_kernel_names(),
-            count_flops(),
-            collect_kernels(plain),
-            *_views(),
-            kernel_pipeline(schedules, vectors),
-        ]
-        return tvm.transform.Sequential(passes)(module)
-
-    return pipeline
+    if device == "cpu":  # TVM's default build fuses nothing by itself: each operator would be a loop
+        fusion, rest = [*cpu_dispatch(), relax.get_pipeline("zero")], kernel_pipeline(schedules, vectors)
+    else:
+        target = tvm.target.Target.current(allow_none=True)
+        *legalize, fuse_operators, fuse_kernels, _ = generic.legalize_passes(target)  # no schedule rules
+        fusion = [*gpu_dispatch(target), *legalize, bounded_expressions(), fuse_operators, fuse_kernels]
+        rest = fused_pipeline(schedules, gpu)
+    # Views of reshapes are made before kernels are scheduled: then TVM no longer knows them.
+    views = relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
+    collect = [shorten_kernel_names(), count_flops(), collect_kernels(plain)]
+    return tvm.transform.Sequential([*fusion, *collect, *views, rest])
 
 
 def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> tvm.transform.Pass:
@@ -181,51 +168,18 @@ def kernel_pipeline(schedules: KernelSchedules, vectors: Vectors | None) -> tvm.
 
     Kernels get one of *schedules*, or one for *vectors* unless that is None; the rest is lowered for the VM.
     """
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.CpuKernels")  # type: ignore[untyped-decorator]
-    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        rules = [] if vectors is None else [schedule_kernels(vectors)]
-        passes = [take_schedules(schedules), *rules, relax.get_pipeline("default_build")]
-        return tvm.transform.Sequential(passes)(module)
-
-    return pipeline
-
-
-def _gpu_pipeline(plain: dict[str, Any], schedules: KernelSchedules, gpu: Gpu) -> tvm.transform.Pass:
-    @tvm.transform.module_pass(opt_level=0, name="adt.GpuPipeline")  # type: ignore[untyped-decorator]
-    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        target = tvm.target.Target.current()
-        *legalize, fuse_operators, fuse_kernels, _ = generic.legalize_passes(target)  # no schedule rules
-        before = [
-            *gpu_dispatch(target),
-            *legalize,
-            bounded_expressions(),
-            fuse_operators,
-            fuse_kernels,
-            shorten_kernel_names(),
-            count_flops(),
-            collect_kernels(plain),
-        ]
-        passes = [*before, *_views(), fused_pipeline(schedules, gpu)]
-        return tvm.transform.Sequential(passes)(module)
-
-    return pipeline
-
-
-def _views() -> tuple[Any, ...]:
-    """Return passes that make views of reshapes, which TVM no longer knows in scheduled kernels."""
-    return relax.transform.RewriteDataflowReshape(), relax.transform.DeadCodeElimination(["main"])
+    rules = [] if vectors is None else [schedule_kernels(vectors)]
+    passes = [take_schedules(schedules), *rules, relax.get_pipeline("default_build")]
+    return tvm.transform.Sequential(passes)
 
 
 def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> tvm.transform.Pass:
     """Return the rest of a GPU's pipeline, for a module that is legalized and fused and whose reshapes are
     views: kernels that have no schedule get one, of *schedules* or by the rules for *gpu*, and what is left
     of Relax is lowered for the VM."""
-
-    @tvm.transform.module_pass(opt_level=0, name="adt.FusedPipeline")  # type: ignore[untyped-decorator]
-    def pipeline(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-        target = tvm.target.Target.current()
-        passes = [
+    target = tvm.target.Target.current(allow_none=True)
+    return tvm.transform.Sequential(
+        [
             bind_recurrences(),
             plain_unit_reductions(),
             take_schedules(schedules),
@@ -234,6 +188,4 @@ def fused_pipeline(schedules: KernelSchedules, gpu: Gpu = ANY_ADRENO) -> tvm.tra
             plan_memory(),
             *generic.finalize_passes(target)[1:],  # all but its plan of the memory
         ]
-        return tvm.transform.Sequential(passes)(module)
-
-    return pipeline
+    )

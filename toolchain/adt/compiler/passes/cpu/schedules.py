@@ -18,6 +18,7 @@ from tvm import ir, s_tir, tirx
 
 from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import block_with, tir_nodes
+from adt.compiler.ir.passes import module_pass
 from adt.compiler.passes.cpu.convolution import convolution
 from adt.compiler.passes.cpu.elementwise import elements
 from adt.compiler.passes.cpu.products import product
@@ -44,14 +45,14 @@ RULES: tuple[Rule, ...] = (*TILED, product, reduction, rows, elements)
 def schedule_kernels(vectors: Vectors) -> tvm.transform.Pass:
     """Return the pass that schedules each kernel that has no schedule yet."""
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.CpuSchedules")  # type: ignore[untyped-decorator]
-    def schedule(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    @module_pass("adt.CpuSchedules")
+    def schedule(module: tvm.IRModule) -> tvm.IRModule:
         for name, function in module.functions.items():
             if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {}):
                 module.update_func(name, scheduled(function, vectors, name.name_hint))
         return module
 
-    return schedule
+    return schedule()
 
 
 def scheduled(function: tirx.PrimFunc, vectors: Vectors, name: str = "") -> tirx.PrimFunc:

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import tvm
 from numpy.typing import NDArray
 from tvm import te, tirx
 
 from adt.compiler.ir.flops import SCHEDULED
+from adt.compiler.ir.passes import kernel_pass
 from adt.compiler.passes.gpu.recurrent_kernels import LayerKernel, PlainLoops, SingleSteps, WholeLayer
 from adt.compiler.passes.gpu.recurrent_tile import StepTile, step_tile
 from adt.compiler.passes.recurrence import STEPS, Recurrence
@@ -58,27 +58,21 @@ class GpuSteps:
         return _function(PlainLoops, layer, step_tile(layer, self.gpu), [rows, weights, bias, *states])
 
 
-def bind_recurrences() -> tvm.transform.Pass:
-    """Return the pass that makes kernels for a GPU of the plain loops of :class:`GpuSteps`."""
-
-    @tirx.transform.prim_func_pass(opt_level=0, name="adt.BindRecurrences")  # type: ignore[untyped-decorator]
-    def bind(
-        function: tirx.PrimFunc, _module: tvm.IRModule, _context: tvm.transform.PassContext
-    ) -> tirx.PrimFunc:
-        if function.attrs is None or LAYER not in function.attrs:
-            return function
-        fields, sizes = json.loads(str(function.attrs[LAYER]))
-        layer = Recurrence(**{**fields, "backwards": tuple(fields["backwards"])})
-        tile = StepTile(**sizes)
-        buffers = [function.buffer_map[parameter] for parameter in function.params]
-        count = 5 if layer.kind == "LSTM" else 4
-        inputs = [te.placeholder([int(extent) for extent in b.shape], b.dtype) for b in buffers[:count]]
-        outputs = _function(WholeLayer if tile.alone else SingleSteps, layer, tile, inputs)
-        bound = te.create_prim_func([*inputs, *outputs])
-        result = tirx.PrimFunc(bound.params, bound.body, bound.ret_type, bound.buffer_map, function.attrs)
-        return result.with_attr(SCHEDULED, True).without_attr(LAYER)
-
-    return tvm.transform.Sequential([bind])
+@kernel_pass("adt.BindRecurrences")
+def bind_recurrences(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Make kernels for a GPU of the plain loops of :class:`GpuSteps`."""
+    if function.attrs is None or LAYER not in function.attrs:
+        return function
+    fields, sizes = json.loads(str(function.attrs[LAYER]))
+    layer = Recurrence(**{**fields, "backwards": tuple(fields["backwards"])})
+    tile = StepTile(**sizes)
+    buffers = [function.buffer_map[parameter] for parameter in function.params]
+    count = 5 if layer.kind == "LSTM" else 4
+    inputs = [te.placeholder([int(extent) for extent in b.shape], b.dtype) for b in buffers[:count]]
+    outputs = _function(WholeLayer if tile.alone else SingleSteps, layer, tile, inputs)
+    bound = te.create_prim_func([*inputs, *outputs])
+    result = tirx.PrimFunc(bound.params, bound.body, bound.ret_type, bound.buffer_map, function.attrs)
+    return result.with_attr(SCHEDULED, True).without_attr(LAYER)
 
 
 def _function(kernel: type[LayerKernel], layer: Recurrence, tile: StepTile, tensors: list[Any]) -> list[Any]:

@@ -21,6 +21,7 @@ from tvm.s_tir.dlight import ScheduleRule
 
 from adt.compiler.ir.flops import SCHEDULED
 from adt.compiler.ir.nodes import tir_nodes
+from adt.compiler.ir.passes import module_pass
 from adt.compiler.passes.gpu.convolution import convolution
 from adt.compiler.passes.gpu.products import product
 from adt.compiler.passes.gpu.rows import is_dealt, is_other_reduction, reduction, rows, with_own_places
@@ -138,8 +139,8 @@ def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
     apply: the next one is tried, and the last takes every kernel.
     """
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.GpuSchedules")  # type: ignore[untyped-decorator]
-    def schedule(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    @module_pass("adt.GpuSchedules")
+    def schedule(module: tvm.IRModule) -> tvm.IRModule:
         target = tvm.target.Target.current()
         result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
         for variable, function in module.functions_items():
@@ -151,7 +152,7 @@ def schedule_kernels(gpu: Gpu) -> tvm.transform.Pass:
             rules = (_careful(getattr(dlight.gpu, rule)()) for rule in TVM_RULES)
             return dlight.ApplyDefaultSchedule(*rules)(result)
 
-    return schedule
+    return schedule()
 
 
 def _any_gpu(target: tvm.target.Target) -> Any:

@@ -16,6 +16,7 @@ import tvm.s_tir
 from tvm import tirx
 
 from adt.compiler.ir.flops import SCHEDULED
+from adt.compiler.ir.passes import module_pass
 from adt.compiler.passes.cpu.schedules import finished
 from adt.compiler.passes.dot import register
 from adt.compiler.passes.indices import narrow_indices
@@ -174,15 +175,15 @@ class Recording:
 def take_schedules(schedules: KernelSchedules) -> Any:
     """Return a pass that has *schedules* take each kernel that is not scheduled yet."""
 
-    @tvm.transform.module_pass(opt_level=0, name="adt.TakeSchedules")  # type: ignore[untyped-decorator]
-    def take(module: Any, _context: Any) -> Any:
+    @module_pass("adt.TakeSchedules")
+    def take(module: tvm.IRModule) -> tvm.IRModule:
         result = tvm.IRModule(dict(module.functions_items()), module.attrs, module.global_infos)
         for variable, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
                 result.update_func(variable, schedules.take(function))
         return result
 
-    return take
+    return take()
 
 
 def is_scheduled(function: Any) -> bool:
