@@ -116,6 +116,19 @@ class Window:
             )
         )
 
+    def taps(self) -> tuple[list[tirx.IterVar], tirx.PrimExpr]:
+        """Make the axes of the taps, and the number of a tap in the kernel."""
+        axes = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(self.kernel)]
+        number: tirx.PrimExpr = 0
+        for size, axis in zip(self.kernel, axes, strict=True):
+            number = number * size + axis
+        return axes, number
+
+    def places(self, at: Sequence[tirx.PrimExpr], taps: Sequence[tirx.PrimExpr]) -> list[tirx.PrimExpr]:
+        """Return where in the input with its border the *taps* of the window *at* a position lie."""
+        steps = zip(at, self.strides, taps, self.dilation, strict=True)
+        return [place * stride + tap * spread for place, stride, tap, spread in steps]
+
     def widened(self, before: Sequence[int], after: Sequence[int]) -> Window:
         """Return the window over an input with that much more padding."""
         return replace(
@@ -271,13 +284,9 @@ def convolution(
 ) -> te.Tensor:
     """Convolve with a blocked weight to a blocked result; accumulates products by *multiply* in *out_dtype*.
 
-    Args:
-        x: the data, blocked or plain (which its rank tells).
-        weight: ``(ceil(O/4), taps, I/groups, 4)``, or ``(1, ceil(C/4), taps, 4)`` for a depthwise
-            convolution.
-        groups: each group's output channels are whole blocks, or the convolution is
-            depthwise: only then all lanes of an output texel read the same input
-            channel, or each its own.
+    *x* is blocked or plain, which its rank tells; *weight* ``(ceil(O/4), taps, I/groups, 4)``, or of a
+    depthwise convolution ``(1, ceil(C/4), taps, 4)``. Each group's output channels are whole blocks, unless
+    it is depthwise: only so all lanes of an output texel read the same input channel, or each its own.
     """
     # A group's outputs are whole blocks: with a single one there is one group, or one for each channel.
     depthwise = groups > 1 and int(weight.shape[0]) == 1
@@ -288,22 +297,13 @@ def convolution(
     computed = divisible(extents) if blocking.rounds else extents
     lanes = int(weight.shape[-1])
     channel = te.reduce_axis((0, group_inputs), "channel")
-    taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
-    tap: tirx.PrimExpr = 0
-    for size, index in zip(window.kernel, taps, strict=True):
-        tap = tap * size + index
-
+    taps, tap = window.taps()
     staged = _staged(x, window, computed, out_dtype if blocking.widens else x.dtype)
 
     def value(
         n: tirx.PrimExpr, block: tirx.PrimExpr, position: Sequence[tirx.Var], lane: tirx.PrimExpr
     ) -> tirx.PrimExpr:
-        at = [
-            place * stride + tap * spread
-            for place, stride, tap, spread in zip(
-                position, window.strides, taps, window.dilation, strict=True
-            )
-        ]
+        at = window.places(position, taps)
         if depthwise and blocked:
             return staged(n, block, *at, lane)
         if depthwise:
@@ -339,20 +339,12 @@ def convolution_of_terms(x: te.Tensor, weight: te.Tensor, window: Window, terms:
     lanes, wide = int(weight.shape[-2]), int(x.shape[-1])
     extents = window.extents([int(extent) for extent in x.shape[2:-1]])
     channel = te.reduce_axis((0, weight.shape[2]), "channel")
-    taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
+    taps, tap = window.taps()
     term = te.reduce_axis((0, terms.count), "term")
-    tap: tirx.PrimExpr = 0
-    for size, index in zip(window.kernel, taps, strict=True):
-        tap = tap * size + index
     staged = _staged(x, window, extents, terms.data)
 
     def product(n: tirx.PrimExpr, block: tirx.PrimExpr, *at: tirx.PrimExpr) -> tirx.PrimExpr:
-        places = [
-            place * stride + step * spread
-            for place, stride, step, spread in zip(
-                at[:-1], window.strides, taps, window.dilation, strict=True
-            )
-        ]
+        places = window.places(at[:-1], taps)
         value = staged(n, *_place_in_blocks(channel, term, terms.count, wide, places))
         return value.astype("int32") * weight(block, tap, channel, at[-1], term).astype("int32")
 
@@ -427,7 +419,7 @@ def pool(x: te.Tensor, window: Window, kind: str, count_padding: bool) -> te.Ten
     batch, blocks, *axes, lanes = x.shape
     spatial = [int(extent) for extent in axes]
     shape = (batch, blocks, *window.extents(spatial), lanes)
-    taps = [te.reduce_axis((0, size), f"tap{axis}") for axis, size in enumerate(window.kernel)]
+    taps, _ = window.taps()
 
     def value(
         n: tirx.PrimExpr, c: tirx.PrimExpr, at: Sequence[tirx.PrimExpr], outside: tirx.PrimExpr | None = None
@@ -469,12 +461,8 @@ def padded(
     outside: tirx.PrimExpr = None,
 ) -> tirx.PrimExpr:
     """Return what *read* gives under a window's tap; *outside* (by default 0) in the padding."""
-    at = [
-        place * stride + tap * spread - low
-        for place, stride, tap, spread, low in zip(
-            position, window.strides, taps, window.dilation, window.before, strict=True
-        )
-    ]
+    places = window.places(position, taps)
+    at = [place - low for place, low in zip(places, window.before, strict=True)]
     inside = []
     for index, extent, low, high in zip(at, spatial, window.before, window.after, strict=True):
         if low:
