@@ -90,11 +90,7 @@ class CudaCompiler:
         return arch in (_listed_by_nvcc(self.nvcc) if self.nvcc else _listed_by_nvrtc(self.library))
 
     def compile(self, source: str, arch: str, *, ptx: bool) -> bytes:
-        """Compile *source* for *arch* (``sm_87``).
-
-        Args:
-            ptx: to what a driver compiles, for *arch* and all later ones; else to machine code.
-        """
+        """Compile *source* for *arch* (``sm_87``), with *ptx* to what drivers compile for later ones."""
         if self.nvcc is None:
             return _compile_with_nvrtc(self, source, arch, ptx)
         with scratch_directory("nvcc") as directory:

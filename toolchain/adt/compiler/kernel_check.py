@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adt.bundle.libraries import titles
 from adt.bundle.platforms import platform_named
@@ -34,11 +37,7 @@ from adt.package.host_run.run import NO_OPENCL, HostRun, run_package, run_packag
 from adt.package.inputs.random import random_inputs
 from adt.package.package import KernelCheck, ModelPackage, OutputCheck, SkippedCheck
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Arrays = Mapping[str, NDArray[np.generic]]
+Arrays = Mapping[str, NDArray[np.generic]]
 
 log = logging.getLogger("adt.compile")
 
@@ -57,12 +56,8 @@ SEED = 0
 def check(compilation: Compilation, package: ModelPackage, mode: str) -> KernelCheck | SkippedCheck:
     """Compare *package*'s kernels for a GPU on this machine with the CPU, on random inputs.
 
-    Args:
-        compilation: what *package* was compiled from.
-        mode: ``on``: it is an error when it cannot be done; ``auto``: it is done where it can, but for CUDA.
-
-    Raises:
-        ToolNotFound: it is wanted, and this machine has no OpenCL device that can run them.
+    *package* was compiled from *compilation*. With the *mode* ``on`` it is an error when this cannot be done;
+    with ``auto`` it is done where it can, but for CUDA.
     """
     if compilation.target.device == "cuda":
         if mode == "auto":

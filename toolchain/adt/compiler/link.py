@@ -39,10 +39,6 @@ class Linker:
 
         Its SONAME, ``mod-<16 hex digits>.so``, is this package's alone, also by its *params*: a linker
         that is asked for a name takes the library that has it already.
-
-        Raises:
-            CompileError: the linker failed (its message is in the details), or an object has code that runs
-                when the library is loaded: kernels have none.
         """
         identity = hashlib.sha256(params.encode())
         for file in objects:
@@ -114,9 +110,6 @@ def linker_for(platform: Platform, *, ndk: Ndk | None, api_level: int, bundle: T
     """Return the linker for *platform*.
 
     mod.so needs the system's libraries alone; an undefined symbol is an error here instead of on the device.
-
-    Raises:
-        MismatchError: Android without a bundle, or a bundle of another platform.
     """
     if bundle is not None and bundle.manifest.platform != platform.name:
         raise MismatchError(

@@ -7,10 +7,10 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tvm
 
+from adt.compiler.importers.imported_model import ImportedModel
 from adt.compiler.passes.cpu.vectors import vectors_of
 from adt.compiler.passes.precision import accuracy, half, policy
 from adt.compiler.passes.precision.single import has_half, in_single_precision
@@ -19,9 +19,6 @@ from adt.errors import ConfigError, InputError, MismatchError
 from adt.options.sections import CompileSettings
 from adt.package.manifest import PackageLike
 from adt.package.reports import Accuracy
-
-if TYPE_CHECKING:
-    from adt.compiler.importers.imported_model import ImportedModel
 
 log = logging.getLogger("adt.compile")
 
@@ -39,14 +36,8 @@ def convert_precision(
 ) -> tuple[ImportedModel, Accuracy | None]:
     """Convert *imported* to the precision of *settings*; return it, and its accuracy where it was measured.
 
-    Args:
-        like: the device to compile for in particular.
-        files: .npz files to measure the accuracy on; none: random inputs.
-
-    Raises:
-        ConfigError: the precision or an operator's name is unknown, or the options contradict each other
-            or the model.
-        MismatchError: the device does not compute in half precision.
+    *like* is the device to compile for in particular. The accuracy is measured on the .npz *files*, or else
+    on random inputs.
     """
     policy.check_precision(settings.precision)
     if settings.precision == "float32":

@@ -52,12 +52,7 @@ def code_of(model: Path | str) -> str:
 
 
 def format_of(path: Path) -> str:
-    """Return ``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``.
-
-    Raises:
-        ModelError: the file is missing, empty, of a format that adt does not read, or of another one than
-            its suffix says; or it is code without the suffix of such.
-    """
+    """Return ``onnx``, ``tflite``, ``torch``, ``keras`` or ``relax``; code must have the suffix of such."""
     _require_file(path)
     spelled = SUFFIXES.get(path.suffix.lower(), "")
     format = _content_format(path, spelled)

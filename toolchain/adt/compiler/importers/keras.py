@@ -56,11 +56,7 @@ def import_keras(
 
 
 def load_keras(path: Path) -> Any:
-    """Load the model in a ``.keras`` or ``.h5`` file; code in it (Lambda layers) is not run.
-
-    Raises:
-        ModelError: it is damaged, or has layers that only its author's code knows.
-    """
+    """Load the model in a ``.keras`` or ``.h5`` file; code in it (Lambda layers) is not run."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
     if not Path("~/.keras/keras.json").expanduser().exists():  # else it writes one, with our backend for ever
         os.environ.setdefault("KERAS_HOME", str(cache_dir() / "keras"))

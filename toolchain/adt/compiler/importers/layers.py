@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from adt.compiler.importers.op_table import named_nodes
 from adt.errors import AdtError, ModelError, UnsupportedOp, last_line
 from adt.host import cache
@@ -153,15 +155,11 @@ def make_cases(
 
 
 def _moves(output: Array, *moved: Array) -> Any:
-    import numpy as np
-
     gap = [gaps(each, output).gap for each in moved if each.shape == output.shape]
     return np.asarray(MOVED * np.max(np.where(np.isfinite(gap), gap, 0.0), axis=0, initial=0.0))
 
 
 def _drawn(shape: Sequence[int], dtype: str, least: int, most: int, far: int, operator: str) -> Array:
-    import numpy as np
-
     generator, kind = np.random.default_rng(0), np.dtype(dtype)
     if operator == UNTIED:
         return np.asarray(generator.permutation(math.prod(shape)).reshape(shape)).astype(kind)
@@ -195,14 +193,8 @@ def check_layers(
     Returns those that TVM's own passes could not compile, with its reasons: where the model does not compile
     either, it is for them.
 
-    Args:
-        find: tells the operators.
-        give: makes the layers of some.
-        convert: imports a layer's model: a module, and its parameters' values.
-        other: gives other outputs of a layer's model that are right, too; or none.
-
-    Raises:
-        UnsupportedOp: an operator computes something else.
+    *find* tells the operators, *give* makes the layers of some, *convert* imports a layer's model: a module,
+    and its parameters' values. *other* gives other outputs of a layer's model that are right, too; or none.
     """
     try:
         kinds = {kind.key: kind for kind in sorted(find(), key=lambda kind: -kind.size)}

@@ -45,11 +45,7 @@ def require_trusted(model: Path | str, trust: bool) -> None:
 
 
 def keep(model: Path, sha256: str) -> Path:
-    """Copy the model file *model*, and the data files that it names, into the cache; return the copy.
-
-    Raises:
-        ModelError: it is of no format that adt reads, or a data file is not to be read.
-    """
+    """Copy the model file *model*, and the data files that it names, into the cache; return the copy."""
     format = formats.format_of(model)
     suffix = ".h5" if format == formats.KERAS and model.suffix != ".keras" else formats.EXTENSIONS[format]
     name = f"model{suffix}"

@@ -43,12 +43,8 @@ def module_file(module: Any, values: Mapping[str, Any]) -> Path:
 
     *values* are arrays (numpy's or TVM's) by the names of parameters of ``main``; all its other parameters
     are inputs. What the importers of TVM keep in the module counts, too.
-
-    Raises:
-        ModelError: it is no module, has no ``main`` of tensors, or the values do not fit it.
     """
     require_tvm()
-
     if not isinstance(module, tvm.IRModule):
         raise ModelError(
             f"a {type(module).__name__} is no model",
@@ -138,11 +134,7 @@ def _value(spec: TensorSpec, value: Any) -> Array:
 
 
 def import_relax(path: Path, shapes: RequestedShapes, source: SourceModel) -> ImportedModel:
-    """Import what :func:`module_file` wrote.
-
-    Raises:
-        ModelError: the file is damaged, or a shape is wrong or stays open.
-    """
+    """Import what :func:`module_file` wrote."""
     try:
         arrays = read_npz(path)
         module = tvm.ir.load_json(arrays[MODULE].tobytes().decode())

@@ -70,11 +70,9 @@ def prepare_module(
     *,
     plain: bool = False,
 ) -> PreparedModule:
-    """Prepare the imported Relax *module* for *target*.
+    """Prepare the imported Relax *module* for *target*, whose device aligns tensors to *alignment* bytes.
 
-    Args:
-        alignment: bytes to which the device aligns tensors.
-        plain: a CPU computes plain loops on the model's own tensors.
+    With *plain*, a CPU computes plain loops on the model's own tensors.
     """
     if target.device != "cpu":
         _refuse_branches(module, target)

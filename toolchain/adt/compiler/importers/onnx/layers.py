@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
+from onnx import helper, numpy_helper
 
 from adt.compiler.importers import layers
 from adt.compiler.importers.onnx.comparison import run_reference, session_of
 from adt.compiler.importers.onnx.graph import Graph, op_name, subgraphs, type_number
 from adt.host.isolated import isolated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import onnx
 
 BY_VALUE = ("Clip", "Pow", "Range", "Resize", "Upsample")
 """Operators whose floats are arguments, as integers are."""
@@ -65,8 +64,6 @@ def _key(node: onnx.NodeProto, graph: Graph, shapes: Mapping[str, Sequence[int] 
 @isolated("running the operators of the model one by one", layers.SECONDS)
 def layers_of(path: Path, kinds: list[layers.Kind]) -> list[layers.Layer]:
     """Return each of *kinds*, of the prepared model, alone."""
-    import onnx
-
     model = onnx.load(path)
     graph = Graph(model, model.graph)
     return layers.collected(kinds, lambda kind: _alone(model.graph.node[kind.place], graph))
@@ -89,8 +86,6 @@ def _alone(node: onnx.NodeProto, graph: Graph) -> tuple[bytes, list[layers.Case]
 def _cases(
     node: onnx.NodeProto, graph: Graph, shapes: Mapping[str, Sequence[int]]
 ) -> tuple[bytes, list[layers.Case]]:
-    from onnx import helper, numpy_helper
-
     places = {name: f"operand_{place}_" for place, name in enumerate(node.input) if name}
     copy, whole = deepcopy(node), graph.model
     copy.input[:] = [places.get(name, "") for name in node.input]
@@ -119,8 +114,6 @@ def _cases(
 @isolated("running an operator by itself", layers.SECONDS)
 def reference_of(model: bytes, inputs: dict[str, Any]) -> list[Any]:
     """Return the outputs of ONNX's reference implementation, if it has any."""
-    import onnx
-
     with contextlib.suppress(Exception):  # numpy's, or its own
         return list(run_reference(onnx.ModelProto.FromString(model), inputs).values())
     return []

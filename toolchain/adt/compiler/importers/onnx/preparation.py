@@ -69,9 +69,8 @@ def prepare(
     (:mod:`~adt.compiler.importers.onnx.comparison`); a step that is not confirmed is left out and a warning
     says so. Where nothing can run the model, nothing is left out, and a warning says that.
 
-    Args:
-        loops: leave recurrent operators as they are where they can be one function of all steps.
-        blockwise: leave products by weights of few bits as they are, where these can stay so.
+    *loops* leaves recurrent operators as they are where they can be one function of all steps, *blockwise*
+    products by weights of few bits.
     """
     with inferred_products():
         return _prepared(model, name, loops, blockwise)

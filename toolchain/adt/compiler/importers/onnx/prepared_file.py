@@ -77,10 +77,9 @@ def _prepare(
 ) -> PreparedFile:
     """Write to *out*, which needs no disk, what TVM's importer is to convert.
 
-    Args:
-        large: written instead, with its weights beside it, where protobuf does not write the whole.
-        explains: refuse no operator; without the shapes that it needs, write nothing, and describe the file's
-            own graph.
+    Where protobuf does not write the whole, *large* is written, with its weights beside it. If it *explains*,
+    no operator is refused; without the shapes that it needs, the file's own graph is described, and nothing
+    written.
     """
     tell_operators(by_tvm, by_adt)
     model = inlined(read_onnx(path), path.name)

@@ -129,11 +129,7 @@ def tensor_name(tensor: Any) -> str:
 
 
 def tensors(data: bytes, path: Path, *, outputs: bool = False) -> tuple[TensorFacts, ...]:
-    """Return the inputs (or outputs) of the main subgraph, in order.
-
-    Raises:
-        ModelError: the file is truncated or damaged.
-    """
+    """Return the inputs (or outputs) of the main subgraph, in order."""
     from tvm.relax.frontend.tflite.tflite_frontend import _decode_type
 
     facts = []
@@ -178,13 +174,10 @@ def with_shapes(data: bytes, path: Path, fixed: Mapping[str, Shape]) -> bytes:
     """Return *data* with the shapes that its tensors have for inputs of the shapes *fixed*.
 
     The interpreter tells the shapes; they are written over the file's, in place.
-
-    Raises:
-        ModelError: the graph does not take these shapes, or changes the rank of a tensor.
     """
-    inputs = tensors(data, path)
     import numpy as np
 
+    inputs = tensors(data, path)
     litert = load("ai_edge_litert.interpreter", "tflite", "giving a .tflite file other shapes")
     interpreter = litert.Interpreter(model_content=data, experimental_op_resolver_type=plain_kernels(litert))
     try:

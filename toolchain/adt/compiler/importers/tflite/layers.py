@@ -8,6 +8,8 @@ from copy import copy
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from adt.compiler.importers import layers
 from adt.compiler.importers.tflite.file import parameter_name, plain_kernels
 from adt.host.extras import load
@@ -65,8 +67,6 @@ def _argument(model: Any, tensor: Any, data: bytes) -> Any:
 
 
 def _cases(schema: Any, model: Any, data: bytes, kind: layers.Kind) -> tuple[bytes, list[layers.Case]]:
-    import numpy as np
-
     operator = model.subgraphs[0].operators[kind.place]
     values = {n: _value(model, model.subgraphs[0].tensors[n], data) for n in _numbers(operator)}
     single, graph = copy(model), copy(model.subgraphs[0])

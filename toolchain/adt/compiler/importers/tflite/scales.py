@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Floats = NDArray[np.float32]
+Floats = NDArray[np.float32]
 
 AS_THEY_ARE = frozenset({"QUANTIZE", "DEQUANTIZE"})
 MOVES = frozenset(
@@ -59,8 +58,6 @@ class Scale:
 
     def floats(self, values: NDArray[np.generic]) -> Floats:
         """Return the numbers that *values* stand for."""
-        import numpy as np
-
         shape = [1] * values.ndim
         if self.scale.size > 1:
             shape[self.axis] = -1
@@ -69,8 +66,6 @@ class Scale:
 
     def times(self, other: Scale) -> Scale:
         """Return the scale of products."""
-        import numpy as np
-
         return Scale(np.asarray(self.scale * other.scale), 0, 0)
 
 

@@ -72,12 +72,8 @@ def for_gpu(
     """Block the channels of an imported model where that pays, and put its tensors into textures where that
     is right. A model with control flow comes back fused, in buffers.
 
-    Args:
-        module: ``main(inputs…, params…)`` in Relax, with static shapes.
-        target: TVM's target; its host is what constants are folded for.
-        limits: of the device's images; None: there are none, and blocked tensors lie in buffers.
-        schedules: kernels on blocked tensors are scheduled by them where that uses images rightly.
-        gpu: row that the usual schedules are made for.
+    Without *limits* there are no images, and blocked tensors lie in buffers. Kernels on these are scheduled
+    by *schedules* where that uses images rightly, else by the usual ones for *gpu*.
     """
     rows = Rows(partial(DealtRow, gpu=gpu), partial(DealtRow, gpu=gpu, apart=True), BEFORE_ELEMENTWISE)
     bound, blocking = bind_params(module, params), TEXELS

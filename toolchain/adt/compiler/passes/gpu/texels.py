@@ -60,11 +60,7 @@ class KernelBlocks:
 def kernel_blocks(
     schedule: s_tir.Schedule, *, by_lane: bool = False, kept: Sequence[SBlockRV] = ()
 ) -> KernelBlocks:
-    """Inline the blocks of the unscheduled kernel but *kept*, or put them into private memory.
-
-    Raises:
-        NoSchedule: it has several reductions, or is not of that form.
-    """
+    """Inline the blocks of the unscheduled kernel but *kept*, or put them into private memory."""
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
     reductions = [block for block in blocks if reduces(schedule.get(block))]

@@ -128,9 +128,7 @@ def _sums(
 ) -> Any:
     """Sum *values* (8 bits) times the array *weights*; *multiplied* computes that in a given type.
 
-    Args:
-        axes: of the weights, those of the outputs and inputs.
-        channel: the axis that these are in tensors.
+    *axes* are those of outputs and inputs in the weights, *channel* the axis that both are in tensors.
     """
     op = relax.op
     stored, missing = self.in_bytes(weights, axes[0])

@@ -369,11 +369,8 @@ def block_channels(
     """Rewrite ``main`` of the Relax *module* in blocks, where *chooser* takes a convolution or product.
 
     Returns the new module, and the outcome of each convolution and matrix product. A module with control
-    flow, or without one of them that is blocked, comes back as it was.
-
-    Args:
-        module: static shapes; weights are bound as constants (they are packed here, once).
-        rows: how kernels go through rows; None: the walk makes no such kernels.
+    flow, or without one of them that is blocked, comes back as it was. Weights are bound as constants, which
+    are packed here, once. *rows* tells how kernels go through rows; None: the walk makes no such kernels.
     """
     if not is_flat(module):
         return module, ()

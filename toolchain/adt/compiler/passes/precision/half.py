@@ -165,12 +165,8 @@ def rewrite(
 ) -> tuple[tvm.IRModule, Mapping[str, tvm.runtime.Tensor]]:
     """Rewrite *module* to *precision*, except its inputs and outputs; return it and its parameters.
 
-    The inside of an ``If``'s branches stays as it is, like every argument. *keep* and *only* are as in
-    :func:`policy`.
-
-    Args:
-        module: ``tvm.IRModule`` with the entry ``main(inputs…, params…)``, before any target's passes.
-        params: name to ``tvm.runtime.Tensor`` of the parameters behind the inputs, in their order.
+    The inside of an ``If``'s branches stays as it is, like every argument. *params* follow the inputs of
+    ``main``, in order; *keep* and *only* are as in :func:`policy`.
     """
     if precision == "float32":
         return module, params

@@ -29,6 +29,7 @@ from adt.compiler.passes.records.tuning import TunedKernel, Tuning
 from adt.compiler.passes.records.workload import KEPT, REFUSED, TUNED, marked, same, structural_hash, workload
 from adt.compiler.passes.words import define_words
 from adt.compiler.targets import ModelTarget
+from adt.errors import lines_of
 from adt.package.graphs import GraphError, read_graphs
 from adt.package.inspection.graph import CPU_SCHEDULE
 
@@ -107,11 +108,7 @@ class Tuned:
         return marked(_with_body_of(function, scheduled["main"]), TUNED)
 
     def _scheduled(self, function: Any, module: Any, trace: str) -> Any:
-        """Schedule the workload *module* of *function* by *trace*.
-
-        Raises:
-            TraceError: it does not apply, or is none for the target; or the kernel computes other numbers.
-        """
+        """Schedule the workload *module* of *function* by *trace*, if the kernel computes the same then."""
         if self._cpu and CPU_SCHEDULE not in trace and is_convolution(function):
             raise TraceError("it is of TVM's schedules, and this kernel is computed by tiles: tune it again")
         scheduled = schedule_by_record(module, trace)
@@ -130,17 +127,13 @@ def _failure(build: Callable[[Any], Any], module: Any) -> str:
     try:
         build(module)
     except Exception as error:  # TVM raises InternalError, ValueError, TypeError, …
-        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return lines_of(error)[0]
     return ""
 
 
 def schedule_by_record(module: Any, trace: str) -> Any:
     """Schedule the workload *module* by a record's *trace*: TVM's, or that of a rule for CPUs, which is
-    finished as without a record.
-
-    Raises:
-        TraceError: it is no trace, says what no schedule rule writes, or does not apply.
-    """
+    finished as without a record."""
     if CPU_SCHEDULE not in trace:
         return apply_trace(module, trace)
     narrow = tvm.IRModule({"main": narrow_indices(module["main"])})

@@ -56,12 +56,7 @@ def apply_trace(module: Any, text: str) -> Any:
 
 
 def scheduled(module: Any, text: str) -> Any:
-    """Return TVM's Schedule of the workload *module* by the trace *text*.
-
-    Raises:
-        TraceError: *text* is no trace, has a step that no schedule rule writes, or does not apply; or the
-            kernel would have other arguments, or be too large (see ``schedule_limits``).
-    """
+    """Return TVM's Schedule of the workload *module* by the trace *text*, or raise a TraceError."""
     from tvm import s_tir
 
     steps = _parsed(text)
@@ -280,11 +275,7 @@ it does not: :mod:`adt.compiler.passes.records.trial` shows what that computes.
 
 
 def refusal(steps: list[Any]) -> str:
-    """Return what of a trace's JSON is not permitted; empty where all is.
-
-    Args:
-        steps: the list of instructions and the list of decisions, as :mod:`json` reads them.
-    """
+    """Return what of a trace's JSON, its instructions and decisions, is not permitted; empty: all is."""
     instructions, decisions = steps
     if len(instructions) > MOST_STEPS:
         return f"it has {len(instructions)} steps, over {MOST_STEPS}"

@@ -25,6 +25,7 @@ from adt.compiler.passes.records.arguments import (
     upload,
 )
 from adt.compiler.passes.records.schedule_limits import iterations
+from adt.errors import last_line
 from adt.host.child import Child, ChildFailed, ChildHung, serve
 from adt.numerics import MAX_CHANGED, REORDERED, gaps, relative_difference, steps_allowed
 
@@ -49,10 +50,7 @@ class Trials:
         """Explain why *scheduled* is no schedule of the workload *module*.
 
         Empty if it is built and computes the same, or if the numbers cannot be seen here: shapes are open,
-        there are too many iterations, or LLVM does not build *portable*.
-
-        Args:
-            portable: *scheduled*, but for instructions of the CPU.
+        there are too many iterations, or LLVM does not build *portable*, without the CPU's instructions.
         """
         if reason := self._build(scheduled, self._target, "emitted"):
             return f"it is not built: {reason}"
@@ -107,8 +105,7 @@ class _Runner:
         try:
             return self._answer(**request)
         except Exception as error:  # TVM's errors have many classes
-            lines = str(error).strip().splitlines()
-            return lines[-1] if lines else type(error).__name__
+            return last_line(error)
 
     def _answer(self, reference: str = "", loaded: str = "", emitted: str = "", target: str = "") -> str:
         if text := reference or loaded or emitted:

@@ -23,12 +23,9 @@ OURS = (ATTRIBUTE, MARK)
 
 
 def workload(function: Any) -> Any:
-    """Return ``IRModule {"main": function}`` as TVM's own extraction of tasks gives it.
+    """Return ``IRModule {"main": function}`` of an unscheduled kernel as TVM's extraction of tasks gives it.
 
     So records that other programs made with MetaSchedule for the same kernel are found, too.
-
-    Args:
-        function: a PrimFunc that is fused and not scheduled.
     """
     return tvm.IRModule({"main": named_main(function).with_attr("tirx.noalias", True)})
 
