@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ def import_keras(
     model = load_keras(path)
     declared: dict[str, DeclaredShape] = {
         name: tuple("" if extent is None else int(extent) for extent in tensor.shape)
-        for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+        for name, tensor in zip(_names(model.inputs), model.inputs, strict=True)
     }
     fixed = fixed_shapes(declared, shapes)
     with scratch_directory("keras") as directory:
@@ -50,7 +50,7 @@ def import_keras(
     )
     outputs = tuple(
         dataclasses.replace(spec, name=name)
-        for spec, name in zip(imported.outputs, _output_names(model), strict=True)
+        for spec, name in zip(imported.outputs, _names(model.outputs), strict=True)
     )
     return dataclasses.replace(imported, inputs=inputs, unused=unused, outputs=outputs, quanta={}, file=path)
 
@@ -77,24 +77,19 @@ def run_keras(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Run a loaded model, and return its outputs by name."""
     import numpy as np
 
-    given = [inputs[name] for name in _input_names(model)]
+    given = [inputs[name] for name in _names(model.inputs)]
     with quiet():
         result = model(given if len(given) > 1 else given[0], training=False)
     results = result if isinstance(result, (list, tuple)) else [result]
     if isinstance(result, dict):
         results = list(result.values())
     arrays = [np.asarray(value.detach().cpu() if hasattr(value, "detach") else value) for value in results]
-    return dict(zip(_output_names(model), arrays, strict=True))
+    return dict(zip(_names(model.outputs), arrays, strict=True))
 
 
-def _input_names(model: Any) -> list[str]:
-    """Return the names of the input layers; names of tensors differ with every load."""
-    return distinct_names(tensor._keras_history.operation.name for tensor in model.inputs)
-
-
-def _output_names(model: Any) -> list[str]:
-    """Return the names of the layers that give the outputs."""
-    return distinct_names(tensor._keras_history.operation.name for tensor in model.outputs)
+def _names(tensors: Iterable[Any]) -> list[str]:
+    """Return the names of the layers that give *tensors*, whose own names differ with every load."""
+    return distinct_names(tensor._keras_history.operation.name for tensor in tensors)
 
 
 def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> None:
@@ -102,7 +97,7 @@ def _export(model: Any, fixed: Mapping[str, Shape], out: Path, path: Path) -> No
 
     signature = [
         keras.InputSpec(shape=fixed[name], dtype=tensor.dtype, name=name)
-        for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+        for name, tensor in zip(_names(model.inputs), model.inputs, strict=True)
     ]
     try:
         with quiet():

@@ -55,7 +55,7 @@ def tir_pipeline(alignment: int, *, textures: bool = False, buffers: bool = Fals
 
     With *textures*, some arguments of kernels are images; with *buffers*, kernels are a GPU's without images.
     """
-    finish_sources()
+    tvm_ffi.register_global_func(REGISTERED, lambda source, _target: finished(source), override=True)
     name = f"adt_align{alignment}" + "_textures" * textures + "_buffers" * buffers
 
     @tvm.transform.module_pass(opt_level=0, name="adt.PrepareLowering")  # type: ignore[untyped-decorator]
@@ -364,11 +364,6 @@ _HEAD = re.compile(r"^__kernel void [^{\n]* \{\n", re.MULTILINE)
 _PLACE = re.compile(r"\(convert_int\(get_(group|local)_id\((\d)\)\)\)")
 _LANES = re.compile(r"\(\((\w+4)\)\(([^(),]+|as_float\(-?\d+\))(?:, \2){3}\)\)")
 _AS = re.compile(r"\(\*\((\w+) \*\)\(&\((\w+)\)\)\)")
-
-
-def finish_sources() -> None:
-    """Have TVM give :func:`finished` sources to the driver."""
-    tvm_ffi.register_global_func(REGISTERED, lambda source, _target: finished(source), override=True)
 
 
 def finished(source: str) -> str:

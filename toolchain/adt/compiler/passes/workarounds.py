@@ -23,10 +23,9 @@ more: a module in float32 would ask for four times the memory of its images.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -208,7 +207,7 @@ def plain_unit_reductions(function: tirx.PrimFunc) -> tirx.PrimFunc:
 def _plain_block(block: tirx.SBlock) -> tirx.SBlock | None:
     """Return *block* without its reduction, if that is one over axes of extent 1; None: it stays."""
     reduced = [axis for axis in block.iter_vars if int(axis.iter_type) == tirx.IterVar.CommReduce]
-    if block.init is None or not all(_is_one(axis.dom.extent) for axis in reduced):
+    if block.init is None or any(getattr(axis.dom.extent, "value", 0) != 1 for axis in reduced):
         return None
     store, first = block.body, block.init
     if not isinstance(store, tirx.BufferStore) or not isinstance(first, tirx.BufferStore):
@@ -229,10 +228,6 @@ def _plain_block(block: tirx.SBlock) -> tirx.SBlock | None:
         block.match_buffers,
         block.annotations,
     )
-
-
-def _is_one(extent: tirx.PrimExpr) -> bool:
-    return isinstance(extent, tirx.IntImm) and int(extent) == 1
 
 
 def short_name(name: str) -> str:
@@ -270,14 +265,10 @@ def shorten_kernel_names(module: tvm.IRModule) -> tvm.IRModule:
 
 @module_pass("adt.PlanMemory")
 def plan_memory(module: tvm.IRModule) -> tvm.IRModule:
-    """Give tensors whose lives do not overlap the same memory by TVM's pass, with images at their size."""
-    with _sizes_in_elements():
-        return relax.transform.StaticPlanBlockMemory()(module)
+    """Give tensors whose lives do not overlap the same memory by TVM's pass, with images at their size.
 
-
-@contextlib.contextmanager
-def _sizes_in_elements() -> Iterator[None]:
-    """Give the planner elements within the context, which it then multiplies by their bytes."""
+    The pass multiplies the size of an image by the bytes of an element, and gets elements meanwhile.
+    """
     in_bytes = tvm_ffi.get_global_func(SIZE_OF_IMAGE)
 
     def in_elements(shape: Any, dtype: Any, device: Any) -> Any:
@@ -286,6 +277,6 @@ def _sizes_in_elements() -> Iterator[None]:
 
     tvm_ffi.register_global_func(SIZE_OF_IMAGE, in_elements, override=True)
     try:
-        yield
+        return relax.transform.StaticPlanBlockMemory()(module)
     finally:
         tvm_ffi.register_global_func(SIZE_OF_IMAGE, in_bytes, override=True)

@@ -36,6 +36,7 @@ from adt.compiler.passes.gpu.texels import (
     reduction_loops,
     texel_loops,
     unroll,
+    vectorize_reduction,
 )
 from adt.compiler.passes.gpu.tiles import Sums, Tile, iterations, ranked_groups, ranked_tiles
 from adt.compiler.passes.layout.blocks import STAGE
@@ -176,7 +177,8 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
     _, first = schedule.split(alone, [None, tile.parts])
     _bind(schedule, (x, y, first), "threadIdx")
     _finish(schedule, conv, loops)
-    _add_up(schedule, total, depth=len(schedule.get_loops(conv.blocks.store)) - len(loops.registers) - 1)
+    depth = len(schedule.get_loops(conv.blocks.store)) - len(loops.registers) - 1
+    vectorize_reduction(schedule, total, depth, together=True)
 
     schedule.compute_at(added, loops.groups[0], preserve_unit_loops=True)
     part, images, depth, *axes, lane = schedule.get_loops(added)[AXES:]
@@ -194,16 +196,6 @@ def _shared_sums(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile, 
     schedule.vectorize(lane)
     schedule.compute_at(partial, column, preserve_unit_loops=True)
     _accumulate(schedule, conv, partial, depth=2 * AXES, tile=tile, decisions=decisions)
-
-
-def _add_up(schedule: s_tir.Schedule, total: SBlockRV, depth: int) -> None:
-    """Schedule *total*, which adds the parts, inside of *depth* loops."""
-    (*texels, lane), parts = reduction_loops(schedule, total, depth)
-    schedule.reorder(*parts, *texels, lane)
-    for loop in texels:
-        schedule.unroll(loop)
-    schedule.vectorize(lane)  # before the decomposition, after which it is refused
-    schedule.decompose_reduction(total, parts[0])
 
 
 def _split_output(schedule: s_tir.Schedule, conv: ConvolutionKernel, tile: Tile) -> OutputLoops:

@@ -146,7 +146,7 @@ def texels(schedule: s_tir.Schedule, gpu: Gpu, decisions: Decisions, *, by_lane:
     if blocks.reduction is not None:
         depth = len(schedule.get_loops(blocks.store)) - 1 - (wide > 1)
         most = decisions.choose("unroll", UNROLLED)
-        _vectorize_reduction(schedule, blocks.reduction, depth, together=wide > 1, unrolled=most)
+        vectorize_reduction(schedule, blocks.reduction, depth, together=wide > 1, unrolled=most)
     schedule.vectorize(lane)
 
 
@@ -229,7 +229,7 @@ def power_of_two_within(extent: int) -> int:
     return min(WORK_GROUP, 1 << max(extent - 1, 0).bit_length())
 
 
-def _vectorize_reduction(
+def vectorize_reduction(
     schedule: s_tir.Schedule, reduction: SBlockRV, depth: int, *, together: bool = False, unrolled: int = 0
 ) -> None:
     """Accumulate all lanes at once: the lane's loop becomes the innermost one.
@@ -317,7 +317,7 @@ def _share(schedule: s_tir.Schedule, blocks: KernelBlocks, shares: Shares) -> No
     for block in blocks.before:
         schedule.compute_at(block, item, preserve_unit_loops=True)
     depth = len(schedule.get_loops(blocks.store)) - len(ones) - 1
-    _vectorize_reduction(schedule, total, depth)
+    vectorize_reduction(schedule, total, depth)
     schedule.vectorize(lane)
 
     schedule.compute_at(added, group, preserve_unit_loops=True)
@@ -326,4 +326,4 @@ def _share(schedule: s_tir.Schedule, blocks: KernelBlocks, shares: Shares) -> No
     schedule.bind(item, "threadIdx.y")
     schedule.vectorize(lane)
     schedule.compute_at(partial, item, preserve_unit_loops=True)
-    _vectorize_reduction(schedule, partial, len(schedule.get_loops(added)) - len(ones) - 1)
+    vectorize_reduction(schedule, partial, len(schedule.get_loops(added)) - len(ones) - 1)

@@ -178,13 +178,12 @@ def cost(sums: Sums, tile: Tile, gpu: Gpu) -> float:
         item += MEET + ADD * tile.parts * tile.sums
     # A wave runs whole, however few of its work-items there are.
     waves = math.ceil(tile.items / gpu.wave) * gpu.wave / tile.items
-    return item * (1 + _items(sums, tile) * waves / _room(sums, tile, gpu))
+    return item * (1 + _items(sums, tile) * waves / _room(tile.sums + _texels_held(sums, tile), gpu))
 
 
-def _room(sums: Sums, tile: Tile, gpu: Gpu) -> float:
-    """Estimate the work-items that the GPU holds at a time: the fewer registers each has, the more."""
-    used = (tile.sums + _texels_held(sums, tile)) / gpu.sums
-    return gpu.items * MORE_ROOM / min(max(used, 1), MORE_ROOM)
+def _room(registers: float, gpu: Gpu) -> float:
+    """Estimate the work-items that the GPU holds at a time: the fewer *registers* each has, the more."""
+    return gpu.items * MORE_ROOM / min(max(registers / gpu.sums, 1), MORE_ROOM)
 
 
 def _texels_held(sums: Sums, tile: Tile) -> int:
@@ -313,9 +312,8 @@ def product_cost(product: Product, tile: ProductTile, gpu: Gpu) -> float:
         item += MEET + ADD * tile.parts * sums
     groups = product.batch * math.prod(_groups(product, tile))
     waves = math.ceil(tile.items / gpu.wave) * gpu.wave
-    used = (sums * lanes + tile.wide * unit + columns * unit) / LANES / gpu.sums
-    room = gpu.items * MORE_ROOM / min(max(used, 1), MORE_ROOM)
-    return item * (1 + groups * waves / room)
+    registers = (sums * lanes + tile.wide * unit + columns * unit) / LANES
+    return item * (1 + groups * waves / _room(registers, gpu))
 
 
 def _groups(product: Product, tile: ProductTile) -> tuple[int, int]:

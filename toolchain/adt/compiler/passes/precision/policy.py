@@ -120,7 +120,9 @@ def policy(
     check_precision(precision)
     kept = set(COMPUTING - _able(only)) if only else set(KEPT)
     bindings = set[str]()
-    operators, variables = _operators(), _variables(module)
+    names = map(str, Op.list_op_names())
+    operators = sorted(name.removeprefix("relax.") for name in names if name.startswith("relax."))
+    variables = _variables(module)
     for text in keep:
         freed = text.startswith("-")
         name = text.removeprefix("-").removeprefix("relax.")
@@ -166,13 +168,6 @@ def check_precision(precision: str) -> None:
             f"unknown precision {precision!r}.{did_you_mean(precision, PRECISIONS)}",
             remedy=f"Choose one of: {', '.join(PRECISIONS)}.",
         )
-
-
-def _operators() -> list[str]:
-    """List every operator of Relax, without the prefix."""
-    return sorted(
-        str(name).removeprefix("relax.") for name in Op.list_op_names() if str(name).startswith("relax.")
-    )
 
 
 def _variables(module: tvm.IRModule) -> dict[str, str]:

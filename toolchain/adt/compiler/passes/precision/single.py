@@ -27,7 +27,8 @@ def in_single_precision(
     ``tvm.runtime.Tensor`` by name, in the order of the parameters behind the inputs.
     """
     calls = relax_nodes(module["main"], relax.Call)
-    if not is_flat(module) or not has_half(module) or not all(map(_is_typed_by_arguments, calls)):
+    typed_by_arguments = all(operator_name(call) and not call.sinfo_args for call in calls)
+    if not is_flat(module) or not has_half(module) or not typed_by_arguments:
         return module, params
     return _SinglePrecision(module, params).run(), {name: _widened(data) for name, data in params.items()}
 
@@ -109,8 +110,3 @@ def has_half(module: tvm.IRModule) -> bool:
     """Return True if a tensor of the Relax *module* is float16."""
     variables = [*module["main"].params, *(binding.var for binding in bindings_of(module))]
     return any(f'"{HALF}"' in str(variable.struct_info) for variable in variables)
-
-
-def _is_typed_by_arguments(call: relax.Call) -> bool:
-    """Return True if the arguments and attributes of *call* decide its type."""
-    return bool(operator_name(call)) and not call.sinfo_args

@@ -32,7 +32,8 @@ def fault(before: Any, after: Any) -> str:
         return f"it unrolls and vectorizes loops to {max(sizes.copies, sizes.unrolled):,} statements"
     if sizes.iterations > GROWTH * known.iterations + SLACK:
         return f"it computes {sizes.iterations:,} iterations instead of {known.iterations:,}"
-    if sizes.memory > GROWTH * (known.memory + _argument_bytes(before)) + SLACK:
+    arguments = sum(map(_bytes, before.buffer_map.values()))
+    if sizes.memory > GROWTH * (known.memory + arguments) + SLACK:
         return f"it takes {sizes.memory:,} bytes of memory"
     return ""
 
@@ -123,10 +124,6 @@ def _number(value: Any) -> int:
     """Return the integer *value*, of Python or TIR; 1 for one that is known at run time only."""
     value = getattr(value, "value", value)
     return max(int(value), 1) if isinstance(value, int | float) else 1
-
-
-def _argument_bytes(function: Any) -> int:
-    return sum(map(_bytes, function.buffer_map.values()))
 
 
 def _bytes(buffer: Any) -> int:

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from adt.compiler.importers.onnx.converters import arithmetic, images, indices, shapes, signal, windows
+from adt.compiler.importers.onnx.converters import arithmetic, images, indices, shapes, windows
 from adt.compiler.importers.onnx.converters.node import Converter
 
 CONVERTERS: Mapping[str, Converter] = {
     op: converter
-    for module in (arithmetic, images, indices, shapes, signal, windows)
+    for module in (arithmetic, images, indices, shapes, windows)
     for op, converter in module.CONVERTERS.items()
 }
 """Converters by operator of ONNX's own domain."""
