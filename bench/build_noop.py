@@ -21,7 +21,7 @@ BIN = Path(sys.executable).parent
 
 
 def seconds(command: list[str]) -> float:
-    """Wall time of one run of *command*, which must succeed."""
+    """Measure the wall time of one run of *command*, which must succeed."""
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - began

@@ -91,7 +91,7 @@ def compiled(source: Path, out: Path, *flags: str) -> None:
 
 
 def measure(place: Path, name: str, threads: int, given: argparse.Namespace) -> dict[str, Any]:
-    """One network with so many threads."""
+    """Measure one network with *threads* threads."""
     import adt
 
     model, package = model_file(place, name), place / f"{name}-package"
@@ -173,7 +173,7 @@ def right_when_emulated(place: Path, name: str, given: argparse.Namespace) -> bo
 
 
 def run(package: Path, runs: int, threads: int) -> list[float]:
-    """Milliseconds of each run by rtvm."""
+    """Return the milliseconds of each run by rtvm."""
     import adt
     from adt.device.rtvm import RtvmOptions
 
@@ -182,7 +182,7 @@ def run(package: Path, runs: int, threads: int) -> list[float]:
 
 
 def model_file(place: Path, name: str) -> Path:
-    """A network that the tests generate, a published one of theirs, or a file."""
+    """Return the file of a network that the tests generate, a published one of theirs, or a file."""
     from adt.compiler.networks import known
     from support.models import published, sequences, transformers, vision
 
@@ -223,7 +223,7 @@ def onnxruntime_session(model: Path, threads: int, profile: Path | None = None) 
 
 
 def timed(session: Any, feeds: dict[str, Any]) -> list[float]:
-    """Milliseconds of each run of a turn."""
+    """Measure the milliseconds of each run of a turn."""
     times = []
     session.run(None, feeds)
     end = time.perf_counter() + SECONDS

@@ -69,7 +69,7 @@ class Loop:
         return len(set(VECTOR_REGISTER.findall(self.text)))
 
     def share(self, llvm_mca: Path, model: str, units: int) -> float:
-        """Multiply-adds of each cycle, of *units*, by *model*."""
+        """Return the multiply-adds of each cycle, of *units*, by *model*."""
         times = 200
         command = [llvm_mca, "-mtriple=aarch64", f"-mcpu={model}", f"-iterations={times}"]
         done = subprocess.run(command, input=self.text, capture_output=True, text=True, check=True)
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def assembly(
     place: Path, name: str, cpu: str, platform: str, precision: str = "float32", *, quantized: bool = False
 ) -> str:
-    """The code of a network or layer, by adt's own compile."""
+    """Compile a network or layer to its code, by adt's own compile."""
     import adt
 
     package = place / f"{name}-{cpu}"
@@ -128,7 +128,7 @@ def assembly(
 
 
 def kernel_loops(text: str) -> Iterator[tuple[str, Loop]]:
-    """Each kernel, and the loop with most multiply-adds of its code and of what it gives to threads."""
+    """Yield each kernel, and the loop with most multiply-adds of its code and of what it gives to threads."""
     kernel, loops = "", dict[str, list[Loop]]()
     for name, lines in split_functions(text):
         if name.endswith("_compute_"):
@@ -141,7 +141,7 @@ def kernel_loops(text: str) -> Iterator[tuple[str, Loop]]:
 
 
 def split_functions(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each function's name and instructions, with labels and without directives."""
+    """Yield each function's name and instructions, with labels and without directives."""
     for part in re.split(r"^\s*\.type\s+(?=\S+,[@%]function)", text, flags=re.M)[1:]:
         name = part.partition(",")[0]
         lines = part.partition(f"\n{name}:")[2].partition(".size\t")[0].splitlines()
@@ -149,7 +149,7 @@ def split_functions(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def innermost_loops(lines: Sequence[str]) -> Iterator[Loop]:
-    """The loops that no other loop lies in: from a label to a branch back to it."""
+    """Yield the loops that no other loop lies in: from a label to a branch back to it."""
     labels = {line.partition(":")[0]: at for at, line in enumerate(lines) if line.startswith(".L")}
     edges = []
     for at, line in enumerate(lines):

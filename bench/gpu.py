@@ -80,7 +80,7 @@ def pack(place: Path, models: list[str], targets: list[str]) -> None:
 def stock_module(
     module: Any, params: Mapping[str, Any], target: ModelTarget, alignment: int, *_rest: Any, **_more: Any
 ) -> PreparedModule:
-    """In the place of adt's :func:`prepare_module`: what TVM does by itself."""
+    """Prepare a module as TVM does by itself, in the place of adt's :func:`prepare_module`."""
     import tvm
     from tvm.relax.backend.gpu_generic import get_default_pipeline
 
@@ -121,7 +121,7 @@ def run(place: Path) -> int:
 
 
 def difference(found: np.lib.npyio.NpzFile, expected: np.lib.npyio.NpzFile) -> float:
-    """Greatest difference of an output, as a share of its greatest magnitude."""
+    """Return the greatest difference of an output, as a share of its greatest magnitude."""
     worst = 0.0
     for name in expected.files:
         have, want = found[name].astype(np.float64), expected[name].astype(np.float64)

@@ -58,7 +58,7 @@ def memory() -> np.ndarray:
 
 
 def time_per_run(callers: Sequence[Callable[[], object]]) -> float:
-    """Milliseconds from run to run when each of *callers* runs from a thread of its own."""
+    """Measure the milliseconds from run to run when each of *callers* runs from a thread of its own."""
 
     def call(run: Callable[[], object]) -> None:
         for _ in range(RUNS):

@@ -26,7 +26,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def own_place() -> Iterator[Path]:
-    """A scratch directory that is HOME for this process and holds its state; what was built is the user's.
+    """Make a directory that is HOME of this process and holds its state; bundles are the user's.
 
     The adb server is ended afterwards. The environment stays changed: a benchmark ends then.
     """
@@ -54,7 +54,7 @@ def end_server() -> None:
 
 @contextlib.contextmanager
 def own_device(name: str, start: Callable[[str], EmulatorInfo] = emulator.start) -> Iterator[Device]:
-    """A virtual device that is gone afterwards, connected; in a place of its own."""
+    """Start a virtual device, connected, in a place of its own, that is gone afterwards."""
     info = start(name)
     try:
         selection.connect(info.serial)

@@ -46,7 +46,7 @@ def is_own_reaper(process: psutil.Process) -> bool:
 
 
 def processes(state: Path) -> dict[int, int]:
-    """Each process whose state is in *state*, or that such a one started, and its share of memory (bytes)."""
+    """Map each process whose state is in *state*, and each child of one, to its memory share (bytes)."""
     found: dict[int, int] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -110,7 +110,7 @@ def packages(place: Path) -> list[Path]:
 
 
 def overhead(place: Path, options: argparse.Namespace) -> int:
-    """Time both models; 1 when a limit is passed."""
+    """Measure both models; return 1 when a limit is passed."""
     failed = 0
     sys.stdout.write(f"{os.cpu_count()} cores, up to {options.rounds} rounds in turn; medians\n")
     for package in packages(place)[::-1]:  # tiny first
@@ -139,7 +139,7 @@ def overhead_rounds(place: Path, package: Path, batch: int, rounds: int) -> list
 
 
 def pipelines(place: Path, _options: argparse.Namespace) -> int:
-    """Time each package."""
+    """Measure each package."""
     for package in packages(place):
         text = output(place, [place / "pipelines", package, str(RUNS), str(ROUNDS)])
         rows = [json.loads(line) for line in text.splitlines()]
@@ -153,7 +153,7 @@ def pipelines(place: Path, _options: argparse.Namespace) -> int:
 
 
 def programs(place: Path, options: argparse.Namespace) -> int:
-    """Time loads with and without the program cache; 1 when a ratio that counts is below the limit."""
+    """Measure loads with and without the program cache; return 1 if a ratio that counts is too low."""
     failed, keep = 0, options.driver_cache == "kept"
     for package in packages(place):
         kernels = len(json.loads((package / "mod.json").read_text())["kernels"])

@@ -34,7 +34,7 @@ THERE = "/data/local/tmp/adt-bench"
 
 
 def bundled_adb() -> str:
-    """The adb program inside adbutils."""
+    """Return the adb program inside adbutils."""
     import adbutils
 
     return str(Path(adbutils.__file__).parent / "binaries" / "adb")
@@ -42,7 +42,7 @@ def bundled_adb() -> str:
 
 @contextlib.contextmanager
 def device(serial: str | None) -> Iterator[Device]:
-    """The device *serial*, or a virtual one that is gone afterwards."""
+    """Yield the device *serial*, or a virtual one that is gone afterwards."""
     if serial:
         yield selection.select(serial)
         return
@@ -52,7 +52,7 @@ def device(serial: str | None) -> Iterator[Device]:
 
 
 def inputs(here: Path, size: int, files: int) -> tuple[Path, Path]:
-    """A file of *size* MB and a directory with *files* small files in ten directories."""
+    """Write a file of *size* MB and a directory with *files* small files in ten directories."""
     dice = random.Random(0)
     large = here / "large"
     large.write_bytes(dice.randbytes(size * 1_000_000))
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def measure(tasks: dict[str, dict[str, Callable[[int], object]]], runs: int, size: int) -> None:
-    """Time every way of every task *runs* times and print the medians."""
+    """Measure every way of every task *runs* times and print the medians."""
     for task, calls in tasks.items():
         times: dict[str, list[float]] = {name: [] for name in calls}
         for run in range(runs):  # in turn, so that a slow moment hits all of them

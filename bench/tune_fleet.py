@@ -55,7 +55,7 @@ int __tvm_ffi_main(void* self, const void* arguments, int count, void* result) {
 
 
 def library(directory: Path, sleep: float) -> Path:
-    """A kernel that sleeps for half of *sleep* seconds: TVM calls it once to warm up, and once to time it."""
+    """Compile a kernel that sleeps for half of *sleep* seconds, as TVM calls it to warm up and to time."""
     source, made = directory / "kernel.c", directory / "kernel.so"
     source.write_text(SOURCE)
     half = f"-DMICROSECONDS={round(sleep / 2 * 1e6)}"
@@ -65,7 +65,7 @@ def library(directory: Path, sleep: float) -> Path:
 
 @contextlib.contextmanager
 def servers(bundle: TargetBundle, tracker: str, count: int) -> Iterator[None]:
-    """*count* servers, registered."""
+    """Run *count* registered servers."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             words = board.arguments(key=KEY, port=free_port(), tracker=tracker, expose=False, work="")[:-1]
@@ -76,7 +76,7 @@ def servers(bundle: TargetBundle, tracker: str, count: int) -> Iterator[None]:
 
 
 def wait_for(happened: Callable[[], bool]) -> None:
-    """Until it has."""
+    """Wait until it has happened."""
     end = time.monotonic() + 60
     while not happened():
         if time.monotonic() > end:
@@ -92,7 +92,7 @@ class Meter:
         self.over = threading.Event()
 
     def count(self, *, warm: bool) -> None:
-        """A candidate is done."""
+        """Count a candidate that is done."""
         now = time.monotonic()
         if not self._begin:
             self._begin = now if warm else 0.0
@@ -144,7 +144,7 @@ class Prebuilt:
 
 
 def with_adt(tracker: str, made: Path, count: int, window: float, directory: Path) -> float:
-    """Candidates per second of adt's engine, database and fleet with *count* servers."""
+    """Measure the candidates per second of adt's engine, database and fleet with *count* servers."""
     from tvm import IRModule, te
 
     meter, seen = Meter(window), set[str]()
@@ -185,7 +185,7 @@ def with_adt(tracker: str, made: Path, count: int, window: float, directory: Pat
 
 
 def with_tvm(tracker: str, made: Path, workers: int | None, window: float, sleep: float) -> float:
-    """Candidates per second of TVM's RPCRunner with so many processes; None: its default."""
+    """Measure the candidates per second of TVM's RPCRunner with *workers* processes; None: its default."""
     from tvm.s_tir import meta_schedule as ms
 
     host, port = wire.parse_address(tracker)

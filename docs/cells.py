@@ -10,7 +10,7 @@ LANGUAGES = {".py": "python", ".sh": "sh"}
 
 
 def page(example: Path) -> str:
-    """The text as it is, and the code in blocks; what comes before the first cell is left out."""
+    """Return the text as it is, and the code in blocks; what comes before the first cell is left out."""
     language = LANGUAGES[example.suffix]
     _, *cells = CELL.split(example.read_text())
     blocks = []

@@ -56,7 +56,7 @@ FIGURES = {
 
 
 def figure(name: str) -> str:
-    """The SVG document of the figure *name* of :data:`FIGURES`."""
+    """Draw the figure *name* of :data:`FIGURES` as an SVG document."""
     drawn = FIGURES[name]
     deep = 1 if drawn.layer.endswith(" 1") else DEEP
     left, top = 130, 62 + (deep - 1) * SHIFT

@@ -21,7 +21,7 @@ PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(N
 
 
 def json_schema(kind: type[Any]) -> str:
-    """The schema of the JSON that *kind* is written as and read from."""
+    """Return the schema of the JSON that *kind* is written as and read from."""
     known: dict[str, Any] = {}
     whole = _object(kind, known, CONSTANT)
     head = {
@@ -80,7 +80,7 @@ def _type(hint: Any, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(kind: type[Any]) -> dict[str, str]:
-    """The text under each field."""
+    """Return the text under each field."""
     body = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
     texts, previous = {}, ""

@@ -34,7 +34,7 @@ class Message:
 
 
 def messages() -> list[Message]:
-    """All of them, by area and exit code, each once."""
+    """Collect all messages, by area and exit code, each once."""
     codes = {error.__name__: error.exit_code for error in all_errors()}
     found = set()
     for file in ROOT.rglob("*.py"):
@@ -51,7 +51,7 @@ def messages() -> list[Message]:
 def _error(
     call: ast.Call, codes: Mapping[str, int], constants: Mapping[str, str]
 ) -> tuple[str, str, str] | None:
-    """Class, message and remedy of the error that *call* makes or is told to raise; None when it does neither."""
+    """Return class, message and remedy of the error that *call* makes or is told to raise, if any."""
     named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     if isinstance(call.func, ast.Name) and call.func.id in codes and call.args:
         kind, what = call.func.id, call.args[0]
@@ -66,7 +66,7 @@ def _error(
 
 
 def _assigned_texts(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Names that are assigned a text anywhere in the module (``REMEDY = "…"``)."""
+    """Yield the names that are assigned a text anywhere in the module (``REMEDY = "…"``)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
             text = _text(node.value, {})
@@ -75,7 +75,7 @@ def _assigned_texts(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _text(node: ast.expr, constants: Mapping[str, str]) -> str:
-    """The text of an expression, with OPEN for what is not a literal."""
+    """Return the text of an expression, with OPEN for what is not a literal."""
     match node:
         case ast.Constant(value=str(text)):
             return text

@@ -14,7 +14,7 @@ SMALL = 1e-2
 
 
 def model_table() -> str:
-    """The table in Markdown, and below it why what is not right is not."""
+    """Write the table in Markdown, and below it why what is not right is not."""
     models: dict[str, Any] = json.loads(GOLDEN.read_text())
     head = ["model", *COLUMNS.values(), *(f"{name}, half" for name in COLUMNS.values())]
     head += ["textured kernels (of the arithmetic)", "convolutions in textures"]

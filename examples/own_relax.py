@@ -37,7 +37,7 @@ class Module:
 
 @T.prim_func(private=True, s_tir=True)
 def own_clip(a: T.Buffer((1, 16, 32, 32), "float32"), b: T.Buffer((1, 16, 32, 32), "float32")):
-    """The kernel that the pass puts in; it is scheduled for the target like any other."""
+    """Return *a* clipped: the pass puts this kernel in; it is scheduled for the target like any other."""
     for i, j, k, m in T.grid(1, 16, 32, 32):
         with T.sblock("clip"):
             vi, vj, vk, vm = T.axis.remap("SSSS", [i, j, k, m])

@@ -14,7 +14,7 @@ SHAPE = (1, 3, 224, 224)
 
 
 def simple_network(file: Path) -> Path:
-    """A convolution of 3 to 16 channels, its batch norm and a ReLU, with random weights."""
+    """Build a convolution of 3 to 16 channels, its batch norm and a ReLU, with random weights."""
     random = np.random.default_rng(0)
     weights = {
         "weight": random.standard_normal((CHANNELS, SHAPE[1], 3, 3)),

@@ -40,8 +40,7 @@ GONE, TOO_LONG = 3, 4
 def install(
     device: Device, apk: Path, *, timeout: float, app: str = "", progress: Progress | None = None
 ) -> None:
-    """Install *apk*, in place of an older one, within *timeout* seconds; messages name it by *app*, if
-    known."""
+    """Install *apk* over an older one, within *timeout* seconds; messages name it by *app*, if known."""
     if device.script("command -v pm >/dev/null && command -v am >/dev/null", check=False).exit_code != 0:
         raise DeviceError(
             f"{device.serial} has no package manager, so no app can be installed: it is no Android "
@@ -316,8 +315,7 @@ def check_app(app: str) -> str:
 
 
 def copy_into_app(device: Device, deployment: Deployment, payload: Payload, app: str) -> PrivateCopy:
-    """Copy *deployment* into the directory of *app*, a debuggable app on the device, unless it is there
-    already."""
+    """Copy *deployment* into the directory of *app*, a debuggable app, unless it is there already."""
     check_app(app)
     pairs = [word for file in payload.files for word in (file.sha256, file.name)]
     with workspace(device, f"{deployment.base}/runs", uses=deployment.digest):

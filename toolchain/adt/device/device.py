@@ -44,7 +44,7 @@ class Device:
     """Seconds that each step on it may take, where the user said; None: what is usual for each."""
 
     def allow(self, seconds: float) -> float:
-        """Seconds that a step may take which usually may take *seconds*."""
+        """Return the seconds that a step may take which usually may take *seconds*."""
         return self.timeout or seconds
 
     @cached_property
@@ -63,8 +63,7 @@ class Device:
         return self.survey().facts
 
     def survey(self, *parts: str, libraries: Sequence[str] = (), **options: Unpack[ShellOptions]) -> Survey:
-        """Ask for *parts* of ``survey.sh`` (with files *libraries* to look for), and for the facts if they
-        are not known."""
+        """Ask for *parts* of ``survey.sh`` (with files *libraries* to look for), and for unknown facts."""
         known = "facts" in vars(self)
         questions = parts if known else (*survey.FACTS, *parts)
         done = self.script(script("survey"), *survey.arguments(questions, libraries=libraries), **options)
@@ -151,7 +150,7 @@ class Device:
             return session.pull(remote, local)
 
     def free_space(self) -> int | None:
-        """Bytes left in :data:`~adt.device.survey.TEMP`; None when it cannot be asked or does not say."""
+        """Return the bytes left in :data:`~adt.device.survey.TEMP`; None when the device does not tell."""
         with contextlib.suppress(AdtError):
             text = self.script(script("survey"), *survey.arguments(["space"]), check=False).out
             return survey.parse(text).free_space

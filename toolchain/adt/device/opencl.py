@@ -188,7 +188,7 @@ class OpenclReport:
 
 
 def places(platform: str) -> tuple[str, ...]:
-    """The places that a program built for *platform* can load from: not those of the other word size."""
+    """Return the places that a program for *platform* can load from: not those of the other word size."""
     other = "/lib/" if "64" in platform_named(platform).machine else "/lib64/"
     return tuple(path for path in PLACES if other not in path or path.startswith("/usr/"))
 

@@ -129,7 +129,7 @@ class HostPlace:
         return f"{THIS_MACHINE} ({os.uname().machine}, {os.cpu_count()} processors)"
 
     def awake(self) -> AbstractContextManager[None]:
-        """Nothing: that is its owner's affair."""
+        """Do nothing: keeping the machine awake is its owner's affair."""
         return nullcontext()
 
     def run(self, options: RtvmOptions, inputs: Inputs = None, *, timeout: Seconds = RUN_SECONDS) -> RtvmRun:

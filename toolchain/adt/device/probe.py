@@ -163,7 +163,7 @@ def probe(
 
 
 def soc(properties: Mapping[str, str]) -> str:
-    """The system on chip, as Android's properties name it; empty when they do not."""
+    """Return the system on chip that Android's properties name; empty when they do not."""
     if model := properties.get("ro.soc.model", ""):
         return f"{properties.get('ro.soc.manufacturer', '')} {model}".strip()
     for key in ("ro.board.platform", "ro.hardware.chipname", "ro.hardware"):
@@ -184,7 +184,7 @@ def _android(facts: DeviceFacts) -> Android | None:
 
 
 def _gpu(report: OpenclReport | None, properties: Mapping[str, str]) -> Gpu | None:
-    """The GPU's name from elsewhere than the kernel."""
+    """Find the GPU's name elsewhere than in the kernel."""
     if report and (device := report.device) and device.kind == "gpu" and device.name:
         return Gpu(_model_of(device.name, device.version or ""), "OpenCL")
     name = properties.get("ro.hardware.egl", "")
@@ -192,7 +192,7 @@ def _gpu(report: OpenclReport | None, properties: Mapping[str, str]) -> Gpu | No
 
 
 def _model_of(name: str, version: str) -> str:
-    """Qualcomm's driver calls every GPU ``QUALCOMM Adreno(TM)``, and has the model in its version only."""
+    """Find the model of a GPU; Qualcomm's driver tells that of an Adreno in its version only."""
     model = re.search(r"Adreno\(TM\) \w*\d\w*", version)
     return model[0] if model and not re.search(r"\d", name) else name
 
@@ -286,12 +286,12 @@ def package_like(probe: Probe, machine: str) -> PackageLike:
 
 
 def cpu_features(cpu: Cpu) -> tuple[str, ...]:
-    """The LLVM features that every CPU offers, of those that speed models up."""
+    """Return the LLVM features that every CPU offers, of those that speed models up."""
     return tuple(llvm for name, llvm in _FEATURES.items() if name in cpu.features)
 
 
 def opencl_limits(device: OpenclDevice) -> dict[str, int]:
-    """The limits of *device* as attributes of TVM's opencl target, without what the driver does not tell."""
+    """Return the limits that the driver tells of *device*, as attributes of TVM's opencl target."""
     sides = (device.image2d_max_width, device.image2d_max_height) if device.images else ()
     limits = {
         "max_num_threads": device.max_work_group_size,

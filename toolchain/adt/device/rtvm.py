@@ -75,8 +75,7 @@ class RtvmOptions:
     """A file for them instead, on the machine that runs the model."""
 
     def words(self, *, given: bool, programs: str) -> list[str]:
-        """Return rtvm's arguments after ``--model DIR``; *given*: with inputs; *programs*: for compiled
-        OpenCL ones."""
+        """Return rtvm's arguments after ``--model DIR``; *given*: with inputs; *programs*: with OpenCL's."""
         check_fill_mode(self.fill_mode)
         if self.device not in ("cpu", "opencl", "cuda") or self.run_count < 1 or self.warmup_runs < 0:
             raise InputError(
@@ -144,7 +143,7 @@ class ProgramExit:
     """Place where more may be found when it crashed, as the rest of a sentence."""
 
     def tail(self, lines: int = 30) -> str:
-        """The last lines of both streams, stdout first."""
+        """Return the last lines of both streams, stdout first."""
         return last_lines(self.out, self.err, lines)
 
 
@@ -191,7 +190,7 @@ _MEANINGS = {
 
 
 def explain(done: ProgramExit) -> AdtError:
-    """The error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
+    """Return the error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
     output, code = done.err or done.out, done.exit_code
     where = done.where
     if code > 128 and (name := signal_name(code - 128)):
@@ -232,7 +231,7 @@ def explain(done: ProgramExit) -> AdtError:
 
 
 def _last_words(output: str) -> tuple[str, str, str]:
-    """Its message, what stands below that (perhaps the log of a driver), and the remedy; empty: not there."""
+    """Return rtvm's message, the text below it (perhaps a driver's log) and its remedy, or empty texts."""
     own = r"^rtvm: error: (?P<text>.*?)(?:\nremedy: (?P<remedy>.*?))?\s*\Z"
     around = r"^error: (?P<text>.*)(?:\nremedy: (?P<remedy>.*))?"  # of the script that starts it
     match = re.search(own, output, re.MULTILINE | re.DOTALL) or re.search(around, output, re.MULTILINE)

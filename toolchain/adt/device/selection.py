@@ -91,12 +91,12 @@ def parse_listing(text: str) -> tuple[DeviceInfo, ...]:
 
 
 def listing() -> tuple[DeviceInfo, ...]:
-    """Every device that the adb server knows, usable or not; starts the server when needed."""
+    """List every device that the adb server knows, usable or not; start the server when needed."""
     return parse_listing(adb.query("host:devices-l", doing="listing devices"))
 
 
 def reachable() -> tuple[DeviceInfo, ...]:
-    """The listing; the virtual devices that run here are connected again when the server knows none of them.
+    """List the devices; connect the virtual ones that run here again when the server knows none of them.
 
     That is so after a restart of the server, which finds phones by itself and these not.
     """
@@ -111,7 +111,7 @@ def reachable() -> tuple[DeviceInfo, ...]:
 
 
 def table(devices: Sequence[DeviceInfo]) -> str:
-    """The devices, one aligned line each, for an error's details."""
+    """Format the devices, one aligned line each, for an error's details."""
     rows = [(d.serial, d.state, d.model or "-", d.transport) for d in devices]
     return "\n".join(aligned([("SERIAL", "STATE", "MODEL", "TRANSPORT"), *rows]))
 
@@ -161,7 +161,7 @@ def choose(devices: Sequence[DeviceInfo], serial: str, *, origin: str) -> Device
 
 
 def select(serial: str | None = None) -> Device:
-    """The device to work with: *serial* > ANDROID_SERIAL > the only usable one.
+    """Select the device to work with: *serial* > ANDROID_SERIAL > the only usable one.
 
     A virtual device (HOST:PORT on this machine) that was named but is offline, or that the server does not
     know since it or the device started anew, is connected again first.

@@ -275,8 +275,7 @@ class Survey:
 
 
 def arguments(parts: Sequence[str], directory: str = TEMP, libraries: Sequence[str] = ()) -> list[str]:
-    """Build the arguments of ``survey.sh``: *directory* for the parts of :data:`STORAGE`, *libraries* for
-    its own."""
+    """Build the arguments of ``survey.sh``: *directory* for :data:`STORAGE`, *libraries* for its own part."""
     # a property may hold any text, lines that look like a heading, too: so it comes last
     ordered = sorted(dict.fromkeys(parts), key=lambda part: part == "properties")
     return [" ".join(ordered), directory, *libraries]
@@ -297,7 +296,7 @@ def survey_host(*parts: str, seconds: float) -> Survey:
 
 
 def parse_free(text: str) -> int | None:
-    """Bytes available, from what ``df -k PATH`` prints; None when it cannot be read."""
+    """Parse the bytes available from the output of ``df -k PATH``; None when it cannot be read."""
     # a long file system name may push the numbers onto a line of their own
     row = re.search(r"\s\d+\s+\d+\s+(\d{1,18})\s+\d+%", " ".join(text.splitlines()[1:]))
     return int(row[1]) * 1024 if row else None
@@ -328,7 +327,7 @@ def _cpu(cpuinfo: str, rows: str) -> Cpu | None:
 
 
 def _cpuinfo(text: str) -> dict[int, dict[str, str]]:
-    """Each online CPU's fields; what stands outside of any CPU's block is every CPU's."""
+    """Parse the fields of each online CPU; fields outside of any CPU's block are every CPU's."""
     shared: dict[str, str] = {}
     online: dict[int, dict[str, str]] = {}
     for block in re.split(r"\n\s*\n", text.strip()):
@@ -367,7 +366,7 @@ def _hex(text: str | None) -> int | None:
 
 
 def _clusters(cpus: list[CpuCluster]) -> Iterator[CpuCluster]:
-    """CPUs of one kind and highest clock; one that is offline joins the only cluster that it can be of."""
+    """Group the CPUs of one kind and highest clock; an offline CPU joins the only possible cluster."""
     groups: dict[tuple[str, int | None], list[CpuCluster]] = {}
     for cpu in cpus:
         groups.setdefault((cpu.part or cpu.core, cpu.max_khz), []).append(cpu)
@@ -421,5 +420,5 @@ _CORES = {
 
 
 def core_name(implementer: int, part: int) -> str:
-    """The core's name; empty when the table does not know it."""
+    """Return the core's name; empty when the table does not know it."""
     return _CORES.get(implementer, {}).get(part, "")

@@ -54,8 +54,7 @@ def arguments(*, key: str, port: int, tracker: str = "", expose: bool = False) -
 
 
 def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str, expose: bool) -> ServePlan:
-    """The commands that bring *bundle* to *board* and serve there, with the *tracker* at ``host:port``, if
-    any.
+    """Plan the commands that bring *bundle* to *board* and serve there, with the *tracker* at ``host:port``.
 
     Without *expose* nothing listens on the network: ssh carries the ports, in both directions, and everybody
     meets on 127.0.0.1.
@@ -80,8 +79,7 @@ def plan(bundle: TargetBundle, *, board: str, key: str, port: int, tracker: str,
 
 
 def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
-    """Run tvm_rpc of *bundle* here, in the foreground, until it ends or we are interrupted; return its
-    exit code."""
+    """Run tvm_rpc of *bundle* here until it ends or we are interrupted; return its exit code."""
     with run_server(bundle, words, output=2) as child:
         code = child.wait()
         return code if code >= 0 else 128 - code
@@ -91,8 +89,7 @@ def serve(bundle: TargetBundle, words: Sequence[str]) -> int:
 def run_server(
     bundle: TargetBundle, words: Sequence[str], *, output: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run tvm_rpc of *bundle* here while the block runs; *words* follow ``server`` and its temporary
-    directory."""
+    """Run tvm_rpc of *bundle* here while the block runs; *words* follow ``server`` and its directory."""
     _check(bundle)
     machine = platform.machine()
     if bundle.manifest.machine != MACHINES.get(machine) or bundle.manifest.platform.startswith("android"):

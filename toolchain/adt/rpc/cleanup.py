@@ -28,7 +28,7 @@ ANSWER_SECONDS = 10.0
 
 
 def usable(serial: str) -> Device | None:
-    """The device, when it is connected and usable; starts no adb server and connects nothing."""
+    """Return the device when it is connected and usable; start no adb server and connect nothing."""
     if not adb.server_listens():
         return None
     try:

@@ -131,8 +131,7 @@ class Instance:
         self._bound: int | None = None
 
     def live(self, device: Device, port: int, starter: launch.Starter | None) -> Death:
-        """Start the server on *port*, tell *starter* once it answers, stay to its end, and say how it
-        ended; or Stopped."""
+        """Start the server on *port*, tell *starter* once it answers, wait for its end; or raise Stopped."""
         if self.stopping.is_set():  # asked before there was this object
             raise Stopped
         # one that leads the same way may be that of a server which somebody else has on this device
@@ -183,7 +182,7 @@ class Instance:
         return True
 
     def _reverse(self) -> int:
-        """The device's port that leads to the tracker, made when it is not there; 0 without a tracker."""
+        """Return the device's port that leads to the tracker, reversed when needed; 0 without a tracker."""
         if not self.config.tracker:
             return 0
         forward = self._to_tracker()

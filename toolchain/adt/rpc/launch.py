@@ -138,7 +138,7 @@ class Starter:
         return plan
 
     def watch(self) -> None:
-        """From now on, end this process (by SIGTERM) if the starter goes before it has said ``commit``."""
+        """End this process (by SIGTERM) from now on if the starter goes before it has said ``commit``."""
 
         def wait() -> None:
             try:

@@ -81,18 +81,18 @@ class Body:
         self._data, self._at = data, 0
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        """The next numbers, by a format of :mod:`struct`."""
+        """Read the next numbers, by a format of :mod:`struct`."""
         return struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
 
     def take(self, count: int) -> bytes:
-        """The next *count* bytes."""
+        """Take the next *count* bytes."""
         if count > len(self._data) - self._at:
             raise Malformed(f"{count} bytes are announced where {len(self._data) - self._at} follow")
         self._at += count
         return self._data[self._at - count : self._at]
 
     def values(self, most: int = 3) -> list[tuple[int, int]]:
-        """The types of the values that are the rest of the body, and for integers what they are."""
+        """Read the rest of the body: the type of each value, and its number if it is an integer."""
         (count,) = self.numbers("i")
         if not 0 < count <= most:
             raise Malformed(f"{count} values")
@@ -191,13 +191,13 @@ class Relay:
             pipe.write(self._key.encode())
 
     def connect(self) -> RPCSession:
-        """The session of TVM's client with the server, which has opened one already."""
+        """Open the session of TVM's client with the server, which has opened its own already."""
         from tvm import rpc
 
         return rpc.connect("127.0.0.1", self.port, self._key)
 
     def fault(self) -> str:
-        """Fault of an answer that ended the session; empty if there was none."""
+        """Return the fault of an answer that ended the session; empty if there was none."""
         assert self._process.stdout is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
@@ -230,7 +230,7 @@ def serve(listening: socket.socket, server: socket.socket, key: str) -> None:
 
 
 def _accept(listening: socket.socket, key: str) -> socket.socket:
-    """The connection of our client: whoever else connects does not know the key."""
+    """Wait for the connection of our client: other processes that connect do not know the key."""
     expected = f"client:{key}".encode()
     greeting = struct.pack("<ii", SERVER_MAGIC, len(expected)) + expected
     while True:
@@ -283,8 +283,7 @@ def _pass_answer(server: socket.socket, client: socket.socket, request: int, ask
 
 
 def connect(host: str, port: int, key: str, *, limit: int, seconds: float) -> tuple[RPCSession, Relay]:
-    """A session of TVM's client with a server, and the relay that it goes through; the server ends it after
-    *limit* seconds.
+    """Open a session of TVM's client through a relay; the server ends it after *limit* seconds.
 
     Refusal if it takes another client, or is no server; *limit* 0 is never; it must answer within *seconds*.
     """

@@ -50,7 +50,7 @@ class RemoteModel:
     """Every parameter as a tensor of the device, by its key in mod.params."""
 
     def entry(self, name: str = "main") -> Entry:
-        """The entry function *name* of the package."""
+        """Return the entry function *name* of the package."""
         return self.package.manifest.entry(name)
 
     def set_inputs(self, inputs: Mapping[str, Array], entry: str = "main") -> None:
@@ -135,7 +135,7 @@ def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> I
 
 @contextlib.contextmanager
 def _on_server(session: Any, package: ModelPackage, library: str) -> Iterator[str]:
-    """The path of mod.so on the server."""
+    """Yield the path of mod.so on the server."""
     if library:
         yield library
         return

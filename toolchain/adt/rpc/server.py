@@ -91,12 +91,12 @@ class ServerStatus:
 
 
 def default_key(device: Device) -> str:
-    """The key of a device that was given none: ``android``, or what its platform is called."""
+    """Return the key of a device that was given none: ``android``, or its platform."""
     return "android" if device.platform.startswith("android-") else device.platform
 
 
 def check_key(key: str) -> str:
-    """*key* if it can be one, else ConfigError; TVM pastes it into JSON and splits it at `` `` and ``:``."""
+    """Return *key* if it can be one; TVM pastes it into JSON and splits it at `` `` and ``:``."""
     if not KEY.fullmatch(key):
         raise ConfigError(
             f"{key!r} cannot be the key of a server",
@@ -193,8 +193,7 @@ def stop(serial: str) -> bool:
 
 
 def stop_all() -> tuple[str, ...]:
-    """End every server, as :func:`stop` does, and remove what failed starts left; return the serials of
-    those that ran."""
+    """End every server, as :func:`stop` does, and remove failed starts' rests; return the ended serials."""
     return tuple(filter(None, map(_stop, state.server_homes())))
 
 
@@ -230,7 +229,7 @@ def _end(at: state.Home, record: state.ServerRecord) -> bool:
 
 
 def statuses() -> tuple[ServerStatus, ...]:
-    """Every server that adt started and that nobody stopped, by serial."""
+    """List every server that adt started and that nobody stopped, by serial."""
     servers = [_status(record, at) for at in state.server_homes() if (record := state.read_server(at))]
     return tuple(sorted(servers, key=lambda server: server.serial))
 

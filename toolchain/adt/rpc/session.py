@@ -75,7 +75,7 @@ class Session:
 def open_session(
     *, key: str = "", tracker_address: str = "", address: str = "", timeout: float | None, wait: float = WAIT
 ) -> Iterator[Session]:
-    """A TVM RPC session, for as long as the block runs, and where it went.
+    """Open a TVM RPC session for as long as the block runs.
 
     It goes to the server with *key* that the tracker (adt's own, if *tracker_address* is empty) names, or to
     the one at *address*, which was started with *key*. The server ends it after *timeout* seconds, whatever
@@ -117,7 +117,7 @@ def lost(error: BaseException) -> bool:
 def _open_by_tracker(
     address: str, key: str, wait: float, limit: int
 ) -> tuple[Target, RPCSession, relay.Relay]:
-    """A session with a server that the tracker names, within *wait* seconds.
+    """Open a session with a server that the tracker names, within *wait* seconds.
 
     The tracker may not have noticed yet that a server ended: what it names then is the place of the next one,
     which does not know the old registration.

@@ -56,7 +56,7 @@ class Process:
 
 
 def this_process() -> Process:
-    """The process that asks."""
+    """Describe this process."""
     started = process.start_time(os.getpid())
     assert started is not None
     return Process(os.getpid(), started, process.boot_id())
@@ -144,7 +144,7 @@ class ServerRecord:
 
 
 def serving_app(deployment: str) -> str:
-    """The app of a :attr:`ServerRecord.deployment`; empty: it is a directory."""
+    """Return the app of a :attr:`ServerRecord.deployment`; empty if it is a directory."""
     return "" if deployment.startswith("/") else deployment.partition("/")[0]
 
 
@@ -173,7 +173,7 @@ class Home:
 
 
 def rpc_directory() -> Path:
-    """The directory of everything that adt knows of running RPC."""
+    """Return the directory of everything that adt knows of running RPC."""
     return state_dir() / "rpc"
 
 
@@ -190,7 +190,7 @@ def server_home(serial: str) -> Home:
 
 
 def server_homes() -> list[Home]:
-    """The directory of each server, and of those whose start failed, which hold a log only."""
+    """List the directory of each server, and of those whose start failed, which hold a log only."""
     parent = rpc_directory() / "servers"
     paths = sorted(parent.iterdir()) if parent.is_dir() else []
     return [Home(path, "server") for path in paths if path.is_dir()]
@@ -231,17 +231,17 @@ def _read(kind: type[Record], at: Home, schema: str) -> Record | None:
 
 
 def read_tracker(at: Home) -> TrackerRecord | None:
-    """The tracker's record, whether it still runs or not; None when there is none."""
+    """Read the tracker's record, whether it still runs or not; None when there is none."""
     return _read(TrackerRecord, at, TRACKER)
 
 
 def read_server(at: Home) -> ServerRecord | None:
-    """A server's record, whether its watchdog still runs or not; None when there is none."""
+    """Read a server's record, whether its watchdog still runs or not; None when there is none."""
     return _read(ServerRecord, at, SERVER)
 
 
 def tail(path: Path) -> str:
-    """The last 20 lines of a log; empty when there is none."""
+    """Return the last 20 lines of a log; empty when there is none."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
         return "\n".join(file.read().decode(errors="replace").splitlines()[-20:])

@@ -49,7 +49,7 @@ class Endpoint:
 def device_server(
     device: Device, deployment: Deployment, *, bundle: str, ports: PortRange
 ) -> Iterator[Endpoint]:
-    """A server on *device*, from *deployment*, for as long as the block runs.
+    """Run a server on *device*, from *deployment*, for as long as the block runs.
 
     *bundle* is the directory on the device of the same bundle deployed alone, from which `adt rpc start` and
     `adt deploy` start theirs.

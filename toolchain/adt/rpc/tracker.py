@@ -119,7 +119,7 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
 
 
 def running() -> str:
-    """The address of the tracker that adt started; empty when it does not run."""
+    """Return the address of the tracker that adt started; empty when it does not run."""
     record = state.read_tracker(state.tracker_home())
     return record.address if record is not None and record.process.alive else ""
 
@@ -145,8 +145,7 @@ def stop() -> TrackerInfo:
 
 
 def status(address: str = "") -> TrackerInfo:
-    """Return the state of the tracker, adt's or that at *address*; raises nothing for one that does not
-    run."""
+    """Return the state of the tracker, adt's or that at *address*; no error for one that does not run."""
     at = state.tracker_home()
     record = state.read_tracker(at)
     if address and (record is None or record.address != address):
@@ -165,7 +164,7 @@ def status(address: str = "") -> TrackerInfo:
 
 
 def ensure(address: str = "", *, ports: PortRange = PORTS) -> str:
-    """The address of a tracker that answers: *address*, or adt's own, started when it does not run."""
+    """Return the address of a tracker that answers: *address*, or adt's own, started when it does not run."""
     tracker = address or start(ports).address
     try:
         wire.summary(tracker)

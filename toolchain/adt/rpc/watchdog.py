@@ -78,8 +78,7 @@ class Watchdog:
             self._instance.events.put(("stop", None))
 
     def run(self, starter: launch.Starter) -> None:
-        """Keep the server running until we are asked to end, or nothing helps; AdtError if it was never
-        ready."""
+        """Keep the server running until we are asked to end, or nothing helps; AdtError if never ready."""
         first, deaths, ports_tried = True, 0, 0
         ports = list(self.config.ports)
         while not self.stopping.is_set():
@@ -152,8 +151,7 @@ class Watchdog:
             self._wake.get(timeout=seconds)
 
     def _device(self, *, first: bool) -> Device:
-        """The device, once usable, a virtual or network one connected again; who ended adb's server may
-        have meant to."""
+        """Wait until the device is usable; connect a virtual or network one again."""
         while not self.stopping.is_set():
             reason = "the adb server does not run"
             if adb.server_listens():

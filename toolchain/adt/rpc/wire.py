@@ -133,7 +133,7 @@ def parse_summary(raw: Any) -> Summary:
 
 
 def seconds_left(end: float) -> float:
-    """Seconds until *end*, of :func:`time.monotonic`; TimeoutError when it is over."""
+    """Return the seconds until *end*, of :func:`time.monotonic`; raise TimeoutError when it is over."""
     left = end - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -194,7 +194,7 @@ def _ask(address: str, question: object, seconds: float) -> Any:
 
 
 def not_running(address: str) -> TrackerError:
-    """The error for an address where nothing listens."""
+    """Return the error for an address where nothing listens."""
     return TrackerError(
         f"no tracker runs at {address}",
         remedy="adt tracker start; or name the one that runs: --tracker HOST:PORT.",
@@ -202,7 +202,7 @@ def not_running(address: str) -> TrackerError:
 
 
 def not_a_tracker(address: str, reason: str) -> TrackerError:
-    """The error for something else that listens there."""
+    """Return the error for something else that listens there."""
     return TrackerError(
         f"what listens at {address} is not a TVM tracker: {reason}",
         remedy="Give the tracker's own port (`adt tracker status` shows it), or run adt tracker start.",
@@ -255,8 +255,7 @@ class Answer(enum.Enum):
 
 
 def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer:
-    """Find out what listens at *host*:*port*, within *seconds*; with its *key*, by a session, else by a
-    hello only."""
+    """Find out what listens at *host*:*port*, within *seconds*: by a session with *key*, else by a hello."""
     try:
         with socket.create_connection((host, port), timeout=seconds) as sock:
             answer = open_session(sock, key or "adt-hello-" + secrets.token_hex(16), seconds)
@@ -271,8 +270,7 @@ def try_server(host: str, port: int, *, key: str = "", seconds: float) -> Answer
 
 
 def open_session(sock: socket.socket, key: str, seconds: float) -> Answer:
-    """Greet the server as the client *key* and open a session; TimeoutError after *seconds*, OSError if it
-    hangs up."""
+    """Open a session with the server as client *key*; TimeoutError after *seconds*, OSError on a hang-up."""
     end = time.monotonic() + seconds
     name = f"client:{key}".encode()
     sock.settimeout(seconds)

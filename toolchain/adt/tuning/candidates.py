@@ -68,7 +68,7 @@ class Timing:
     """Seconds for loading and timing one candidate; after that it counts as hung."""
 
     def repeats_of(self, seconds: float) -> int:
-        """Repeats of a kernel of *seconds*, fewer of a slow one, but :data:`LEAST_REPEATS`."""
+        """Return the repeats of a kernel of *seconds*: few for a slow one, :data:`LEAST_REPEATS` or more."""
         shortest = max(self.min_repeat_ms / 1000, 1e-9)
         fitting = math.ceil(self.repeat * shortest / max(self.number * seconds, shortest))
         return min(self.repeat, max(fitting, LEAST_REPEATS))

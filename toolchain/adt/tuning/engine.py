@@ -155,12 +155,12 @@ class _Engine:
         self._thread.close(None)
 
     def _measured(self, outcome: MeasureOutcome) -> None:
-        """A device is done with a candidate; called from any thread."""
+        """Queue what a device has measured; called from any thread."""
         self._queue.give_back(outcome.id)
         self._events.put(outcome)
 
     def _next_events(self, timeout: float) -> list[SearchEvent | BuildOutcome | MeasureOutcome]:
-        """All events that came; waits at most *timeout* seconds for the first one."""
+        """Collect all events that came; wait at most *timeout* seconds for the first one."""
         events: list[SearchEvent | BuildOutcome | MeasureOutcome] = []
         try:
             events.append(self._events.get(timeout=timeout) if timeout else self._events.get_nowait())
@@ -170,7 +170,7 @@ class _Engine:
             return events
 
     def _alone_seconds(self) -> float:
-        """Seconds since there was a device."""
+        """Return the seconds since there was a device."""
         assert self._fleet is not None
         now = time.monotonic()
         if self._fleet.live():

@@ -87,7 +87,7 @@ def fit(times: Sequence[TimedTile], before: Gpu) -> GpuFit:
 
 
 def _pairs(times: Sequence[TimedTile]) -> Any:
-    """Places in *times* of two schedules of one kernel, (2, pairs): the clearly faster ones, the others."""
+    """Pair the indices in *times* of a kernel's schedules, (2, pairs): the clearly faster, the others."""
     kernels = np.unique([each.kernel for each in times], return_inverse=True)[1]
     logs = np.log([each.seconds for each in times])
     slower = logs[None, :] - logs[:, None] > CLEARLY
@@ -95,7 +95,7 @@ def _pairs(times: Sequence[TimedTile]) -> Any:
 
 
 def _ordered(times: Sequence[TimedTile], pairs: Any, gpu: Gpu) -> float:
-    """The share of *pairs* that the model orders rightly for *gpu*; equal costs count half."""
+    """Return the share of *pairs* that the model orders rightly for *gpu*; equal costs count half."""
     fast, slow = np.array([cost(each.sums, each.tile, gpu) for each in times])[pairs]
     return float(np.mean((fast < slow) + 0.5 * (fast == slow)))
 
@@ -118,7 +118,7 @@ def _local_memory_slows(times: Sequence[TimedTile]) -> bool:
 
 
 def timed_tiles(database: Database, context: Context) -> list[TimedTile]:
-    """The measured schedules of convolutions on blocked tensors that *database* has of *context*."""
+    """Read the measured schedules of convolutions on blocked tensors from *database* for *context*."""
     records = [record for record in database.records(context) if record.trace != BASELINE]
     workloads = [database.workloads[identity] for identity in sorted({each.workload for each in records})]
     modules = zip(workloads, modules_of(workloads), strict=True)
@@ -133,7 +133,7 @@ def timed_tiles(database: Database, context: Context) -> list[TimedTile]:
 
 
 def sums_of(module: Any) -> Sums | None:
-    """The sums of the workload *module*; None: it is no convolution on blocked tensors."""
+    """Return the sums of the workload *module*; None: it is no convolution on blocked tensors."""
 
     if not is_convolution(module["main"]):
         return None
@@ -145,7 +145,7 @@ def sums_of(module: Any) -> Sums | None:
 
 
 def tile_of(trace: str) -> Tile | None:
-    """The tile in *trace* of :mod:`adt.compiler.passes.gpu.convolution`; None: of another schedule."""
+    """Find the tile in *trace* of :mod:`adt.compiler.passes.gpu.convolution`; None: of another schedule."""
     steps, decisions = json.loads(trace)
     samples = {
         name: size  # as records had it whose tiles TVM drew

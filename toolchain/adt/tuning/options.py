@@ -50,7 +50,7 @@ class TuningOptions:
     """Seconds that measurements may take to finish when the tuning is stopped."""
 
     def total_trials(self, tasks: int) -> int:
-        """Trials of all *tasks* tasks together."""
+        """Return the trials of all *tasks* tasks together."""
         return self.trials * (tasks if self.per_task else 1)
 
 

@@ -91,7 +91,7 @@ class MeasureQueue:
             self._changed.notify()
 
     def take(self) -> MeasureJob | None:
-        """The next job, or None after half a second without one."""
+        """Return the next job, or None after half a second without one."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or (self._measuring and self._waiting), TAKE_SECONDS)
             if not self._measuring or not self._waiting or self._closed:
@@ -101,7 +101,7 @@ class MeasureQueue:
             return job
 
     def give_back(self, job: int) -> None:
-        """A job that was taken is done, or given back."""
+        """Return a job that was taken: it is done, or to be taken again."""
         with self._changed:
             self._taken.discard(job)
 
@@ -130,7 +130,7 @@ class MeasureQueue:
             return not self._exclusive or not self._measuring
 
     def start_measuring(self) -> None:
-        """Nothing is searched or built: let devices measure what is ready."""
+        """Let devices measure what is ready: nothing is searched or built."""
         with self._changed:
             self._measuring = True
             self._changed.notify_all()
@@ -179,7 +179,7 @@ class Pipeline:
             self._builders.submit(BuildJob(job.id, job.module, self._options.toolchain), self._done)
 
     def built(self, outcome: BuildOutcome) -> Completion | None:
-        """A builder is done: the candidate waits for a device now; if it failed, it is complete."""
+        """Receive what a builder built: the candidate waits for a device now, or has failed."""
         job = self._building.pop(outcome.id)
         if outcome.failure is not None:
             job.rounds = 1
@@ -201,7 +201,7 @@ class Pipeline:
         return None
 
     def measured(self, outcome: MeasureOutcome) -> Completion | None:
-        """A device is done with a candidate; None: it waits for another device."""
+        """Receive what a device measured; None: the candidate waits for another device."""
         job, measure_job = self._built[outcome.id]
         if outcome.lost:
             job.losses += 1
@@ -257,7 +257,7 @@ class OutputComparison:
         self._held: dict[TaskProgress, list[Completion]] = {}
 
     def check(self, completion: Completion) -> Iterator[Completion]:
-        """The completions that can be recorded now: this one, held ones, or none."""
+        """Yield the completions that can be recorded now: this one, held ones, or none."""
         progress = completion.job.progress
         if not completion.job.compares:
             yield completion
@@ -272,13 +272,13 @@ class OutputComparison:
             yield _compare(completion)
 
     def give_up(self, progress: TaskProgress) -> list[Completion]:
-        """There will be no numbers of the untuned schedule: it could not be built again."""
+        """Release what waits for numbers of the untuned schedule, which could not be built again."""
         progress.expected_outputs = ()
         return self._held.pop(progress, [])
 
 
 def _compare(completion: Completion) -> Completion:
-    """*completion*, failed if the numbers are wrong; as it is without anything to compare it with."""
+    """Compare *completion* with the reference, if there is one; fail it if the numbers are wrong."""
     progress, outcome = completion.job.progress, completion.outcome
     if completion.failure is None and progress.expected_outputs and outcome and outcome.outputs:
         reason = difference(progress.task.arguments, progress.expected_outputs, outcome.outputs)

@@ -111,7 +111,7 @@ class Proposals:
         self._stale: dict[TaskProgress, int] = {}
 
     def begin(self, progress: TaskProgress, known: Sequence[Record], elsewhere: Sequence[Record]) -> None:
-        """Records of the task's workload: in this context, and in others."""
+        """Begin with the records of the task's workload: in this context, and in others."""
         self._known[progress] = known, elsewhere
 
     def request(self, progress: TaskProgress, count: int) -> None:
@@ -148,7 +148,7 @@ class Proposals:
         self._thread.submit(lambda: search.report(results), done)
 
     def accept(self, proposal: Proposal) -> Sequence[Candidate]:
-        """The new candidates of a search; known ones have their result. The task ends if there was none."""
+        """Return the new candidates of a search; the task ends if there was none. Known ones have results."""
         progress, candidates = proposal.progress, proposal.candidates
         progress.searching -= 1
         progress.requested -= proposal.requested

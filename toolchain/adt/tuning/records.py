@@ -46,7 +46,7 @@ class Workload:
 
     @staticmethod
     def id_of(module: str) -> str:
-        """:attr:`id` of the workload with this text."""
+        """Return the :attr:`id` of the workload with this text."""
         return hashlib.sha256(module.encode()).hexdigest()[:32]
 
 
@@ -115,7 +115,7 @@ CandidateKey = tuple[str, str]
 
 
 def by_candidate(records: Iterable[Record]) -> dict[CandidateKey, list[Record]]:
-    """The records of one context by what they are of, the untuned schedule under an empty trace."""
+    """Group the records of one context by candidate, the untuned schedule under an empty trace."""
     groups: dict[CandidateKey, list[Record]] = {}
     for record in records:
         groups.setdefault((record.workload, record.trace), []).append(record)
@@ -156,7 +156,7 @@ def _typical_records(records: Iterable[Record], *, untuned: bool = False) -> Ite
 
 
 def best_records(records: Iterable[Record]) -> dict[str, Record]:
-    """By workload the record of its fastest candidate."""
+    """Map each workload to the record of its fastest candidate."""
     fastest: dict[str, Record] = {}
     for record in _typical_records(records):
         if record.workload not in fastest or record.time < fastest[record.workload].time:
@@ -165,7 +165,7 @@ def best_records(records: Iterable[Record]) -> dict[str, Record]:
 
 
 def baseline_records(records: Iterable[Record]) -> dict[str, Record]:
-    """By workload the record of its untuned schedule."""
+    """Map each workload to the record of its untuned schedule."""
     return {record.workload: record for record in _typical_records(records, untuned=True)}
 
 

@@ -36,7 +36,7 @@ class TaskStatus:
     """Seconds of one call: the untuned schedule."""
 
     def gflops(self, seconds: float | None) -> float | None:
-        """Billion operations a second at *seconds* for a call."""
+        """Return the billion operations a second of a call that takes *seconds*."""
         return self.flops / seconds / 1e9 if self.flops and seconds else None
 
 

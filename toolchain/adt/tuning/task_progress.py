@@ -126,7 +126,7 @@ class TaskProgress:
         self.check_end()
 
     def add_result(self, trace: str, result: CandidateResult) -> None:
-        """The result of an outstanding candidate; :meth:`add_record` was called before if it was recorded."""
+        """Store the result of an outstanding candidate, after :meth:`add_record` if it was recorded."""
         for batch in self.batches:
             if trace not in batch.results and any(each.trace == trace for each in batch.candidates):
                 batch.results[trace] = result
@@ -143,7 +143,7 @@ class TaskProgress:
         return complete
 
     def unconfirmed(self) -> list[str]:
-        """Traces to be measured once more, to be sure which is faster; none where that is known."""
+        """Return the traces to measure once more, to be sure which is faster; none where that is known."""
         best, baseline = self.best, self.baseline
         if best is None or baseline is None or baseline.failure is not None or best.time >= baseline.time:
             return []
@@ -155,7 +155,7 @@ class TaskProgress:
         return traces
 
     def end(self, state: str, reason: str = "") -> None:
-        """It gets no further batch; the first call decides."""
+        """End the task: it gets no further batch; the first call decides."""
         if not self.end_state:
             self.end_state, self.reason = state, reason
 
@@ -170,7 +170,7 @@ class TaskProgress:
         return self.end_state if self.is_over and self.activity == "waiting" else self.activity
 
     def standing(self) -> Standing:
-        """For the allocation of trials."""
+        """Return the task's standing for the allocation of trials."""
         baseline = self.baseline
         best = self.best
         return Standing(
@@ -186,7 +186,7 @@ class TaskProgress:
         )
 
     def status(self) -> TaskStatus:
-        """For the view."""
+        """Return the task's status for the view."""
         best = self.best
         return TaskStatus(
             name=self.task.name,
@@ -202,7 +202,7 @@ class TaskProgress:
         )
 
     def quarantined(self) -> list[Record]:
-        """Candidates of this tuning that crashed or hung a server, or computed wrong numbers."""
+        """List the candidates of this tuning that crashed or hung a server, or computed wrong numbers."""
         return [
             record
             for records in self._records.values()

@@ -77,12 +77,12 @@ def toolchain_of(compilation: Compilation) -> Toolchain:
 
 
 def tuning_target(target: ModelTarget, cores: int) -> dict[str, Any]:
-    """TVM's dictionary of *target* for the search, which wants to know how many *cores* take part."""
+    """Return TVM's dictionary of *target* for the search, which wants to know how many *cores* take part."""
     return dict(target.spec) | ({"num-cores": max(1, cores)} if target.device == "cpu" else {})
 
 
 def extraction_of(lowered: Any, recording: Recording, library: str) -> Extraction:
-    """The tasks of *lowered*, the module after its last Relax pass, as *recording* met its kernels
+    """Extract the tasks of *lowered*, the module after its last Relax pass; *recording* met its kernels
     unscheduled.
 
     *library* computes that which is no kernel of TVM's.

@@ -71,7 +71,7 @@ ABIS = {abi.name: abi for abi in (ARM64, X86_64)}
 
 
 def named(name: str) -> Abi:
-    """The ABI *name*; raises ConfigError if no virtual device can have it."""
+    """Return the ABI *name*; raise ConfigError if no virtual device can have it."""
     if name not in ABIS:
         raise ConfigError(
             f"{name!r} is not an ABI of the virtual device.{did_you_mean(name, ABIS)}",

@@ -33,7 +33,7 @@ NOT_OFFERED = ("remount", "reboot", "tcpip", "usb", "disable-verity", "enable-ve
 
 
 def environment(hostname: str) -> dict[str, str]:
-    """The environment of every command, close to Android's."""
+    """Build the environment of every command, close to Android's."""
     return {
         "PATH": f"{properties.TOOLS}:/system/bin:/vendor/bin",
         "HOME": "/data",
@@ -66,7 +66,7 @@ class Daemon:
         return f"its shell, {rootfs.SHELL}, does not start: it ends with {code}" if code else ""
 
     def hello(self) -> bytes:
-        """The payload of our CNXN."""
+        """Return the payload of our CNXN."""
         return wire.banner(properties.read(Path(properties.STORE)), FEATURES)
 
     def transport(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Transport:
@@ -82,7 +82,7 @@ class Daemon:
         log.info("an adb server disconnected")
 
     def find(self, transport: Transport, destination: str) -> Service | None:
-        """The service for *destination*, or None to refuse it."""
+        """Find the service for *destination*; None refuses it."""
         name, _, rest = destination.partition(":")
         kind = name.partition(",")[0]
         if kind == "shell" or name == "exec":
@@ -104,7 +104,7 @@ class Daemon:
 
 
 def say(answer: str) -> Callable[[Stream], Awaitable[None]]:
-    """A service that answers one text."""
+    """Make a service that answers one text."""
 
     async def service(stream: Stream) -> None:
         stream.accept()
@@ -137,7 +137,7 @@ KINDS = ("tcp", "localabstract", "localfilesystem", "local")
 
 
 def length_prefixed(text: str) -> bytes:
-    """Four hex digits of length and the text."""
+    """Encode the text with its length in four hex digits before it."""
     raw = text.encode()
     return b"%04x" % len(raw) + raw
 
@@ -227,8 +227,7 @@ class Reverse:
         self._transport.listeners.pop(local).server.close()
 
     async def _listen(self, argument: str) -> bytes:
-        """Start a listener for ``[norebind:]LOCAL;REMOTE``, of tcp:0 return the port; the host gets a
-        ValueError's text."""
+        """Start a listener for ``[norebind:]LOCAL;REMOTE``; the host gets the text of a ValueError."""
         keep = argument.startswith("norebind:")
         local, _, remote = argument.removeprefix("norebind:").partition(";")
         kind, _, address = local.partition(":")
@@ -308,7 +307,7 @@ class Peers:
         return False
 
     def owner(self, local: Address, remote: Address) -> int | None:
-        """The user of the connected end *local*, whose other end is *remote*; None if no process has it."""
+        """Return the user of the end *local* of a connection to *remote*; None if no process has it."""
         ends = [_row_address(local), _row_address(remote)]
         for table in self._tables:
             table.seek(0)

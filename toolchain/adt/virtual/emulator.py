@@ -166,7 +166,7 @@ def stop(name: str = "default") -> EmulatorInfo:
 
 
 def not_running(name: str) -> EmulatorError:
-    """Nobody started *name*, or it ended."""
+    """Return the error for a device that nobody started, or that ended."""
     return EmulatorError(
         f"no virtual device {name!r} is running",
         remedy="See `adt emulator list`; start one with `adt emulator start`.",
@@ -174,7 +174,7 @@ def not_running(name: str) -> EmulatorError:
 
 
 def listing() -> tuple[EmulatorInfo, ...]:
-    """Every virtual device that runs, by name; records of dead ones are removed, and that is said."""
+    """List every virtual device that runs, by name; remove records of dead ones, with a notice."""
     emulators = []
     for home in state.homes():
         if not home.record.is_file():
@@ -203,7 +203,7 @@ LOG_LIMIT = 4 << 20
 
 
 def listen(port: int | None) -> socket.socket:
-    """A socket that listens on the loopback address only, made before the device's own network exists."""
+    """Open a socket that listens on the loopback address only, before the device's own network exists."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -285,7 +285,7 @@ def boot_up(
 
 
 def _environment() -> list[str]:
-    """The launcher's whole environment: programs on the device can read PID 1's, so it holds no secrets."""
+    """Build the launcher's environment: programs on the device can read PID 1's, so it holds no secrets."""
     passed_on = ("LD_LIBRARY_PATH", "PYTHONHOME")
     variables = {**process.python_path(), **{key: os.environ[key] for key in passed_on if key in os.environ}}
     return [f"{key}={value}" for key, value in variables.items()]

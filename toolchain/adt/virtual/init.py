@@ -128,7 +128,7 @@ def launch(device: Callable[[str], Daemon] = Daemon) -> NoReturn:
 
 
 def run(boot: Boot, device: Callable[[str], Daemon], started: int, peers: Peers) -> int:
-    """Be PID 1: build the root, start the daemon, collect orphans; return the exit code."""
+    """Run as PID 1: build the root, start the daemon, collect orphans; return the exit code."""
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     abi = abis.named(boot.abi)

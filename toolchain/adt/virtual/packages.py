@@ -41,7 +41,7 @@ class Source:
     """Further deb822 fields that are kept, such as Trusted or Check-Valid-Until."""
 
     def stanza(self, architecture: str) -> str:
-        """The source as a deb822 stanza for Debian's *architecture*."""
+        """Write the source as a deb822 stanza for Debian's *architecture*."""
         rows = [
             "Types: deb",
             f"URIs: {self.uri}",
@@ -63,7 +63,7 @@ ONE_LINE = re.compile(
 
 
 def parse_one_line(text: str) -> list[Source]:
-    """The ``deb`` lines of a sources.list."""
+    """Parse the ``deb`` lines of a sources.list."""
     sources = []
     for line in text.splitlines():
         match = ONE_LINE.match(line.partition("#")[0].strip())
@@ -80,7 +80,7 @@ def parse_one_line(text: str) -> list[Source]:
 
 
 def parse_deb822(text: str) -> list[Source]:
-    """The enabled ``deb`` stanzas of a .sources file, one Source for each URI and suite."""
+    """Parse the enabled ``deb`` stanzas of a .sources file, one Source for each URI and suite."""
     sources = []
     for paragraph in re.split(r"\n[ \t]*\n", text):
         lines = "\n".join(line for line in paragraph.splitlines() if not line.startswith("#"))
@@ -133,7 +133,7 @@ def ports_twin(source: Source) -> Source:
 def for_device(
     files: Mapping[str, str], os_release: Mapping[str, str], *, native: bool
 ) -> tuple[Source, ...]:
-    """The sources to ask for a device's packages of this release, each once, only ``main``; perhaps none.
+    """Select the sources of a device's packages of this release, each once, only ``main``; perhaps none.
 
     *files* has name and text of the host's lists (``.sources`` are deb822). A *native* device has the host's
     processor: the host's own archive has its packages, on Ubuntu too.
@@ -181,7 +181,7 @@ class Package:
 
 
 def host_sources(abi: Abi) -> tuple[Source, ...]:
-    """The sources of packages for *abi*: the environment's, else derived from the host's own."""
+    """Return the sources of packages for *abi*: the environment's, else derived from the host's own."""
     if line := os.environ.get(VARIABLE):
         sources = tuple(parse_one_line(line))
         if not sources:
@@ -200,7 +200,7 @@ def host_sources(abi: Abi) -> tuple[Source, ...]:
 
 
 def os_release() -> dict[str, str]:
-    """The host's /etc/os-release; empty when there is none."""
+    """Read the host's /etc/os-release; empty when there is none."""
     try:
         return platform.freedesktop_os_release()
     except OSError:
@@ -208,7 +208,7 @@ def os_release() -> dict[str, str]:
 
 
 def release() -> str:
-    """The host's release, such as ``debian bookworm``."""
+    """Return the host's release, such as ``debian bookworm``."""
     fields = os_release()
     return f"{fields.get('ID', 'unknown')} {fields.get('VERSION_CODENAME', 'unknown')}"
 
@@ -283,7 +283,7 @@ class PrivateApt:
             )
 
     def offered(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """Every version of each package that the archives have, the best first."""
+        """List every version of each package that the archives have, the best first."""
         done = self._run("apt-cache", "madison", *names, what="the package index cannot be searched")
         versions: dict[str, list[str]] = {}
         for line in done.stdout.splitlines():
@@ -324,7 +324,7 @@ class PrivateApt:
 
 
 def describe(archive: Path) -> Package:
-    """Name, version and sha256 of a .deb file."""
+    """Read name, version and sha256 of a .deb file."""
     done = process.run(["dpkg-deb", "--showformat=${Package} ${Version}", "--show", archive])
     name, version = done.stdout.split()
     return Package(name, version, file_sha256(archive))

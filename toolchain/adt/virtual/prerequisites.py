@@ -70,7 +70,7 @@ def is_static(executable: Path) -> bool:
 
 
 def find_qemu() -> tuple[Path | None, str]:
-    """A static qemu-aarch64 on PATH, and what was found on the way."""
+    """Find a static qemu-aarch64 on PATH; say what was found on the way."""
     reason = ""
     for name in QEMU_NAMES:
         if program := process.which(name):
@@ -82,7 +82,7 @@ def find_qemu() -> tuple[Path | None, str]:
 
 
 def setting(path: str) -> str:
-    """The text of a /proc/sys file, empty when there is none."""
+    """Read the text of a /proc/sys file, empty when there is none."""
     try:
         return Path(path).read_text().strip()
     except OSError:
@@ -104,8 +104,7 @@ def namespace_remedy() -> str:
 
 
 def run_trial(mode: str, qemu: Path | None, machine: str) -> dict[str, str | None]:
-    """Try namespaces, mounts and a program of *machine* in a process; return each step reached, with why
-    it failed."""
+    """Try namespaces, mounts and a program of *machine* in a process; return each step's failure."""
     done = process.run(
         [sys.executable, "-P", "-m", "adt.virtual.trial", mode, qemu or "-", machine],
         env=process.python_path(),
@@ -146,7 +145,7 @@ def survey(abi: Abi = ARM64) -> HostSupport:
 
 
 def choose_mode(native: bool, qemu: Path | None, abi: Abi = ARM64) -> tuple[str, Prerequisite, Prerequisite]:
-    """The first way that works, with what was seen of namespaces and of the ABI's programs."""
+    """Choose the first way that works; return it with the states of namespaces and the ABI's programs."""
     names = ("user namespaces", f"{abi.title} programs")
     trial = run_trial("userns", qemu, abi.machine)
     isolation, found = "userns", "allowed"
@@ -177,7 +176,7 @@ def problem_of(trial: dict[str, str | None]) -> str:
 
 
 def require(abi: Abi = ARM64) -> HostSupport:
-    """This machine, able to run a virtual device of *abi*; only making a userland needs apt and dpkg."""
+    """Require that this machine can run a virtual device of *abi*; userlands need apt and dpkg, too."""
     support = survey(abi)
     blocking = [
         check for check in support.checks if not check.ok and check.name not in ("apt-get", "dpkg-deb")

@@ -40,7 +40,7 @@ def notice(userland: Path, abi: Abi) -> str:
 
 
 def of_device(name: str, userland: Path, abi: Abi) -> dict[str, str]:
-    """Properties of the virtual device *name*: the userland's own, with what it is on top.
+    """Build the properties of the virtual device *name*: the userland's own, with adt's over them.
 
     ``ro.adt.virtual`` and ``ro.adt.platform`` are what adt itself relies on. ``ro.product.cpu.abi`` and the
     SDK level exist because many tools stop without them; without Android's userland neither means that there
@@ -97,7 +97,7 @@ def images(userland: Path) -> dict[str, str]:
 
 
 def read(path: Path) -> dict[str, str]:
-    """The ``key=value`` lines of a build.prop; nothing when there is none."""
+    """Read the ``key=value`` lines of a build.prop; nothing when there is none."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
@@ -107,7 +107,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 def text(properties: dict[str, str]) -> str:
-    """The properties as ``key=value`` lines."""
+    """Write the properties as ``key=value`` lines."""
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 

@@ -28,8 +28,7 @@ MOUNT_POINTS = ("apex", "product", "vendor")
 
 
 def parts(tree: Path) -> dict[str, Path]:
-    """The top-level entries of the device's root in *tree*, a root or the system tree itself, and where
-    each lies."""
+    """Locate the top-level entries of the device's root in *tree*, a root or the system tree itself."""
     rooted = (tree / "system").is_dir()
     entries = {entry.name: entry for entry in sorted(tree.iterdir())} if rooted else {"system": tree}
     for name in OWN:
@@ -49,8 +48,7 @@ def _is_empty(directory: Path) -> bool:
 
 
 def locate(entries: dict[str, Path], path: str) -> Path | None:
-    """Return where the device's absolute *path* lies among *entries* (see :func:`parts`), its links
-    followed."""
+    """Locate the device's absolute *path* among *entries* (see :func:`parts`), links followed."""
     rest, place = [part for part in path.split("/") if part], PurePosixPath("/")
     for _ in range(LINKS):
         current: Path | None = None
@@ -85,7 +83,7 @@ def is_bionic(tree: Path) -> bool:
 
 
 def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
-    """The user's tree, if it looks like a userland whose shell can start, for *expected* or any ABI."""
+    """Check that the user's tree looks like a userland whose shell can start, for *expected* or any ABI."""
     tree = tree.expanduser().resolve()
     remedy = (
         "Give the directory that holds Android's /system (and /apex where there is one), or the /system tree "
@@ -120,8 +118,7 @@ def check_rootfs(tree: Path, expected: Abi | None) -> tuple[Path, Abi]:
 
 
 def check_readable(tree: Path) -> None:
-    """Check that any user can start programs of *tree*, which root's device does; other files may be
-    private."""
+    """Check that any user can start programs of *tree*, as root's device must; others may be private."""
     entries = parts(tree)
     shell = _follow(entries, SHELL, tree)
     loader = read_elf(shell).interpreter

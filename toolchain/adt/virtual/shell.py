@@ -38,7 +38,7 @@ async def _ready(add: Callable[..., None], remove: Callable[[int], bool], fd: in
 
 
 async def read(fd: int) -> bytes:
-    """Up to CHUNK bytes of a non-blocking *fd*; ``b""`` at its end, which is EIO of a terminal."""
+    """Read up to CHUNK bytes of a non-blocking *fd*; ``b""`` at its end, which is EIO of a terminal."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -94,8 +94,7 @@ class Request:
 
 
 def parse(destination: str) -> Request:
-    """Read ``shell[,v2][,pty|,raw][,TERM=name]:command`` or ``exec:command``; without either option as
-    adbd does."""
+    """Parse ``shell[,v2][,pty|,raw][,TERM=name]:command`` or ``exec:command``, as adbd does."""
     options, _, command = destination.partition(":")
     service, *words = options.split(",")
     terminal = not command and service == "shell"
@@ -108,12 +107,12 @@ def parse(destination: str) -> Request:
 
 
 def frame(identifier: int, data: bytes) -> bytes:
-    """One frame of shell protocol 2."""
+    """Encode one frame of shell protocol 2."""
     return FRAME.pack(identifier, len(data)) + data
 
 
 def window_size(text: bytes) -> bytes | None:
-    """The argument of TIOCSWINSZ for ``ROWSxCOLUMNS,XPIXELSxYPIXELS``; None when it cannot be read."""
+    """Parse ``ROWSxCOLUMNS,XPIXELSxYPIXELS`` into the argument of TIOCSWINSZ; None when it cannot be read."""
     try:
         cells, _, pixels = text.rstrip(b"\0").decode().partition(",")
         rows, columns = (int(number) for number in cells.split("x"))
@@ -124,7 +123,7 @@ def window_size(text: bytes) -> bytes | None:
 
 
 def exit_status(returncode: int) -> int:
-    """The byte a shell would report: the code, or 128 + the signal that ended it."""
+    """Return the byte that a shell would report: the code, or 128 + the signal that ended it."""
     return returncode & 0xFF if returncode >= 0 else 128 - returncode
 
 
@@ -213,7 +212,7 @@ class _Child:
 
 
 async def _input_frames(stream: Stream, child: _Child) -> None:
-    """Protocol 2: host to command, until the host is gone (raises Closed)."""
+    """Pass protocol 2 from the host to the command until the host is gone (raises Closed)."""
     while True:
         identifier, length = FRAME.unpack(await stream.exactly(FRAME.size))
         data = await stream.exactly(length)
@@ -226,7 +225,7 @@ async def _input_frames(stream: Stream, child: _Child) -> None:
 
 
 async def _input_bytes(stream: Stream, child: _Child) -> None:
-    """Protocol 1: host to command, until the host is gone (raises Closed)."""
+    """Pass protocol 1 from the host to the command until the host is gone (raises Closed)."""
     while data := await stream.read():
         await child.feed(data)
     raise Closed

@@ -70,12 +70,12 @@ class Home:
 
 
 def emulators_directory() -> Path:
-    """The directory that holds every device's own."""
+    """Return the directory that holds every device's own."""
     return state_dir() / "emulators"
 
 
 def home(name: str) -> Home:
-    """The directory of the device *name* (it need not exist); raises ConfigError if no device can have it."""
+    """Return the directory of the device *name* (perhaps none yet); raise ConfigError for a bad name."""
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} cannot be the name of a virtual device",
@@ -85,7 +85,7 @@ def home(name: str) -> Home:
 
 
 def homes() -> list[Home]:
-    """The directories of all devices that were ever started."""
+    """List the directories of all devices that were ever started."""
     base = emulators_directory()
     if not base.is_dir():
         return []
@@ -98,13 +98,13 @@ def alive(record: EmulatorRecord) -> bool:
 
 
 def load(home: Home) -> EmulatorRecord:
-    """The record of a device, which may have ended since."""
+    """Load the record of a device, which may have ended since."""
     remedy = "Run `adt emulator list`, which cleans up."
     return manifest.load(EmulatorRecord, home.record, schema=SCHEMA, version=1, remedy=remedy)
 
 
 def read(home: Home) -> EmulatorRecord | None:
-    """The record of a device that runs; one that does not is removed, under a lock or harmlessly twice."""
+    """Read the record of a device that runs; remove one that does not, under a lock or harmlessly twice."""
     if not home.record.is_file():
         return None
     try:

@@ -31,7 +31,7 @@ def fail(text: str) -> bytes:
 
 
 def stat_v1(identifier: bytes, status: os.stat_result | None) -> bytes:
-    """Mode, size (32 bit) and time; all 0 when there is no such file."""
+    """Encode mode, size (32 bit) and time; all 0 when there is no such file."""
     if status is None:
         return STAT_V1.pack(identifier, 0, 0, 0)
     return STAT_V1.pack(
@@ -40,7 +40,7 @@ def stat_v1(identifier: bytes, status: os.stat_result | None) -> bytes:
 
 
 def stat_v2(identifier: bytes, status: os.stat_result | OSError) -> bytes:
-    """The whole status, or the error number and zeros."""
+    """Encode the whole status, or the error number and zeros."""
     if isinstance(status, OSError):
         return STAT_V2.pack(identifier, status.errno or 0, *[0] * 10)
     return STAT_V2.pack(
@@ -60,7 +60,7 @@ def stat_v2(identifier: bytes, status: os.stat_result | OSError) -> bytes:
 
 
 def status_of(path: str, *, follow: bool) -> os.stat_result | OSError:
-    """The status of *path*, or why there is none."""
+    """Return the status of *path*, or why there is none."""
     try:
         return os.stat(path, follow_symlinks=follow)
     except OSError as error:
@@ -68,7 +68,7 @@ def status_of(path: str, *, follow: bool) -> os.stat_result | OSError:
 
 
 def listing(path: str, *, version: int) -> bytes:
-    """All entries of a directory, then DONE; just DONE when it cannot be read."""
+    """List all entries of a directory, then DONE; just DONE when it cannot be read."""
     try:
         names = [".", "..", *sorted(os.listdir(path))]
     except OSError:
@@ -98,12 +98,12 @@ class Refused(Exception):
 
 
 def refusal(action: str, error: OSError) -> Refused:
-    """The text of adbd for a failed system call."""
+    """Return the text of adbd for a failed system call."""
     return Refused(f"{action}: {os.strerror(error.errno or 0)}")
 
 
 def received_mode(mode: int) -> int:
-    """Permission bits of a pushed file: like adbd, group and others get what the owner has."""
+    """Return the permission bits of a pushed file: like adbd, group and others get what the owner has."""
     mode &= 0o777
     mode |= (mode >> 3) & 0o070
     return mode | (mode >> 3) & 0o007
@@ -188,7 +188,7 @@ class Session:
     # push --------------------------------------------------------------------------------------
 
     async def _data(self) -> tuple[bytes | None, int]:
-        """The next DATA's bytes (there may be none in it), or ``(None, seconds)`` for DONE."""
+        """Receive the bytes of the next DATA (perhaps none), or ``(None, seconds)`` for DONE."""
         identifier, length = WORD.unpack(await self.stream.exactly(WORD.size))
         if identifier == b"DONE":
             return None, length
@@ -263,7 +263,7 @@ class Session:
     # pull --------------------------------------------------------------------------------------
 
     async def _pull(self, path: str) -> None:
-        """DATA until the end of the file, then DONE.
+        """Send DATA until the end of the file, then DONE.
 
         Several DATA go into one WRTE, and DONE goes with the last of them: alone in
         a small WRTE it costs 40 ms per file (Nagle and delayed acknowledgement in the server).

@@ -73,7 +73,7 @@ class Userland:
 
 
 def known_versions(*, opencl: bool) -> dict[str, str]:
-    """The tried versions for this host's release; empty for a release that was not tried."""
+    """Return the tried versions for this host's release; empty for a release that was not tried."""
     codename = packages.os_release().get("VERSION_CODENAME", "")
     return KNOWN.get(codename, {}) | (KNOWN_OPENCL.get(codename, {}) if opencl else {})
 
@@ -94,8 +94,7 @@ def userland_name(abi: Abi, *, opencl: bool) -> str:
 
 
 def ensure_userland(interpreter: Path | None, abi: Abi = ARM64, *, opencl: bool = False) -> Path:
-    """The default userland's tree, made when the cache has no whole one, with *interpreter* (static qemu)
-    if needed."""
+    """Return the default userland's tree, made when the cache has none; *interpreter*: static qemu."""
     entry, cached = cache.entry(
         userland_name(abi, opencl=opencl), lambda into: make(into, interpreter, abi, opencl=opencl)
     )
@@ -248,7 +247,7 @@ def link_applets(tree: Path, programs: Path, abi: Abi, interpreter: Path | None)
 
 
 def missing(abi: Abi, what: str) -> EmulatorError:
-    """The packages do not hold *what*."""
+    """Return the error for packages that do not hold *what*."""
     return EmulatorError(
         f"the {abi.title} packages of {packages.release()} hold no {what}",
         remedy=f"Set {packages.VARIABLE} to a source of Debian 12 (bookworm), or give --rootfs DIR.",

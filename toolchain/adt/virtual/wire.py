@@ -52,14 +52,14 @@ class Packet:
 
 
 def checksum(payload: bytes | memoryview) -> int:
-    """The sum of the payload's bytes, modulo 2**32."""
+    """Sum the payload's bytes, modulo 2**32."""
     return sum(payload) & 0xFFFFFFFF
 
 
 def header(
     command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"", *, summed: bool = False
 ) -> bytes:
-    """The 24 header bytes of a packet; *summed* fills in the checksum."""
+    """Encode the 24 header bytes of a packet; *summed* fills in the checksum."""
     total = checksum(payload) if summed else 0
     return HEADER.pack(command, arg0, arg1, len(payload), total, command ^ 0xFFFFFFFF)
 
@@ -78,7 +78,7 @@ async def read_packet(reader: asyncio.StreamReader, *, summed: bool) -> Packet:
 
 
 def banner(properties: dict[str, str], features: tuple[str, ...]) -> bytes:
-    """The payload of our CNXN: ``device::key=value;...features=a,b``, with what `adb devices -l` shows."""
+    """Encode the payload of our CNXN, ``device::key=value;...features=a,b``, for `adb devices -l`."""
     keys = ("ro.product.name", "ro.product.model", "ro.product.device")
     fields = "".join(f"{key}={properties.get(key, '').replace(';', ' ')};" for key in keys)
     return f"device::{fields}features={','.join(features)}".encode()
@@ -94,7 +94,7 @@ class Link:
         tcp_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def receive(self, *, verified: bool) -> Packet:
-        """The next packet for the device."""
+        """Receive the next packet for the device."""
         return await read_packet(self._reader, summed=verified)
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
@@ -156,21 +156,21 @@ class Stream:
     # what the transport calls ------------------------------------------------------------------
 
     def on_okay(self, remote: int) -> None:
-        """The host accepted our OPEN, or consumed our last WRTE."""
+        """Handle an OKAY: the host accepted our OPEN, or consumed our last WRTE."""
         self.remote, self._accepted = remote, True
         if not self.answered.done():
             self.answered.set_result(True)
         self._writable.set()
 
     def on_write(self, payload: bytes) -> None:
-        """The host wrote *payload*."""
+        """Handle a WRTE of *payload* by the host."""
         self._buffer += payload
         self._unacknowledged += 1
         self._readable.set()
         self._acknowledge()
 
     def on_close(self) -> None:
-        """The host closed the stream, or the transport is gone."""
+        """Handle a CLSE by the host, or the end of the transport."""
         self.ended = True
         self._readable.set()
         self._writable.set()
@@ -186,7 +186,7 @@ class Stream:
         self._send(OKAY, self.local, self.remote, b"")
 
     async def read(self) -> bytes:
-        """Whatever the host wrote, at least one byte; ``b""`` at the end of the stream."""
+        """Read what the host wrote, at least one byte; ``b""`` at the end of the stream."""
         while not self._waiting():
             if self.ended:
                 return b""
@@ -194,7 +194,7 @@ class Stream:
         return self._take(self._waiting())
 
     async def exactly(self, count: int) -> bytes:
-        """The next *count* bytes; raises Closed if the stream ended before."""
+        """Read exactly *count* bytes; raise Closed if the stream ended before."""
         while self._waiting() < count:
             if self.ended:
                 raise Closed

@@ -81,7 +81,7 @@ def user_directory(user: str | None = None) -> str:
 
 
 def _plain(name: str) -> str:
-    """*name* as one file name that no shell and no path takes for anything else."""
+    """Turn *name* into a file name that no shell and no path takes for anything else."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 

@@ -188,14 +188,13 @@ def parse_store_state(text: str, payload: Payload) -> StoreState:
 
 
 def parse_sums(text: str) -> dict[str, str]:
-    """Name and sha256 of each store entry, from what the device's sha256sum printed."""
+    """Parse the output of the device's sha256sum into name and sha256 of each store entry."""
     matches = re.findall(r"^([0-9a-f]{64}) [ *]([0-9a-f]{64})\r?$", text, re.MULTILINE)
     return {name: actual for actual, name in matches}
 
 
 def inspect(agent: Agent, payload: Payload, base: str, *, full_hash: bool) -> Inventory:
-    """Ask the device what it has of *payload*; with *full_hash* it reads every byte, whatever ``stat``
-    says."""
+    """Ask the device what it has of *payload*; with *full_hash* it hashes every file, unchanged or not."""
     serial = agent.device.serial
     rows = [f"{file.sha256} {file.name}" for file in payload.files]
     doing = f"looking what is on {serial}"
@@ -223,7 +222,7 @@ def inspect(agent: Agent, payload: Payload, base: str, *, full_hash: bool) -> In
 
 
 def _budget(files: Iterable[PayloadFile]) -> float:
-    """Seconds for something that handles the bytes of *files* once: generous, but an end."""
+    """Return the seconds in which the bytes of *files* must have been handled once; generous."""
     return 120.0 + sum(file.size for file in files) / 500e3
 
 
@@ -312,7 +311,7 @@ def _send(agent: Agent, plan: DeployPlan, progress: DeployProgress | None) -> No
 
 
 def links_archive(payload: Payload) -> bytes:
-    """The links of the deployment as a tar archive: one program on the device makes all of them.
+    """Pack the links of the deployment into a tar archive: one program on the device makes all of them.
 
     The shell unpacks it, because SELinux lets the shell make links and, on many phones, not the daemon.
     """

@@ -11,7 +11,7 @@ INCLUDE = ". ./"
 
 @cache
 def script(name: str) -> str:
-    """The text of NAME.sh with what it includes, without the lines that are comments only."""
+    """Return the text of NAME.sh with what it includes, without the lines that are comments only."""
     lines = []
     for line in Path(__file__).with_name(f"{name}.sh").read_text().splitlines():
         if line.startswith(INCLUDE):

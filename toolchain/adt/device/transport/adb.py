@@ -187,7 +187,7 @@ class Wire:
         self.close()
 
     def close(self) -> None:
-        """Hang up; a service on the device then ends."""
+        """Close the connection; a service on the device then ends."""
         self.sock.close()
 
     def _patiently(self, call: Callable[[], T]) -> T:
@@ -204,7 +204,7 @@ class Wire:
             return result
 
     def lost(self) -> ConnectionLost:
-        """The error for a connection that ended too early."""
+        """Return the error for a connection that ended too early."""
         who = f"device {self.serial}" if self.serial else "the adb server"
         again = quote(self.serial) if self.serial else "SERIAL"
         return ConnectionLost(
@@ -247,7 +247,7 @@ class Wire:
         return self._patiently(receive)
 
     def read_some(self, limit: int = 1 << 16) -> bytes:
-        """At least one byte, or ``b""`` when the other side has hung up."""
+        """Read at least one byte; ``b""`` when the other side has hung up."""
         return self._recv(partial(self.sock.recv, limit))
 
     def read_into(self, buffer: memoryview) -> int:
@@ -264,7 +264,7 @@ class Wire:
         return bytes(parts)
 
     def read_text(self) -> str:
-        """A string with its length in four hex digits before it."""
+        """Read a string with its length in four hex digits before it."""
         head = self.read_exactly(4)
         try:
             length = int(head, 16)
@@ -273,7 +273,7 @@ class Wire:
         return self.read_exactly(length).decode(errors="replace")
 
     def garbled(self, data: bytes) -> DeviceError:
-        """The error for an answer that is not the adb protocol."""
+        """Return the error for an answer that is not the adb protocol."""
         return DeviceError(
             f"what answered while {self.deadline.doing} does not speak adb's protocol (it sent {data!r})",
             remedy="Another program may listen on the adb server's port: `adt adb -- kill-server`, or set "
@@ -311,7 +311,7 @@ def state_remedy(state: str, serial: str) -> str:
 
 
 def not_ready(serial: str, state: str) -> DeviceNotReady:
-    """The error for a device that is there but cannot be used."""
+    """Return the error for a device that is there but cannot be used."""
     return DeviceNotReady(f"device {serial} is not usable: {state}", remedy=state_remedy(state, serial))
 
 
@@ -391,7 +391,7 @@ def connection_number() -> str:
 
 
 def host_service(serial: str, request: str) -> str:
-    """Name the server's own service *request* about the device *serial*."""
+    """Spell the server's own service *request* about the device *serial*."""
     device = f"host-transport-id:{connection_number()}" if serial == NO_SERIAL else f"host-serial:{serial}"
     return f"{device}:{request}"
 

@@ -42,9 +42,9 @@ _cancel: ContextVar[threading.Event | None] = ContextVar("adt_cancel", default=N
 
 @contextlib.contextmanager
 def cancel_on(event: threading.Event) -> Iterator[None]:
-    """While the block runs, *event* ends every operation of this thread that had begun when it was set.
+    """Let *event* end, while the block runs, the operations of this thread that had begun when it was set.
 
-    What is begun afterwards runs on, for LEAVING seconds at most: it is what cleans up.
+    Operations that begin afterwards clean up: each may run on for LEAVING seconds.
     """
     token = _cancel.set(event)
     try:
@@ -62,12 +62,12 @@ class DeviceTimeout(DeviceError):
 
 
 def transfer_seconds(size: int) -> float:
-    """Seconds that a transfer of *size* bytes may take where nobody said: at SLOWEST, and a minute or two."""
+    """Estimate the seconds that a transfer of *size* bytes may take: at SLOWEST, and a minute or two."""
     return 120.0 + size / SLOWEST
 
 
 def allowed(seconds: float) -> float:
-    """Seconds that something may take which otherwise may take *seconds*: fewer while we leave.
+    """Limit the *seconds* that an operation may take: fewer while we leave.
 
     We leave while KeyboardInterrupt, Cancelled or DeviceTimeout is being handled, and once the event of
     :func:`cancel_on` is set. The seconds for that count from the first question after it came.
@@ -114,7 +114,7 @@ class Deadline:
         return time.monotonic() - self._moved
 
     def moved(self) -> None:
-        """A byte came or went."""
+        """Note that a byte came or went."""
         self._moved = time.monotonic()
         if self._shown:
             self._shown = False
@@ -135,7 +135,7 @@ class Deadline:
         return left
 
     def patience(self) -> float:
-        """Seconds that one wait may take before it has to ask again; raises as :meth:`remaining` does.
+        """Return the seconds that one wait may take before it asks again; raise as :meth:`remaining` does.
 
         Silence of QUIET seconds is shown here, and again with each question, to :data:`silence`'s observer.
         """
@@ -151,7 +151,7 @@ class Deadline:
         return max(0.001, min(waits))
 
     def expired(self) -> DeviceTimeout:
-        """The error that says the budget is spent."""
+        """Return the error that says the budget is spent."""
         quiet = f"; no byte came for the last {self.silent:.0f} s" if self.silent >= QUIET else ""
         return self._overdue(f"{self.doing} took longer than {self.seconds:g} s{quiet}")
 

@@ -97,8 +97,7 @@ def end(serial: str, link: Forward, *, seconds: float = SHORT) -> None:
 
 
 def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dict[int, str]:
-    """Ports that adb listens on for *serial*, and where each leads (``tcp:9090``); *reverse*: on the
-    device."""
+    """List the ports that adb listens on for *serial* (*reverse*: on the device), and where each leads."""
     deadline = Deadline(seconds, f"listing the {'reverses' if reverse else 'forwards'} of {serial}")
     with _service(serial, reverse, "list-forward", deadline) as wire:
         rows = [line.rsplit(maxsplit=2) for line in wire.read_text().splitlines()]
@@ -111,7 +110,7 @@ def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dic
 
 @contextlib.contextmanager
 def _service(serial: str, reverse: bool, request: str, deadline: Deadline) -> Iterator[adb.Wire]:
-    """A connection on which *request* was taken: by the device's daemon (*reverse*) or the adb server."""
+    """Connect to the device's daemon (*reverse*) or the adb server, which has taken *request*."""
     if reverse:
         with adb.open_device(serial, deadline=deadline) as wire:
             wire.request(f"reverse:{request}")

@@ -70,12 +70,12 @@ class Completed:
         return self.stderr.decode(errors="replace")
 
     def tail(self, lines: int = 30) -> str:
-        """The last lines of both streams, stdout first."""
+        """Return the last lines of both streams, stdout first."""
         return last_lines(self.out, self.err, lines)
 
 
 def failure(done: Completed, *, what: str = "", remedy: str = "") -> DeviceError:
-    """The error for a command that ended with a code other than 0."""
+    """Return the error for a command that ended with a code other than 0."""
     sentence = what or f"`{done.argv[0]}` failed on {done.serial}"
     return DeviceError(
         f"{sentence} (exit code {done.exit_code})",
@@ -148,7 +148,7 @@ class RemoteCommand:
             self._wire.close()
 
     def set_deadline(self, deadline: Deadline) -> None:
-        """From now on *deadline* counts, for a command that outlives the question it was started for."""
+        """Replace the deadline, for a command that outlives the question it was started for."""
         self._wire.deadline = deadline
 
     def write(self, data: bytes) -> None:
@@ -180,7 +180,7 @@ class RemoteCommand:
                 yield kind, data
 
     def _output_marked(self) -> Iterator[tuple[int, bytes]]:
-        """Without v2: everything is stdout, and what follows our marker at its end is the exit code."""
+        """Yield the output without v2: all is stdout, and the exit code follows our marker at its end."""
         end = f"{self._marker} ".encode()
         pending = b""  # not yet known not to be the marker
         while data := self._wire.read_some():
@@ -195,8 +195,7 @@ class RemoteCommand:
         self.exit_code = int(code)
 
     def _take_pid(self, data: bytes) -> bytes:
-        """Cut the line with the process id out of the stream, which may begin with warnings of the dynamic
-        linker."""
+        """Cut the line with the process id out of the stream; the linker's warnings may precede it."""
         if not self._pid_pending:
             return data
         self._held += data

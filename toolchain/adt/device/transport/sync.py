@@ -61,7 +61,7 @@ class Refused(Exception):
 
 
 def explain(refusal: Refused, serial: str) -> DeviceError:
-    """The error for a file that the device refused for another reason than room."""
+    """Return the error for a file that the device refused for another reason than room."""
     if re.search("Permission denied|Read-only file system|Operation not permitted", refusal.text):
         return DeviceError(
             f"device {serial} does not let us at {refusal.path}: {refusal.text}",
@@ -200,7 +200,7 @@ class SyncSession:
         return count
 
     def _piece(self, remote: str) -> int:
-        """Length of the next DATA of the file that is being received; 0 at its end."""
+        """Return the length of the next DATA of the file that is being received; 0 at its end."""
         while True:
             name, length = HEADER.unpack(self._inbox.exactly(HEADER.size))
             if name == b"DONE":
@@ -270,7 +270,7 @@ class _Batch:
         return self._view[start : start + CHUNK]
 
     def took(self, count: int) -> None:
-        """The first *count* bytes of :meth:`room` are a piece."""
+        """Take the first *count* bytes of :meth:`room` as a piece."""
         HEADER.pack_into(self._view, self._used, b"DATA", count)
         self._used += HEADER.size + count
 

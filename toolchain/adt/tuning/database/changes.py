@@ -51,7 +51,7 @@ def merge(sources: Sequence[Path], into: Path) -> MergeResult:
 
 
 def merge_contents(sources: Sequence[Contents], into: Path) -> MergeResult:
-    """:func:`merge` of databases that were read and may be applied."""
+    """Do as :func:`merge`, with databases that were read and may be applied."""
     with writing(into) as (target, writer):
         addition = _Addition(target)
         for source in sources:
@@ -92,7 +92,7 @@ class _Addition:
                 self.records.append(renamed)
 
     def _id(self, workload: Workload) -> str:
-        """The id under which *workload* is, or now comes to be, in the database."""
+        """Return the id under which *workload* is, or now comes to be, in the database."""
         if workload.id in self._known:
             return workload.id
         alike = self._alike.setdefault((workload.tvm, workload.structural_hash), [])
@@ -105,7 +105,7 @@ class _Addition:
         return workload.id
 
     def rows(self) -> list[Row]:
-        """For the database."""
+        """Return the rows that the database does not have yet."""
         return [*map(workload_row, self.workloads), *map(record_row, self.records)]
 
 
@@ -170,7 +170,7 @@ def prune(
 def _choose(
     directory: Path, contents: Contents, keep: int | None, failures: bool, drop: bool, selection: Selection
 ) -> tuple[PruneResult, set[int]]:
-    """The records that go, and the numbers of their rows."""
+    """Choose the records that go, and the numbers of their rows."""
     contexts = select(contents.contexts, selection)
     by_context: dict[Context, list[tuple[int, Record]]] = {context: [] for context in contexts}
     for number, record in zip(contents.record_numbers, contents.records, strict=True):

@@ -73,7 +73,7 @@ class Contents:
         return any(damage.number == 0 for damage in self.damages)
 
     def refused(self) -> list[tuple[int, str]]:
-        """Records that may not be applied and workloads that may not be read, by number.
+        """List the records that may not be applied and the workloads that may not be read, by number.
 
         A workload of another version of TVM is not looked at: nothing reads it.
         """
@@ -220,7 +220,7 @@ def select_one(contexts: Iterable[Context], selection: Selection) -> Context:
 
 
 def describe(context: Context) -> str:
-    """The context in one line, for people."""
+    """Describe the context in one line, for people."""
     from adt.compiler.passes.records.key import key_words
 
     driver = f", driver {context.driver}" if context.driver else ""

@@ -72,7 +72,7 @@ def _checksum(kind: bytes, body: bytes) -> int:
 
 
 def entry(number: int, kind: object, checksum: object, body: object) -> Entry | Damage:
-    """The entry of a row, or of the parts of a line."""
+    """Parse the entry of a row, or of the parts of a line."""
     if isinstance(kind, bytes) and isinstance(body, bytes) and checksum == _checksum(kind, body):
         try:
             data = json.loads(body)

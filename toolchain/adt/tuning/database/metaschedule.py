@@ -89,7 +89,7 @@ def export(directory: Path, out: Path, selection: Selection, *, failures: bool =
 
 
 def _exported_records(records: Sequence[Record], failures: bool) -> list[Record]:
-    """One record for each candidate: its typical time, or that it failed or must not run."""
+    """Select one record for each candidate: its typical time, or that it failed or must not run."""
     exported = []
     for (_, trace), measured in by_candidate(records).items():
         if trace == BASELINE:
@@ -109,7 +109,7 @@ class _WorkloadLine:
 
 
 def _workload_lines(workloads: Iterable[Workload]) -> Iterator[_WorkloadLine]:
-    """A line for each workload that this TVM can read; for the others a warning."""
+    """Yield a line for each workload that this TVM can read; warn of the others."""
     readable = tuple(workloads)
     for recorded, module in zip(readable, modules_of(readable), strict=True):
         if module is not None:
@@ -119,7 +119,7 @@ def _workload_lines(workloads: Iterable[Workload]) -> Iterator[_WorkloadLine]:
 
 
 def _tvm_target(key: str) -> dict[str, Any] | None:
-    """A target of TVM for the key of a context; None where TVM knows none."""
+    """Build TVM's target from the key of a context; None where TVM knows none."""
     try:
         facts = json.loads(key)
     except ValueError:
@@ -186,7 +186,7 @@ def _rows(path: Path, refused: list[str]) -> Iterator[tuple[int, Any]]:
 
 
 def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[Any, str] | None]:
-    """Workload and TVM version of each line; None for a bad line, with the reason in *refused*."""
+    """Read workload and TVM version of each line; None for a bad line, with the reason in *refused*."""
     texts = [_module_text(row) for _, row in rows]
     modules: list[tuple[Any, str] | None] = []
     for (number, row), text, module in zip(rows, texts, read_graphs(texts), strict=True):
@@ -204,7 +204,7 @@ def _modules(rows: Sequence[tuple[int, Any]], refused: list[str]) -> list[tuple[
 
 
 def _module_text(row: Any) -> str:
-    """TVM's JSON in a line ``[hash, base64]``; empty where there is none."""
+    """Return TVM's JSON in a line ``[hash, base64]``; empty where there is none."""
     try:
         data = base64.b64decode(row[1])
         return data[data.index(b"{") : data.rindex(b"}") + 1].decode()

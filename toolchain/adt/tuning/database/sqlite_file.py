@@ -61,12 +61,12 @@ class DamagedFile(PackageError):
 
 
 def repair_remedy(directory: Path) -> str:
-    """For a damaged database."""
+    """Return the remedy for a damaged database."""
     return f"Take out what is damaged; the old file is kept: adt db verify {quote(str(directory))} --repair"
 
 
 def size_of(path: Path) -> int:
-    """Bytes of the file *path* and of what is not yet in it."""
+    """Return the bytes of the file *path* and of what is not yet in it."""
     size = path.stat().st_size
     with suppress(FileNotFoundError):
         size += path.with_name(path.name + WAL).stat().st_size
@@ -167,7 +167,7 @@ def entries(path: Path) -> Iterator[Entry | Damage]:
 
 
 def _salvage(path: Path, after: int) -> Iterator[Entry | Damage]:
-    """The rows of the damaged *path* after one of them, whatever leads to the pages that they are in.
+    """Read the rows of the damaged *path* after one of them, whatever leads to the pages that they are in.
 
     In a copy of the file the table begins in each page with rows, one after the other.
     """
@@ -327,7 +327,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _refuse_rollback_journal(path: Path) -> None:
-    """SQLite would apply it, and remove files that it names; ours never have one."""
+    """Refuse a journal, which ours never have: SQLite would apply it and remove files that it names."""
     journal = path.with_name(f"{path.name}-journal")
     if os.path.lexists(journal):
         raise _foreign(path, f"there is a {journal.name} beside it")

@@ -81,7 +81,7 @@ class Writer:
 
 @contextmanager
 def writing(directory: Path) -> Iterator[tuple[Contents, Writer]]:
-    """Be the only writer of the database in *directory*, which is made when it is not there."""
+    """Lock the database in *directory*, made when it is not there, as its only writer."""
     with locked(directory) as path, ExitStack() as litter:
         if not path.exists():
             litter.callback(path.unlink, missing_ok=True)
@@ -149,7 +149,7 @@ def _convert(lines: Path, path: Path) -> None:
 
 
 def backup_path(directory: Path, reason: str, suffix: str) -> Path:
-    """A new name in the backups of the database in *directory*."""
+    """Make a new name in the backups of the database in *directory*."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     return directory / BACKUP / f"{stamp}-{reason}-{secrets.token_hex(3)}{suffix}"
 
@@ -203,7 +203,7 @@ class Database:
             return tuple(r for r in records if workload is None or r.workload == workload)
 
     def best(self, context: Context) -> dict[str, Record]:
-        """By workload the fastest candidate that ran; one that ever killed or hung a server is none.
+        """Map each workload to the fastest candidate that ran; one that ever killed or hung a server is none.
 
         A candidate that was measured several times counts with its (lower) median measurement.
         """
@@ -211,12 +211,12 @@ class Database:
             return best_records(self._by_context.get(context, ()))
 
     def baselines(self, context: Context) -> dict[str, Record]:
-        """By workload the untuned schedule's (lower) median measurement."""
+        """Map each workload to the untuned schedule's (lower) median measurement."""
         with self._lock:
             return baseline_records(self._by_context.get(context, ()))
 
     def find(self, module: Any) -> str | None:
-        """The id of the workload whose module equals *module*, an IRModule; None when it is not there."""
+        """Find the id of the workload whose module equals *module*, an IRModule; None: it is not there."""
         from adt.compiler.passes.records.workload import same, structural_hash
 
         with self._lock:
@@ -226,8 +226,7 @@ class Database:
             return None
 
     def workload_id(self, module: Any) -> str:
-        """Return the id of the IRModule *module*; a new one is added, durably, or a ValueError if we only
-        read."""
+        """Return the id of the IRModule *module*; add a new one, durably (ValueError if we only read)."""
         from adt.compiler.passes.records.workload import structural_hash
 
         with self._lock:
@@ -241,7 +240,7 @@ class Database:
             return workload.id
 
     def _hashes(self) -> dict[str, list[tuple[str, Any]]]:
-        """Id and module of each workload, by the hash that this TVM gives it."""
+        """Group id and module of the workloads by the hash that this TVM gives them."""
         from adt.compiler.passes.records.workload import structural_hash
 
         if self._by_hash is None:
@@ -279,7 +278,7 @@ class Database:
 
 
 def describe_workload(module: Any) -> Workload:
-    """*module*, an IRModule with one function ``main``, as a workload."""
+    """Describe *module*, an IRModule with one function ``main``, as a workload."""
     from tvm import ir
 
     from adt.compiler.passes.records.key import tvm_key
@@ -290,7 +289,7 @@ def describe_workload(module: Any) -> Workload:
 
 
 def modules_of(workloads: Sequence[Workload]) -> list[Any | None]:
-    """The IRModule of each of *workloads*; None, with a warning, for what may not or cannot be read."""
+    """Load the IRModule of each of *workloads*; None, with a warning, for what may not or cannot be read."""
     from adt.package.graphs import GraphError, read_graphs
 
     modules: list[Any | None] = []

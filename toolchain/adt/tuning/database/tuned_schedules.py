@@ -65,7 +65,7 @@ def tuning_for_target(
 
 
 def _named_context(contexts: Sequence[Context], text: str) -> Context:
-    """The one of *contexts* whose device, or device and driver, *text* names."""
+    """Choose the one of *contexts* whose device, or device and driver, *text* names."""
     name = text.lower()
     exact = [c for c in contexts if name in (c.device.lower(), c.place.lower())]
     matches = exact or [c for c in contexts if name in c.place.lower()]
@@ -83,7 +83,7 @@ def _named_context(contexts: Sequence[Context], text: str) -> Context:
 def _device_context(
     contexts: Sequence[Context], device: str | None, driver: str | None, directory: Path
 ) -> Context | None:
-    """The one of *contexts* for a device; of several drivers of it, *driver* or else the one used last."""
+    """Choose the context of a device; of several drivers *driver*, or else the one used last."""
     if device is None:
         if len(contexts) > 1:
             raise ConfigError(
@@ -161,7 +161,7 @@ def keep_gpu(directory: Path, context: Context, gpu: Gpu) -> None:
 
 
 def fitted_gpu(directory: Path, context: Context) -> Gpu | None:
-    """The row of what *context* is of; None: none was fitted, or the file is damaged, which is said."""
+    """Return the row fitted to the device of *context*; None: none, or (with a warning) a damaged file."""
     return next((_gpu(row) for row in _rows(directory) if _is_of(row, context)), None)
 
 

@@ -78,7 +78,7 @@ class BuildProcess:
         self._builds = 0
 
     def build(self, job: BuildJob) -> BuildOutcome:
-        """:func:`build`, where a compiler that crashes or hangs is the candidate's failure, too."""
+        """Do as :func:`build`; a compiler that crashes or hangs is the candidate's failure, too."""
         began = time.perf_counter()
         try:
             if self._builds >= MAX_BUILDS:

@@ -161,7 +161,7 @@ Builders: TypeAlias = LocalBuilders | DaskBuilders
 
 
 def _build(job: BuildJob, timeout: float) -> BuildOutcome:
-    """On a worker: compile *job* in this thread's process."""
+    """Compile *job* on a worker, in this thread's process."""
     if not hasattr(THREAD, "process"):
         THREAD.process = BuildProcess(timeout)
     process: BuildProcess = THREAD.process
@@ -169,7 +169,7 @@ def _build(job: BuildJob, timeout: float) -> BuildOutcome:
 
 
 def _outcome(job: BuildJob, future: Any) -> BuildOutcome:
-    """The outcome in *future*; an error of Dask's is the candidate's failure: the tuning goes on."""
+    """Return the outcome in *future*; an error of Dask's is the candidate's failure: the tuning goes on."""
     try:
         if future.cancelled():
             raise RuntimeError("the scheduler dropped it")
@@ -181,7 +181,7 @@ def _outcome(job: BuildJob, future: Any) -> BuildOutcome:
 
 
 def _facts(toolchain: Toolchain) -> dict[str, Any]:
-    """On a worker: what must be as it is here."""
+    """Collect, on a worker, the facts that must be as they are here."""
     paths = [toolchain.compiler, *([toolchain.cuda.plugin] if toolchain.cuda else [])]
     missing = [path for path in paths if not (shutil.which(path) or os.path.exists(path))]  # noqa: PTH110
     if toolchain.cuda is not None:

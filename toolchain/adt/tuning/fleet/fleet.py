@@ -80,7 +80,7 @@ class Suspects:
             return outcome, (name,)
 
     def take(self, name: str) -> MeasureJob | None:
-        """One that another device than *name* failed with."""
+        """Take a job that another device than *name* failed with."""
         with self._lock:
             for number, suspect in enumerate(self._waiting):
                 if suspect.outcome.on.name != name:
@@ -101,7 +101,7 @@ class Suspects:
             return tuple(suspect.outcome for suspect in orphans)
 
     def drop(self) -> tuple[MeasureOutcome, ...]:
-        """All that wait, undecided: nothing is known of them."""
+        """Drop all jobs that wait, undecided: nothing is known of them."""
         with self._lock:
             suspects, self._waiting = self._waiting, []
             return tuple(dataclasses.replace(each.outcome, failure=None, lost=True) for each in suspects)
@@ -167,7 +167,7 @@ class Fleet:
         return self
 
     def identity(self) -> tuple[str, str] | None:
-        """Device and driver of what is measured on; None until a device has answered."""
+        """Return device and driver of what is measured on; None until a device has answered."""
         identity = self._identity if self._answered.is_set() else None
         return (identity.device, identity.driver) if identity else None
 
@@ -176,7 +176,7 @@ class Fleet:
         return 0 if self.ending.is_set() else len(self.roster.at_work())
 
     def devices(self) -> tuple[DeviceStatus, ...]:
-        """Every device that was ever seen, by name."""
+        """List every device that was ever seen, by name."""
         return self.roster.statuses()
 
     def close(self, grace: float = 0.0, *, leaving: bool = False) -> None:
@@ -214,8 +214,7 @@ class Fleet:
         self.close()
 
     def accept(self, name: str, identity: Identity) -> str:
-        """Return why the device *name* may not measure, or nothing; the first that answers decides the
-        kind."""
+        """Return why the device *name* may not measure, or nothing; the first device decides the kind."""
         with self._lock:
             if self._identity is None or (
                 self._identity == Identity(identity.device, "") and not self._answered.is_set()
@@ -230,7 +229,7 @@ class Fleet:
         return reason
 
     def next(self, name: str) -> MeasureJob | None:
-        """Something for the device *name* to measure; None after a short while without."""
+        """Wait a short while for a job that the device *name* can measure."""
         if job := self._suspects.take(name):
             return job
         with self._lock:

@@ -52,7 +52,7 @@ class Session:
         self._tensors: OrderedDict[Slot, Any] = OrderedDict()
 
     def describe(self) -> tuple[str, str]:
-        """Name and driver of the device."""
+        """Return name and driver of the device."""
         if not self._device.exist:
             raise LookupError("the server has no such device")
         return self._attribute("device_name"), self._attribute("driver_version")
@@ -64,7 +64,7 @@ class Session:
             return ""
 
     def prepare(self, arguments: tuple[Argument, ...]) -> list[Any]:
-        """The arguments as tensors of the device; those that were used before are there already."""
+        """Upload the arguments to the device; those that were used before are there already."""
         count: Counter[Argument] = Counter()
         tensors: list[Any] = []
         for argument in arguments:
@@ -82,7 +82,7 @@ class Session:
         return tensors
 
     def measure(self, request: Measure) -> tuple[float, ...]:
-        """Seconds of one call, for each repeat."""
+        """Measure the seconds of one call, for each repeat."""
         tensors = self.prepare(request.arguments)
         timing = request.timing
         with self._loaded(request.name, request.library) as module:
@@ -101,7 +101,7 @@ class Session:
         return seconds
 
     def compute(self, request: Compute) -> tuple[bytes, ...]:
-        """The outputs of one call with tensors that nothing has used before."""
+        """Compute the outputs of one call with tensors that nothing has used before."""
         split = len(request.arguments) - request.outputs
         inputs, outputs = request.arguments[:split], request.arguments[split:]
         tensors = [
@@ -116,7 +116,7 @@ class Session:
 
     @contextlib.contextmanager
     def _loaded(self, name: str, library: bytes) -> Iterator[Any]:
-        """*library* on the server, as a module; its file goes with the block."""
+        """Load *library* on the server as a module; its file goes with the block."""
         try:
             self._remote.upload(bytearray(library), target=name)
             yield self._remote.load_module(name)

@@ -89,7 +89,7 @@ class Roster:
             return device is not None and (bool(device.refused) or device.out_until > self._clock())
 
     def missed(self, name: str, reason: str) -> None:
-        """Its server could not be had; nothing, when *name* is no device's."""
+        """Note that the server of *name*, if it is a device's, could not be had."""
         with self._lock:
             if (device := self._devices.get(name)) and device.state not in ("away", "left"):
                 device.state, device.note = "restarting", reason
@@ -101,7 +101,7 @@ class Roster:
             self._of(name).refused = reason
 
     def succeed(self, name: str, took: float) -> None:
-        """It measured a candidate, or said what is wrong with it, in *took* seconds."""
+        """Note that *name* measured a candidate, or said what is wrong with it, in *took* seconds."""
         with self._lock:
             device = self._of(name)
             device.measured += 1
@@ -129,7 +129,7 @@ class Roster:
             return wait
 
     def clear(self, names: Sequence[str]) -> None:
-        """The last failure of each of *names* was the candidate's own."""
+        """Forget the last failure of each of *names*: it was the candidate's own."""
         with self._lock:
             for name in names:
                 device = self._of(name)
@@ -151,7 +151,7 @@ class Roster:
             return True
 
     def set_celsius(self, name: str, celsius: float | None) -> None:
-        """Its hottest thermal zone."""
+        """Store the temperature of the hottest thermal zone of *name*."""
         with self._lock:
             self._of(name).celsius = celsius
 
@@ -161,7 +161,7 @@ class Roster:
             return self._of(name).celsius
 
     def at_work(self) -> frozenset[str]:
-        """The devices that measure, or would."""
+        """Return the devices that measure, or would."""
         return self._named(AT_WORK)
 
     def in_service(self) -> frozenset[str]:
@@ -173,7 +173,7 @@ class Roster:
             return frozenset(device.name for device in self._devices.values() if device.state in states)
 
     def statuses(self) -> tuple[DeviceStatus, ...]:
-        """Every device, by name."""
+        """List every device, by name."""
         with self._lock:
             return tuple(
                 DeviceStatus(**{each.name: getattr(device, each.name) for each in fields(DeviceStatus)})

@@ -171,12 +171,12 @@ def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> 
 
 
 def _serials() -> dict[str, str]:
-    """The devices whose servers adt started, by the server's address."""
+    """Map the addresses of servers that adt started to their devices."""
     return {each.address: each.serial for each in server.statuses() if each.address}
 
 
 def _local(address: str) -> str:
-    """*address* with one name for this machine."""
+    """Replace the names of this machine in *address* by one."""
     host, _, port = address.rpartition(":")
     return f"127.0.0.1:{port}" if host in ("localhost", "0.0.0.0", "::1", "") else address
 
@@ -192,7 +192,6 @@ class LocalSource:
         self.exclusive = exclusive
 
     def presence(self) -> Presence:
-        """Always there."""
         sighting = Sighting(THIS_MACHINE, this_processor(), there=True)
         return Presence((THIS_MACHINE,), (sighting,))
 
@@ -228,14 +227,13 @@ class SerialSource:
     exclusive, dedicated = False, True
 
     def __init__(self, serials: Sequence[str], bundle: TargetBundle, ports: PortRange) -> None:
-        """Measure on *serials*, fit for *bundle* with tvm_rpc; *ports* are the same on this machine and
-        the device."""
+        """Measure on *serials*, fit for *bundle*; *ports* are the same on this machine and the device."""
         self.serials, self.bundle, self.ports = tuple(dict.fromkeys(serials)), bundle, ports
         self._tried: dict[str, float] = {}
         self._ready: dict[str, _Ready] = {}
 
     def presence(self) -> Presence:
-        """As adb lists them; one on the network that it does not list is connected again now and then."""
+        """Ask adb; one on the network that it does not list is connected again now and then."""
         listed = {device.serial: device for device in selection.listing()}
         sightings = []
         for serial in self.serials:
@@ -345,7 +343,7 @@ class Identity:
         return f"{self.device}, driver {self.driver}" if self.driver else self.device
 
     def or_else(self, device: str, driver: str) -> Identity:
-        """This, with *device* and *driver* where they are not known."""
+        """Return this, with *device* and *driver* where they are not known."""
         return Identity(self.device or device, self.driver or driver)
 
 
@@ -365,7 +363,7 @@ def of_device(device: Device, computes: str, bundle: TargetBundle | None = None)
 
 
 def celsius(device: Device) -> float | None:
-    """The hottest thermal zone of *device* now; None where it tells none, or does not answer."""
+    """Read the hottest thermal zone of *device* now; None where it tells none, or does not answer."""
     try:
         return _hottest(device.survey("thermal", timeout=SURVEY_SECONDS, check=False))
     except AdtError:
@@ -373,7 +371,7 @@ def celsius(device: Device) -> float | None:
 
 
 def celsius_here() -> float | None:
-    """The hottest thermal zone of this machine now; None where it tells none."""
+    """Read the hottest thermal zone of this machine now; None where it tells none."""
     return _hottest(survey_host("thermal", seconds=SURVEY_SECONDS))
 
 
@@ -383,7 +381,7 @@ def _hottest(survey: Survey) -> float | None:
 
 @cache
 def this_processor() -> str:
-    """The name of this machine's processor."""
+    """Return the name of this machine's processor."""
     survey = survey_host("processor", "board", seconds=SURVEY_SECONDS)
     if survey["processor"].startswith("Hardware"):  # the board says more
         return survey.board or survey.processor

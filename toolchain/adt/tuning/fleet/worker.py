@@ -87,7 +87,7 @@ class Dispatcher(Protocol):
         """Return True if a server is to be leased."""
 
     def next(self, name: str) -> MeasureJob | None:
-        """Something for the device *name* to measure."""
+        """Return a job for the device *name* to measure."""
 
     def hold(self, job: MeasureJob) -> None:
         """Take back what could not be measured just now."""
@@ -124,7 +124,7 @@ class Worker(threading.Thread):
         return self._leaving.is_set() or self._fleet.ending.is_set()
 
     def run(self) -> None:
-        """Until the slot is gone, or the fleet ends."""
+        """Run until the slot is gone, or the fleet ends."""
         try:
             with cancel_on(self._fleet.leaving):
                 while not self._over:
@@ -157,7 +157,7 @@ class Worker(threading.Thread):
             self._roster.missed(self.slot, f"{type(error).__name__}: {error}")
 
     def _measure_on(self, lease: Lease) -> None:
-        """Session after session, as long as the lease lasts."""
+        """Measure in session after session, as long as the lease lasts."""
         if self._roster.refuses(lease):
             if lease.seconds is not None:  # let it go back to its tracker at once, for others
                 wire.try_server(lease.host, lease.port, key=lease.match_key, seconds=SLACK_SECONDS)
@@ -248,7 +248,7 @@ class Worker(threading.Thread):
             self._roster.set_state(name, "idle")
 
     def _time(self, job: MeasureJob) -> Answer | str:
-        """The answer of the process; a text where it gave none: the reason."""
+        """Ask the process for the times of *job*; return the reason as a text where it gave none."""
         ready = self._ask(Prepare(job.arguments), _sending_seconds(job))
         if isinstance(ready, str):
             return Broken(f"its arguments could not be sent: {ready}")
@@ -258,7 +258,7 @@ class Worker(threading.Thread):
         return self._ask(request, job.timing.timeout + SLACK_SECONDS)
 
     def _judge(self, lease: Lease, answer: Answer | str) -> tuple[Failure | None, bool, _SessionEnd]:
-        """The failure, whether the device was lost, and what becomes of the session."""
+        """Return the failure, whether the device was lost, and what becomes of the session."""
         if isinstance(answer, Timed):
             return None, False, _SessionEnd.OVER
         if isinstance(answer, Refused):  # a GPU's context may be spoilt for those that follow
@@ -271,7 +271,7 @@ class Worker(threading.Thread):
         return Failure("crash", message), False, _SessionEnd.RENEW
 
     def _ask(self, request: Request, seconds: float) -> Answer | str:
-        """The answer; a text when the process did not give one in time, or died."""
+        """Return the answer; a text when the process did not give one in time, or died."""
         try:
             answer: Answer = self._child.ask(request, seconds)
             return answer
@@ -282,13 +282,12 @@ class Worker(threading.Thread):
 
 
 def _sending_seconds(job: MeasureJob) -> float:
-    """Seconds in which its arguments must be on the device."""
+    """Return the seconds in which the arguments of *job* must be on the device."""
     return PREPARE_SECONDS + sum(argument.size for argument in job.arguments) / SLOWEST
 
 
 def _seconds_for(job: MeasureJob, *, once: bool = False) -> float:
-    """Return the seconds that *job* may take, without its last call if *once*, in steps: few sessions are
-    too short."""
+    """Return the seconds that *job* may take (*once*: without its last call), in steps for few sessions."""
     seconds = (_sending_seconds(job) + job.timing.timeout + SLACK_SECONDS) * (
         2 if job.outputs and not once else 1
     )

@@ -64,7 +64,7 @@ class Standing:
 
 
 def batch_size(requested: int, devices: int) -> int:
-    """Candidates of a batch for *devices* devices; *requested* by the user, 0 for the best."""
+    """Choose the candidates of a batch for *devices* devices; *requested* by the user, 0 for the best."""
     return requested or max(BATCH, PER_DEVICE * devices)
 
 
@@ -92,7 +92,7 @@ def choose(tasks: Sequence[Standing], batch: int, left: int) -> tuple[int, int] 
 
 
 def _time(task: Standing) -> float:
-    """Seconds of the task in one run of the model; infinite where that is not known."""
+    """Return the seconds of the task in one run of the model; infinite where that is not known."""
     return math.inf if task.seconds is None else task.weight * task.seconds
 
 
@@ -102,7 +102,7 @@ def is_scarce(tasks: Sequence[Standing], batch: int, left: int) -> bool:
 
 
 def expected_gain(task: Standing, batch: int) -> tuple[float, float]:
-    """Seconds of a run of the model that the next batch of *task* may save; its operations decide a tie.
+    """Estimate the seconds of a model's run that the next batch of *task* saves; its operations decide a tie.
 
     A mean of what the last batches saved, and of what the next would if the time went on falling to
     nothing in as many batches as there were: the longer a task was tuned, the less it promises.

@@ -107,7 +107,7 @@ class TreeModel(RandomModel):
 
 
 def as_tvm(model: RandomModel) -> Any:
-    """*model* as a CostModel that TVM's search strategies take."""
+    """Wrap *model* as a CostModel that TVM's search strategies take."""
 
     @derived_object
     class Bridge(ms.cost_model.PyCostModel):  # type: ignore[misc]

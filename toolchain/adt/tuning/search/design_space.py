@@ -57,7 +57,7 @@ class RuleSpace:
         self._schedule = schedule
 
     def point(self, places: Mapping[str, int]) -> Point | None:
-        """The schedule with these *places*, and others' first decisions; None: there is none."""
+        """Return the schedule with these *places*, and others' first decisions; None: there is none."""
         chosen = Chosen(places)
         try:
             schedule, kernel = self._schedule(chosen)
@@ -70,8 +70,9 @@ class RuleSpace:
 
 
 def rule_space(function: Any, target: Any) -> RuleSpace | None:
-    """The space of the unscheduled PrimFunc *function* for TVM's *target*; None: no rule leaves anything
-    open, and the kernel is tuned as TVM does.
+    """Build the space of the unscheduled PrimFunc *function* for TVM's *target*.
+
+    None: no rule leaves anything open, and the kernel is tuned as TVM does.
 
     Raises:
         NoSpace: TVM's rules do not know what the kernel uses, and adt's do not take it.
@@ -107,7 +108,7 @@ def uses_texels(function: Any, target: Any) -> bool:
 
 
 def _limits_of(target: Any) -> dict[str, int]:
-    """The integers among the attributes of TVM's *target*."""
+    """Return the integers among the attributes of TVM's *target*."""
     return {str(name): int(value) for name, value in target.attrs.items() if isinstance(value, int)}
 
 
@@ -172,7 +173,7 @@ def design_space(module: Any, target: Any, *, seed: int, logger: Any) -> DesignS
 
 
 def _generators(module: Any, target: Any) -> list[Any]:
-    """TVM's generators of design spaces; they differ in their rules only."""
+    """Make TVM's generators of design spaces; they differ in their rules only."""
     _register_schedule_rules(module, target)
     if str(target.kind.name) == "llvm":
         rules = "llvm" if _arm32(target) else "from-target"
@@ -260,6 +261,6 @@ def _register_schedule_rules(module: Any, target: Any) -> None:
 
 
 def _arm32(target: Any) -> bool:
-    """A 32-bit Arm processor: TVM's Arm intrinsics are those of 64-bit ones."""
+    """True if *target* is a 32-bit Arm processor: TVM's Arm intrinsics are those of 64-bit ones."""
     attributes: Mapping[str, Any] = target.attrs
     return str(attributes.get("mtriple", "")).startswith(("arm-", "armv7", "thumb"))

@@ -67,8 +67,9 @@ def evolutionary(batch: int) -> Any:
 
 
 def enumerate_traces(schedules: Sequence[Any], most: int) -> list[Any] | None:
-    """All traces that the open decisions of TVM's *schedules* give; None: they are more than *most*, or not
-    choices of a list.
+    """List all traces that the open decisions of TVM's *schedules* give.
+
+    None: they are more than *most*, or not choices of a list.
 
     Elementwise kernels have a few tens: to try them one by one is quicker than to search among them.
     """
@@ -107,7 +108,7 @@ def replay(module: Any, trace: Any, postprocs: Sequence[Any]) -> Any | None:
 
 
 def measure_candidate(schedule: Any) -> Any:
-    """TVM's MeasureCandidate of *schedule*."""
+    """Make TVM's MeasureCandidate of *schedule*."""
     arguments = ms.arg_info.ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
     return ms.MeasureCandidate(schedule, arguments)
 
@@ -122,7 +123,7 @@ class Enumeration:
         random.Random(seed).shuffle(self._traces_left)
 
     def propose(self, count: int) -> list[Any] | None:
-        """At most *count* of TVM's MeasureCandidates; None: there are no more."""
+        """Choose at most *count* of TVM's MeasureCandidates; None: there are no more."""
         candidates: list[Any] = []
         while self._traces_left and len(candidates) < count:
             schedule = replay(self._module, self._traces_left.pop(), self._postprocs)
@@ -132,7 +133,7 @@ class Enumeration:
 
 
 def recorded_schedule(module: Any, trace: str) -> Any | None:
-    """The Schedule that the text *trace* makes of the workload *module*; None: it does not apply."""
+    """Apply the text *trace* to the workload *module*; None: it does not apply."""
     try:
         return traces.scheduled(module, trace)
     except traces.TraceError as error:
@@ -141,7 +142,7 @@ def recorded_schedule(module: Any, trace: str) -> Any | None:
 
 
 def by_promise(records: Sequence[Record]) -> Iterator[Record]:
-    """The records of other devices, the most promising first: the fastest of each, then the second …
+    """Yield the records of other devices, the most promising first: the fastest of each, then the second …
 
     Times of different devices are not compared. Failures and untuned schedules are left out, and so is
     what killed or hung a device, or computed wrong numbers on one; of several records of one trace, the
@@ -162,7 +163,7 @@ def by_promise(records: Sequence[Record]) -> Iterator[Record]:
 
 
 def select_for_learning(records: Sequence[Record], most: int) -> list[Record]:
-    """At most *most* of the records: the fastest half, and of the others evenly, failures among them.
+    """Select at most *most* of the records: the fastest half, and of the others evenly, failures among them.
 
     Of several records of one trace, the last counts.
     """

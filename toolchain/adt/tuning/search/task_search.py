@@ -92,7 +92,7 @@ class TaskSearch:
         known: Sequence[Record],
         elsewhere: Sequence[Record],
     ) -> None:
-        """As :meth:`Searches.search`."""
+        """Take the arguments of :meth:`Searches.search`."""
         self._name = task.name
         self._module = task.module
         self._options = options
@@ -113,7 +113,7 @@ class TaskSearch:
         self._learn(known)
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
-        """At most *count* new candidates; None: no more. Results of the last may still be out."""
+        """Choose at most *count* new candidates; None: no more. Results of the last may still be out."""
         if count < 1:
             raise ValueError("a batch has at least one candidate")
         fruitless = 0
@@ -135,7 +135,7 @@ class TaskSearch:
         self._teach(list(zip(batch, results, strict=True)))
 
     def _propose(self, count: int) -> list[Any] | None:
-        """Some of TVM's candidates, maybe none this time; None: there will be no more."""
+        """Choose some of TVM's candidates, maybe none this time; None: there will be no more."""
         if self._options.strategy == REPLAY:
             return None
         if self._proposer is None:
@@ -150,7 +150,7 @@ class TaskSearch:
         return None if proposed is None else list(proposed)
 
     def _start(self, count: int) -> Any:
-        """A TuneContext with TVM's strategy, for batches of *count*.
+        """Start a TuneContext with TVM's strategy, for batches of *count*.
 
         TVM's strategies count trials by what they are notified of, and only that: they are not.
         What they learn comes from the database and the cost model.
@@ -206,7 +206,7 @@ class TaskSearch:
         self._teach(examples)
 
     def _teach(self, examples: Sequence[tuple[Any, CandidateResult]]) -> None:
-        """Teach the cost model, and add the fast ones to TVM's database, from which the search goes on."""
+        """Train the cost model, and add the fast ones to TVM's database, from which the search goes on."""
         known = [(candidate, result) for candidate, result in examples if result is not None]
         if not known:
             return
@@ -225,7 +225,7 @@ class TaskSearch:
         self._model.update(self._context, [candidate for candidate, _ in known], results)
 
     def _seed(self, purpose: str) -> int:
-        """A seed of TVM's, 1 … 2³¹ - 1."""
+        """Return a seed of TVM's, 1 … 2³¹ - 1."""
         text = f"{self._options.seed}:{purpose}:{self._name}"
         return 1 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") % ((1 << 31) - 1)
 

@@ -49,13 +49,12 @@ class Effects:
         self._sums: dict[Change, tuple[float, int]] = {}
 
     def add(self, change: Change, effect: float) -> None:
-        """*change* multiplied a time by e to the power of *effect*."""
+        """Learn that *change* multiplied a time by e to the power of *effect*."""
         total, count = self._sums.get(change, (0.0, 0))
         self._sums[change] = total + effect, count + 1
 
     def expect(self, change: Change, place: int) -> float:
-        """Return the expected effect of *change*, to *place*, where one more kernel would find what the
-        rules say."""
+        """Return the expected effect of *change* to *place*, as if one more kernel agreed with the rules."""
         total, count = self._sums.get(change, (0.0, 0))
         return (total + LATER * place) / (count + 1)
 
@@ -85,7 +84,7 @@ class TileSearch:
         known: Sequence[Record],
         elsewhere: Sequence[Record],
     ) -> None:
-        """As :meth:`adt.tuning.search.task_search.Searches.search`."""
+        """Take the arguments of :meth:`adt.tuning.search.task_search.Searches.search`."""
         self._task = task
         self._space = space
         self._effects = effects
@@ -100,7 +99,7 @@ class TileSearch:
         self._random = random.Random(int.from_bytes(digest[:8], "big"))
 
     def next_batch(self, count: int) -> tuple[Candidate, ...] | None:
-        """At most *count* new candidates; None: no more. Results of the last may still be out."""
+        """Choose at most *count* new candidates; None: no more. Results of the last may still be out."""
         if count < 1:
             raise ValueError("a batch has at least one candidate")
         batch: list[tuple[Candidate, Trial]] = []
@@ -127,7 +126,7 @@ class TileSearch:
                 self._learn(trial, min(result.seconds) if isinstance(result, Measurement) else math.inf)
 
     def _candidate(self, trial: Trial) -> Candidate | None:
-        """The candidate of *trial*; None: there is no such schedule, or it is known."""
+        """Return the candidate of *trial*; None: there is no such schedule, or it is known."""
         self._tried.add(trial.places)
         point = self._space.point(dict(trial.places))
         if point is None:
@@ -151,7 +150,7 @@ class TileSearch:
             self._effects.add(trial.change, effect)
 
     def _next_trial(self) -> Trial | None:
-        """The next schedule to try; None: all near ones were."""
+        """Return the next schedule to try; None: all near ones were."""
         if () not in self._tried:
             return Trial(())
         if self._strategy != EVOLUTIONARY:
@@ -170,7 +169,7 @@ class TileSearch:
         return best
 
     def _changes(self, start: Trial) -> Iterator[tuple[Trial, float]]:
-        """The trials that do one thing otherwise than *start*, and what they may bring."""
+        """Yield the trials that differ from *start* in one decision, and what they may bring."""
         places = dict(start.places)
         for what, ways in start.ways.items():
             now = self._effects.expect((what, str(ways[places.get(what, 0)])), 0) if what in places else 0.0
