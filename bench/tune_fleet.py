@@ -32,12 +32,19 @@ from own_place import free_port, own_place
 import adt
 from adt.bundle.bundle import TargetBundle
 from adt.rpc import board, wire
-from adt.tuning.candidates import Argument, BuildJob, BuildOutcome, Candidate, Timing, Toolchain
+from adt.tuning.candidates import (
+    Argument,
+    BuildJob,
+    BuildOutcome,
+    Candidate,
+    Timing,
+    Toolchain,
+    TuningOptions,
+)
 from adt.tuning.database.store import open_database
 from adt.tuning.engine import tune
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.sources import TrackerSource
-from adt.tuning.options import TuningOptions
 from adt.tuning.records import Record
 from adt.tuning.results import Observer
 

@@ -33,8 +33,8 @@ from adt.device.device import Device
 from adt.errors import INTERRUPTED
 from adt.host.cache import cache_dir
 from adt.rpc import state
+from adt.tuning.database.changes import fetch
 from adt.tuning.database.overview import verify
-from adt.tuning.database.publication import fetch
 from adt.tuning.database.store import open_database
 from support.devices.fixtures import NATIVE, Rack
 from support.devices.fixtures import native_rack as rack

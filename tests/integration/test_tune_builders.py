@@ -21,8 +21,7 @@ from adt.errors import ConfigError, MismatchError, ToolNotFound
 from adt.host.elf import read_elf
 from adt.host.extras import install_command
 from adt.tuning.candidates import BuildJob, BuildOutcome, Toolchain
-from adt.tuning.fleet.build_process import build
-from adt.tuning.fleet.builders import Builders, LocalBuilders, make_builders
+from adt.tuning.fleet.builders import Builders, LocalBuilders, build, make_builders
 
 TOOLCHAIN = Toolchain({"kind": "llvm", "mtriple": "x86_64-linux-gnu"}, "cpu", 64, False, 3, "g++", (), None)
 TIMEOUT = 15.0
@@ -181,7 +180,7 @@ def test_here_and_on_a_cluster(
     for pid in (tmp_path / "pids").read_text().split():
         assert not psutil.pid_exists(int(pid)), "the compiler that hung was left behind"
     children = [" ".join(each.cmdline()) for each in psutil.Process().children()]
-    assert not [each for each in children if "build_process" in each]
+    assert not [each for each in children if "fleet.builders" in each]
 
     again = make_builders(address, TOOLCHAIN)
     results = Results()

@@ -20,7 +20,7 @@ from adt.host.child import Child, ChildDied, ChildHung, Speech
 from adt.host.messages import ARRAY, BYTES, BadMessage, decode, encode
 from adt.host.process import kill_group
 from adt.tuning.candidates import Timing
-from adt.tuning.fleet import measure_protocol
+from adt.tuning.fleet import measure_child
 from support.waiting import wait_gone
 
 
@@ -182,12 +182,12 @@ def test_an_answer_is_data_of_the_kind_that_was_agreed_upon(
     }
     (tmp_path / "answer").write_bytes(answers[kind] + bytes(1 << 12))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    speech = measure_protocol.SPEECH if kind in ("of another kind", "unknown field") else Speech()
+    speech = measure_child.SPEECH if kind in ("of another kind", "unknown field") else Speech()
     with (
         Child("support.standins.untrusted_child", str(tmp_path / "answer"), speech=speech) as child,
         pytest.raises(ChildDied, match="gave an answer that is none"),
     ):
-        child.ask(measure_protocol.Disconnect() if speech.answer is not Any else None, 60)
+        child.ask(measure_child.Disconnect() if speech.answer is not Any else None, 60)
     assert not (tmp_path / "trap").exists()
 
 
@@ -197,11 +197,11 @@ def test_speech_has_types(child: Child, monkeypatch: pytest.MonkeyPatch) -> None
     argument = Argument((1, 2), "float32", "global.texture")
     for message, kind in (
         (
-            measure_protocol.Measure("a.so", b"\0library", (argument,), Timing(timeout=3)),
-            measure_protocol.Request,
+            measure_child.Measure("a.so", b"\0library", (argument,), Timing(timeout=3)),
+            measure_child.Request,
         ),
-        (measure_protocol.Computed((b"1", b"")), measure_protocol.Answer),
-        (measure_protocol.Refused("no"), measure_protocol.Answer),
+        (measure_child.Computed((b"1", b"")), measure_child.Answer),
+        (measure_child.Refused("no"), measure_child.Answer),
     ):
         assert typed(passed(plain(message, kind)), kind) == message
 

@@ -38,8 +38,8 @@ from adt.package.inputs.files import read_inputs
 from adt.package.integrity import examine
 from adt.package.manifest import read_manifest
 from adt.package.package import load_package
+from adt.tuning.database.changes import _unpack
 from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
-from adt.tuning.database.publication import _unpack
 from adt.tuning.database.sqlite_file import FILE, create, entries
 from adt.tuning.database.store import modules_of
 from adt.tuning.records import Workload

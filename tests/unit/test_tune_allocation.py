@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from adt.tuning.search.allocation import MIN_BATCH, Standing, batch_size, choose, expected_gain, is_scarce
+from adt.tuning.task_progress import MIN_BATCH, Standing, batch_size, choose, expected_gain, is_scarce
 
 FRESH = Standing(
     weight=1, flops=100, baseline=1.0, history=(), trials=0, outstanding=0, batches=0, limit=None, ended=False

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from adt.errors import ConfigError, DownloadError, PackageError
-from adt.tuning.database import publication, sqlite_file, store
-from adt.tuning.database.changes import merge, prune
+from adt.tuning.database import changes, sqlite_file, store
+from adt.tuning.database.changes import fetch, merge, prune, publish
 from adt.tuning.database.contents import Selection, select, select_one
 from adt.tuning.database.interchange import HEADER, Row, line, row
 from adt.tuning.database.overview import count, verify
-from adt.tuning.database.publication import fetch, publish
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import open_database
 from adt.tuning.records import MeasuredOn, Record, Workload
@@ -348,7 +347,7 @@ def test_no_other_archive_is_used(tmp_path: Path, content: bytes) -> None:
 
 def test_an_archive_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.tar.gz").write_bytes(archive([(entry(), b"\0" * 100_000)]))
-    monkeypatch.setattr(publication, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(changes, "MOST_BYTES", 50_000)
     with pytest.raises(PackageError, match="would unpack to more"):
         fetch(str(tmp_path / "x.tar.gz"), tmp_path / "new")
 
@@ -379,7 +378,7 @@ def test_fetching_from_an_address(
         fetch(url, tmp_path / "new")
     with pytest.raises(ConfigError, match="no address"):
         fetch("file:///etc/passwd", tmp_path / "new", sha256="4" * 64)
-    monkeypatch.setattr(publication, "MAX_PACKED_BYTES", 5)
+    monkeypatch.setattr(changes, "MAX_PACKED_BYTES", 5)
     with pytest.raises(DownloadError, match="more than"):
         fetch(url, tmp_path / "new", sha256="5" * 64)
     assert not (tmp_path / "new").exists()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet.fleet import PATIENCE, Suspects
-from adt.tuning.fleet.roster import LONGEST_PAUSE, MAX_FAILURES, Roster
 from adt.tuning.fleet.sources import Lease, Sighting
+from adt.tuning.fleet.worker import LONGEST_PAUSE, MAX_FAILURES, Roster
 from adt.tuning.records import Failure, MeasuredOn
 
 A, B, C = "a", "b", "c"

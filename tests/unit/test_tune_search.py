@@ -13,8 +13,16 @@ from adt.compiler.passes.records.arguments import Argument
 from adt.errors import ConfigError
 from adt.tuning.pipeline import difference
 from adt.tuning.records import BASELINE, Context, Failure, Record
-from adt.tuning.search.cost_models import WARM_UP, RandomModel, TreeModel, cost_model
-from adt.tuning.search.strategies import SearchOptions, by_promise, evolutionary, select_for_learning
+from adt.tuning.search.strategies import (
+    WARM_UP,
+    RandomModel,
+    SearchOptions,
+    TreeModel,
+    by_promise,
+    cost_model,
+    evolutionary,
+    select_for_learning,
+)
 from adt.tuning.search.task_search import Searches
 
 HERE, THERE = (Context("opencl", "0.25.0", name, "1.0") for name in ("here", "there"))

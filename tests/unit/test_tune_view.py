@@ -11,7 +11,7 @@ import pytest
 
 from adt.cli.terminal import span
 from adt.options.resolve import load_settings
-from adt.tuning.options import run_id
+from adt.tuning.candidates import run_id
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
 from adt.tuning.results import DeviceStatus, Status, TaskStatus, TunedTask
 from adt.tuning.task_progress import TaskLogs

@@ -19,7 +19,7 @@ from adt.tuning.candidates import MeasureJob, MeasureOutcome, Timing
 from adt.tuning.fleet import fleet as fleets
 from adt.tuning.fleet import worker
 from adt.tuning.fleet.fleet import Fleet
-from adt.tuning.fleet.measure_protocol import (
+from adt.tuning.fleet.measure_child import (
     Broken,
     Compute,
     Computed,

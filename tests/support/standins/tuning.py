@@ -18,8 +18,8 @@ from adt.tuning.candidates import (
     MeasureOutcome,
     Timing,
     Toolchain,
+    TuningOptions,
 )
-from adt.tuning.options import TuningOptions
 from adt.tuning.records import BASELINE, Context, Failure, MeasuredOn, Record
 from adt.tuning.results import DeviceStatus
 

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adt.errors import DiskError
-from adt.tuning.candidates import BuildOutcome, MeasureOutcome
-from adt.tuning.options import TuningOptions
+from adt.tuning.candidates import BuildOutcome, MeasureOutcome, TuningOptions
 from adt.tuning.pipeline import Completion, MeasureQueue, OutputComparison, Pipeline, Recorder
 from adt.tuning.proposals import Proposal, Proposals, Reschedule, SearchEvent, SearchThread
 from adt.tuning.records import BASELINE, Context, Record
 from adt.tuning.results import Observer, Status
-from adt.tuning.search.allocation import batch_size, choose, is_scarce
-from adt.tuning.task_progress import LEADERS, TaskProgress
+from adt.tuning.task_progress import LEADERS, TaskProgress, batch_size, choose, is_scarce
 
 if TYPE_CHECKING:
     from adt.tuning.database.store import Database

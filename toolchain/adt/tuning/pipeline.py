@@ -15,8 +15,15 @@ import numpy as np
 
 from adt.compiler.passes.records.arguments import Argument
 from adt.numerics import REORDERED, gaps
-from adt.tuning.candidates import BuildJob, BuildOutcome, MeasureJob, Measurement, MeasureOutcome, Timing
-from adt.tuning.options import TuningOptions
+from adt.tuning.candidates import (
+    BuildJob,
+    BuildOutcome,
+    MeasureJob,
+    Measurement,
+    MeasureOutcome,
+    Timing,
+    TuningOptions,
+)
 from adt.tuning.proposals import ScheduledModule
 from adt.tuning.records import BASELINE, CONFIRMED, Context, Failure, Record
 from adt.tuning.results import Observer

@@ -98,7 +98,7 @@ class Record:
     on: MeasuredOn | None
     """None: it was not measured (it could not be built), or came from MetaSchedule's files."""
     run: str
-    """Its tuning (:attr:`adt.tuning.options.TuningOptions.run`), for resuming; empty for imports."""
+    """Its tuning (:attr:`adt.tuning.candidates.TuningOptions.run`), for resuming; empty for imports."""
     at: float
     """Seconds since the epoch."""
     options: dict[str, Any] = field(default_factory=dict)

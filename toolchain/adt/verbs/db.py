@@ -21,11 +21,10 @@ from adt.options.sections import BuildSettings, CompileSettings
 
 if TYPE_CHECKING:
     from adt.options.option import AnyPath
-    from adt.tuning.database.changes import MergeResult, PruneResult
+    from adt.tuning.database.changes import FetchResult, MergeResult, PruneResult, PublishResult
     from adt.tuning.database.contents import Selection
     from adt.tuning.database.metaschedule import ExportResult, ImportResult
     from adt.tuning.database.overview import ContextCounts, Counts, Verification
-    from adt.tuning.database.publication import FetchResult, PublishResult
 
 
 DB = option("Directory of the database.", kw_only=False, metavar="DB")
@@ -222,7 +221,7 @@ def db_publish(request: DbPublishRequest) -> PublishResult:
         PackageError: there is no database, or it is damaged.
         ConfigError: *out* is named otherwise, or there is nothing to publish.
     """
-    from adt.tuning.database.publication import publish
+    from adt.tuning.database.changes import publish
 
     return publish(request.db, request.out, keep=request.keep, selection=_selection(request))
 
@@ -236,7 +235,7 @@ def db_fetch(source: str, *, out: AnyPath, sha256: str = "") -> FetchResult:
         PackageError: it is no published database; nothing of it was used.
         Busy: another process writes *out*.
     """
-    from adt.tuning.database.publication import fetch
+    from adt.tuning.database.changes import fetch
 
     return fetch(source, Path(out), sha256=sha256)
 

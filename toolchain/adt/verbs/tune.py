@@ -111,10 +111,9 @@ def _run(
     """Take the kernels out of the model, and tune them."""
     from adt.compiler.passes.records.key import target_key, tvm_key
     from adt.tuning import engine
-    from adt.tuning.candidates import Timing
+    from adt.tuning.candidates import Timing, TuningOptions, run_id
     from adt.tuning.fleet.builders import make_builders
     from adt.tuning.fleet.fleet import Fleet
-    from adt.tuning.options import TuningOptions, run_id
     from adt.tuning.results import Observer, TuningPlan
     from adt.tuning.search.strategies import SearchOptions
     from adt.tuning.search.task_search import Searches

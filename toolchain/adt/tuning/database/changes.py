@@ -1,14 +1,28 @@
-"""Records of other databases are added, each once; records that nobody will ask for again are removed."""
+"""Records of other databases are added, each once, and published as one file; old ones are removed.
+
+A published file is a ``.tar.gz`` of one entry, ``records.jsonl`` (:mod:`interchange`). It is the same bytes
+for the same records, in whatever order they came, so that its sha256 names them. What is of nobody's concern
+stays at home: serial numbers, which tuning it was, what failed programs printed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+import gzip
+import shlex
+import tarfile
+import zlib
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
-from adt.errors import ConfigError, PackageError
-from adt.tuning.database.contents import Contents, Selection, file_of, load, select
-from adt.tuning.database.interchange import Row, record_row, workload_row
+from adt.errors import ConfigError, DownloadError, PackageError
+from adt.host.cache import file_sha256, fresh_file
+from adt.host.contained import DAMAGED, Bounded, write_file
+from adt.host.disk import disk_errors, scratch_directory
+from adt.host.document import FLAT
+from adt.host.download import check_digest, download, is_address
+from adt.tuning.database.contents import MOST_BYTES, Contents, Selection, file_of, load, load_lines, select
+from adt.tuning.database.interchange import HEADER, LINES, Row, line, record_row, workload_row
 from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.database.store import writing
 from adt.tuning.records import (
@@ -194,3 +208,165 @@ def _slow_candidates(records: Sequence[Record], keep: int) -> set[CandidateKey]:
     """Return the candidates of one context that may run, and are none of their workload's *keep* fastest."""
     spared = fastest_candidates(records, keep) | quarantined_candidates(records)
     return {(r.workload, r.trace) for r in records if r.seconds and r.trace != BASELINE} - spared
+
+
+MAX_PACKED_BYTES = 1 << 30
+"""Bytes of a published file."""
+COMPRESSION_LEVEL = 6
+"""Level of the compression: with another one the same records would be other bytes."""
+
+
+@dataclass(frozen=True)
+class PublishResult:
+    path: Path
+    sha256: str
+    size: int
+    """Bytes."""
+    workloads: int
+    records: int
+    contexts: tuple[Context, ...]
+
+
+@dataclass(frozen=True)
+class FetchResult:
+    sha256: str
+    merged: MergeResult = field(metadata=FLAT)
+
+
+def publish(
+    directory: Path, out: Path, *, keep: int | None = None, selection: Selection | None = None
+) -> PublishResult:
+    """Publish *directory*; see :func:`adt.verbs.db.db_publish`. *out* appears complete or not at all.
+
+    With *keep*, the untuned schedule stays, too, and the fact that a candidate must not run.
+    """
+    if not out.name.endswith(".tar.gz"):
+        raise ConfigError(f"{out} is not named as an archive", remedy="Give -o NAME.tar.gz")
+    contents = load(directory)
+    if contents.damaged or contents.orphans or contents.refused():
+        raise PackageError(
+            f"{directory} is damaged, and is not published so", remedy=repair_remedy(directory)
+        )
+    contexts = select(contents.contexts, selection or Selection())
+    records = sorted(_public_records(contents, contexts, keep), key=_order)
+    if not records:
+        raise ConfigError(
+            f"{directory} has no records to publish" + (" of what was asked for" if contents.records else ""),
+            remedy=f"Look at what is there: adt db stats {shlex.quote(str(directory))}",
+        )
+    names = sorted({record.workload for record in records})
+    with scratch_directory("publish") as scratch, disk_errors(f"writing {out}", out):
+        plain = scratch / LINES
+        with plain.open("wb") as file:
+            file.write(HEADER)
+            file.writelines(line(workload_row(contents.workloads[name])) for name in names)
+            file.writelines(line(record_row(record)) for record in records)
+        _pack(plain, out)
+    used = tuple(context for context in contexts if any(r.context == context for r in records))
+    return PublishResult(out, file_sha256(out), out.stat().st_size, len(names), len(records), used)
+
+
+def _public_records(contents: Contents, contexts: Iterable[Context], keep: int | None) -> Iterator[Record]:
+    for context in contexts:
+        records = [record for record in contents.records if record.context == context]
+        if keep is not None:
+            fastest = fastest_candidates(records, keep)
+            records = [record for record in records if _is_public(record, fastest)]
+        devices: dict[str, str] = {}
+        for record in records:
+            on = record.on
+            if on:
+                on = replace(on, name=devices.setdefault(on.name, f"device-{len(devices) + 1}"))
+            failure = record.failure and replace(record.failure, message="")
+            yield replace(record, on=on, failure=failure, run="")
+
+
+def _is_public(record: Record, fastest: Container[CandidateKey]) -> bool:
+    """Return True if others get *record* when they get only the fastest: that, and what must not run."""
+    if record.failure:
+        return record.failure.quarantined
+    return record.trace == BASELINE or (record.workload, record.trace) in fastest
+
+
+def _order(record: Record) -> tuple[object, ...]:
+    return (*astuple(record.context), record.workload, record.trace, record.at, record.seconds)
+
+
+def _pack(plain: Path, out: Path) -> None:
+    with (
+        fresh_file(out) as temporary,
+        temporary.open("wb") as file,
+        gzip.GzipFile("", "wb", COMPRESSION_LEVEL, file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        member = tarfile.TarInfo(LINES)
+        member.size, member.mode = plain.stat().st_size, 0o644
+        with plain.open("rb") as source:
+            tar.addfile(member, source)
+
+
+def fetch(source: str, into: Path, *, sha256: str = "") -> FetchResult:
+    """See :func:`adt.verbs.db.db_fetch`."""
+    if is_address(source):
+        if not sha256:
+            raise ConfigError(
+                f"{source} could be anything: its sha256 is missing",
+                remedy="Give --sha256; `adt db publish` printed it.",
+            )
+        archive = download(source, sha256, most_bytes=MAX_PACKED_BYTES)
+        digest = sha256.lower()
+    else:
+        archive, digest = _local(Path(source), into, sha256)
+    with scratch_directory("fetch") as scratch:
+        _unpack(archive, scratch / LINES)
+        contents = load_lines(scratch / LINES)
+    if contents.damages or contents.orphans:
+        raise _refusal(archive, "its records are damaged")
+    if refused := contents.refused():
+        raise _refusal(archive, refused[0][1])
+    return FetchResult(digest, merge_contents([contents], into))
+
+
+def _local(archive: Path, into: Path, sha256: str) -> tuple[Path, str]:
+    if archive.is_dir():
+        command = shlex.join(("adt", "db", "merge", str(archive), "--into", str(into)))
+        raise PackageError(f"{archive} is a directory", remedy=f"A database is added with: {command}")
+    if not archive.is_file():
+        raise PackageError(f"there is no {archive}", remedy="Give the file that `adt db publish` wrote.")
+    if sha256:
+        check_digest(sha256)
+    with disk_errors(f"reading {archive}", archive, written=False):
+        digest = file_sha256(archive)
+    if sha256 and digest != sha256.lower():
+        raise DownloadError(
+            f"{archive} has sha256 {digest}, expected {sha256.lower()}",
+            remedy="It is not the file that was meant: do not use it; ask who published it.",
+        )
+    return archive, digest
+
+
+def _unpack(archive: Path, to: Path) -> None:
+    """Write the one entry of *archive* to *to*; no name, mode or size in it is trusted."""
+    try:
+        with (
+            gzip.open(archive, "rb") as packed,
+            Bounded(packed) as bounded,
+            tarfile.open(fileobj=bounded, mode="r:") as tar,
+        ):
+            member = tar.next()
+            if member is None or member.name != LINES:
+                raise _refusal(archive, f"its first entry is not {LINES}")
+            if member.size > MOST_BYTES:
+                raise _refusal(archive, f"it would unpack to more than {MOST_BYTES >> 30} GiB")
+            write_file(tar, member, to.parent, to.name)
+            if tar.next() is not None:
+                raise _refusal(archive, "it has more than one entry")
+    except (*DAMAGED, gzip.BadGzipFile, zlib.error) as error:
+        raise _refusal(archive, f"it is no .tar.gz, or is damaged: {error}") from error
+
+
+def _refusal(archive: Path, reason: str) -> PackageError:
+    return PackageError(
+        f"{archive} is no published tuning database: {reason}; nothing of it was used",
+        remedy="Get it again from who published it, with its sha256.",
+    )

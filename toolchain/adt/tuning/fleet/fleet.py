@@ -18,9 +18,8 @@ from typing import Self
 from adt.device.transport.deadline import allowed, cancel_on
 from adt.errors import AdtError
 from adt.tuning.candidates import MeasureJob, MeasureOutcome
-from adt.tuning.fleet.roster import FIRST_PAUSE, Roster
 from adt.tuning.fleet.sources import Identity, Source
-from adt.tuning.fleet.worker import Worker
+from adt.tuning.fleet.worker import FIRST_PAUSE, Roster, Worker
 from adt.tuning.records import Failure, MeasuredOn
 from adt.tuning.results import DeviceStatus
 

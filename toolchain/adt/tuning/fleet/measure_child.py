@@ -1,4 +1,4 @@
-"""The process that measures for one worker: it has a session with a server, and may hang or crash with it.
+"""The process that measures for one worker, and its messages; it may hang or crash with its server.
 
 Kernels compute with the same made-up numbers on every device.
 """
@@ -10,29 +10,112 @@ import math
 import os
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from adt.compiler.passes.records.arguments import Argument, download, sample_data, unwritten_data, upload
 from adt.errors import last_line
-from adt.host.child import serve
+from adt.host.child import Speech, serve
 from adt.rpc import relay
 from adt.rpc.session import CONNECT_SECONDS, close, lost
-from adt.tuning.fleet.measure_protocol import (
-    SPEECH,
-    Answer,
-    Broken,
-    Compute,
-    Computed,
-    Connect,
-    Connected,
-    Disconnect,
-    Done,
-    Measure,
-    Prepare,
-    Refused,
-    Request,
-    Timed,
-)
+from adt.tuning.candidates import Timing
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Open a session; one that is open is closed first. Answer: :class:`Connected` or :class:`Refused`."""
+
+    host: str
+    port: int
+    match_key: str
+    """Match key that the server expects of its client."""
+    seconds: int
+    """After which the server ends the session, whatever runs in it."""
+    device: str
+    """``cpu``, ``opencl`` or ``cuda``."""
+
+
+@dataclass(frozen=True)
+class Disconnect:
+    """Close the session. Answer: :class:`Done`."""
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Have *arguments* on the device. Answer: :class:`Done`, :class:`Refused` or :class:`Broken`."""
+
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Time a library's function ``main``. Answer: :class:`Timed`, :class:`Refused` or :class:`Broken`."""
+
+    name: str
+    """File name on the server; no other may have had it, for dlopen knows a library by its name."""
+    library: bytes
+    arguments: tuple[Argument, ...]
+    timing: Timing
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Call a library's ``main`` once. Answer: :class:`Computed`, :class:`Refused` or :class:`Broken`."""
+
+    name: str
+    """See :class:`Measure`."""
+    library: bytes
+    arguments: tuple[Argument, ...]
+    outputs: int
+    """Number of the last arguments that are outputs."""
+
+
+@dataclass(frozen=True)
+class Connected:
+    """There is a session, and the device exists."""
+
+    device: str
+    """Its name and driver, as the runtime there tells them; empty where it does not."""
+    driver: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """It is."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Duration of one call in seconds, for each repeat."""
+
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Contents of the outputs as they lie in memory, computed from the same inputs everywhere."""
+
+    outputs: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """It failed, and the session is as good as before."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The session is over: the server, or the way to it, is gone."""
+
+    message: str
+
+
+Request = Connect | Disconnect | Prepare | Measure | Compute
+Answer = Connected | Done | Timed | Computed | Refused | Broken
+SPEECH = Speech(Request, Answer)
+
 
 CACHED_BYTES = 256 << 20
 """Limit of arguments that the device keeps while they are not in use."""

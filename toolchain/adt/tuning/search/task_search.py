@@ -17,7 +17,6 @@ from adt.compiler.passes.records import traces
 from adt.errors import ConfigError
 from adt.tuning.candidates import Candidate, CandidateResult, Measurement
 from adt.tuning.records import Record
-from adt.tuning.search.cost_models import RandomModel, as_tvm, cost_model
 from adt.tuning.search.design_space import design_space, rule_space
 from adt.tuning.search.strategies import (
     ENDLESS,
@@ -26,8 +25,11 @@ from adt.tuning.search.strategies import (
     REPLAY,
     STRATEGIES,
     Enumeration,
+    RandomModel,
     SearchOptions,
+    as_tvm,
     by_promise,
+    cost_model,
     enumerate_traces,
     evolutionary,
     measure_candidate,
