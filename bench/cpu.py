@@ -175,7 +175,7 @@ def right_when_emulated(place: Path, name: str, given: argparse.Namespace) -> bo
 def run(package: Path, runs: int, threads: int) -> list[float]:
     """Return the milliseconds of each run by rtvm."""
     import adt
-    from adt.device.rtvm import RtvmOptions
+    from adt.device.place import RtvmOptions
 
     report = adt.run(package, run_count=runs, warmup_runs=3, options=RtvmOptions(threads=threads)).report
     return list(report["run_ms"])

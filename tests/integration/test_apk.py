@@ -29,7 +29,7 @@ from adt.errors import AdtError, BuildError, ConfigError, DeviceError, MismatchE
 from adt.host import manifest
 from adt.host.cache import cache_dir
 from adt.host.ndk import DEBIAN_FRAMEWORK
-from adt.integrate.apk.build import misplaced
+from adt.integrate.apk import misplaced
 from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, ERROR, RESULTS
 from adt.integrate.contents import OPENCL_LIBRARIES
 from support.devices.fixtures import NATIVE, Rack, entries, processes

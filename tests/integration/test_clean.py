@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from adt.device.deploy import store
-from adt.device.deploy.removal import clean
 from adt.device.deploy.store import Deployment, DeployReport, deploy, payload_of
-from adt.device.deploy.workspace import open_agent, workspace
+from adt.device.deploy.workspace import clean, open_agent, workspace
 from adt.device.device import Device
-from adt.device.place import DevicePlace
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import DevicePlace, RtvmOptions
 from adt.device.scripts import script
 from adt.device.transport import adb
 from adt.device.transport.deadline import Deadline
@@ -179,7 +177,7 @@ def test_a_deploy_waits_for_a_clean(phone: Device, tmp_path: Path) -> None:
 CLEAN = """
 import sys
 from adt.device import selection
-from adt.device.deploy.removal import clean
+from adt.device.deploy.workspace import clean
 while True:
     clean(selection.select(sys.argv[1]), keep=0, user="tester")
     print("clean", flush=True)

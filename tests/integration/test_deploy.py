@@ -24,8 +24,7 @@ from adt.device.deploy import store
 from adt.device.deploy.store import DeployReport, deploy, payload_of
 from adt.device.deploy.workspace import Agent
 from adt.device.device import Device
-from adt.device.place import DevicePlace
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import DevicePlace, RtvmOptions
 from adt.device.transport import adb
 from adt.errors import (
     ConfigError,
@@ -321,7 +320,7 @@ import sys
 from adt.device import selection
 from adt.device.deploy.store import Deployment
 from adt.device.place import DevicePlace
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import RtvmOptions
 import numpy as np
 place = DevicePlace(selection.select(sys.argv[1]), Deployment(*sys.argv[1:5]))
 place.run(RtvmOptions(entry="hang"), {"x": np.zeros(1)})

@@ -10,12 +10,10 @@ import pytest
 
 import adt as api
 from adt.device.deploy.payload import user_directory
-from adt.device.deploy.removal import clean
 from adt.device.deploy.store import DeployReport
-from adt.device.deploy.workspace import AWAKE, awake, workspace
+from adt.device.deploy.workspace import AWAKE, awake, clean, workspace
 from adt.device.device import Device
-from adt.device.place import DevicePlace
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import DevicePlace, RtvmOptions
 from support.devices import clock
 from support.devices.fixtures import Rack, entries
 from support.devices.fixtures import native_rack as rack

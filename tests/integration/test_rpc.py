@@ -34,7 +34,7 @@ from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, NoDevice, RpcError, TrackerError
 from adt.host import process
 from adt.host.process import run
-from adt.rpc import cleanup, server, session, state, wire
+from adt.rpc import instance, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from support.devices import faulty
 from support.devices.fixtures import NATIVE, Rack, child, entries, processes
@@ -615,7 +615,7 @@ def inject(racked: Site) -> Iterator[Callable[[str], None]]:
 def settle(device: Device) -> None:
     """Wait for a device whose link is cut and made anew."""
     time.sleep(0.5)
-    wait_for(lambda: cleanup.usable(device.serial) is not None, "the device is usable")
+    wait_for(lambda: instance.usable(device.serial) is not None, "the device is usable")
 
 
 def test_a_device_that_restarts(shared: Site, inject: Callable[[str], None], library: Path) -> None:

@@ -32,7 +32,7 @@ from adt.host.cache import cache_dir
 from adt.integrate.bench_plan import BENCH_PLAN
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.package.package import load_package
-from adt.rpc.remote_model import remote_model
+from adt.rpc.session import remote_model
 from support.devices.fixtures import Rack, entries, rack
 from support.devices.ports import free_span
 from support.devices.programs import invoke_json

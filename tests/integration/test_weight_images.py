@@ -239,7 +239,7 @@ def test_weights_in_half_precision_are_images_of_halves(
 def test_a_server_without_the_function_for_images_is_named(
     package: ModelPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adt.rpc.remote_model.SET_INPUT", "adt.of_another_bundle")
+    monkeypatch.setattr("adt.rpc.session.SET_INPUT", "adt.of_another_bundle")
 
     with pytest.raises(
         MismatchError, match=r"weights in images.* no function adt.of_another_bundle"

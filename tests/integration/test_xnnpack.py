@@ -12,7 +12,7 @@ import pytest
 
 import adt
 from adt.bundle.bundle import TargetBundle
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import RtvmOptions
 from adt.errors import MismatchError
 from adt.measure.reference import run_reference
 from adt.package.host_run.run import run_package

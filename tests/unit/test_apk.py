@@ -27,10 +27,19 @@ from adt.errors import ToolNotFound as NotFound
 from adt.host import ndk as android_sdk
 from adt.host.ndk import find_apk_tools
 from adt.host.process import Finished
-from adt.integrate.apk.build import _explain, misplaced, write_archive
-from adt.integrate.apk.entries import ApkEntry, apk_entries
-from adt.integrate.apk.keystore import Keystore, users_keystore
-from adt.integrate.apk.manifest import application_id, manifest_text, min_sdk, read_apk
+from adt.integrate.apk import (
+    ApkEntry,
+    Keystore,
+    _explain,
+    apk_entries,
+    application_id,
+    manifest_text,
+    min_sdk,
+    misplaced,
+    read_apk,
+    users_keystore,
+    write_archive,
+)
 from adt.integrate.bench_plan import BENCH_PLAN, BenchPlan, planned_models
 from adt.integrate.contents import OPENCL_LIBRARIES
 from adt.integrate.model_api import Project

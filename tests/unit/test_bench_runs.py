@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adt.device.place import Opened
-from adt.device.rtvm import RtvmOptions, RtvmRun
+from adt.device.place import Opened, RtvmOptions, RtvmRun
 from adt.measure.bench import (
     BenchSetup,
     expected_seconds,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import RtvmOptions
 from adt.errors import InputError
 from adt.package.inputs.random import random_inputs
 from adt.package.manifest import TensorSpec, ValueRange

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adt.device import rtvm
+from adt.device import place
 from adt.device.deploy.payload import Payload, PayloadFile, payload_of, user_directory
 from adt.device.deploy.store import (
     Inventory,
@@ -139,7 +139,7 @@ def test_npz_keeps_every_name_type_and_shape(tmp_path: Path) -> None:
         "empty": np.zeros((0, 4), np.float32),
     }
     (tmp_path / "x.npz").write_bytes(npz.npz_bytes(arrays))
-    found = rtvm.load_npz(tmp_path / "x.npz")
+    found = place.load_npz(tmp_path / "x.npz")
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
@@ -155,17 +155,17 @@ def test_objects_are_no_input() -> None:
 def test_damaged_outputs_are_explained(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(data)
     with pytest.raises(RunError, match="cannot be read"):
-        rtvm.load_npz(tmp_path / "x.npz")
+        place.load_npz(tmp_path / "x.npz")
 
 
 def test_pickled_outputs_are_never_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(RunError):
-        rtvm.load_npz(tmp_path / "x.npz")
+        place.load_npz(tmp_path / "x.npz")
 
 
-def ended(code: int, err: str = "", out: str = "") -> rtvm.ProgramExit:
-    return rtvm.ProgramExit("S", code, out, err, "the crash log: logcat")
+def ended(code: int, err: str = "", out: str = "") -> place.ProgramExit:
+    return place.ProgramExit("S", code, out, err, "the crash log: logcat")
 
 
 @pytest.mark.parametrize(
@@ -176,19 +176,19 @@ def ended(code: int, err: str = "", out: str = "") -> rtvm.ProgramExit:
     ],
 )
 def test_rtvms_own_message_and_remedy_reach_the_user(code: int, kind: type[Exception]) -> None:
-    error = rtvm.explain(ended(code, "noise\nrtvm: error: it is so\nremedy: do this\n"))
+    error = place.explain(ended(code, "noise\nrtvm: error: it is so\nremedy: do this\n"))
     assert type(error) is kind
     assert (error.what, error.remedy) == ("it is so", "do this")
 
 
 def test_a_drivers_log_is_no_message_of_rtvms() -> None:
     log = "Error: CL_BUILD_PROGRAM_FAILURE\nerror: kernel.cl:28:1: unknown type name '_'"
-    error = rtvm.explain(ended(5, f"noise\nrtvm: error: the model failed\n{log}\nremedy: do this\n"))
+    error = place.explain(ended(5, f"noise\nrtvm: error: the model failed\n{log}\nremedy: do this\n"))
     assert (error.what, error.remedy, error.details) == ("the model failed", "do this", log)
 
 
 def test_without_a_message_the_output_is_shown() -> None:
-    error = rtvm.explain(ended(5, "something odd\n"))
+    error = place.explain(ended(5, "something odd\n"))
     assert "exit code 5" in error.what
     assert error.details == "something odd"
     assert error.remedy
@@ -198,7 +198,7 @@ def test_without_a_message_the_output_is_shown() -> None:
     ("code", "name"), [(139, "SIGSEGV"), (134, "SIGABRT"), (137, "SIGKILL"), (132, "SIGILL")]
 )
 def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
-    error = rtvm.explain(ended(code))
+    error = place.explain(ended(code))
     assert name in error.what
     assert "logcat" in error.remedy
     assert ("memory" in error.remedy) == (name == "SIGKILL")
@@ -215,7 +215,7 @@ def test_a_signal_is_named_and_leads_to_the_log(code: int, name: str) -> None:
     ],
 )
 def test_a_program_that_does_not_start_says_so(code: int, said: str) -> None:
-    error = rtvm.explain(ended(code, said))
+    error = place.explain(ended(code, said))
     assert "does not start" in error.what
     assert said in error.details
 
@@ -223,4 +223,4 @@ def test_a_program_that_does_not_start_says_so(code: int, said: str) -> None:
 @pytest.mark.parametrize("out", ["", "no json", "[1]"])
 def test_a_run_without_a_report_is_an_error(out: str) -> None:
     with pytest.raises(RunError, match="report"):
-        rtvm.read_report(ended(0, out=out))
+        place.read_report(ended(0, out=out))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adt.device.deploy.removal import Contents, StoredDeployment, choose, parse_contents
+from adt.device.deploy.workspace import Contents, StoredDeployment, choose, parse_contents
 
 FILES = [f"{n:064x}" for n in range(6)]
 

@@ -28,7 +28,7 @@ from adt.compiler.importers.onnx.file import input_dtypes, read_onnx
 from adt.compiler.importers.tflite.file import model_of
 from adt.compiler.importers.tflite.importer import explain_tflite
 from adt.errors import AdtError, ConfigError, InputError, ModelError, PackageError
-from adt.integrate.apk.manifest import read_apk
+from adt.integrate.apk import read_apk
 from adt.limits import MOST_DEPTH, parse_json
 from adt.measure import app_bench, history
 from adt.options.resolve import _toml, load_settings

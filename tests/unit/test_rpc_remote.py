@@ -12,7 +12,7 @@ from adt.errors import InputError, MismatchError, RpcError, RunError
 from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage
 from adt.rpc import temporary_server, wire
-from adt.rpc.remote_model import explain_errors, remote_model
+from adt.rpc.session import explain_errors, remote_model
 from adt.rpc.state import ServerRecord, this_process
 from adt.rpc.temporary_server import Endpoint
 from adt.verbs import remote

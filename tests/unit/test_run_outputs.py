@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import RtvmOptions
 from adt.errors import ConfigError, InputError
 from adt.package.classes import rank, read_labels
 from adt.verbs.arrays import check_outputs, described, save_outputs, table

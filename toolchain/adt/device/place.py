@@ -1,31 +1,269 @@
-"""Place where a package runs: a device behind ADB, or this machine."""
+"""Place where a package runs (a device behind ADB, or this machine), and the runner program there: ``rtvm``.
+
+What the program is asked, what it answers, and how it fails, is the same everywhere.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import os
+import re
+import signal
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.store import Deployment
 from adt.device.deploy.workspace import awake, workspace
 from adt.device.device import Device
-from adt.device.rtvm import INPUTS, ProgramExit, RtvmOptions, RtvmRun, read_report, read_run
 from adt.device.scripts import script
-from adt.errors import RunError
+from adt.errors import AdtError, InputError, MismatchError, OutOfMemory, PackageError, RunError
 from adt.host.cache import cache_dir
 from adt.host.disk import scratch_directory
-from adt.host.npz import npz_bytes
-from adt.host.process import run
+from adt.host.npz import DamagedNpz, npz_bytes, read_npz
+from adt.host.process import last_lines, run
 from adt.options.sections import RUN_SECONDS
+from adt.package.inputs.random import check_fill_mode
 from adt.package.manifest import taken_inputs
 from adt.package.package import ModelPackage
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+log = logging.getLogger("adt.run")
+
+# Exit codes of rtvm
+OK, USAGE, DAMAGED, BAD_INPUT, RUN_FAILED, DOES_NOT_FIT, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = (
+    0,
+    *range(2, 10),
+)
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+
+INPUTS, OUTPUTS, TIMES, CALLS = "in.npz", "out.npz", "times.npz", "calls.npz"
+"""Files of a run, in its working directory."""
+
+
+@dataclass(frozen=True)
+class RtvmOptions:
+    """Options of ``rtvm``; the defaults are its own."""
+
+    entry: str = "main"
+    device: str = "cpu"
+    """``cpu``, ``opencl`` or ``cuda``."""
+    seed: int = 0
+    """Seed of the inputs that it makes up when none are given …"""
+    fill_mode: str = "random"
+    """Content of these inputs."""
+    warmup_runs: int = 0
+    """Runs before the first timed one."""
+    warmup_ms: float = 0.0
+    """Milliseconds that the warm-up takes at least."""
+    run_count: int = 1
+    """Timed runs, at least."""
+    min_seconds: float = 0.0
+    """Seconds that the timed runs take at least."""
+    max_seconds: float | None = None
+    """Seconds after which no further run begins."""
+    threads: int | None = None
+    """CPU threads; None for what TVM takes."""
+    affinity: str = ""
+    """``big``, ``little``, ``all`` or CPU numbers (``4-7``, ``0,2``); empty for TVM's choice."""
+    end_to_end: bool = False
+    """A timed run copies the inputs in and the outputs out, too."""
+    zero_copy: bool = False
+    """Inputs of the CPU are used where they lie."""
+    profile: int = 0
+    """Further runs that time each call; 0 for none."""
+    sample_ms: int = 0
+    """Temperatures, clocks and power between the timed runs, at most so often; 0 for never."""
+    dump_calls: tuple[int, int] | None = None
+    """In one further run, keep the arguments of the calls from here up to here (exclusive)."""
+    keep_times: bool = False
+    """Bring every run's start and time back as arrays, for long measurements."""
+    program_cache: bool = True
+    """Keep compiled OpenCL programs on the device for the next load."""
+    pre_compiled: str = ""
+    """A file for them instead, on the machine that runs the model."""
+
+    def words(self, *, given: bool, programs: str) -> list[str]:
+        """Return rtvm's arguments after ``--model DIR``; *given*: with inputs; *programs*: with OpenCL's."""
+        check_fill_mode(self.fill_mode)
+        if self.device not in ("cpu", "opencl", "cuda") or self.run_count < 1 or self.warmup_runs < 0:
+            raise InputError(
+                f"cannot run {self.run_count} times after {self.warmup_runs} on {self.device!r}",
+                remedy="Give a run count of at least 1, at least 0 warm-up runs, and cpu, opencl or cuda.",
+            )
+        words = ["--device", self.device, "--entry", self.entry, "--json", "--output", OUTPUTS]
+        words += ["--input", INPUTS] if given else ["--seed", str(self.seed)]
+        words += ["--fill-mode", self.fill_mode] if self.fill_mode != "random" and not given else []
+        words += ["--dry-run", str(self.warmup_runs), "--run-count", str(self.run_count)]
+        words += _option("--warmup-ms", self.warmup_ms) + _option("--min-seconds", self.min_seconds)
+        words += _option("--max-seconds", self.max_seconds) + _option("--threads", self.threads)
+        words += _option("--affinity", self.affinity) + _option("--profile", self.profile)
+        words += _option("--sample-ms", self.sample_ms)
+        words += ["--end-to-end"] if self.end_to_end else []
+        words += ["--zero-copy"] if self.zero_copy else []
+        words += ["--times", TIMES] if self.keep_times else []
+        if self.dump_calls is not None:
+            first, end = self.dump_calls
+            words += ["--dump-calls", CALLS, "--calls", f"{first}:{end}"]
+        if self.pre_compiled:
+            return [*words, "--pre-compiled", self.pre_compiled]
+        return [*words, "--program-cache", programs if self.program_cache else "off"]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that a run with these options leaves in its working directory."""
+        files = [OUTPUTS]
+        files += [TIMES] if self.keep_times else []
+        files += [CALLS] if self.dump_calls is not None else []
+        return tuple(files)
+
+
+def _option(name: str, value: float | str | None) -> list[str]:
+    return [name, f"{value:g}" if isinstance(value, float) else str(value)] if value else []
+
+
+@dataclass(frozen=True)
+class RtvmRun:
+    """Result of one run of the program."""
+
+    outputs: dict[str, np.ndarray]
+    """Every output of the entry, by name."""
+    report: dict[str, Any]
+    """The JSON object that rtvm printed: what ran, on what, and its times (docs/json.md)."""
+    emulated: bool
+    """It ran on a virtual device: the report's times are an emulator's, and no device's speed."""
+    times: dict[str, np.ndarray] = field(default_factory=dict)
+    """With ``keep_times``: ``run_ms`` and ``start_ms``, float64, one for each timed run."""
+    calls: dict[str, np.ndarray] = field(default_factory=dict)
+    """With ``dump_calls``: arguments of calls, ``<index>|<name>|<argument>``."""
+
+
+@dataclass(frozen=True)
+class ProgramExit:
+    """End of the program."""
+
+    where: str
+    """The serial of the device, or what else it ran on."""
+    exit_code: int
+    """Its own; 128 + N when signal N ended it."""
+    out: str
+    err: str
+    log: str
+    """Place where more may be found when it crashed, as the rest of a sentence."""
+
+    def tail(self, lines: int = 30) -> str:
+        """Return the last lines of both streams, stdout first."""
+        return last_lines(self.out, self.err, lines)
+
+
+def read_report(ended: ProgramExit) -> dict[str, Any]:
+    """Read the report of a program, which failed if it printed none."""
+    if ended.err.strip():
+        log.debug("rtvm: %s", ended.err.strip())
+    if ended.exit_code != OK:
+        raise explain(ended)
+    with contextlib.suppress(ValueError):
+        report = json.loads(ended.out)
+        if isinstance(report, dict):
+            return report
+    raise RunError(
+        "rtvm did not print its report",
+        remedy="Rebuild the bundle (adt build-target): its rtvm does not fit this adt.",
+        details=ended.tail(),
+    )
+
+
+def read_run(options: RtvmOptions, report: dict[str, Any], files: Path, *, emulated: bool) -> RtvmRun:
+    """Read a run with the files that it left in the directory *files*."""
+    arrays = {name: load_npz(files / name) for name in options.files}
+    return RtvmRun(arrays[OUTPUTS], report, emulated, arrays.get(TIMES, {}), arrays.get(CALLS, {}))
+
+
+def load_npz(path: Path) -> dict[str, np.ndarray]:
+    """Read every array of the file that rtvm wrote."""
+    try:
+        return read_npz(path)
+    except (DamagedNpz, FileNotFoundError) as error:
+        raise RunError(
+            f"the outputs that came back from the device cannot be read: {error}",
+            remedy="Run again; if it stays so, rebuild the bundle: its rtvm does not fit this adt.",
+        ) from error
+
+
+_MEANINGS = {
+    "SIGKILL": "; SIGKILL mostly means that memory ran out.",
+    "SIGILL": "; the package may use CPU features that this device lacks: compile it without --like, or "
+    "like this device.",
+}
+"""Usual meaning of some signals."""
+
+
+def explain(done: ProgramExit) -> AdtError:
+    """Return the error for a failed run: rtvm's own message and remedy, of the class its exit code means."""
+    output, code = done.err or done.out, done.exit_code
+    where = done.where
+    if code > 128 and (name := signal_name(code - 128)):
+        return RunError(
+            f"rtvm was ended by {name} on {where}",
+            remedy=f"Look at {done.log}" + _MEANINGS.get(name, "."),
+            details=done.tail(),
+        )
+    if (
+        code in (NOT_EXECUTABLE, NOT_FOUND)
+        or "CANNOT LINK EXECUTABLE" in output
+        or "error while loading" in output
+    ):
+        return RunError(
+            f"rtvm does not start on {where}",
+            remedy="Deploy again; if it stays so, the bundle does not fit the device: build it for the "
+            "device's platform (adt build-target --for PLATFORM).",
+            details=done.tail(),
+        )
+    what, more, remedy = _last_words(output)
+    kind, otherwise = {
+        USAGE: (
+            RunError,
+            "Rebuild the bundle (adt build-target): its rtvm does not know what this adt asks for.",
+        ),
+        DAMAGED: (PackageError, "Deploy the package again; if that does not help, compile it again."),
+        DOES_NOT_FIT: (MismatchError, "Compile the model again for the bundle that is on the device."),
+        NO_DEVICE: (MismatchError, "Compile the model for cpu."),
+        OUT_OF_MEMORY: (OutOfMemory, "Use a smaller model, or compile it for smaller inputs."),
+        BAD_INPUT: (InputError, "adt inspect shows the inputs that the model takes."),
+    }.get(code, (RunError, f"Look at {done.log}."))
+    error: AdtError = kind(
+        what or f"rtvm failed on {where} (exit code {code})",
+        remedy=remedy or otherwise,
+        details=more if what else done.tail(),
+    )
+    return error
+
+
+def _last_words(output: str) -> tuple[str, str, str]:
+    """Return rtvm's message, the text below it (perhaps a driver's log) and its remedy, or empty texts."""
+    own = r"^rtvm: error: (?P<text>.*?)(?:\nremedy: (?P<remedy>.*?))?\s*\Z"
+    around = r"^error: (?P<text>.*)(?:\nremedy: (?P<remedy>.*))?"  # of the script that starts it
+    match = re.search(own, output, re.MULTILINE | re.DOTALL) or re.search(around, output, re.MULTILINE)
+    if match is None:
+        return "", "", ""
+    what, _, more = match["text"].partition("\n")
+    return what.strip(), more.strip()[-4000:], (match["remedy"] or "").strip()
+
+
+def signal_name(number: int) -> str:
+    """Return the name of the signal *number*; empty if there is none."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return ""
+
 
 Inputs: TypeAlias = "Mapping[str, np.ndarray] | None"
 """Every input of an entry by name; None: rtvm makes them up."""

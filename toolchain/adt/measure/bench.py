@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from adt import __version__
-from adt.device.place import DevicePlace, Opened, Place
+from adt.device.place import DevicePlace, Opened, Place, RtvmOptions, RtvmRun
 from adt.device.probe import soc
-from adt.device.rtvm import RtvmOptions, RtvmRun
 from adt.host.cache import file_sha256
 from adt.measure import conditions
 from adt.measure.conditions import Conditions

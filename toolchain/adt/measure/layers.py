@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from adt.device.place import Place
-from adt.device.rtvm import RtvmOptions
+from adt.device.place import Place, RtvmOptions
 from adt.errors import InputError, RunError
 from adt.host.document import form, in_document
 from adt.measure.host_kernels import KernelProcess, NotComputable

@@ -7,6 +7,10 @@ two things: the server's end, and the end of its own standard input, which comes
 server or the cable is gone. Either way it ends all processes that the server left, removes the directory, and
 exits with the server's exit code. Should the wrapper itself be killed, whoever comes next finds its directory
 and does the same.
+
+What a server left (its forward, its reverse, its processes and its directory) is removed by :func:`clean`.
+Where the watchdog was killed that is a program, ``python -m adt.rpc.instance DIRECTORY``, which uses the adb
+server that the watchdog used, whatever the environment of the one who cleans says.
 """
 
 from __future__ import annotations
@@ -16,30 +20,37 @@ import dataclasses
 import logging
 import queue
 import re
+import sys
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from adt.device import selection
 from adt.device.deploy.workspace import awake
 from adt.device.device import Device
-from adt.device.rtvm import signal_name
+from adt.device.place import signal_name
 from adt.device.scripts import script
 from adt.device.transport import adb, forwards
 from adt.device.transport.deadline import Deadline
 from adt.device.transport.forwards import Forward
 from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, TrackerError
+from adt.host import process
 from adt.options.sections import PortRange
-from adt.rpc import board, cleanup, launch, state, wire
-from adt.rpc.cleanup import ANSWER_SECONDS
+from adt.rpc import board, launch, state, wire
 
 log = logging.getLogger("adt.rpc.watchdog")
 
 READY_SECONDS = 60.0
 """In which a server must answer and be registered."""
 HELLO_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+"""For one short request; a device that takes longer does not answer."""
+CLEAN_SECONDS = 30.0
+"""For ending what is on the device."""
 POLL_SECONDS = 2.0
 """Interval at which forwards, reverses and the device are looked at, in seconds."""
 LOOK_SECONDS = 30.0
@@ -341,7 +352,7 @@ class Instance:
         """
         self._looked = time.monotonic()
         pids = self.record.now.there.pids
-        if not pids or (device := cleanup.usable(self.config.serial)) is None:
+        if not pids or (device := usable(self.config.serial)) is None:
             return False
         try:
             done = device.shell(["kill", "-0", str(pids[1])], timeout=ANSWER_SECONDS, check=False)
@@ -374,3 +385,71 @@ def explain_exit(code: int) -> str:
         127: "tvm_rpc could not be started",
         126: "tvm_rpc may not be executed on the device",
     }.get(code, f"tvm_rpc ended with exit code {code}")
+
+
+def usable(serial: str) -> Device | None:
+    """Return the device when it is connected and usable; start no adb server and connect nothing."""
+    if not adb.server_listens():
+        return None
+    try:
+        ready = any(device.serial == serial and device.ready for device in selection.listing())
+    except AdtError:
+        return None
+    return Device(serial) if ready else None
+
+
+def clean(record: state.ServerRecord) -> bool:
+    """Remove what *record* speaks of; False when the device is out of reach.
+
+    Then nothing is left: adb's ports go with the device, whose wrapper has seen its connection end.
+    """
+    if not adb.server_listens():
+        return False
+    serial = record.serial
+    try:
+        if record.port:
+            _end(serial, Forward(record.port, record.port))
+        device = usable(serial)
+        if device is None:
+            return False
+        device.shell(["true"], timeout=ANSWER_SECONDS)  # one that hangs is not asked for more
+        if record.there.tracker_port and record.tracker:
+            local = int(record.tracker.rpartition(":")[2])
+            _end(serial, Forward(local, record.there.tracker_port, reverse=True))
+        words = (record.parent, record.tag, record.app)
+        device.script(script("server_end"), *words, timeout=CLEAN_SECONDS, check=False)
+    except AdtError as error:
+        log.warning("cleaning up on %s: %s", serial, error.what)
+        return False
+    return True
+
+
+def _end(serial: str, link: Forward) -> None:
+    """End *link* unless its port leads elsewhere by now: then it is somebody else's."""
+    ports = forwards.listed(serial, reverse=link.reverse, seconds=ANSWER_SECONDS)
+    if ports.get(link.listening) == link.leads:
+        forwards.end(serial, link, seconds=ANSWER_SECONDS)
+
+
+def clean_elsewhere(at: state.Home, record: state.ServerRecord) -> None:
+    """Run :func:`clean` in a process that talks to the adb server of the record."""
+    done = process.run(
+        [sys.executable, "-P", "-m", "adt.rpc.instance", at.directory],
+        env={**process.python_path(), "ADB_SERVER_SOCKET": f"tcp:{record.adb_port}"},
+        timeout=2 * CLEAN_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        log.warning("%s is not reached; the server there ends by itself when it is", record.serial)
+        log.debug("%s", done.tail())
+
+
+def main() -> int:
+    """Clean up behind the server whose directory is named."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+    record = state.read_server(state.Home(Path(sys.argv[1]), "server"))
+    return 0 if record is None or clean(record) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

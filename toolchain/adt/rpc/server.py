@@ -23,8 +23,8 @@ from adt.errors import ConfigError, RpcError
 from adt.host import cache
 from adt.host.document import OR_NULL, in_document
 from adt.options.sections import PortRange
-from adt.rpc import cleanup, launch, state, tracker, wire
-from adt.rpc.instance import ServerConfig
+from adt.rpc import launch, state, tracker, wire
+from adt.rpc.instance import ServerConfig, clean_elsewhere
 
 log = logging.getLogger("adt.rpc")
 
@@ -223,7 +223,7 @@ def _end(at: state.Home, record: state.ServerRecord) -> bool:
     if left is not None:
         if hurried:
             return False  # its record says what is left, for the next start or stop
-        cleanup.clean_elsewhere(at, left)
+        clean_elsewhere(at, left)
         at.record.unlink(missing_ok=True)
     return True
 

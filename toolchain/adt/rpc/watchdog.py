@@ -27,9 +27,17 @@ from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, DeviceNotReady, NoDevice, RpcError
 from adt.options.sections import PortRange
-from adt.rpc import cleanup, launch, state
-from adt.rpc.cleanup import ANSWER_SECONDS
-from adt.rpc.instance import HELLO_SECONDS, POLL_SECONDS, Death, Instance, ServerConfig, Stopped
+from adt.rpc import launch, state
+from adt.rpc.instance import (
+    ANSWER_SECONDS,
+    HELLO_SECONDS,
+    POLL_SECONDS,
+    Death,
+    Instance,
+    ServerConfig,
+    Stopped,
+    clean,
+)
 
 log = logging.getLogger("adt.rpc.watchdog")
 
@@ -202,7 +210,7 @@ def main() -> int:
     except Exception:
         log.exception("the watchdog itself failed")
         code = 1
-    cleanup.clean(watchdog.record)
+    clean(watchdog.record)
     if watchdog.record.state != "failed":  # then the record says why
         at.record.unlink(missing_ok=True)
     return code

@@ -36,7 +36,7 @@ from adt.verbs import options as shared
 if TYPE_CHECKING:
     from adt.bundle.audit.report import ElfReport
     from adt.device.transport.sync import Progress
-    from adt.integrate.apk.keystore import Keystore
+    from adt.integrate.apk import Keystore
     from adt.integrate.model_api import Project
     from adt.measure.record import BenchRecord
     from adt.rpc.server import RpcServer
@@ -159,9 +159,7 @@ def apk(request: ApkRequest) -> Apk:
     """
     from adt.bundle.audit.auditing import audit_ndk
     from adt.host.ndk import find_apk_tools
-    from adt.integrate.apk.build import build_apk
-    from adt.integrate.apk.entries import apk_entries, audit_libraries
-    from adt.integrate.apk.manifest import manifest_text, min_sdk
+    from adt.integrate.apk import apk_entries, audit_libraries, build_apk, manifest_text, min_sdk
     from adt.integrate.bench_plan import BenchPlan, planned_models
     from adt.integrate.contents import app_libraries, check_large_pages
     from adt.verbs.bench import protocol_of
@@ -209,7 +207,7 @@ def apk(request: ApkRequest) -> Apk:
 
 
 def _described(request: ApkRequest) -> Project:
-    from adt.integrate.apk.manifest import application_id
+    from adt.integrate.apk import application_id
     from adt.integrate.project import project, server_project
     from adt.package.package import load_package
     from adt.verbs.bundles import choose_bundle
@@ -230,7 +228,7 @@ def _described(request: ApkRequest) -> Project:
 
 
 def _keystore(request: ApkRequest) -> Keystore:
-    from adt.integrate.apk.keystore import debug_keystore, users_keystore
+    from adt.integrate.apk import debug_keystore, users_keystore
 
     if request.keystore is None:
         return debug_keystore()
@@ -255,7 +253,7 @@ def install(request: InstallRequest) -> Installed:
         RpcError, TrackerError: it does not become a server that clients can use.
     """
     from adt.device import app as on_device
-    from adt.integrate.apk.manifest import read_apk
+    from adt.integrate.apk import read_apk
     from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS
     from adt.rpc import server, state
     from adt.verbs.device import device_of

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from adt.bundle.bundle import TargetBundle
     from adt.device.app import PrivateCopy
-    from adt.device.deploy.removal import CleanReport
     from adt.device.deploy.store import DeployProgress, DeployReport
+    from adt.device.deploy.workspace import CleanReport
     from adt.device.device import Device
     from adt.device.parallel import Event, Outcomes, Say
     from adt.device.place import Opened
@@ -391,22 +391,22 @@ def clean(request: CleanRequest) -> CleanReport:
     Raises:
         ConfigError: so many cannot be kept; nothing was done.
     """
-    from adt.device.deploy import removal
+    from adt.device.deploy import workspace
 
     _check_keep(request)
-    return removal.clean(_only_device(request), keep=request.keep, dry_run=request.dry_run)
+    return workspace.clean(_only_device(request), keep=request.keep, dry_run=request.dry_run)
 
 
 @takes(CleanRequest)
 def clean_many(request: CleanRequest) -> Outcomes[CleanReport]:
     """Call :func:`clean` for several devices at once."""
-    from adt.device.deploy import removal
+    from adt.device.deploy import workspace
 
     _check_keep(request)
 
     def clean_device(device: Device, say: Say) -> CleanReport:
         say("cleaning")
-        return removal.clean(device, keep=request.keep, dry_run=request.dry_run)
+        return workspace.clean(device, keep=request.keep, dry_run=request.dry_run)
 
     return _on_each(request, clean_device)
 

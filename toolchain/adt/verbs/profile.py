@@ -67,7 +67,7 @@ def profile(request: ProfileRequest) -> Profile:
         RunError, InputError: the runner refused or failed; its own message is passed on.
         RpcError, TrackerError: see :func:`adt.rpc_session`.
     """
-    from adt.device.rtvm import RtvmOptions
+    from adt.device.place import RtvmOptions
     from adt.measure.profile.assembly import Limits, ProfilePlace, assemble
     from adt.package.package import load_package
     from adt.verbs.deploy import open_place
@@ -156,7 +156,7 @@ def _check(request: ProfileRequest) -> None:
 def _remote(remote: Remote, request: ProfileRequest, limits: Limits) -> Profile:
     from adt.measure.profile.assembly import ProfilePlace, assemble
     from adt.package.inputs.random import random_inputs
-    from adt.rpc.remote_model import explain_errors
+    from adt.rpc.session import explain_errors
     from adt.verbs.run import RPC
 
     model, entry, runs, inputs = remote.model, request.entry, request.runs, request.inputs

@@ -17,7 +17,7 @@ from adt.package.compatibility import check_own_cpu, check_pair
 from adt.package.files import LIBRARY
 from adt.package.package import ModelPackage, load_package
 from adt.rpc import session
-from adt.rpc.remote_model import RemoteModel, remote_model
+from adt.rpc.session import RemoteModel, remote_model
 from adt.rpc.temporary_server import Endpoint, device_server, local_server
 from adt.verbs.bundles import package_bundle
 from adt.verbs.deploy import deploy_to, runs_here

@@ -17,7 +17,7 @@ from adt.verbs.arrays import PictureFlags, check_outputs, described, picture_opt
 from adt.verbs.options import AFFINITY, BUNDLE, ENTRY, PACKAGE, REMOTE_KEY, THREADS, TRACKER, VIA
 
 if TYPE_CHECKING:
-    from adt.device.rtvm import RtvmOptions
+    from adt.device.place import RtvmOptions
     from adt.numerics import Array
     from adt.package.classes import Ranking
     from adt.package.inputs.files import InputArray
@@ -94,7 +94,7 @@ def run(request: RunRequest) -> RunResult:
         ConfigError: options that contradict each other.
         RunError: the runner refused or failed; its own message is passed on.
     """
-    from adt.device.rtvm import RtvmOptions
+    from adt.device.place import RtvmOptions
     from adt.package.package import load_package
     from adt.verbs.deploy import open_place
 
@@ -166,7 +166,7 @@ def _inputs(model: str, entry: Entry, request: RunRequest) -> tuple[InputArray, 
 
 def _check_rpc_options(options: RtvmOptions) -> None:
     """Refuse rtvm's options over RPC: there TVM's server runs the model once."""
-    from adt.device.rtvm import RtvmOptions
+    from adt.device.place import RtvmOptions
 
     plain = RtvmOptions(
         entry=options.entry, device=options.device, seed=options.seed, fill_mode=options.fill_mode
@@ -225,7 +225,7 @@ def run_command(
     ],
 ) -> Rendering:
     """Run a package on a device and show or save its outputs; inputs are arrays, bytes or pictures."""
-    from adt.device.rtvm import RtvmOptions
+    from adt.device.place import RtvmOptions
     from adt.package.classes import TOP, rank, read_labels
 
     names = read_labels(labels) if labels else ()

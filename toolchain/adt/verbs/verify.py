@@ -194,7 +194,7 @@ def verify_at(
     Seed, tolerances, reference and time limit are those of *resolved*; *find_model* is asked where the
     reference needs the model, which may be code with *trust*; None as *inputs* makes *seeds* sets up.
     """
-    from adt.device.rtvm import RtvmOptions
+    from adt.device.place import RtvmOptions
     from adt.measure.reference import FILE, MODEL, reference_named, with_unused
     from adt.measure.roundings import explained
     from adt.measure.verify import accuracy, compare, worst_of

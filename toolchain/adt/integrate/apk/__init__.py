@@ -1,1 +1,0 @@
-"""An installable, signed APK of packages and bundles, without Gradle and without Java code."""
