@@ -75,7 +75,7 @@ def servers(bundle: TargetBundle, tracker: str, count: int) -> Iterator[None]:
     """Run *count* registered servers."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
-            words = board.arguments(key=KEY, port=free_port(), tracker=tracker, expose=False, work="")[:-1]
+            words = board.arguments(key=KEY, port=free_port(), tracker=tracker)
             stack.enter_context(board.run_server(bundle, words, output=subprocess.DEVNULL))
         wait_for(lambda: wire.summary(tracker).queue(KEY).free == count)
         yield
@@ -173,7 +173,7 @@ def with_adt(tracker: str, made: Path, count: int, window: float, directory: Pat
         arguments=(ARGUMENT,),
         kernels=("sleeps",),
     )
-    toolchain = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "cc", ())
+    toolchain = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "cc", (), cuda=None)
     with open_database(directory / f"records-{count}", write=True) as database:
         tune(
             TuningOptions(f"bench {count}", "{}", "0.25.0", toolchain, TIMING, trials=1_000_000),

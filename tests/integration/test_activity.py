@@ -28,7 +28,7 @@ from adt.bundle.bundle import ACTIVITY, TargetBundle, load_bundle
 from adt.device.deploy.payload import payload_of
 from adt.host.cache import cache_dir, file_sha256
 from adt.host.elf import read_elf
-from adt.integrate.bench_plan import BenchPlan, PlannedExtent, PlannedModel
+from adt.integrate.contents import BenchPlan, PlannedExtent, PlannedModel
 from adt.measure import app_bench
 from adt.rpc import wire
 from adt.rpc.wire import Answer

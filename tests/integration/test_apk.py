@@ -30,8 +30,7 @@ from adt.host import manifest
 from adt.host.cache import cache_dir
 from adt.host.ndk import DEBIAN_FRAMEWORK
 from adt.integrate.apk import misplaced
-from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, ERROR, RESULTS
-from adt.integrate.contents import OPENCL_LIBRARIES
+from adt.integrate.contents import ACTIVITY_CLASS, BENCH_PLAN, ERROR, OPENCL_LIBRARIES, RESULTS
 from support.devices.fixtures import NATIVE, Rack, entries, processes
 from support.devices.fixtures import native_rack as rack
 from support.devices.programs import ADT, invoke, invoke_json

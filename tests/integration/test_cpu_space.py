@@ -28,8 +28,7 @@ from adt.tuning.candidates import Candidate, CandidateResult, Measurement, NoSpa
 from adt.tuning.records import Context, Failure, Record
 from adt.tuning.search.design_space import RuleSpace, rule_space
 from adt.tuning.search.strategies import SearchOptions
-from adt.tuning.search.task_search import Searches
-from adt.tuning.search.tile_search import Effects, TileSearch
+from adt.tuning.search.task_search import Effects, Searches, TileSearch
 from support.models.blocked import PLAIN
 from support.sampling import matrix, of_each_run
 

@@ -13,7 +13,7 @@ import pytest
 import adt as api
 from adt.device.deploy.payload import user_directory
 from adt.device.device import Device
-from adt.device.parallel import Event
+from adt.device.selection import Event
 from adt.errors import ConfigError
 from adt.virtual import state
 from support.devices import faulty

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import adt
-from adt.device import parallel, probe, selection
+from adt.device import probe, selection
 from adt.device.deploy.workspace import workspace
 from adt.device.device import Device
 from adt.device.transport import adb
@@ -85,7 +85,7 @@ def test_every_verb_finds_it_again_after_the_server_was_restarted(phone: Device)
     for look in (
         lambda: [device.serial for device in adt.devices()],
         lambda: [selection.select().serial],
-        lambda: list(parallel.named_serials(None, everyone=True)),
+        lambda: list(selection.named_serials(None, everyone=True)),
     ):
         subprocess.run([adb.find_adb().path, "kill-server"], check=True, capture_output=True)
         assert look() == [phone.serial]

@@ -16,8 +16,7 @@ from adt.host.cache import cache_dir
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.integrate.android_versions import NEWEST
-from adt.integrate.bench_plan import ACTIVITY_CLASS
-from adt.integrate.contents import OPENCL_LIBRARIES
+from adt.integrate.contents import ACTIVITY_CLASS, OPENCL_LIBRARIES
 from adt.integrate.gradle import android_app_files
 from adt.integrate.model_api import Project
 from adt.integrate.output import CopiedFile, TextFile

@@ -29,8 +29,7 @@ from adt.device.transport import forwards
 from adt.errors import ConfigError, RpcError
 from adt.host import manifest
 from adt.host.cache import cache_dir
-from adt.integrate.bench_plan import BENCH_PLAN
-from adt.integrate.contents import OPENCL_LIBRARIES
+from adt.integrate.contents import BENCH_PLAN, OPENCL_LIBRARIES
 from adt.package.package import load_package
 from adt.rpc.session import remote_model
 from support.devices.fixtures import Rack, entries, rack

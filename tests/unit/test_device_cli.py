@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import adt
 from adt.cli.app import app
-from adt.device.parallel import Event, Outcome, Outcomes
 from adt.device.probe import DeviceOverview
+from adt.device.selection import Event, Outcome, Outcomes
 from adt.errors import NoDevice
 from adt.verbs import device as verbs
 from adt.verbs.deploy import live_table, rendering

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from adt.device import parallel, selection
+from adt.device import selection
 from adt.device.device import Device
-from adt.device.parallel import Event, Say, for_each
+from adt.device.selection import Event, Say, for_each
 from adt.device.transport.deadline import Deadline
 from adt.errors import ConfigError, DeviceError, NoDevice
 from support.devices.adb_server import Peer, fake_server, text
@@ -60,7 +60,7 @@ def test_no_more_at_once_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
         with lock:
             running -= 1
 
-    monkeypatch.setattr(parallel, "WORKERS", 3)
+    monkeypatch.setattr(selection, "WORKERS", 3)
     work_on_each([str(n) for n in range(12)], work)
     assert most == 3
 
@@ -68,7 +68,7 @@ def test_no_more_at_once_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interrupted_it_ends_what_is_under_way_and_starts_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parallel, "WORKERS", 2)
+    monkeypatch.setattr(selection, "WORKERS", 2)
     started: list[str] = []
     cleaned: list[str] = []
     began = threading.Barrier(2)
@@ -106,7 +106,7 @@ def test_a_bug_is_not_hidden() -> None:
     ("given", "serials"), [(None, ()), ("", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , b,", ("a", "b"))]
 )
 def test_the_devices_that_are_meant(given: str | None, serials: tuple[str, ...]) -> None:
-    assert parallel.named_serials(given, everyone=False) == serials
+    assert selection.named_serials(given, everyone=False) == serials
 
 
 def test_serials_of_connected_devices_may_have_commas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,16 +118,16 @@ def test_serials_of_connected_devices_may_have_commas(monkeypatch: pytest.Monkey
 
     # The first connection only finds out that a server listens.
     with fake_server(monkeypatch, lambda _peer: None, answer):
-        assert parallel.named_serials("x, ABC,DEF,ABC", everyone=False) == ("x", "ABC,DEF", "ABC")
+        assert selection.named_serials("x, ABC,DEF,ABC", everyone=False) == ("x", "ABC,DEF", "ABC")
 
 
 def test_contradictions_are_refused() -> None:
     for given, everyone in (("a", True), ("a,a", False)):
         with pytest.raises(ConfigError):
-            parallel.named_serials(given, everyone=everyone)
+            selection.named_serials(given, everyone=everyone)
 
 
 def test_all_of_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "listing", tuple)
     with pytest.raises(NoDevice):
-        parallel.named_serials(None, everyone=True)
+        selection.named_serials(None, everyone=True)

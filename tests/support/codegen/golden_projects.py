@@ -19,7 +19,7 @@ from pathlib import Path
 from adt.host.directories import resource
 from adt.integrate.android_versions import NEWEST, VERSIONS
 from adt.integrate.apk import apk_entries, manifest_text
-from adt.integrate.bench_plan import BenchPlan, planned_models
+from adt.integrate.contents import BenchPlan, planned_models
 from adt.integrate.model_api import (
     ELEMENTS,
     Project,

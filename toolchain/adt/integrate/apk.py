@@ -33,8 +33,14 @@ from adt.host.directories import data_dir
 from adt.host.disk import scratch_directory
 from adt.host.ndk import Ndk
 from adt.integrate.android_versions import NEWEST
-from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN
-from adt.integrate.contents import LIBRARIES, apk_files, benchmark_files, opencl_libraries
+from adt.integrate.contents import (
+    ACTIVITY_CLASS,
+    BENCH_PLAN,
+    LIBRARIES,
+    apk_files,
+    benchmark_files,
+    opencl_libraries,
+)
 from adt.integrate.model_api import Project
 from adt.integrate.names import NamePool
 from adt.integrate.templates import render

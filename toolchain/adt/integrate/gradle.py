@@ -21,8 +21,16 @@ from adt.bundle.bundle import TargetBundle
 from adt.errors import ConfigError
 from adt.integrate import jni
 from adt.integrate.android_versions import BUILT_IN_KOTLIN
-from adt.integrate.bench_plan import ACTIVITY_CLASS, BENCH_PLAN, BenchPlan, planned_models
-from adt.integrate.contents import LIBRARIES, benchmark_files, model_files, runtime_files
+from adt.integrate.contents import (
+    ACTIVITY_CLASS,
+    BENCH_PLAN,
+    LIBRARIES,
+    BenchPlan,
+    benchmark_files,
+    model_files,
+    planned_models,
+    runtime_files,
+)
 from adt.integrate.model_api import EntryApi, Project, TensorApi
 from adt.integrate.names import RUNTIME_PACKAGE, kotlin_package
 from adt.integrate.output import CopiedFile, DataFile, OutputFile, TextFile

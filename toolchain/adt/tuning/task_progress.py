@@ -18,8 +18,7 @@ from adt.tuning.records import BASELINE, CONFIRMED, Failure, Record, typical_rec
 from adt.tuning.results import TaskStatus
 
 if TYPE_CHECKING:
-    from adt.tuning.search.task_search import TaskSearch
-    from adt.tuning.search.tile_search import TileSearch
+    from adt.tuning.search.task_search import TaskSearch, TileSearch
     from adt.tuning.tasks import Task
 
 

@@ -160,8 +160,7 @@ def apk(request: ApkRequest) -> Apk:
     from adt.bundle.audit.auditing import audit_ndk
     from adt.host.ndk import find_apk_tools
     from adt.integrate.apk import apk_entries, audit_libraries, build_apk, manifest_text, min_sdk
-    from adt.integrate.bench_plan import BenchPlan, planned_models
-    from adt.integrate.contents import app_libraries, check_large_pages
+    from adt.integrate.contents import BenchPlan, app_libraries, check_large_pages, planned_models
     from adt.verbs.bench import protocol_of
 
     out = request.out
@@ -254,7 +253,7 @@ def install(request: InstallRequest) -> Installed:
     """
     from adt.device import app as on_device
     from adt.integrate.apk import read_apk
-    from adt.integrate.bench_plan import ACTIVITY_CLASS, ERROR, RESULTS
+    from adt.integrate.contents import ACTIVITY_CLASS, ERROR, RESULTS
     from adt.rpc import server, state
     from adt.verbs.device import device_of
     from adt.verbs.rpc import serve_deployed

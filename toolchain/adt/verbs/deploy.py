@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from adt.device.deploy.store import DeployProgress, DeployReport
     from adt.device.deploy.workspace import CleanReport
     from adt.device.device import Device
-    from adt.device.parallel import Event, Outcomes, Say
+    from adt.device.selection import Event, Outcomes, Say
     from adt.device.place import Opened
     from adt.errors import AdtError
     from adt.package.package import ModelPackage
@@ -252,10 +252,10 @@ def _only_device(request: DeployRequest | CleanRequest) -> Device:
 def _on_each(
     request: DeployRequest | CleanRequest, work: Callable[[Device, Say], Result]
 ) -> Outcomes[Result]:
-    from adt.device import parallel
+    from adt.device import selection
     from adt.verbs.device import open_device
 
-    return parallel.for_each(
+    return selection.for_each(
         request.serials,
         work,
         opened=lambda serial: open_device(serial, request.settings.device.limit),
