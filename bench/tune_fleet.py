@@ -42,7 +42,7 @@ from adt.tuning.candidates import (
     TuningOptions,
 )
 from adt.tuning.database.store import open_database
-from adt.tuning.engine import tune
+from adt.tuning.engine import Engine
 from adt.tuning.fleet.fleet import Fleet
 from adt.tuning.fleet.sources import TrackerSource
 from adt.tuning.records import Record
@@ -175,16 +175,16 @@ def with_adt(tracker: str, made: Path, count: int, window: float, directory: Pat
     )
     toolchain = Toolchain({"kind": "llvm"}, "cpu", 64, False, 3, "cc", (), cuda=None)
     with open_database(directory / f"records-{count}", write=True) as database:
-        tune(
+        engine = Engine(
             TuningOptions(f"bench {count}", "{}", "0.25.0", toolchain, TIMING, trials=1_000_000),
             [task],
             searches=Endless(),
             builders=Prebuilt(made.read_bytes()),
-            fleet=Fleet(TrackerSource(tracker, KEY), "cpu").start,
             database=database,
             observer=Observer(record=recorded),
             stop=meter.over,
         )
+        engine.run(Fleet(TrackerSource(tracker, KEY), "cpu").start)
     return meter.rate
 
 

@@ -85,9 +85,9 @@ def test_each_of_many_deployments_costs_the_same(
     connections: list[int] = []
     real = adb.open_device
 
-    def counted(serial: str, *, deadline: Deadline) -> adb.Wire:
+    def counted(serial: str, service: str, *, deadline: Deadline) -> adb.Wire:
         connections[-1] += 1
-        return real(serial, deadline=deadline)
+        return real(serial, service, deadline=deadline)
 
     monkeypatch.setattr(adb, "open_device", counted)
     reports = []

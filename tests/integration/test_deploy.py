@@ -355,9 +355,9 @@ def test_a_deploy_that_finds_all_there_takes_three_services_of_the_device(
     opened: list[str] = []
     open_device = adb.open_device
 
-    def counting(serial: str, **options: Any) -> adb.Wire:
+    def counting(serial: str, service: str, **options: Any) -> adb.Wire:
         opened.append(serial)
-        return open_device(serial, **options)
+        return open_device(serial, service, **options)
 
     monkeypatch.setattr(adb, "open_device", counting)
     fresh = selection.select(phone.serial)

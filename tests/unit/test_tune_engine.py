@@ -12,7 +12,7 @@ import pytest
 from adt.errors import DiskError
 from adt.tuning import proposals
 from adt.tuning.candidates import BuildOutcome, MeasureJob, Measurement, MeasureOutcome, NoSpace
-from adt.tuning.engine import EngineResult, tune
+from adt.tuning.engine import Engine, EngineResult
 from adt.tuning.pipeline import CandidateJob, Completion, MeasureQueue, OutputComparison, confirmation_timing
 from adt.tuning.records import BASELINE, Failure, MeasuredOn, Record
 from adt.tuning.results import Observer, Status
@@ -57,16 +57,16 @@ class Bench:
         self.recorded: list[Record] = []
 
     def tune(self, tasks: list[Any], stop: threading.Event | None = None, **changes: Any) -> EngineResult:
-        return tune(
+        engine = Engine(
             options(**changes),
             tasks,
             searches=self.searches,
             builders=self.builders,
-            fleet=self.fleet.start,
             database=self.database,
             observer=Observer(self.statuses.append, self.recorded.append),
             stop=stop,
         )
+        return engine.run(self.fleet.start)
 
 
 def test_one_task_to_its_end() -> None:
@@ -375,9 +375,16 @@ def test_interrupted_for_good_all_is_ended_at_once() -> None:
             raise KeyboardInterrupt
 
     bench = Bench(fleet=fleet)
+    engine = Engine(
+        options(trials=10_000),
+        [task("conv")],
+        searches=bench.searches,
+        builders=bench.builders,
+        database=bench.database,
+        observer=Observer(interrupt),
+    )
     with pytest.raises(KeyboardInterrupt):
-        tune(options(trials=10_000), [task("conv")], searches=bench.searches, builders=bench.builders,
-             fleet=fleet.start, database=bench.database, observer=Observer(interrupt))  # fmt: skip
+        engine.run(fleet.start)
     assert fleet.graces == [0.0] and bench.builders.closed
 
 

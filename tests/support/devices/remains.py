@@ -42,8 +42,8 @@ def remains(device: Device) -> list[str]:
     found += [f"process {row.strip()}" for row in rows if OURS in row and " -o PID,ARGS" not in row]
     forwards = adb.query("host:list-forward", doing="listing forwards")
     found += [f"forward {line}" for line in forwards.splitlines() if line.startswith(f"{device.serial} ")]
-    with adb.open_device(device.serial, deadline=Deadline(120, "listing reverses")) as wire:
-        wire.request("reverse:list-forward")
+    deadline = Deadline(120, "listing reverses")
+    with adb.open_device(device.serial, "reverse:list-forward", deadline=deadline) as wire:
         found += [f"reverse {line}" for line in wire.read_text().splitlines() if line]
     return found
 

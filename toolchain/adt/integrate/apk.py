@@ -428,8 +428,10 @@ def check(apk: Path, tools: ApkTools, *, min_sdk: int) -> tuple[str, ...]:
 
 
 def misplaced(apk: Path) -> tuple[str, ...]:
-    """Return the names of the uncompressed files of *apk* that do not begin where Android maps them:
-    libraries at a multiple of 16 KB, the others of 4 bytes; and of libraries that are compressed."""
+    """Return the names of the files of *apk* that Android cannot map, and of compressed libraries.
+
+    Libraries begin at a multiple of 16 KB, other uncompressed files of 4 bytes.
+    """
     wrong = []
     with zipfile.ZipFile(apk) as archive, apk.open("rb") as file:
         for member in archive.infolist():
@@ -463,8 +465,7 @@ def build_apk(
     tools: ApkTools,
     keystore: Keystore,
 ) -> BuiltApk:
-    """Write the APK of *manifest* and *entries* to *out*, complete and checked or not at all; equal parts,
-    equal bytes."""
+    """Write *manifest* and *entries* to *out*, whole and checked or not at all; equal parts: equal bytes."""
     with fresh_file(out) as fresh, scratch_directory("apk", beside=out) as scratch:
         linked = link_manifest(manifest, tools, scratch)
         unsigned = scratch / "unsigned.apk"  # beside *out*: models may be larger than /tmp

@@ -35,8 +35,7 @@ public libraries has it, too."""
 
 
 def opencl_libraries(project: Project) -> tuple[str, ...]:
-    """Return the OpenCL libraries that an app's manifest names; none when no bundle of *project* has
-    OpenCL."""
+    """Return the OpenCL libraries that an app's manifest names; none when no bundle has OpenCL."""
     opencl = any(bundle.manifest.options.opencl for bundle in project.bundles)
     return OPENCL_LIBRARIES if opencl else ()
 

@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from adt import __version__
@@ -60,8 +60,7 @@ def aar_files(project: Project) -> tuple[OutputFile, ...]:
 
 
 def android_app_files(project: Project) -> tuple[OutputFile, ...]:
-    """Return a Gradle project of the libraries and an application, the user's from the start but for its
-    benchmark."""
+    """Return a Gradle project of the libraries and an application: the user's, but for its benchmark."""
     return (
         *_gradle_project(project, app=True),
         *_runtime_module(project),
@@ -88,8 +87,16 @@ def _gradle_project(project: Project, *, app: bool) -> tuple[OutputFile, ...]:
         "gradle/wrapper/gradle-wrapper.properties": "gradle-wrapper.properties",
         "settings.gradle.kts": "settings.gradle.kts",
     }
+    return _rendered("aar", templates, values, users=True)
+
+
+def _rendered(
+    kind: str, templates: Mapping[str, str], values: Mapping[str, Any], module: str = "", *, users: bool
+) -> tuple[TextFile, ...]:
+    """Render the files of *module*, by their paths there, from *templates* of *kind*."""
+    directory = PurePosixPath(module)
     return tuple(
-        TextFile(path, render(f"aar/{template}.j2", **values), users=True)
+        TextFile(str(directory / path), render(f"{kind}/{template}.j2", **values), users=users)
         for path, template in templates.items()
     )
 
@@ -108,13 +115,10 @@ def _runtime_module(project: Project) -> tuple[OutputFile, ...]:
         "src/main/prefab/prefab.json": "prefab/prefab.json",
         "src/main/prefab/modules/adt_runner/module.json": "prefab/module.json",
     }
-    build_file = render("aar/runtime.gradle.kts.j2", **values)
+    users = {"build.gradle.kts": "runtime.gradle.kts"}
     return (
-        TextFile(f"{RUNTIME_MODULE}/build.gradle.kts", build_file, users=True),
-        *(
-            TextFile(f"{RUNTIME_MODULE}/{path}", render(f"aar/{template}.j2", **values))
-            for path, template in templates.items()
-        ),
+        *_rendered("aar", users, values, RUNTIME_MODULE, users=True),
+        *_rendered("aar", templates, values, RUNTIME_MODULE, users=False),
         *jni.runtime_files(f"{RUNTIME_MODULE}/src/main", "common", "android"),
         *(_prefab(project, bundle) for bundle in project.bundles),
         *_headers(project),
@@ -127,10 +131,7 @@ def _library_module(project: Project) -> tuple[OutputFile, ...]:
     values = {"project": project, "runtime": RUNTIME_MODULE, "versions": project.android}
     users = {"build.gradle.kts": "module.gradle.kts", "src/main/AndroidManifest.xml": "library-manifest.xml"}
     return (
-        *(
-            TextFile(f"{project.name}/{path}", render(f"aar/{template}.j2", **values), users=True)
-            for path, template in users.items()
-        ),
+        *_rendered("aar", users, values, project.name, users=True),
         *device_tests(project),
         *(
             replace(file, path=f"{project.name}/src/main/{file.path}")
@@ -265,10 +266,7 @@ def _app_module(project: Project) -> tuple[OutputFile, ...]:
     if values["adaptive_icon"]:
         users["src/main/res/values/colors.xml"] = "res/colors.xml"
         users["src/main/res/mipmap-anydpi-v26/ic_launcher.xml"] = "res/ic_launcher.xml"
-    application = [
-        TextFile(f"{APP_MODULE}/{path}", render(f"android-app/{template}.j2", **values), users=True)
-        for path, template in users.items()
-    ]
+    application = _rendered("android-app", users, values, APP_MODULE, users=True)
     readme = TextFile("README.md", render("android-app/README.md.j2", **values), users=True)
     return (readme, *application, *_benchmark(project, values))
 

@@ -97,8 +97,7 @@ def runtime_files(directory: str, *parts: str) -> tuple[CopiedFile, ...]:
 
 
 def sources(project: Project, *, android: bool) -> tuple[TextFile, ...]:
-    """Write a class of each model in ``java/``, with methods for an application if *android*; Kotlin in
-    ``kotlin/``."""
+    """Write the classes in ``java/`` (*android*: with an application's methods), Kotlin in ``kotlin/``."""
     values: dict[str, Any] = {"project": project, "android": android, **_functions()}
     models = [model.api for model in project.models]
     kotlin = {"models": models, "imports": _kotlin_imports(models)}

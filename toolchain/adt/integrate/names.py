@@ -183,8 +183,7 @@ class NamePool:
         self._endings = frozenset(endings)
 
     def give(self, text: str, noun: str, *, number: int | None = None) -> Name:
-        """Make a new name for *text*, with *noun* (``input``) where that makes none, or a reserved one,
-        and then *number*."""
+        """Make a new name for *text*, with *noun* and *number* where that gives none or a reserved one."""
         parts = words(text)
         if not parts:
             parts = [noun] if number is None else [noun, str(number)]

@@ -159,8 +159,7 @@ def plan(files: Iterable[OutputFile], out: Path, *, kind: str) -> WritePlan:
 
 
 def write(plan: WritePlan, *, force: bool = False) -> None:
-    """Do what *plan* says, with *force* to edited files, too; each file, and a new directory, appears
-    whole or not at all."""
+    """Do what *plan* says (*force*: to edited files, too); each file appears whole or not at all."""
     if not force:
         _refuse_conflicts(plan)
     for action in plan.actions:

@@ -141,8 +141,7 @@ def comment(text: str) -> str:
 
 
 def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
-    """Break the text into lines of at most *width* characters, all but the first behind *prefix*, which
-    counts for all."""
+    """Break the text into lines of *width* characters at most, with *prefix* before all but the first."""
     lines = textwrap.wrap(
         text, max(20, width - len(prefix)), break_long_words=False, break_on_hyphens=False
     ) or [""]
@@ -150,8 +149,7 @@ def wrap(text: str, width: int = WIDTH, prefix: str = "") -> str:
 
 
 def filled(items: Sequence[str], end: str, prefix: str) -> str:
-    """Join *items* with commas, then *end*, in lines of :data:`WIDTH` characters, all but the first behind
-    *prefix*."""
+    """Join *items* with commas, then *end*, in lines of :data:`WIDTH`, all but the first behind *prefix*."""
     words = [f"{item}," for item in items[:-1]] + [(items[-1] if items else "") + end]
     lines = [words[0]]
     for word in words[1:]:

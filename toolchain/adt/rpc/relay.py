@@ -205,8 +205,7 @@ class Relay:
         return ""
 
     def close(self, *, at_once: bool = False) -> None:
-        """End the session, after the client's last request; *at_once*: what waits in TVM, which has no
-        limits, fails now."""
+        """End the session, after the client's last request; *at_once*: what waits in TVM fails now."""
         if not at_once:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)

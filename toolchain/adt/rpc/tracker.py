@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import secrets
 import signal
 import socket
@@ -64,17 +65,13 @@ class TrackerInfo:
 def listen(ports: PortRange, host: str) -> socket.socket:
     """Return a socket that listens on the first free port of *ports*; raises TrackerError if none is free."""
     for port in ports:
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((host, port))
-            listening.listen(128)
-            return listening
+            return socket.create_server((host, port), backlog=128)
         except OSError as error:
-            listening.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise TrackerError(
-                    f"cannot listen on {host}:{port}: {error.strerror}", remedy="Choose other ports: --port."
+                    f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}",
+                    remedy="Choose other ports: --port.",
                 ) from error
             log.info("port %d is taken or not allowed; trying the next", port)
     span = f"ports {ports} are" if len(ports) > 1 else f"port {ports.first} is"

@@ -50,39 +50,22 @@ class EngineResult:
     """Candidates of this tuning that crashed or hung a server, or computed wrong numbers."""
 
 
-def tune(
-    options: TuningOptions,
-    tasks: Sequence[Task],
-    *,
-    searches: Searches,
-    builders: Builders,
-    fleet: Callable[[Take, Done], Fleet],
-    database: Database,
-    observer: Observer | None = None,
-    stop: threading.Event | None = None,
-) -> EngineResult:
-    """Tune *tasks* until all trials are done, nothing is left to try, or *stop* is set.
+class Engine:
+    """One tuning of *tasks*.
 
-    The builders and the fleet are closed when this returns or raises.
-
-    Args:
-        stop: when set, nothing new begins; what is being measured may finish for a while; all is kept.
+    When *stop* is set nothing new begins; what is being measured may finish for a while; all is kept.
     """
-    return _Engine(options, tasks, searches, builders, database, observer or Observer(), stop).run(fleet)
-
-
-class _Engine:
-    """The state of one tuning."""
 
     def __init__(
         self,
         options: TuningOptions,
         tasks: Sequence[Task],
+        *,
         searches: Searches,
         builders: Builders,
         database: Database,
         observer: Observer,
-        stop: threading.Event | None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._options = options
         self._builders = builders
@@ -105,6 +88,10 @@ class _Engine:
         self._earlier_trials = 0
 
     def run(self, start: Callable[[Take, Done], Fleet]) -> EngineResult:
+        """Tune until all trials are done, nothing is left to try, or it is to stop.
+
+        The builders and the fleet that *start* gives are closed when this returns or raises.
+        """
         ended = "stopped"
         try:
             self._fleet = start(self._queue.take, self._measured)

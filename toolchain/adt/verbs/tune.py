@@ -110,8 +110,8 @@ def _run(
 ) -> tuple[TuningPlan, EngineResult]:
     """Take the kernels out of the model, and tune them."""
     from adt.compiler.passes.records.key import target_key, tvm_key
-    from adt.tuning import engine
     from adt.tuning.candidates import Timing, TuningOptions, run_id
+    from adt.tuning.engine import Engine
     from adt.tuning.fleet.builders import make_builders
     from adt.tuning.fleet.fleet import Fleet
     from adt.tuning.results import Observer, TuningPlan
@@ -161,16 +161,16 @@ def _run(
     )
     fleet = Fleet(rack.source, toolchain.device, kind=_device_kind(request.device))
     with logs, stop_on_interrupt(stop) if request.gentle else nullcontext():
-        result = engine.tune(
+        engine = Engine(
             options,
             extraction.tasks,
             searches=searches,
             builders=make_builders(settings.builders, toolchain),
-            fleet=fleet.start,
             database=database,
             observer=Observer(status=request.on_status, record=logs.add),
             stop=stop,
         )
+        result = engine.run(fleet.start)
     return plan, result
 
 

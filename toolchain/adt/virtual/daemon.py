@@ -300,7 +300,8 @@ class Peers:
                 if (uid := self.owner(peer, ours)) is not None:
                     break
                 await asyncio.sleep(PAUSE)
-            if uid in self.admitted and _state(connection) == ESTABLISHED:
+            state, *_ = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+            if uid in self.admitted and state == ESTABLISHED:
                 return True
         whose = "an unknown user" if uid is None else f"user {uid}"
         log.warning("a connection of %s is refused: only its starter and root may use the device", whose)
@@ -322,7 +323,3 @@ class Peers:
 def _row_address(address: Address) -> str:
     host, port = address
     return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
-
-
-def _state(connection: socket.socket) -> int:
-    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]

@@ -204,18 +204,13 @@ LOG_LIMIT = 4 << 20
 
 def listen(port: int | None) -> socket.socket:
     """Open a socket that listens on the loopback address only, before the device's own network exists."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((LOOPBACK, port or 0))
-        listening.listen(16)
+        return socket.create_server((LOOPBACK, port or 0), backlog=16)
     except OSError as error:
-        listening.close()
         raise EmulatorError(
-            f"cannot listen on {LOOPBACK}:{port or 0}: {error.strerror}",
+            f"cannot listen on {LOOPBACK}:{port or 0}: {os.strerror(error.errno or 0)}",
             remedy="Choose another --port, or leave it away for a free one.",
         ) from error
-    return listening
 
 
 def boot_up(

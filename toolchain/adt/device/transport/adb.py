@@ -396,12 +396,13 @@ def host_service(serial: str, request: str) -> str:
     return f"{device}:{request}"
 
 
-def open_device(serial: str, *, deadline: Deadline) -> Wire:
-    """Connect through to the device *serial*; the next request is for its daemon."""
+def open_device(serial: str, service: str, *, deadline: Deadline) -> Wire:
+    """Connect through to the daemon of the device *serial*, which has taken the request for *service*."""
     transport = f"transport-id:{connection_number()}" if serial == NO_SERIAL else f"transport:{serial}"
     wire = open_wire(deadline=deadline, serial=serial)
     try:
         wire.request(f"host:{transport}")
+        wire.request(service)
     except BaseException:
         wire.close()
         raise

@@ -112,8 +112,7 @@ def listed(serial: str, *, reverse: bool = False, seconds: float = SHORT) -> dic
 def _service(serial: str, reverse: bool, request: str, deadline: Deadline) -> Iterator[adb.Wire]:
     """Connect to the device's daemon (*reverse*) or the adb server, which has taken *request*."""
     if reverse:
-        with adb.open_device(serial, deadline=deadline) as wire:
-            wire.request(f"reverse:{request}")
+        with adb.open_device(serial, f"reverse:{request}", deadline=deadline) as wire:
             yield wire
     else:
         whole = f"host:{request}" if request == "list-forward" else adb.host_service(serial, request)

@@ -116,16 +116,16 @@ class RemoteCommand:
         marker = f"{self._marker[:4]}''{self._marker[4:]}"
         line = shlex.join(self.argv)
         log.debug("$ adb -s %s shell %s", serial, line)
-        self._wire = adb.open_device(serial, deadline=deadline)
+        if v2:
+            run = f"set -- {shlex.join(self.argv[4:])}\n{self.argv[2]}" if inline else f"exec {line}"
+            service = f"shell,v2,raw:echo {marker} $$ >&2; {run}"
+        else:  # exec: has neither a pty nor a separate stderr nor an exit code
+            stdin = "" if keep_stdin else " </dev/null"
+            service = f"exec:echo {marker} $$; {line}{stdin} 2>&1; echo {marker} $?"
+        self._wire = adb.open_device(serial, service, deadline=deadline)
         try:
-            if v2:
-                run = f"set -- {shlex.join(self.argv[4:])}\n{self.argv[2]}" if inline else f"exec {line}"
-                self._wire.request(f"shell,v2,raw:echo {marker} $$ >&2; {run}")
-                if not keep_stdin:
-                    self.close_stdin()
-            else:  # exec: has neither a pty nor a separate stderr nor an exit code
-                stdin = "" if keep_stdin else " </dev/null"
-                self._wire.request(f"exec:echo {marker} $$; {line}{stdin} 2>&1; echo {marker} $?")
+            if v2 and not keep_stdin:
+                self.close_stdin()
         except BaseException:
             self._wire.close()
             raise
@@ -211,12 +211,10 @@ class RemoteCommand:
         """End the command and everything in its process group; no error when it has ended already."""
         if self.pid is None:
             return  # not even started: hanging up ends it
-        argv = ("sh", "-c", script("kill"), "sh", str(self.pid))
-        with (
-            contextlib.suppress(AdtError),
-            adb.open_device(self.serial, deadline=Deadline(KILL_SECONDS, "ending a command")) as wire,
-        ):
-            wire.request(f"{'shell,v2,raw' if self._v2 else 'exec'}:{shlex.join(argv)}")
+        words = shlex.join(("sh", "-c", script("kill"), "sh", str(self.pid)))
+        service = f"{'shell,v2,raw' if self._v2 else 'exec'}:{words}"
+        deadline = Deadline(KILL_SECONDS, "ending a command")
+        with contextlib.suppress(AdtError), adb.open_device(self.serial, service, deadline=deadline) as wire:
             while wire.read_some():
                 pass
 

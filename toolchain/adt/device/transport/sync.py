@@ -95,12 +95,7 @@ class SyncSession:
         self.serial = serial
         self._pending: deque[str] = deque()
         """Remote paths of pushes that are not answered yet, oldest first."""
-        self._wire = adb.open_device(serial, deadline=deadline)
-        try:
-            self._wire.request("sync:")
-        except BaseException:
-            self._wire.close()
-            raise
+        self._wire = adb.open_device(serial, "sync:", deadline=deadline)
         self._inbox = _Inbox(self._wire)
 
     def __enter__(self) -> Self:

@@ -127,11 +127,7 @@ def _line_entry(text: bytes, number: int) -> Entry | Damage:
     kind, body = text[len(_KIND) : start], text[start + len(_CRC) + 8 + len(_DATA) : -2]
     if start < 0 or text != b"%s%s%s%s%s%s}\n" % (_KIND, kind, _CRC, digits, _DATA, body):
         return entry(number, None, None, None)
-    return entry(number, kind, int(digits, 16) if _is_hex(digits) else None, body)
-
-
-def _is_hex(digits: bytes) -> bool:
-    return all(digit in b"0123456789abcdef" for digit in digits)
+    return entry(number, kind, int(digits, 16) if set(digits) <= set(b"0123456789abcdef") else None, body)
 
 
 Number = (int, float)

@@ -139,8 +139,7 @@ TIMEOUT = 60.0
 
 
 class LocalBuilders:
-    """Processes of this machine that compile candidates; one that crashes or hangs is replaced, its
-    candidate failed."""
+    """Processes that compile candidates here; one that crashes or hangs is replaced, its candidate failed."""
 
     def __init__(self, workers: int, *, timeout: float = TIMEOUT) -> None:
         self._queue: queue.SimpleQueue[tuple[BuildJob, Callable[[BuildOutcome], None]] | None]

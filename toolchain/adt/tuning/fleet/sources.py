@@ -165,8 +165,18 @@ class Phone:
 
 
 def phone(device: Device, computes: str, bundle: TargetBundle | None = None) -> Phone:
-    """Ask *device* over adb for its facts; see :func:`of_device`."""
-    identity = of_device(device, computes, bundle)  # brings the facts, too
+    """Ask *device* over adb for its facts, as ``adt compile --like`` sees them.
+
+    It *computes* on ``cpu``, ``opencl`` or ``cuda``. *bundle* brings the program that asks for OpenCL;
+    without one, what was asked before counts.
+    """
+    probed = probe(device, bundle if computes == "opencl" else None)  # brings the facts, too
+    facts = package_like(probed, "")
+    identity = Identity(facts.soc or probed.model or probed.label, "")
+    if computes == "opencl":
+        identity = Identity(facts.gpu, facts.opencl_driver)
+    elif computes == "cuda":
+        identity = Identity("", "")
     return Phone(device.facts.label, device.facts.emulated, identity)
 
 
@@ -212,7 +222,7 @@ class LocalSource:
                 match_key=here.key,
                 seconds=None,
                 alive=lambda: True,
-                celsius=celsius_here,
+                celsius=lambda: _hottest(survey_host("thermal", seconds=SURVEY_SECONDS)),
             )
 
 
@@ -347,32 +357,12 @@ class Identity:
         return Identity(self.device or device, self.driver or driver)
 
 
-def of_device(device: Device, computes: str, bundle: TargetBundle | None = None) -> Identity:
-    """Describe *device*, on which ``cpu``, ``opencl`` or ``cuda`` *computes*, as ``adt compile --like`` sees
-    it.
-
-    *bundle* brings the program that asks for OpenCL; without one, what was asked before counts.
-    """
-    probed = probe(device, bundle if computes == "opencl" else None)
-    facts = package_like(probed, "")
-    if computes == "opencl":
-        return Identity(facts.gpu, facts.opencl_driver)
-    if computes == "cuda":
-        return Identity("", "")
-    return Identity(facts.soc or probed.model or probed.label, "")
-
-
 def celsius(device: Device) -> float | None:
     """Read the hottest thermal zone of *device* now; None where it tells none, or does not answer."""
     try:
         return _hottest(device.survey("thermal", timeout=SURVEY_SECONDS, check=False))
     except AdtError:
         return None
-
-
-def celsius_here() -> float | None:
-    """Read the hottest thermal zone of this machine now; None where it tells none."""
-    return _hottest(survey_host("thermal", seconds=SURVEY_SECONDS))
 
 
 def _hottest(survey: Survey) -> float | None:

@@ -85,7 +85,8 @@ def rule_space(function: Any, target: Any) -> RuleSpace | None:
         return space if usual and any(len(ways) > 1 for ways in usual.ways.values()) else None
     if not uses_texels(function, target):
         return None
-    row = gpu_of(str(target.attrs.get("device", "")), _limits_of(target))
+    limits = {str(name): int(value) for name, value in target.attrs.items() if isinstance(value, int)}
+    row = gpu_of(str(target.attrs.get("device", "")), limits)
     reasons = []
     for form in (form for rule in gpu.TILED for form in rule.forms):
         schedule = partial(gpu.schedule_of, function, target, row, rules=(form,))
@@ -99,17 +100,13 @@ def rule_space(function: Any, target: Any) -> RuleSpace | None:
 
 
 def uses_texels(function: Any, target: Any) -> bool:
-    """Return True if only adt's rules schedule the TIR *function* for TVM's *target*: an argument is an
-    image, or it is a convolution on blocked tensors for a GPU, or writes a blocked tensor of one without
-    textures."""
+    """Return True if only adt's rules schedule the TIR *function* for TVM's *target*, a GPU.
+
+    An argument is an image, it is a convolution on blocked tensors, or, without textures, it writes such.
+    """
     if "texture" not in target.keys and moves_texels(function):
         return True
     return is_convolution(function) or any(buffer.scope() == SCOPE for buffer in function.buffer_map.values())
-
-
-def _limits_of(target: Any) -> dict[str, int]:
-    """Return the integers among the attributes of TVM's *target*."""
-    return {str(name): int(value) for name, value in target.attrs.items() if isinstance(value, int)}
 
 
 log = logging.getLogger("adt.tune")
@@ -176,7 +173,9 @@ def _generators(module: Any, target: Any) -> list[Any]:
     """Make TVM's generators of design spaces; they differ in their rules only."""
     _register_schedule_rules(module, target)
     if str(target.kind.name) == "llvm":
-        rules = "llvm" if _arm32(target) else "from-target"
+        # TVM's Arm intrinsics are those of 64-bit processors
+        arm32 = str(target.attrs.get("mtriple", "")).startswith(("arm-", "armv7", "thumb"))
+        rules = "llvm" if arm32 else "from-target"
         return [PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules)]
     mali = "mali" in {str(key) for key in target.keys}
     return [_gpu(target, local) for local in ((False,) if mali else (False, True))]
@@ -258,9 +257,3 @@ def _register_schedule_rules(module: Any, target: Any) -> None:
                 tvm_ffi.register_global_func(rules[0], ordinary)
 
     tirx.stmt_functor.post_order_visit(module["main"].body, visit)
-
-
-def _arm32(target: Any) -> bool:
-    """True if *target* is a 32-bit Arm processor: TVM's Arm intrinsics are those of 64-bit ones."""
-    attributes: Mapping[str, Any] = target.attrs
-    return str(attributes.get("mtriple", "")).startswith(("arm-", "armv7", "thumb"))
