@@ -39,10 +39,9 @@ from adt.package.integrity import examine
 from adt.package.manifest import read_manifest
 from adt.package.package import load_package
 from adt.tuning.database.changes import _unpack
-from adt.tuning.database.interchange import HEADER, LINES, Damage, _checksum, line, row, scan
 from adt.tuning.database.sqlite_file import FILE, create, entries
 from adt.tuning.database.store import modules_of
-from adt.tuning.records import Workload
+from adt.tuning.records import HEADER, LINES, Damage, Workload, _checksum, line, row, scan
 from support.models.onnx_graphs import f32, graph_of, node
 from support.models.quantized_tflite import operator_model
 from support.standins.artefacts import entry, make_app_bundle, make_typed_package, tensor

@@ -27,12 +27,12 @@ from adt.package.integrity import examine
 from adt.package.package import merge_params, split_params, write_package
 from adt.quantization.samples import read_samples
 from adt.tuning.database.changes import merge, prune
-from adt.tuning.database.interchange import LINES, workload_row
 from adt.tuning.database.metaschedule import WORKLOADS, import_records
 from adt.tuning.database.overview import verify
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import LOCK, is_written, open_database, writing
 from adt.tuning.database.tuned_schedules import GPUS
+from adt.tuning.records import LINES, workload_row
 from support.standins.artefacts import entry, make_bundle, make_inspected_package, tensor
 from support.standins.tuning_records import applicable, baseline, workload
 

@@ -17,11 +17,10 @@ from adt.errors import ConfigError, DownloadError, PackageError
 from adt.tuning.database import changes, sqlite_file, store
 from adt.tuning.database.changes import fetch, merge, prune, publish
 from adt.tuning.database.contents import Selection, select, select_one
-from adt.tuning.database.interchange import HEADER, Row, line, row
 from adt.tuning.database.overview import count, verify
 from adt.tuning.database.sqlite_file import FILE
 from adt.tuning.database.store import open_database
-from adt.tuning.records import MeasuredOn, Record, Workload
+from adt.tuning.records import HEADER, MeasuredOn, Record, Row, Workload, line, row
 from support.devices.programs import adt
 from support.site import served
 from support.standins.tuning_records import (

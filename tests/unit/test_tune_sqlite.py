@@ -19,11 +19,10 @@ import pytest
 from adt.errors import AdtError, Busy, DiskError, PackageError
 from adt.tuning.database import sqlite_file, store
 from adt.tuning.database.contents import load
-from adt.tuning.database.interchange import row
 from adt.tuning.database.overview import verify
 from adt.tuning.database.sqlite_file import FILE, PAGE
 from adt.tuning.database.store import open_database
-from adt.tuning.records import Workload
+from adt.tuning.records import Workload, row
 from support.standins.tuning_records import (
     applicable,
     baseline,

@@ -74,7 +74,7 @@ class Timing:
     """Seconds for loading and timing one candidate; after that it counts as hung."""
 
     def repeats_of(self, seconds: float) -> int:
-        """Return the repeats of a kernel of *seconds*: few for a slow one, :data:`LEAST_REPEATS` or more."""
+        """Return the number of repeats of a kernel of *seconds*: of a slow one :data:`LEAST_REPEATS`."""
         shortest = max(self.min_repeat_ms / 1000, 1e-9)
         fitting = math.ceil(self.repeat * shortest / max(self.number * seconds, shortest))
         return min(self.repeat, max(fitting, LEAST_REPEATS))
@@ -183,7 +183,7 @@ class TuningOptions:
     """Seconds that measurements may take to finish when the tuning is stopped."""
 
     def total_trials(self, tasks: int) -> int:
-        """Return the trials of all *tasks* tasks together."""
+        """Return the number of trials of all *tasks* tasks together."""
         return self.trials * (tasks if self.per_task else 1)
 
 

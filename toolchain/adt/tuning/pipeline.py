@@ -108,7 +108,7 @@ class MeasureQueue:
             return job
 
     def give_back(self, job: int) -> None:
-        """Return a job that was taken: it is done, or to be taken again."""
+        """Mark a job as no longer taken: it is done, or given back."""
         with self._changed:
             self._taken.discard(job)
 

@@ -1,12 +1,24 @@
-"""Records of measurements: a workload, the device, the schedule, and the durations."""
+"""Records of measurements: a workload, the device, the schedule, and the durations; and their lines of JSON.
+
+Lines, with a checksum, are what databases exchange, and what each row of one holds. The first names format
+and version. Each other line is one JSON object, ``{"kind":K,"crc":"8 hex digits","data":D}``, where D is
+written canonically (sorted keys, no spaces, ASCII) and the crc is CRC-32 of K's bytes, then D's. Before
+databases were SQLite files, one was such a file that was only ever appended to.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
 from typing import Any
+
+from adt.errors import PackageError
 
 BASELINE = ""
 """The trace of a kernel that is scheduled as `adt compile` does without records."""
@@ -181,3 +193,182 @@ def fastest_candidates(records: Iterable[Record], keep: int) -> set[CandidateKey
 def quarantined_candidates(records: Iterable[Record]) -> set[CandidateKey]:
     """Return the candidates of one context that are not to run again."""
     return {(r.workload, r.trace) for r in records if r.failure is not None and r.failure.quarantined}
+
+
+WORKLOAD, RECORD = "workload", "record"
+"""Kinds of entries; others are of a later adt, and stay as they are."""
+LINES = "records.jsonl"
+"""Name of such a file, in an archive and where it was the database."""
+FORMAT, VERSION = "adt.tuning-records", 1
+HEADER = b'{"format":"adt.tuning-records","version":1}\n'
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel or a result that is whole, or what a later adt has."""
+
+    number: int
+    """Number of its line, from 1, or of its row."""
+    kind: str
+    data: Mapping[str, Any]
+
+    @property
+    def row(self) -> Row:
+        """As a database has it."""
+        return row(self.kind, self.data)
+
+
+Row = tuple[str, int, str]
+"""Kind, checksum, and data as canonical JSON."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Fault of an entry that is not whole."""
+
+    number: int
+    """Number of its line or row; 0: the fault is the file's."""
+    reason: str
+    unfinished: bool = False
+    """The file of lines ends in it: the process that wrote it was ended, or is still writing."""
+
+
+def row(kind: str, data: Mapping[str, Any]) -> Row:
+    """Make a database's row from *data*; ValueError for what JSON cannot hold: NaN, infinity, an object."""
+    body = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return kind, _checksum(kind.encode(), body.encode()), body
+
+
+def line(row: Row) -> bytes:
+    kind, checksum, body = row
+    return f'{{"kind":"{kind}","crc":"{checksum:08x}","data":{body}}}\n'.encode()
+
+
+def _checksum(kind: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(kind))
+
+
+def entry(number: int, kind: object, checksum: object, body: object) -> Entry | Damage:
+    """Parse the entry of a row, or of the parts of a line."""
+    if isinstance(kind, bytes) and isinstance(body, bytes) and checksum == _checksum(kind, body):
+        try:
+            data = json.loads(body)
+            if isinstance(data, dict):
+                return Entry(number, kind.decode("ascii"), data)
+        except (ValueError, RecursionError):
+            pass
+    return Damage(number, "it is no entry, or its checksum is wrong")
+
+
+def scan(path: Path) -> Iterator[Entry | Damage]:
+    """Yield everything in the file *path*, in order; a missing first line counts as damage."""
+    number = 0
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if not text.endswith(b"\n"):
+                yield Damage(number, "it is not finished", unfinished=True)
+            elif number == 1 and _is_header(text, path):
+                continue
+            else:
+                if number == 1:
+                    yield Damage(1, "the line that names the format is missing")
+                yield _line_entry(text, number)
+    if number == 0:
+        yield Damage(1, "it is empty", unfinished=True)
+
+
+def _is_header(text: bytes, path: Path) -> bool:
+    if text == HEADER:
+        return True
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        return False
+    if header.get("version") != VERSION:
+        raise PackageError(
+            f"{path} has version {header.get('version')} of its format; this adt reads {VERSION}",
+            remedy="Use the adt that wrote it, or a newer one.",
+        )
+    return True
+
+
+_KIND, _CRC, _DATA = b'{"kind":"', b'","crc":"', b'","data":'
+
+
+def _line_entry(text: bytes, number: int) -> Entry | Damage:
+    # Lines are as `line` writes them: the checksum is taken of the bytes as they are, before they are parsed.
+    start = text.find(_CRC, len(_KIND), 40)
+    digits = text[start + len(_CRC) :][:8]
+    kind, body = text[len(_KIND) : start], text[start + len(_CRC) + 8 + len(_DATA) : -2]
+    if start < 0 or text != b"%s%s%s%s%s%s}\n" % (_KIND, kind, _CRC, digits, _DATA, body):
+        return entry(number, None, None, None)
+    return entry(number, kind, int(digits, 16) if set(digits) <= set(b"0123456789abcdef") else None, body)
+
+
+Number = (int, float)
+
+
+def workload_row(workload: Workload) -> Row:
+    return row(WORKLOAD, vars(workload))
+
+
+def record_row(record: Record) -> Row:
+    """Make the row of *record*; ValueError for times that are no numbers, or neither times nor a failure."""
+    data = vars(record) | {
+        "context": dict(vars(record.context)),
+        "seconds": list(record.seconds),
+        "failure": dict(vars(record.failure)) if record.failure else None,
+        "on": dict(vars(record.on)) if record.on else None,
+    }
+    record_of(data, {})
+    return row(RECORD, data)
+
+
+def workload_of(data: Mapping[str, Any]) -> Workload:
+    """Read the workload that :func:`workload_row` wrote; ValueError for a wrong field."""
+    return Workload(*(_field(data, name, str) for name in ("id", "structural_hash", "tvm", "module")))
+
+
+def record_of(data: Mapping[str, Any], contexts: dict[Context, Context]) -> Record:
+    """Read the record that :func:`record_row` wrote; equal contexts become one object of *contexts*."""
+    values = _field(data, "context", dict)
+    context = Context(*(_field(values, name, str) for name in ("target", "tvm", "device", "driver")))
+    seconds = _field(data, "seconds", list)
+    if not all(isinstance(value, Number) and isfinite(value) and value >= 0 for value in seconds):
+        raise ValueError("`seconds` are no times")
+    failure = data.get("failure")
+    if (failure is None) == (not seconds):
+        raise ValueError("a record has either `seconds` or a `failure`")
+    on = data.get("on")
+    return Record(
+        workload=_field(data, "workload", str),
+        context=contexts.setdefault(context, context),
+        task=_field(data, "task", str),
+        trace=_field(data, "trace", str),
+        seconds=tuple(float(value) for value in seconds),
+        failure=None if failure is None else _failure(failure),
+        on=None if on is None else _measured_on(on),
+        run=_field(data, "run", str),
+        at=float(_field(data, "at", Number)),
+        options=_field(data, "options", dict),
+    )
+
+
+def _failure(data: Any) -> Failure:
+    return Failure(_field(data, "kind", str), _field(data, "message", str))
+
+
+def _measured_on(data: Any) -> MeasuredOn:
+    celsius = None if data.get("celsius") is None else float(_field(data, "celsius", Number))
+    return MeasuredOn(
+        _field(data, "name", str), _field(data, "label", str), celsius, _field(data, "emulated", bool)
+    )
+
+
+def _field(data: Any, name: str, kind: Any) -> Any:
+    value = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"`{name}` is missing or of another kind")
+    return value

@@ -349,7 +349,7 @@ class Standing:
 
 
 def batch_size(requested: int, devices: int) -> int:
-    """Choose the candidates of a batch for *devices* devices; *requested* by the user, 0 for the best."""
+    """Return the number of candidates of a batch for *devices* devices: *requested*, or the best for 0."""
     return requested or max(BATCH, PER_DEVICE * devices)
 
 

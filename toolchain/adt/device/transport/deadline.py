@@ -44,7 +44,7 @@ _cancel: ContextVar[threading.Event | None] = ContextVar("adt_cancel", default=N
 def cancel_on(event: threading.Event) -> Iterator[None]:
     """Let *event* end, while the block runs, the operations of this thread that had begun when it was set.
 
-    Operations that begin afterwards clean up: each may run on for LEAVING seconds.
+    Operations that begin afterwards clean up: together they may run on for LEAVING seconds.
     """
     token = _cancel.set(event)
     try:

@@ -1,8 +1,8 @@
 """Records of other databases are added, each once, and published as one file; old ones are removed.
 
-A published file is a ``.tar.gz`` of one entry, ``records.jsonl`` (:mod:`interchange`). It is the same bytes
-for the same records, in whatever order they came, so that its sha256 names them. What is of nobody's concern
-stays at home: serial numbers, which tuning it was, what failed programs printed.
+A published file is a ``.tar.gz`` of one entry, ``records.jsonl`` (:mod:`adt.tuning.records`). It is the same
+bytes for the same records, in whatever order they came, so that its sha256 names them. What is of nobody's
+concern stays at home: serial numbers, which tuning it was, what failed programs printed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,22 @@ from adt.host.disk import disk_errors, scratch_directory
 from adt.host.document import FLAT
 from adt.host.download import check_digest, download, is_address
 from adt.tuning.database.contents import MOST_BYTES, Contents, Selection, file_of, load, load_lines, select
-from adt.tuning.database.interchange import HEADER, LINES, Row, line, record_row, workload_row
 from adt.tuning.database.sqlite_file import repair_remedy
 from adt.tuning.database.store import writing
 from adt.tuning.records import (
     BASELINE,
+    HEADER,
+    LINES,
     CandidateKey,
     Context,
     Record,
+    Row,
     Workload,
     fastest_candidates,
+    line,
     quarantined_candidates,
+    record_row,
+    workload_row,
 )
 
 

@@ -16,19 +16,22 @@ from adt.host.contained import contained_file
 from adt.host.disk import disk_errors
 from adt.package.graphs import GraphError, check_graph
 from adt.tuning.database import sqlite_file
-from adt.tuning.database.interchange import (
+from adt.tuning.database.sqlite_file import FILE
+from adt.tuning.records import (
+    BASELINE,
     HEADER,
     LINES,
     RECORD,
     WORKLOAD,
+    Context,
     Damage,
     Entry,
+    Record,
+    Workload,
     record_of,
     scan,
     workload_of,
 )
-from adt.tuning.database.sqlite_file import FILE
-from adt.tuning.records import BASELINE, Context, Record, Workload
 
 MOST_BYTES = 8 << 30
 """Bytes of a database, and of what a published file unpacks to."""

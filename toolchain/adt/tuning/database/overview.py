@@ -11,10 +11,10 @@ from pathlib import Path
 from adt.host.document import in_document
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load
-from adt.tuning.database.interchange import Entry
 from adt.tuning.database.store import backup_path, is_written, locked
 from adt.tuning.records import (
     Context,
+    Entry,
     Record,
     Workload,
     baseline_records,

@@ -1,4 +1,4 @@
-"""The SQLite file of a tuning database: one table, whose rows are the lines of :mod:`interchange`.
+"""The SQLite file of a tuning database: one table, whose rows are the lines of :mod:`adt.tuning.records`.
 
 SQLite keeps transactions whole and readers apart from the one writer. It checks how pages hang together, not
 what is in them: that is what each row's checksum is for. A file may come from a stranger, so nothing in it
@@ -22,7 +22,7 @@ from adt.errors import Busy, DiskError, PackageError
 from adt.host.cache import fresh_file, sync
 from adt.host.disk import disk_errors, explain, scratch_directory
 from adt.limits import MOST_TEXT
-from adt.tuning.database.interchange import Damage, Entry, Row, entry
+from adt.tuning.records import Damage, Entry, Row, entry
 
 FILE = "records.sqlite"
 WAL = "-wal"

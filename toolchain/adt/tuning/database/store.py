@@ -27,9 +27,20 @@ from adt.host.contained import open_contained, open_lock, regular_files
 from adt.host.disk import disk_errors
 from adt.tuning.database import sqlite_file
 from adt.tuning.database.contents import Contents, load, load_lines
-from adt.tuning.database.interchange import LINES, Entry, Row, record_row, scan, workload_row
 from adt.tuning.database.sqlite_file import FILE
-from adt.tuning.records import Context, Record, Workload, baseline_records, best_records
+from adt.tuning.records import (
+    LINES,
+    Context,
+    Entry,
+    Record,
+    Row,
+    Workload,
+    baseline_records,
+    best_records,
+    record_row,
+    scan,
+    workload_row,
+)
 
 log = logging.getLogger("adt.tune")
 

@@ -102,7 +102,7 @@ def rule_space(function: Any, target: Any) -> RuleSpace | None:
 def uses_texels(function: Any, target: Any) -> bool:
     """Return True if only adt's rules schedule the TIR *function* for TVM's *target*, a GPU.
 
-    An argument is an image, it is a convolution on blocked tensors, or, without textures, it writes such.
+    An argument is an image, or it is a convolution on blocked tensors, or, without textures, it writes one.
     """
     if "texture" not in target.keys and moves_texels(function):
         return True

@@ -310,7 +310,7 @@ class TileSearch:
         known: Sequence[Record],
         elsewhere: Sequence[Record],
     ) -> None:
-        """Take the arguments of :meth:`adt.tuning.search.task_search.Searches.search`."""
+        """Take the arguments of :meth:`Searches.search`."""
         self._task = task
         self._space = space
         self._effects = effects
