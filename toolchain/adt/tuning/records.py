@@ -348,16 +348,12 @@ def record_of(data: Mapping[str, Any], contexts: dict[Context, Context]) -> Reco
         task=_field(data, "task", str),
         trace=_field(data, "trace", str),
         seconds=tuple(float(value) for value in seconds),
-        failure=None if failure is None else _failure(failure),
+        failure=None if failure is None else Failure(*(_field(failure, n, str) for n in ("kind", "message"))),
         on=None if on is None else _measured_on(on),
         run=_field(data, "run", str),
         at=float(_field(data, "at", Number)),
         options=_field(data, "options", dict),
     )
-
-
-def _failure(data: Any) -> Failure:
-    return Failure(_field(data, "kind", str), _field(data, "message", str))
 
 
 def _measured_on(data: Any) -> MeasuredOn:
