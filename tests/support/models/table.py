@@ -137,7 +137,8 @@ def main() -> None:
         for name, rows in json.loads(done.stdout).items():
             stored.setdefault(name, {})[precision] = rows
     ordered = {model.name: stored[model.name] for model in real_models.REAL_MODELS if model.name in stored}
-    GOLDEN.write_text(json.dumps(ordered, indent=1) + "\n")
+    lines = [f"{json.dumps(name)}: {json.dumps(rows)}" for name, rows in ordered.items()]
+    GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
