@@ -1,8 +1,8 @@
 """Output of `adt generate` and `adt apk` for made-up packages, as text: tests/golden/generate/ has the
 expected one.
 
-A text that several kinds have is there once: the listings of the others name it. After a change that is
-meant, look at the difference and take it over::
+A text that several kinds have is there once, and one that is nearly another as its differences. After a
+change that is meant, look at the difference and take it over::
 
     PYTHONPATH=toolchain:tests python -m support.codegen.golden_projects && git diff tests/golden/generate
 """
@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from difflib import unified_diff
 from pathlib import Path
 
 from adt.host.directories import resource
@@ -68,19 +69,19 @@ HOSTILE = {
     '"; rm': (entry([tensor('*/ system("x"); /*', (1,))], [tensor("${y}\n", (1,))]),),
 }
 """Entries of each model of the project that is generated, by the model's name."""
-_WITH_PREVIEW = (
-    *DETECTOR,
-    entry([tensor("photo", (1, 16, 16, 1), "uint8")], [tensor("y", (1,))], "preview"),
-)
 _TYPES = tuple(ELEMENTS)
-_EACH_TYPE = entry(
-    [tensor(f"in {dtype}", (2, "n"), dtype) for dtype in _TYPES[::2]],
-    [tensor(f"out {dtype}", (2, 3), dtype) for dtype in _TYPES[1::2]],
-)
-_TYPED = {"detector": _WITH_PREVIEW, "my model-v1.0 (fp16)": (_EACH_TYPE, *EVERYTHING[1:])}
-_APP = {"detector": _WITH_PREVIEW}
-_JVM = {name: entries for name, entries in _TYPED.items() if name != "detector"}
-SNAPSHOTS = {"cpp": _TYPED, "jni": _JVM, "aar": _APP, "android-app": _APP, "apk": _APP}
+_TYPED = {
+    "my model-v1.0 (fp16)": (
+        entry(
+            [tensor(f"in {dtype}", (2, "n"), dtype) for dtype in _TYPES[::2]],
+            [tensor(f"out {dtype}", (2, 3), dtype) for dtype in _TYPES[1::2]],
+        ),
+        entry([tensor("*/ n \\u000a", (4, 3))], [tensor("class", (1,))], "class"),
+        entry([], [tensor("state", (1, 8), "float16")], "日本"),
+    )
+}
+_APP = {"detector": DETECTOR}
+SNAPSHOTS = {"cpp": _APP | _TYPED, "jni": _TYPED, "aar": _APP, "android-app": _APP, "apk": _APP}
 """Models of each kind's snapshot: the class of a model of pictures is that of an app, which has more methods."""
 _PLUGINS = {"android-app-9.1": "9.1", "android-app-8.13": "8.13"}
 """The app once more, for plugins with no Kotlin but their own, and with none: what they change in its texts."""
@@ -140,8 +141,9 @@ def _with_reference(model: ProjectModel) -> ProjectModel:
 def texts(directory: Path) -> dict[str, str]:
     """Return the expected text of each file below :data:`GOLDEN`, by its path.
 
-    Each kind has a listing of its files: whose they are, where a copy comes from, and which text of a
-    kind before it a file equals.
+    Each kind has a listing of its files: whose they are, where copies come from, and which text of a
+    kind before it a file equals. A text that is much like an earlier one of the same path is there as
+    its differences.
     """
     snapshots: dict[str, str] = {}
     stored: dict[str, str] = {}
@@ -151,24 +153,47 @@ def texts(directory: Path) -> dict[str, str]:
         described = made_up_project(parts, PLATFORMS[kind], SNAPSHOTS[kind], api_level=DEFAULT_API_LEVEL)
         described = replace(described, android=VERSIONS[_PLUGINS[place]] if place in _PLUGINS else NEWEST)
         files = _apk(described) if kind == "apk" else _generated(kind, described)
-        listing = ""
+        lines: list[str] = []
+        copies: dict[str, list[str]] = {}
+        differences = ""
         for path, contents, note in sorted(files, key=lambda file: file[0]):
             if isinstance(contents, Path):
                 root = parts if contents.is_relative_to(parts) else resource("templates").parent
-                note += f" = {contents.relative_to(root).as_posix()}"
-            elif isinstance(contents, bytes):
-                note += f", {len(contents)} bytes"
-            else:
-                golden = f"{place}/{path}.golden"
-                first = stored.setdefault(contents, golden)
-                if first == golden:
-                    snapshots[golden] = contents
+                into, name = path.rpartition("/")[::2]
+                source = contents.relative_to(root).as_posix()
+                if name == contents.name:
+                    copies.setdefault(f"{into}/ = {source.removesuffix(name)}{note}", []).append(name)
                 else:
-                    note += f" as {first}"
-            listing += f"{path}{note}\n"
+                    lines.append(f"{path}{note} = {source}")
+                continue
+            if isinstance(contents, bytes):
+                note += f", {len(contents)} bytes"
+            elif contents in stored:
+                note += f" as {stored[contents]}"
+            else:
+                if changes := _differences(contents, path, stored.items()):
+                    differences += changes
+                else:
+                    snapshots[f"{place}/{path}.golden"] = contents
+                stored[contents] = f"{place}/{path}.golden"
+            lines.append(f"{path}{note}")
+        lines += [f"{copied}: {' '.join(names)}" for copied, names in copies.items()]
         if place not in _PLUGINS:  # which have the same files
-            snapshots[f"{place}/FILES.txt.golden"] = listing
+            snapshots[f"{place}/FILES.txt.golden"] = "".join(f"{line}\n" for line in sorted(lines))
+        if differences:
+            snapshots[f"{place}/DIFFERENCES.txt.golden"] = differences
     return snapshots
+
+
+def _differences(text: str, path: str, before: Iterable[tuple[str, str]]) -> str:
+    """Return how *text* differs from the text *before* it with the same *path* that is nearest, if that is little."""
+    changes = [
+        list(unified_diff(first.splitlines(), text.splitlines(), golden, path, n=0, lineterm=""))
+        for first, golden in before
+        if golden.partition("/")[2] == f"{path}.golden"
+    ]
+    nearest = min(changes, key=len, default=[])
+    return "".join(f"{line}\n" for line in nearest) if 2 * len(nearest) < text.count("\n") + 8 else ""
 
 
 def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path | bytes, str]]:
