@@ -17,7 +17,7 @@ TWO = "one device usb:1\ntwo recovery usb:2\nthree device usb:3\n"
 
 @pytest.fixture(autouse=True)
 def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """It notes the search for announced devices that it was to do, and starts nothing."""
+    """Record the search for announced devices that was asked for, and start nothing."""
     path = tmp_path / "adb"
     path.write_text(
         '#!/bin/sh\n[ "$1" = version ] && echo "Version 36.0.0" && exit\n'
@@ -32,7 +32,7 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def lists(listing: str):
-    """A server that knows these devices."""
+    """Serve a list of these devices."""
 
     def handler(peer: Peer) -> None:
         peer.request()
@@ -46,7 +46,7 @@ def lists(listing: str):
     [["connect", "h:5555"], ["pair", "h:1"], ["devices", "-l"], ["kill-server"], ["-s", "x", "shell"], []],
 )
 def test_what_needs_no_device_gets_none(program: Path, words: list[str]) -> None:
-    """No server is asked either: none runs here."""
+    """Ask no server either: none runs here."""
     assert adt.adb_command(words).argv == (str(program), *words)
     assert adt.adb_command(words, serial="x").argv == (str(program), "-s", "x", *words)
 
@@ -70,7 +70,7 @@ def test_several_devices_need_a_name(program: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_one_in_another_system_can_be_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its remedy says; and one that is to come can be waited for."""
+    """Follow the remedy, and wait for a server that is to come."""
     with fake_server(monkeypatch, lists(TWO)):
         assert adt.adb_command(["reboot"], serial="two").argv[1:] == ("-s", "two", "reboot")
         waiting = adt.adb_command(["wait-for-device"], serial="four")

@@ -45,7 +45,7 @@ FILES = {
 
 
 def imports(file: Path) -> Iterator[tuple[int, str]]:
-    """Line and module of everything of ours that *file* imports, inside functions and for types only, too."""
+    """Yield line and module of everything of ours that *file* imports, inside functions and for types only, too."""
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "adt":
             for alias in node.names:

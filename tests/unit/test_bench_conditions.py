@@ -38,7 +38,7 @@ def sample(at_s: float, celsius: float = 30, mhz: float = 2000, **power: int) ->
 
 
 def runs(seconds: float, slower: float = 0.0, each_ms: float = 10.0) -> tuple[np.ndarray, np.ndarray]:
-    """Times and starts of runs over *seconds*, the last *slower* (a share) than the first."""
+    """Return times and starts of runs over *seconds*, the last *slower* (a share) than the first."""
     count = int(seconds * 1000 / each_ms)
     random = np.random.default_rng(0).normal(1, 0.005, count)
     times = each_ms * (1 + slower * np.linspace(0, 1, count)) * random

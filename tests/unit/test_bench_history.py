@@ -49,7 +49,7 @@ METHOD = Method("default", 3, 500, 50, 3, "p50", False, None, "", 0)
 
 
 def record(number: int, ms: float | None, *, spread: float = 0.01, **more: object) -> BenchRecord:
-    """The benchmark of day *number*, with a median of *ms*."""
+    """Return the benchmark of day *number*, with a median of *ms*."""
     speed = None
     if ms is not None:
         times = ms * (1 + spread * np.random.default_rng(0).standard_normal(200))
@@ -291,7 +291,7 @@ def test_the_page_about_it_names_what_there_is() -> None:
 
 
 def of(offload: str, number: int, ms: float | None, **changes: object) -> BenchRecord:
-    """A benchmark of a package that hands a part to *offload*."""
+    """Return a benchmark of a package that hands a part to *offload*."""
     return record(number, ms, subject=replace(SUBJECT, offload=offload), **changes)
 
 

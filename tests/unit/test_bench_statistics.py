@@ -23,7 +23,7 @@ from adt.measure.statistics import (
 
 
 def at(times: np.ndarray) -> np.ndarray:
-    """Starts of runs that follow each other."""
+    """Return the starts of runs that follow each other."""
     return np.concatenate([[0.0], np.cumsum(times)[:-1]])
 
 

@@ -33,7 +33,7 @@ def test_the_table_knows_what_was_wrong_once() -> None:
 
 
 def test_no_lower_level_is_offered(tmp_path: Path) -> None:
-    """NDKs up to r25 go down to 16 or 19 for 32-bit ARM."""
+    """Offer no level below adt's own, even of NDKs up to r25, which go down to 16 or 19 for 32-bit ARM."""
     ndk = fake_ndk(tmp_path / "ndk")
     for level in (16, 35):
         (ndk / f"toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android{level}-clang++").touch()

@@ -49,7 +49,7 @@ def no_ndk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def put(tmp_path: Path) -> Put:
-    """Puts a bundle into the cache; each is newer than the one before."""
+    """Put a bundle into the cache; each is newer than the one before."""
     count = 0
 
     def put_bundle(

@@ -93,7 +93,7 @@ def test_digest_sees_names_bits_and_bytes(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_its_holder_removed_is_taken_anew(tmp_path: Path) -> None:
-    """Whoever waits for it does not hold a file that nobody else can see."""
+    """Wait for the lock without holding a file that nobody else can see."""
     path = tmp_path / "deep/file"
     entered = threading.Event()
 

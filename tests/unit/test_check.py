@@ -43,7 +43,7 @@ def test_rounding_behind_a_sigmoid_is_no_difference() -> None:
 def test_what_makes_much_of_a_step_may_differ_as_much(
     differs: float, changes: float | None, limit: float
 ) -> None:
-    """Measured by what the CPU gives for inputs that hardly differ, where that is needed."""
+    """Measure by what the CPU gives for inputs that hardly differ, where that is needed."""
     want = {"y": np.array([1.0, -0.5], np.float32)}
 
     def changed() -> dict[str, Any]:

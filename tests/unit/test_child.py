@@ -102,7 +102,7 @@ def test_it_ends_by_itself_when_nobody_asks(child: Child, monkeypatch: pytest.Mo
 
 
 def test_it_ends_with_its_parent_in_the_midst_of_work(child: Child) -> None:
-    """Killed with -9, the parent can end nothing."""
+    """Kill the parent with -9, so that it can end nothing itself."""
     program = (
         "import threading, time; from adt.host.child import Child; child = Child('support.standins.child')\n"
         "print(child.ask(('start', None), 20), child.pid, flush=True)\n"
@@ -119,7 +119,7 @@ def test_it_ends_with_its_parent_in_the_midst_of_work(child: Child) -> None:
 
 
 def passed(message: Any) -> Any:
-    """*message* as it comes out on the other side."""
+    """Return *message* as it comes out on the other side."""
     data = encode(message)
     return decode(data[16:], struct.unpack_from("<QQ", data)[1])
 

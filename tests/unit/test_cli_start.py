@@ -261,7 +261,7 @@ INTERRUPT = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.
 def test_ctrl_c_ends_with_one_line_whatever_is_being_imported(
     module: str, flags: list[str], tmp_path: Path
 ) -> None:
-    """At once (what the command line imports) and later (what the verb does)."""
+    """Interrupt at once (what the command line imports) and later (what the verb does)."""
     done = explained(tmp_path, module, INTERRUPT, *flags)
     assert done.returncode == 130
     assert done.stderr.splitlines() == ["interrupted: what was complete before is still there"]

@@ -16,7 +16,7 @@ PROGRAM = 'import sys; sys.argv[0] = "adt"; from adt.cli.main import main; main(
 
 
 def offered(line: str) -> list[str]:
-    """The words that bash would offer at the end of *line*."""
+    """Return the words that bash would offer at the end of *line*."""
     environ = {
         **os.environ,
         "_ADT_COMPLETE": "complete_bash",

@@ -49,7 +49,7 @@ def test_precedence_and_origin(tmp_path: Path) -> None:
 def test_settings_of_another_user_are_not_read(
     tmp_path: Path, name: str, theirs: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stranger's link to a file of ours is the stranger's choice, as is what lies in their directory."""
+    """Refuse what lies in a stranger's directory, and a stranger's link to a file of ours."""
     tmp_path = tmp_path / "project"
     tmp_path.mkdir()
     path = file = tmp_path / name
@@ -96,7 +96,7 @@ def test_what_a_project_has_run_is_shown_once(
 
 
 def test_each_setting_that_names_a_place_says_whether_code_there_is_run() -> None:
-    """A new one cannot forget it: what is run is shown when a project's file sets it."""
+    """Require the mark of new settings, too: what is run is shown when a project's file sets it."""
     for section in SECTIONS.values():
         annotations = {}
         for base in section.__mro__:
@@ -110,7 +110,7 @@ def test_each_setting_that_names_a_place_says_whether_code_there_is_run() -> Non
 def test_what_is_run_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each setting, by each way to it: a verb of builds, the doctor, the build of a plugin."""
+    """Try each setting by each way to it: a verb of builds, the doctor, the build of a plugin."""
     keys = sorted(executed())
     assert {"build.xnnpack_source", "build.clml", "build.opencl_sdk", "tune.builders"} < {*keys}
     write(tmp_path / "adt.toml", _toml(keys))
@@ -127,7 +127,7 @@ def test_what_is_run_is_shown(
 
 
 def _toml(keys: list[str]) -> str:
-    """A file that sets each of *keys*."""
+    """Write a file that sets each of *keys*."""
     sections: dict[str, str] = {}
     for key in keys:
         section, _, name = key.partition(".")

@@ -105,7 +105,7 @@ def test_the_module_abi_is_read_from_the_tree(
     ],
 )
 def test_the_ndks_directory_of_each_abi(tmp_path: Path, abi: str, directory: str) -> None:
-    """Whatever the compiler calls its target: clang says armv7-none-linux-android28 for armeabi-v7a."""
+    """Find it whatever the compiler calls its target: armv7-none-linux-android28 for armeabi-v7a."""
     script = tmp_path / "ask.cmake"
     script.write_text(
         f'include("{PRESETS}/modules/BuildInfo.cmake")\nset(CMAKE_SYSROOT /sysroot)\nset(ANDROID_ABI {abi})\n'

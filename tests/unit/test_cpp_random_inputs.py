@@ -20,7 +20,7 @@ DTYPES = (
 
 
 def splitmix64(state: int, count: int) -> list[int]:
-    """Vigna's sequential splitmix64, as the published algorithm states it."""
+    """Compute Vigna's sequential splitmix64, as the published algorithm states it."""
     mask = (1 << 64) - 1
     words = []
     for _ in range(count):

@@ -22,7 +22,7 @@ SIDE = 7
 def temporaries(
     vectors: Vectors, blocks: int, size: int, fused: Callable[..., Any], *, depthwise: bool = False
 ) -> set[tuple[int, ...]]:
-    """Shapes of what a convolution with a window of *size*, and *fused* behind it, keeps on the way."""
+    """Return the shapes of what a convolution with a window of *size*, and *fused* behind it, stores on the way."""
     lanes, border = vectors.lanes, size // 2
     channels, shape = blocks * lanes, (1, blocks, SIDE, SIDE, lanes)
     weights = (1, blocks, size * size, lanes) if depthwise else (blocks, size * size, channels, lanes)
@@ -53,7 +53,7 @@ def test_positions_without_a_window_are_one_row(vectors: Vectors) -> None:
 
 
 def test_one_row_leaves_work_for_several_threads() -> None:
-    """Tiles of 3 positions and 4 blocks do not divide 49: 8 blocks would be two tasks."""
+    """Choose tiles for 49 positions, which 3 positions and 4 blocks do not divide: 8 blocks would be two tasks."""
     assert temporaries(AVX2, 8, 1, added) == {(1, 8, SIDE, SIDE, 8)}
 
 

@@ -14,7 +14,7 @@ from adt.compiler.passes.cpu.reads import reads_differ
 
 
 def joined(first: int) -> Any:
-    """The last *first* of 32 elements before the others, and one added."""
+    """Return the last *first* of 32 elements before the others, and one added."""
     x = te.placeholder((32,), name="x")
     ends = te.compute((32,), lambda i: tirx.if_then_else(i < first, x(i + 32 - first), x(i - first)))
     return te.create_prim_func([x, te.compute((32,), lambda i: ends(i) + 1)])
@@ -45,7 +45,7 @@ def test_what_values_decide_is_not_known() -> None:
 
 
 def test_each_node_is_looked_at_once_for_all_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A concatenation of many tensors has a node for each of them, and TVM's are slow to look at."""
+    """Visit each node of a concatenation once: it has one for each tensor, and TVM's are slow to visit."""
     looked_at = []
     parts = reads._parts
     monkeypatch.setattr(reads, "_parts", lambda node: looked_at.append(node) or parts(node))

@@ -84,7 +84,7 @@ def test_no_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_error_of_several_devices_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Piped: what happened in the line of each device, details and remedies that are the same together."""
+    """Print, when piped, one line for each device, and details and remedies that several share once."""
     error = NoDevice("no device has the serial", remedy="Plug it in.", details="No device is connected.")
     outcomes = Outcomes(tuple(Outcome(serial, 0.1, None, error) for serial in ("a", "b")))
     with live_table(["a", "b"], quiet=False) as on_event:

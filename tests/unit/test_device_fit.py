@@ -121,7 +121,7 @@ def test_code_for_other_processors_than_this_machines() -> None:
 
 
 def test_what_every_cpu_of_a_device_offers() -> None:
-    """The kernel lists each CPU; those of one chip may differ."""
+    """Compare all CPUs that the kernel lists: those of one chip may differ."""
     text = (
         "==machine==\naarch64\n==page==\n4096\n==features==\n"
         "Features\t: fp asimd asimdhp asimddp\nFeatures\t: fp asimd asimdhp\n==properties==\n[ro.x]: [y]\n"

@@ -32,7 +32,7 @@ def test_reverses_are_read_whatever_stands_before(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_device_is_asked_for_a_port_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``tcp:0`` twice makes the adb server end itself; a port that is taken is followed by another."""
+    """Ask by number, since ``tcp:0`` twice makes the adb server end itself; try another where one is taken."""
     asked: list[str] = []
 
     def server(peer: Peer) -> None:

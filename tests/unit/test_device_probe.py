@@ -35,7 +35,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def nvidia() -> OpenclReport:
-    """Recorded from adt_probe with NVIDIA's driver 580 on an H200 (a server's GPU, no phone's); shortened."""
+    """Return what adt_probe printed with NVIDIA's driver 580 on an H200 (a server's GPU, no phone's), shortened."""
     return opencl.parse_report((GOLDEN / "adt_probe_nvidia.json").read_text())
 
 
@@ -123,7 +123,7 @@ def test_an_answer_that_is_cut_off_is_read_as_far_as_it_goes(text: str) -> None:
 
 
 def test_a_cpu_that_is_offline_joins_its_cluster() -> None:
-    """/proc/cpuinfo lists only what is online; an offline CPU may still tell its clock, or its register."""
+    """Assign a CPU that /proc/cpuinfo omits to its cluster by its clock, or its register."""
     text = re.sub(r"processor\t: 7\n.*?\n\n", "", MALI, flags=re.DOTALL)
     assert shape(survey.parse(text).cpu)[2] == (2, "Cortex-X1", 2802000)
     by_clock = text.replace("sched_pixel 0x00000000411fd440", "sched_pixel -")
@@ -147,7 +147,7 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "mksh") if shutil.which(shel
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_runs_here(shell: str) -> None:
-    """On this machine it finds at least its memory, its CPUs, its kernel and its boot."""
+    """Find at least memory, CPUs, kernel and boot of this machine."""
     done = subprocess.run(
         [shell, "-c", script("survey"), "sh", *survey.arguments([*survey.FACTS, *HARDWARE])],
         capture_output=True,
@@ -175,7 +175,7 @@ def test_a_report_is_read() -> None:
 
 
 def changed(**device: Any) -> OpenclReport:
-    """The report with other facts of its only device."""
+    """Return the report with other facts of its only device."""
     report = nvidia()
     first = report.candidates[0]
     platform = first.platforms[0]
@@ -232,7 +232,7 @@ def test_places_are_those_of_the_word_size() -> None:
 
 
 def test_the_program_says_what_python_reads() -> None:
-    """Every key that the C++ code writes for a device is a field here, and the other way round."""
+    """Compare the keys that the C++ code writes for a device with the fields here."""
     source = (resource("cpp_runner") / "src/probe/ask.cc").read_text()
     body = source.partition("void WriteDevice(")[2].partition("\n}")[0]
     written = re.findall(r'(?:Text|Words|Bool|Count<[^>]+>|Key)\("(\w+)"', body)

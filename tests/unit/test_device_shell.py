@@ -25,12 +25,12 @@ def packet(kind: int, data: bytes) -> bytes:
 
 
 def marker(request: str) -> str:
-    """The marker with which a command reports its process id."""
+    """Return the marker with which a command reports its process id."""
     return request.split("echo ", 1)[1].split()[0].replace("''", "")
 
 
 def v2(*packets: bytes, pid: int = 77):
-    """A daemon that speaks shell protocol v2 and sends *packets*."""
+    """Run a daemon that speaks shell protocol v2 and sends *packets*."""
 
     def handler(peer: Peer) -> None:
         peer.request()
@@ -47,7 +47,7 @@ HOSTILE = ["a b", "$(reboot)", "`x`", "it's", '"', "new\nline", "; rm -rf /", "*
 
 
 def test_arguments_arrive_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request's text, given to a real shell, prints exactly the arguments."""
+    """Give the request's text to a real shell, which prints exactly the arguments."""
     with fake_server(monkeypatch, v2(packet(3, b"\0"))) as server:
         shell.run("S", ["printf", "%s|", *HOSTILE], v2=True, timeout=60)
     transport, service = server.peers[0].requests
@@ -64,7 +64,7 @@ WORDS = st.binary(max_size=30).filter(lambda word: b"\0" not in word)
 @settings(max_examples=40, deadline=None)
 @given(st.lists(WORDS, max_size=6))
 def test_any_bytes_arrive_as_they_are(words: list[bytes]) -> None:
-    """Names on a device are bytes; a real shell prints exactly those that were given."""
+    """Pass names as bytes, as they are on a device: a real shell prints exactly those."""
     with pytest.MonkeyPatch.context() as patch, fake_server(patch, v2(packet(3, b"\0"))) as server:
         shell.run("S", ["printf", "%s\\0", "x", *map(os.fsdecode, words)], v2=True, timeout=60)
     command = bytes(server.peers[0].received).partition(b"shell,v2,raw:")[2]
@@ -74,7 +74,7 @@ def test_any_bytes_arrive_as_they_are(words: list[bytes]) -> None:
 
 
 def test_an_inline_script_has_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in the shell that the daemon starts anyway: no second one, the same `$1`."""
+    """Run it in the shell that the daemon starts anyway: no second one, the same `$1`."""
     text_ = 'printf "%s|" "$@"; exit 3'
     argv = ("sh", "-c", text_, "sh", *HOSTILE)
     with (
@@ -120,7 +120,7 @@ def test_the_pid_line_may_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("speaks_v2", [True, False], ids=["v2", "marked"])
 def test_a_linker_that_warns_first_hides_no_pid(monkeypatch: pytest.MonkeyPatch, speaks_v2: bool) -> None:
-    """Else a command that has to be ended would go on."""
+    """End the command all the same, although the linker's warning comes before its process id."""
     warning = b"WARNING: linker: failed to find /linkerconfig/ld.config.txt\n"
 
     def handler(peer: Peer) -> None:
@@ -192,7 +192,7 @@ def test_a_command_that_is_over_is_not_killed(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_without_v2_the_exit_code_comes_from_the_marker(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """A real shell answers the request's own text, cut into pieces of *size* bytes."""
+    """Let a real shell answer the request's own text, cut into pieces of *size* bytes."""
 
     def handler(peer: Peer) -> None:
         peer.request()
@@ -224,7 +224,7 @@ def test_without_v2_a_command_that_prints_its_own_command_line_is_read_right(
 
 
 def test_without_v2_a_line_is_seen_before_the_command_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake goes on only after the line, its newline included, has been seen here."""
+    """Let the fake go on only after the line, its newline included, has been seen here."""
     seen = threading.Event()
 
     def handler(peer: Peer) -> None:

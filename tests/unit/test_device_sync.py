@@ -25,7 +25,7 @@ def accept(peer: Peer) -> None:
 
 
 def sync_to(answers: bytes) -> Callable[[Peer], None]:
-    """A daemon that sends *answers* at once and then only listens."""
+    """Connect to a daemon that sends *answers* at once and then only listens."""
 
     def handler(peer: Peer) -> None:
         accept(peer)
@@ -80,7 +80,7 @@ def test_the_daemons_own_words_reach_the_caller(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_refusal_before_the_end_stops_the_sending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The daemon refuses after the first bytes and reads no more: waiting for it would hang."""
+    """Refuse after the first bytes and read no more, as a daemon does: waiting for it would hang."""
     local = tmp_path / "large"
     with local.open("wb") as file:
         file.truncate(256 << 20)
@@ -201,7 +201,7 @@ def test_the_deadline_is_for_the_whole_push(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_daemon_that_trickles_does_not_outlive_the_deadline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A timeout for each read alone would never end here."""
+    """End by the deadline of all reads: a timeout for each of them would never end here."""
 
     def handler(peer: Peer) -> None:
         import time
@@ -241,7 +241,7 @@ def okay() -> bytes:
 
 
 def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon answers nothing until it has all of the files: waiting for each would hang here."""
+    """Answer only once all files are there: waiting for an answer to each would hang here."""
     items = [PushItem(b"%d" % n, f"/f{n}") for n in range(50)]
 
     def handler(peer: Peer) -> None:
@@ -256,7 +256,7 @@ def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_function_the_observer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line's: every verb that sends or receives shows how far it is."""
+    """Tell the command line's observer, so that each verb that sends or receives shows its progress."""
     told: list[tuple[str, int, int]] = []
     token = observer.set(lambda *facts: told.append(facts))
     try:

@@ -28,7 +28,7 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
-    """Directories that count as full."""
+    """Return the directories that count as full."""
     directories: set[Path] = set()
     monkeypatch.setattr(disk, "_refusal", lambda path: errno.ENOSPC if path in directories else 0)
     return directories

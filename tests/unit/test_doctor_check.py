@@ -135,7 +135,7 @@ def test_packages_are_not_installed_without_root(monkeypatch: pytest.MonkeyPatch
 
 
 def fake_apt(directory: Path, script: str) -> Path:
-    """An apt-get that logs its arguments to apt.log."""
+    """Install an apt-get that logs its arguments to apt.log."""
     program = directory / "apt-get"
     program.write_text(f'#!/bin/sh\necho "$@" >>"{directory}/apt.log"\n{script}\n')
     program.chmod(0o755)

@@ -419,7 +419,7 @@ def test_packages_for_rpc() -> None:
 
 @contextlib.contextmanager
 def listener(answer: bytes | None) -> Iterator[int]:
-    """Something that listens on 127.0.0.1 and, after the first four bytes, sends *answer* (None: is silent)."""
+    """Listen on 127.0.0.1 and, after the first four bytes, send *answer* (None: stay silent)."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -491,7 +491,7 @@ def test_taken_ports_are_found_with_their_holder(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def no_adb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No adb server, an empty cache."""
+    """Run no adb server, and give an empty cache."""
     monkeypatch.setattr(package, "look", lambda: Server(5037, running=False))
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path

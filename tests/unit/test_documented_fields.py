@@ -24,7 +24,7 @@ WITHOUT_RECORD = frozenset({"inspect", "rpc-stop", "ndk-env", "tracker-stop"})
 
 
 def records() -> dict[str, type[Any]]:
-    """Every dataclass of adt, by module and name."""
+    """Return every dataclass of adt, by module and name."""
     names = [each.name for each in pkgutil.walk_packages(adt.__path__, "adt.")]
     modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
     return {
@@ -45,7 +45,7 @@ def records_named(annotation: str) -> set[type[Any]]:
 
 
 def names_of(records: set[type[Any]]) -> set[str]:
-    """Names of the fields of *records* in their documents."""
+    """Return the names of the fields of *records* in their documents."""
     names: set[str] = set()
     for record in records:
         for field in fields(record):
@@ -61,7 +61,7 @@ def names_of(records: set[type[Any]]) -> set[str]:
 
 
 def named_in(row: str) -> set[str]:
-    """Names of fields that a row of the page has outside of brackets."""
+    """Return the names of fields that a row of the page has outside of brackets."""
     while row != (row := re.sub(r"\([^()]*\)", "", row)):
         pass
     return set(re.findall(r"`([a-z_0-9]+)`", re.split(r"\. |:", row)[0]))

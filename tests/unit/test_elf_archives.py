@@ -37,7 +37,7 @@ def archive(path: Path, members: dict[str, bytes], *, stored: bool = False, padd
 
 
 def padding_for(name: str, alignment: int) -> int:
-    """Bytes of an extra field that put a first member at a multiple of *alignment*."""
+    """Return the bytes of an extra field that put a first member at a multiple of *alignment*."""
     return -(30 + len(name) + 4) % alignment
 
 
@@ -111,7 +111,7 @@ def test_archives_that_grow(library: bytes, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_size_in_the_directory_that_lies(library: bytes, tmp_path: Path) -> None:
-    """A member that says it has 100 bytes and has more: what is read is what it says, and that is damaged."""
+    """Read only the 100 bytes that a member claims, of more, and find them damaged."""
     contents = bytearray(archive(tmp_path / "x.zip", {"libgood.so": library}).read_bytes())
     at = contents.index(b"PK\x01\x02") + 24
     contents[at : at + 4] = struct.pack("<I", 100)

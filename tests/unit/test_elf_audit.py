@@ -234,7 +234,7 @@ def test_built_for_a_newer_android(toolbox: Toolbox) -> None:
 
 
 def runtime(toolbox: Toolbox) -> Path:
-    """A library as the model's run time is: what other libraries take their symbols from."""
+    """Build a library like the model's runtime, from which other libraries take their symbols."""
     return toolbox.link("libruntime.so", "int runtime_call(void) { return 1; }")
 
 
@@ -245,7 +245,7 @@ int entry(void) { malloc(8); return runtime_call(); }
 
 
 def test_a_provider_that_is_loaded_but_not_named(toolbox: Toolbox) -> None:
-    """Name the symbol that glibc finds in any loaded file, and bionic in DT_NEEDED alone."""
+    """Report the symbol that glibc finds in any loaded file, and bionic in DT_NEEDED alone."""
     supplier = runtime(toolbox)
     module = toolbox.link("mod.so", MODULE, needs=("libc.so",))
     file = judge(module, supplier).files[0]
@@ -274,7 +274,7 @@ def test_the_same_module_for_glibc(toolbox: Toolbox) -> None:
 
 
 def test_a_symbol_that_nobody_has(toolbox: Toolbox) -> None:
-    """Found without an NDK: libc's symbols have versions, liblog's begin with __android_log_."""
+    """Find it without an NDK: libc's symbols have versions, liblog's begin with __android_log_."""
     file = only(judge(toolbox.link("libplugin.so", MODULE, needs=("libc.so", "liblog.so"))))
     assert file.verdict == REFUSED and codes(file) == {"symbol-missing"}
     assert file.symbols.missing == ("runtime_call",) and file.symbols.unchecked == 1
@@ -364,7 +364,7 @@ def test_a_runpath_must_lead_a_program_to_its_libraries(toolbox: Toolbox) -> Non
 
 @pytest.fixture(scope="module")
 def ndk(tmp_path_factory: pytest.TempPathFactory, stubs: Path, newer_stubs: Path) -> Ndk:
-    """The parts of an NDK that the audit reads; the libraries are stand-ins."""
+    """Create the parts of an NDK that the audit reads; the libraries are stand-ins."""
     root = tmp_path_factory.mktemp("ndk")
     libraries = root / "toolchains/llvm/prebuilt/linux-x86_64/sysroot/usr/lib/aarch64-linux-android"
     shutil.copytree(stubs, libraries / "21")
@@ -418,7 +418,7 @@ def test_a_prebuilt_library_of_the_ndk_with_small_pages_only_warns(
 
 
 def test_an_ndk_that_is_a_stand_in_builds_for_glibc(toolbox: Toolbox) -> None:
-    """Its libraries are glibc's, but where symbols are looked for is judged as on Android."""
+    """Judge where symbols are looked for as on Android, although the libraries are glibc's."""
     standin = Ndk(Path("/nowhere"), "27.0.0", "STAND-IN, not an Android NDK", "--ndk")
     system = toolbox.link("system/libc.so.6", "int puts(void) { return 1; }", needs=(), api_level=None)
     module = toolbox.link("mod.so", MODULE.replace("malloc(8)", "0"), needs=(str(system),), api_level=None)
@@ -505,7 +505,7 @@ def test_every_stand_in_library_is_a_public_one() -> None:
 
 
 def test_every_reason_is_documented() -> None:
-    """The codes in the sources are those in docs/elf.md."""
+    """Compare the codes in the sources with those in docs/elf.md."""
     top = Path(__file__).parents[2]
     sources = "\n".join(p.read_text() for p in (top / "toolchain/adt/bundle/audit").glob("*.py"))
     used = set(

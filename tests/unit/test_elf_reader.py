@@ -144,7 +144,7 @@ def test_tables_that_lie(name: str, library: Path, tmp_path: Path) -> None:
     "tag", ["DT_VERNEEDNUM", "DT_STRSZ", "DT_STRTAB", "DT_SYMTAB", "DT_VERSYM", "DT_NEEDED"]
 )
 def test_a_dynamic_section_that_lies(tag: str, library: Path, tmp_path: Path) -> None:
-    """A huge count ends with the list itself; a huge place or size is refused."""
+    """End a huge count with the list itself, and refuse a huge offset or size."""
     place = dynamic_offset(library, tag) + 8
     lying = patched(library, tmp_path / "x", {place: struct.pack("<Q", HUGE)})
     if tag == "DT_VERNEEDNUM":
@@ -178,7 +178,7 @@ def test_a_section_with_a_huge_size_costs_nothing(name: str, library: Path, tmp_
 
 
 def crafted(tags: dict[int, bytes | int]) -> bytes:
-    """A library of one LOAD segment, without section headers; bytes are put in it and pointed to."""
+    """Create a library of one LOAD segment, without section headers, with bytes that its entries point to."""
     at = 64 + 2 * 56 + 16 * (len(tags) + 1)
     entries, tables = b"", b""
     for tag, value in tags.items():
@@ -197,7 +197,7 @@ VERSYM, VERNEED, VERNEEDNUM = 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 
 
 def symbols(count: int) -> bytes:
-    """Symbols whose names begin one byte apart."""
+    """Return symbols whose names begin one byte apart."""
     return b"".join(struct.pack("<IBBHQQ", 1 + i, 0x12, 0, 0, 0, 0) for i in range(count))
 
 
@@ -214,7 +214,7 @@ def test_a_crafted_file_is_read() -> None:
     [(b"a" * (1 << 20), "no end"), ((b"a" * 8000 + b"\0") * 130, "times its size")],
 )
 def test_names_that_overlap(names: bytes, said: str) -> None:
-    """Tens of thousands of names within one another are never added up."""
+    """Read tens of thousands of names within one another without adding them up."""
     count = 1 << 16
     tables: dict[int, bytes | int] = {STRTAB: names, STRSZ: len(names), SYMTAB: symbols(count)}
     with pytest.raises(Damaged, match=said):
@@ -222,7 +222,7 @@ def test_names_that_overlap(names: bytes, said: str) -> None:
 
 
 def test_version_lists_within_one_another() -> None:
-    """65535 entries, each with a list of all the others."""
+    """Read 65535 entries, each with a list of all the others."""
     lists = struct.pack("<HHIII", 1, 0xFFFF, 1, 16, 16) * 0xFFFF
     names = b"\0" + b"abc\0" * 8
     tables: dict[int, bytes | int] = {STRTAB: names, STRSZ: len(names), SYMTAB: symbols(2)}
@@ -243,7 +243,7 @@ def test_a_hash_chain_without_an_end() -> None:
 
 
 def test_notes_that_claim_the_whole_file() -> None:
-    """60,000 segments of 16 bytes, each a note that is said to be 1 MiB long: 60 GB if all were read."""
+    """Read 60,000 segments of 16 bytes, each a note that claims 1 MiB: 60 GB if all were read."""
     count, note = 60_000, struct.pack("<III4s", 4, 1 << 20, 1, b"abc")
     tables = 64 + 56 * count
     header = struct.pack("<HHIQQQIHHHHHH", 3, 183, 1, 0, 64, 0, 0, 64, 56, count, 64, 0, 0)
@@ -256,7 +256,7 @@ def test_notes_that_claim_the_whole_file() -> None:
 
 
 def test_random_damage_is_refused_or_read(library: Path) -> None:
-    """Whatever bytes change, the answer is facts or Damaged: no other exception, no endless loop."""
+    """Answer with facts or Damaged whatever bytes change: no other exception, no endless loop."""
     whole = library.read_bytes()
     headers = [*range(64 + 56 * 9), *range(0x40, 0x800)]
     chance = random.Random(7)

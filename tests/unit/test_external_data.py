@@ -32,7 +32,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outside(location: str = DATA, **entries: str) -> onnx.TensorProto:
-    """A tensor of four floats whose data is elsewhere."""
+    """Return a tensor of four floats whose data is elsewhere."""
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, value in {"location": location, **entries}.items():
         tensor.external_data.add(key=key, value=value)
@@ -61,7 +61,7 @@ def constant() -> onnx.NodeProto:
 
 
 def branch(nodes: list[onnx.NodeProto], initializers: list[onnx.TensorProto] = []) -> onnx.ModelProto:  # noqa: B006
-    """A model that adds in both branches of an If."""
+    """Return a model that adds in both branches of an If."""
     condition = node("Constant", [], ["always"], value=numpy_helper.from_array(np.array(True)))
     graph = helper.make_graph(nodes, "branch", [], [value("y")], initializers)
     return model_of(
@@ -127,7 +127,7 @@ def test_such_a_model_is_imported(tmp_path: Path) -> None:
 
 
 def test_data_of_a_sparse_constant_counts_too(tmp_path: Path) -> None:
-    """ONNX has none outside the file; what is there is in the digest, and the file is refused."""
+    """Hash what is there, and refuse the file: ONNX has no such data outside of it."""
     path = written(sparse(), tmp_path)
     first = model_store.model_sha256(path)
     (VALUES + 1).tofile(path.with_name(DATA))
@@ -137,7 +137,7 @@ def test_data_of_a_sparse_constant_counts_too(tmp_path: Path) -> None:
 
 
 def test_sparse_constants_are_written_out(tmp_path: Path) -> None:
-    """In one dimension and two, as initializers and as nodes."""
+    """Write them out in one dimension and two, as initializers and as nodes."""
     flat = onnx.SparseTensorProto(dims=[2, 2])
     flat.values.CopyFrom(numpy_helper.from_array(np.array([5, 6], np.float32), "w"))
     flat.indices.CopyFrom(numpy_helper.from_array(np.array([1, 2])))
@@ -269,7 +269,7 @@ def test_small_elements(kind: int, extent: int, size: int, tmp_path: Path) -> No
 
 
 def hub(directory: Path, below: str = "") -> Path:
-    """The model as the cache of a hub has it: links to blobs."""
+    """Lay the model out as the cache of a hub does: links to blobs."""
     path = written(model_of([ADD], [outside()]), directory / "snapshots/5f1c" / below)
     (directory / "blobs").mkdir()
     for file in (path, path.with_name(DATA)):

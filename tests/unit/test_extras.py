@@ -41,7 +41,7 @@ def test_without_metadata_the_checkout_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_nothing_tells_to_install_adt_from_the_index() -> None:
-    """``adt`` is the name of another project there."""
+    """Read all texts for the package index's ``adt``, which is another project."""
     texts = [
         path
         for top in ("toolchain", "docs", "examples", "templates", "scripts")

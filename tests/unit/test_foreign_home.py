@@ -48,7 +48,7 @@ def make(directory: Path, mode: int = 0o755) -> Path:
 
 
 def planted(place: Path, victim: Path, mode: int) -> None:
-    """A directory of adt's with links in it."""
+    """Create a directory of adt's with links in it."""
     make(place, mode)
     for name in NAMES:
         (place / name).symlink_to(victim)
@@ -60,20 +60,20 @@ def wide(home: Path, victim: Path) -> None:
 
 
 def open_above(home: Path, _victim: Path) -> None:
-    """The directories are not there, and everybody can make them."""
+    """Leave the directories out, where everybody can make them."""
     for place in PLACES:
         make((home / place).parent, 0o777)
 
 
 def open_higher(home: Path, _victim: Path) -> None:
-    """The directories are ours, and everybody can put others in their place."""
+    """Make the directories our own, where everybody can put others in their place."""
     for place in PLACES:
         make(home / place)
     home.chmod(0o777)
 
 
 def made_above(home: Path, _victim: Path) -> None:
-    """Another user was the first to make a directory where everybody can."""
+    """Make a directory where everybody can, as another user who was first."""
     home.chmod(0o1777)
     for place in PLACES:
         above = home / Path(place).parts[0]
@@ -105,7 +105,7 @@ Situation = Callable[[Path, Path], None]
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that the examples name."""
+    """Create the files that the examples name."""
     directory = tmp_path_factory.mktemp("template")
     for name in ("model-pkg", "detector-pkg", "parts/code", "parts/params"):
         make_inspected_package(directory / name)
@@ -165,7 +165,7 @@ def test_a_directory_of_another_users_making(
 
 
 def test_a_home_of_ones_own(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links of one's own lead to other disks, and in /tmp nobody can take what is another's."""
+    """Follow one's own links, which lead to other disks, and trust /tmp, where nobody can take another's files."""
     monkeypatch.undo()
     monkeypatch.setenv("HOME", str(home))
     (make(tmp_path / "disk") / "adt").mkdir()

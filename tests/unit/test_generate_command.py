@@ -26,7 +26,7 @@ ENTRIES = (entry([tensor("photo", (1, 3, 32, 64))], [tensor("scores", (1, 2))]),
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a package ``pkg`` and a ``bundle``, for a generator of three files."""
+    """Create a directory with a package ``pkg`` and a ``bundle``, for a generator of three files."""
 
     def files(project: Project) -> tuple[OutputFile, ...]:
         (model,) = project.models

@@ -23,7 +23,7 @@ PHOTO = entry([tensor("photo", (1, 3, 32, 64))], [tensor("y", (1,))])
 def generated(
     directory: Path, *platforms: str, images: PictureOptions | None = None
 ) -> dict[str, TextFile | CopiedFile]:
-    """The files of a project with one model for *platforms*, by path."""
+    """Return the files of a project with one model for *platforms*, by path."""
     made = project(
         [make_typed_package(directory / f"p-{name}", "photo", [PHOTO], platform=name) for name in platforms],
         [make_app_bundle(directory / f"b-{name}", name, api_level=29) for name in platforms],

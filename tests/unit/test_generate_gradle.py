@@ -146,7 +146,7 @@ def described(
     labels: Sequence[str] = (),
     levels: Sequence[int] = (),
 ) -> Project:
-    """A project of one model called ``net`` for two ABIs; *levels*: API level of each bundle."""
+    """Describe a project of one model called ``net`` for two ABIs; *levels*: API level of each bundle."""
     packages = [
         make_typed_package(directory / f"package-{one}", "net", entries, platform=one) for one in ABIS
     ]
@@ -241,7 +241,7 @@ def test_projects_pin_the_versions(tmp_path: Path, series: str) -> None:
 
 @pytest.mark.parametrize("series", VERSIONS)
 def test_kotlin_is_compiled_by_what_the_plugin_has(tmp_path: Path, series: str) -> None:
-    """The release notes of 9.0: beside built-in Kotlin the plugin kotlin-android is an error."""
+    """Omit the plugin kotlin-android beside built-in Kotlin, where it is an error since 9.0."""
     versions = VERSIONS[series]
     files = android_app_files(dataclasses.replace(described(tmp_path), android=versions))
     scripts = [text(files, f"{place}build.gradle.kts") for place in ("", "app/", "adt-runtime/", "vision/")]
@@ -387,7 +387,7 @@ def test_library_has_models_and_runtime_for_each_abi(tmp_path: Path) -> None:
 
 
 def test_libraries_of_two_projects_share_the_runtime(tmp_path: Path) -> None:
-    """In one application: no class, library or asset is in both, but those of the runtime, which are equal."""
+    """Share in one application no class, library or asset but those of the runtime, which are equal."""
     first = described(tmp_path / "first")
     net = dataclasses.replace(
         first.models[0].api, name="other", cls="Other", stem="other", library="other_model"
@@ -463,7 +463,7 @@ def test_bundles_of_linux_are_refused(tmp_path: Path) -> None:
 
 
 def test_opencl_libraries_are_named(tmp_path: Path) -> None:
-    """Always: the runtime is the same for bundles with OpenCL and without."""
+    """List them always: the runtime is the same for bundles with OpenCL and without."""
     manifest = by_path(aar_files(described(tmp_path)))["adt-runtime/src/main/AndroidManifest.xml"]
     assert isinstance(manifest, CopiedFile)
     root = ET.parse(manifest.source).getroot()
@@ -520,7 +520,7 @@ def test_a_bundle_without_the_activity_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("level", "adaptive"), [(24, False), (26, True)])
 def test_every_resource_is_used(tmp_path: Path, level: int, adaptive: bool) -> None:
-    """As lint's UnusedResources sees it; and its MonochromeLauncherIcon."""
+    """Check what lint's UnusedResources and MonochromeLauncherIcon do."""
     files = android_app_files(described(tmp_path, levels=(level, level)))
     texts = {file.path: file.text for file in files if isinstance(file, TextFile)}
     names = {

@@ -36,7 +36,7 @@ def texts(described: Project, *, android: bool) -> dict[str, str]:
 
 
 def test_the_runtime_is_the_same_for_all_models(tmp_path: Path) -> None:
-    """Copied as it is; what is generated has the user's package alone, so projects can be in one application."""
+    """Generate only in the user's package, beside an unchanged runtime: one application can have several projects."""
 
     def runtime(java_package: str) -> dict[str, Path]:
         generated = files(one_model(tmp_path / java_package, java_package))
@@ -63,7 +63,7 @@ def test_no_application_has_the_package_of_the_runtime(tmp_path: Path) -> None:
 
 
 def test_each_native_method_is_declared_and_defined_once() -> None:
-    """C++ has it under the name that JNI makes of package, class and method."""
+    """Find each in C++ under the name that JNI makes of package, class and method."""
     declared = {
         f"{path.stem}_{name}"
         for path in RUNTIME.rglob("*.java")
@@ -97,7 +97,7 @@ def test_android_is_in_few_files(tmp_path: Path) -> None:
 
 
 def test_each_element_type_has_a_class_of_the_runtime() -> None:
-    """Its arrays hold what the table says."""
+    """Compare the element type of its arrays with the table."""
     for kind in TENSOR_CLASSES.values():
         text = (RUNTIME / f"common/java/org/adt/runtime/{kind.cls}.java").read_text()
         assert f"public {kind.value}[] toArray()" in text

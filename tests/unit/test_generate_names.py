@@ -174,7 +174,7 @@ def test_a_model_for_two_platforms_is_one_class(tmp_path: Path) -> None:
 
 
 def test_classes_files_targets_and_libraries_differ(tmp_path: Path) -> None:
-    """``x`` has the library x_model, which must not be the target of the model x_model."""
+    """Keep apart the library x_model of ``x`` and the target of the model x_model."""
     texts = ["x", "x_model", "X model model", "vision", "Detector", "detector", "AdtException", "R", "main"]
     found = made(tmp_path, dict.fromkeys(texts, ONE), classes={"detector": "Detector"})
     assert next(model.api.cls for model in found.models if model.api.name == "detector") == "Detector"
@@ -376,7 +376,7 @@ def test_the_made_up_platforms_are_real() -> None:
 
 
 def test_a_package_may_have_keywords_of_kotlin_s_in_it() -> None:
-    """As all domains of India's do."""
+    """Quote keywords of Kotlin in a package's name, as all domains of India have one."""
     for name, kotlin in (("in.co.example", "`in`.co.example"), ("com.example.fun", "com.example.`fun`")):
         check_package(name)
         assert kotlin_package(name) == kotlin

@@ -70,7 +70,7 @@ whole = rendering._whole
 
 
 def c_value(literal: str) -> str:
-    """The text of a literal of C, by its own rules."""
+    """Return the text of a literal of C, by its own rules."""
     assert re.fullmatch(r'"(?:[^"\\\n\r]|\\.)*"', literal), literal
     simple = {"n": 10, "r": 13, "t": 9, '"': 34, "\\": 92, "?": 63}
     data = bytearray()
@@ -80,7 +80,7 @@ def c_value(literal: str) -> str:
 
 
 def java_value(literal: str) -> str:
-    """The text of a literal of Java: javac replaces its universal escapes first."""
+    """Return the text of a literal of Java: javac replaces its universal escapes first."""
     seen = java_escapes(literal)
     assert re.fullmatch(r'"(?:[^"\\\n\r]|\\.)*"', seen), seen
     simple = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
@@ -92,7 +92,7 @@ def java_value(literal: str) -> str:
 
 
 def kotlin_value(literal: str) -> str:
-    """The text of a literal of Kotlin, which has no template in it."""
+    """Return the text of a literal of Kotlin, which has no template in it."""
     assert re.fullmatch(r'"(?:[^"\\\n\r$]|\\.)*"', literal), literal
     simple = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
     found = "".join(

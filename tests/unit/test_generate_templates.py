@@ -51,7 +51,7 @@ class Recorded(BaseLoader):
 
 @pytest.fixture(scope="module")
 def snapshots(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], set[str]]:
-    """The texts of the golden directory as they are made now, and names of the templates that make them."""
+    """Return the texts of the golden directory as they are made now, and the names of the templates that make them."""
     environment = templates._environment()
     assert environment.loader is not None
     environment.cache.clear()
@@ -140,7 +140,7 @@ ANY = st.text(max_size=20) | st.sampled_from([*NASTY, "\\u000a evil();", "${evil
 
 @pytest.fixture(scope="module")
 def harmless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Project]]:
-    """The project of harmless names for each kind."""
+    """Return the project of harmless names for each kind."""
     models = {
         "detector": (
             entry(
@@ -157,7 +157,7 @@ def harmless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pro
 
 
 def with_text(described: Project, junk: str, anything: str) -> Project:
-    """The project again, with *junk* around every name and *anything* where no identifier is made of it."""
+    """Return the project with *junk* around every name and *anything* where no identifier is made of it."""
 
     def renamed(package: ModelPackage) -> ModelPackage:
         manifest = package.manifest

@@ -166,7 +166,7 @@ def test_an_edit_back_to_what_adt_wrote_is_no_edit(tmp_path: Path) -> None:
 def test_what_was_interrupted_is_finished_by_other_code_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_written: int
 ) -> None:
-    """After any number of files the record still knows every one as adt's own."""
+    """Stop after any number of files: the record still knows every one as adt's own."""
     first = [TextFile(f"{name}.h", "1") for name in "abc"]
     second = [TextFile(f"{name}.h", "2") for name in "abc"]
     third = [TextFile(f"{name}.h", "3") for name in "ab"]
@@ -257,7 +257,7 @@ def test_a_damaged_record_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_record_cannot_name_files_elsewhere(tmp_path: Path) -> None:
-    """A record from elsewhere, in a project that somebody cloned, removes nothing outside of it."""
+    """Remove nothing outside of a project by a record that came with it from elsewhere."""
     outside = tmp_path / "outside"
     outside.write_text("precious\n")
     out = tmp_path / "out"

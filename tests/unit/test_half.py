@@ -18,7 +18,7 @@ Build = Callable[[relax.BlockBuilder, Any, Mapping[str, Any]], Any]
 
 
 def module(build: Build, shape: Sequence[int], **weights: np.ndarray) -> tuple[Any, dict[str, Any]]:
-    """``main(x, weights…)`` with the body that *build* emits, and its parameters."""
+    """Return ``main(x, weights…)`` with the body that *build* emits, and its parameters."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
     params = {
@@ -32,7 +32,7 @@ def module(build: Build, shape: Sequence[int], **weights: np.ndarray) -> tuple[A
 
 
 def operators(reduced: Any) -> list[tuple[str, str]]:
-    """Operator and type of its result, casts left out, in order of execution."""
+    """Return operator and type of its result, casts left out, in order of execution."""
     return [
         (operator_of(binding.value), binding.var.struct_info.dtype)
         for block in reduced["main"].body.blocks
@@ -109,7 +109,7 @@ def test_what_was_given_is_left_alone() -> None:
 
 
 def test_a_weight_is_cast_through_what_only_moves_it() -> None:
-    """ONNX's transposed matrices reach the product as permute_dims(w): w must be half in the file all the same."""
+    """Store w as half although ONNX's transposed matrices reach the product as permute_dims(w)."""
 
     def build(builder: relax.BlockBuilder, x: Any, w: Mapping[str, Any]) -> Any:
         return builder.emit(relax.op.matmul(x, builder.emit(relax.op.permute_dims(w["w"], [1, 0]))))
@@ -137,7 +137,7 @@ def test_what_nobody_reads_is_dropped() -> None:
 
 
 def product_around(middle: Build) -> Build:
-    """*middle* between two products, so that it is neither before the first nor behind the last."""
+    """Emit *middle* between two products, so that it is neither before the first nor behind the last."""
 
     def build(builder: relax.BlockBuilder, x: Any, w: Mapping[str, Any]) -> Any:
         return builder.emit(

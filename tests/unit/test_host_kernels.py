@@ -22,7 +22,7 @@ from support.standins.artefacts import package_manifest
 
 
 def with_plain(directory: Path, data: bytes | None) -> ModelPackage:
-    """A package, as far as its kernels go, whose mod.json describes *data*."""
+    """Return a package, as far as its kernels go, whose mod.json describes *data*."""
     (directory / "inspect").mkdir(exist_ok=True)
     facts = {}
     if data is not None:

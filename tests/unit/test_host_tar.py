@@ -27,7 +27,7 @@ def tar(*members: tuple[str, bytes, dict[str, object]]) -> tarfile.TarFile:
 def test_a_file_keeps_contents_time_and_the_right_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing of Python 3.11.4 is needed for it: no TarInfo.replace, no extraction filters."""
+    """Use nothing of Python 3.11.4 for it: no TarInfo.replace, no extraction filters."""
     monkeypatch.delattr(tarfile.TarInfo, "replace", raising=False)
     monkeypatch.delattr(tarfile.TarFile, "extract")
     with tar(("a/b", b"text", {"mtime": 5}), ("run", b"#!", {"mode": 0o4755, "mtime": 7})) as packed:

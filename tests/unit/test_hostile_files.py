@@ -422,7 +422,7 @@ VALUES = (
 
 
 def places(document: Any) -> Iterator[tuple[Any, Any]]:
-    """Each value in *document*: what it is in, and its key or position there."""
+    """Yield for each value in *document* what it is in, and its key or position there."""
     for key in document if isinstance(document, dict) else range(len(document)):
         yield document, key
         if isinstance(document[key], dict | list):

@@ -50,7 +50,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(*more: bytes, size: tuple[int, int] = (16, 16), rows: bytes = b"") -> bytes:
-    """A black picture with further chunks before its pixels."""
+    """Return a black picture with further chunks before its pixels."""
     rows = rows or zlib.compress(bytes((3 * size[0] + 1) * size[1]))
     header = struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, 0)
     chunks = (chunk(b"IHDR", header), *more, chunk(b"IDAT", rows), chunk(b"IEND", b""))
@@ -76,14 +76,14 @@ def saved(picture: Image.Image, form: str, **options: object) -> bytes:
 
 
 def scans(count: int) -> bytes:
-    """A JPEG whose last scan comes again, and again."""
+    """Return a JPEG whose last scan is repeated."""
     data = saved(Image.new("L", (6000, 6000), 128), "JPEG", progressive=True)
     last = data[data.rindex(b"\xff\xc4", 0, data.rindex(b"\xff\xda")) : -2]
     return data[:-2] + count * last + data[-2:]
 
 
 def icon() -> bytes:
-    """An ICO that says 16 x 16, of a PNG with 100 million pixels."""
+    """Return an ICO that claims 16 x 16, of a PNG with 100 million pixels."""
     inside = png(size=(1, 1)).replace(struct.pack(">II", 1, 1), struct.pack(">II", 10_000, 10_000))
     head = inside[:12] + chunk(b"IHDR", inside[16:29])[4:]
     inside = head + inside[len(head) :]
@@ -92,7 +92,7 @@ def icon() -> bytes:
 
 
 def tiff(width: int, height: int) -> bytes:
-    """A TIFF of one deflated strip."""
+    """Return a TIFF of one deflated strip."""
     strip = zeros(8 << 20)
     tags = [
         (256, 4, width),
@@ -121,7 +121,7 @@ def animated_webp() -> bytes:
 
 
 def turned(orientation: bytes) -> bytes:
-    """A JPEG with an EXIF orientation of a strange kind."""
+    """Return a JPEG with an EXIF orientation of a strange kind."""
     entry = struct.pack("<HHI", 0x0112, 3, 1) + orientation
     exif = b"Exif\0\0II*\0" + struct.pack("<I", 8) + struct.pack("<H", 1) + entry + bytes(4)
     return saved(Image.new("RGB", (16, 16)), "JPEG", exif=exif)
@@ -151,7 +151,7 @@ PICTURES: dict[str, tuple[Callable[[], bytes], str]] = {
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_read_or_refused_soon_and_with_little_memory(tmp_path: Path, name: str) -> None:
-    """Without a text that is expected, either will do: which of them Pillow does is its own business."""
+    """Expect either where no text is given: which of them Pillow does is its own business."""
     make, expected = PICTURES[name]
     (tmp_path / "picture").write_bytes(make())
     assert expected in read_picture(tmp_path / "picture")

@@ -58,13 +58,13 @@ def test_dimensions_without_a_symbol_are_each_their_own() -> None:
 
 
 def test_random_inputs_without_dimensions_are_arrays() -> None:
-    """A sample rate is int64[]: onnxruntime refuses numpy's scalars."""
+    """Give a sample rate, int64[], as an array: onnxruntime refuses numpy's scalars."""
     made = random_inputs([TensorSpec("sr", (), "int64"), TensorSpec("g", (), "float32")], 1)
     assert all(isinstance(value, np.ndarray) and value.shape == () for value in made.values())
 
 
 def test_an_extent_of_zero_is_no_open_dimension(tmp_path: Path) -> None:
-    """As in onnxruntime, which takes an extent below 0 alone for open."""
+    """Take only an extent below 0 for open, as onnxruntime does."""
     nodes = [node("Concat", ["past", "x"], ["y"], axis=1)]
     path = write(graph_of(nodes, {"past": (1, 0, 4), "x": (1, 2, 4)}, ["y"]), tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=r"input 'past' has no elements: its shape is 1,0,4") as refused:
@@ -185,7 +185,7 @@ def _negated(build: Builder) -> str:
 def test_a_wrong_rewriting_is_dropped_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others stay."""
+    """Keep the others."""
 
     monkeypatch.setitem(REWRITES, "HardSwish", Rewrite("HardSwish", "Neg", "a mistake", _negated))
     nodes = [node("HardSwish", ["x"], ["a"]), node("HardSigmoid", ["a"], ["y"])]
@@ -211,7 +211,7 @@ def test_a_wrong_simplification_is_dropped(
 
 
 def test_functions_of_functions_are_written_out_with_their_defaults_and_constants() -> None:
-    """The loss is defined by NegativeLogLikelihoodLoss; the inliner knows no default."""
+    """Inline the loss, which NegativeLogLikelihoodLoss defines, with defaults that the inliner does not know."""
     loss = node("SoftmaxCrossEntropyLoss", ["x", "label", ""], ["y"], ignore_index=-1)
     model = graph_of([loss], {"x": (3, 5)}, ["y"], {"label": np.array([1, -1, 4])})
     prepared = prepare(model, "m.onnx")
@@ -223,7 +223,7 @@ def test_functions_of_functions_are_written_out_with_their_defaults_and_constant
 def test_what_onnxruntime_cannot_run_is_confirmed_by_onnx(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A newer IR than onnxruntime reads: rewriting goes on, and a wrong one is still dropped."""
+    """Go on rewriting with a newer IR than onnxruntime reads, and still drop a wrong one."""
     monkeypatch.setitem(REWRITES, "HardSwish", Rewrite("HardSwish", "Neg", "a mistake", _negated))
     nodes = [node("HardSwish", ["x"], ["a"]), node("HardSigmoid", ["a"], ["y"])]
     model = graph_of(nodes, {"x": (2, 30)}, ["y"])
@@ -333,7 +333,7 @@ RANDOM_NODES = {
 
 @pytest.mark.parametrize("op", RANDOM_NODES)
 def test_random_numbers_are_no_constants(op: str, tmp_path: Path) -> None:
-    """A package would have the same numbers in each run."""
+    """Refuse them: a package would have the same numbers in each run."""
     path = write(
         graph_of([*RANDOM_NODES[op], node("Add", ["x", "r"], ["y"])], {"x": (1, 3)}, ["y"]),
         tmp_path / "r.onnx",
@@ -410,7 +410,7 @@ NOT_REWRITTEN = {
 
 @pytest.mark.parametrize("reason", NOT_REWRITTEN)
 def test_an_operator_that_is_rewritten_in_part_says_what_is_not(reason: str) -> None:
-    """There is a way for the operator, if not for this option or type."""
+    """Report the option or type: the operator itself is supported."""
     constants = {"w": np.ones((1, 4, 4), np.float32), "i": np.arange(4), "n": np.int64(3), "c": np.False_}
     model = graph_of([NOT_REWRITTEN[reason]], {"x": (1, 2, 4)}, ["y"], constants, domain=MICROSOFT)
     (note,) = unsupported_ops(model).values()
@@ -475,7 +475,7 @@ def test_what_comes_out_with_another_type_is_refused(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("op", ["NonZero", "Unique"])
 def test_what_gives_as_much_as_the_values_say_is_refused_by_node(tmp_path: Path, op: str) -> None:
-    """Before anything is compiled, and by the operator, not by the output that it makes."""
+    """Refuse before anything is compiled, and by the operator, not by the output that it makes."""
     nodes = [node(op, ["x"], ["chosen"], name="choose"), node("Cast", ["chosen"], ["y"], to=INT64)]
     path = write(graph_of(nodes, {"x": (4, 9)}, ["y"]), tmp_path / "m.onnx")
     with pytest.raises(UnsupportedOp) as refused:
@@ -493,7 +493,7 @@ def test_an_output_without_elements_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_converted_is_refused_by_node(tmp_path: Path) -> None:
-    """The importer's own exception is no message for a user."""
+    """Replace the importer's own exception, which is no message for a user."""
     nodes = [node("TopK", ["x", "k"], ["y", "i"], name="best", sorted=0)]
     model = graph_of([node("Cast", ["z"], ["k"], to=INT64), *nodes], {"x": (4, 9), "z": (1,)}, ["y"])
     with pytest.raises(

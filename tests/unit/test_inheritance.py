@@ -21,14 +21,14 @@ SHOW = "import json, os, sys; print(json.dumps([os.getcwd(), dict(os.environ), s
 
 
 def shown(*words: str | Path) -> tuple[str, dict[str, str], list[str]]:
-    """Directory, variables and arguments of a program."""
+    """Return directory, variables and arguments of a program."""
     directory, variables, arguments = json.loads(run([sys.executable, "-c", SHOW, *words]).stdout)
     return directory, variables, arguments
 
 
 @pytest.fixture
 def traps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stranger's working directory, in which whatever is run writes a line to the file that is returned."""
+    """Create a stranger's working directory, in which whatever is run writes a line to the file that is returned."""
     directory, note = tmp_path / "project", tmp_path / "ran"
     lay_traps(directory, note, upstream=sources.GIT_URL)
     monkeypatch.chdir(directory)
@@ -80,7 +80,7 @@ def test_pip_is_asked_and_not_the_directory(traps: Path, monkeypatch: pytest.Mon
 def test_git_is_asked_and_not_the_directory(
     traps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An upstream of this machine stands for the network, as the user's own configuration says."""
+    """Fetch from an upstream on this machine, to which the user's own configuration redirects the network."""
     upstream = tmp_path / "upstream"
     subprocess.run(["git", "init", "-q", upstream], check=True)
     identity = ["-c", "user.name=x", "-c", "user.email=x"]
@@ -95,7 +95,7 @@ def test_git_is_asked_and_not_the_directory(
 
 
 def test_programs_of_the_directory_are_not_found(traps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty part of PATH, as of a colon too many, means the working directory."""
+    """Ignore an empty part of PATH, as of a colon too many, which means the working directory."""
     monkeypatch.setenv("PATH", f":{os.environ['PATH']}:")
     assert find_tool("cc").path.parent != Path.cwd()
     assert process.which("adb") != "adb"
@@ -108,7 +108,7 @@ def test_our_own_children_run_our_own_code(traps: Path) -> None:
 
 
 def test_nothing_is_contacted_unasked() -> None:
-    """By `import adt` alone, before any dependency is there; what the user set stays."""
+    """Ensure it by `import adt` alone, before any dependency is there; what the user set stays."""
     code = f"import adt, json, os; print(json.dumps({{n: os.environ[n] for n in {list(adt.SILENT)!r}}}))"
     clean = {name: value for name, value in os.environ.items() if name not in adt.SILENT}
     here = clean | process.python_path()

@@ -58,7 +58,7 @@ def test_a_shape_tells_the_symbol_of_a_derived_dimension(dim: str) -> None:
 
 
 def test_a_shape_that_no_symbol_gives_tells_none() -> None:
-    """An ONNX file's dimensions are labels: that one of an extent is odd is no fault."""
+    """Ignore an odd label of an extent: an ONNX file's dimensions are labels."""
     assert fixed({"x": (1, "2*h")}, "x:1,15") == {"x": (1, 15)}
     assert fixed({"x": (1, "h//2"), "y": (1, "h")}, "x:1,15", "h=31")["y"] == (1, 31)
 
@@ -139,7 +139,7 @@ def test_the_options_of_the_error_are_enough(declared: Mapping[str, DeclaredShap
 
 
 def test_the_order_of_the_inputs_does_not_matter() -> None:
-    """A first dimension is a batch, but not a length that another input has later."""
+    """Take a first dimension for a batch, but not a length that another input has later."""
     for names in (("ids", "positions"), ("positions", "ids")):
         shapes: dict[str, DeclaredShape] = {"ids": ("batch", "length"), "positions": ("length",)}
         with pytest.raises(ModelError, match="open dimensions"):
@@ -168,7 +168,7 @@ def test_contradictions_are_found_before_tvm(texts: list[str], what: str, remedy
 
 
 def open_model(path: Path, op: str = "Relu") -> Path:
-    """``y = op(x) + b``, both of open length."""
+    """Return ``y = op(x) + b``, both of open length."""
     nodes = [node(op, ["x"], ["t"], name="first"), node("Add", ["t", "b"], ["y"], name="second")]
     return write(graph_of(nodes, {"x": ("batch", "length"), "b": ("batch", "length")}, ["y"]), path)
 
@@ -199,7 +199,7 @@ def test_an_unsupported_operator_is_said_before_open_dimensions(tmp_path: Path) 
 
 
 def test_what_shapes_alone_decide_is_no_reason_to_refuse(tmp_path: Path) -> None:
-    """Exporters of today write such; onnxslim folds it once the shapes are fixed."""
+    """Compile what today's exporters write; onnxslim folds it once the shapes are fixed."""
     nodes = [
         node("Shape", ["x"], ["s"]),
         node("NonZero", ["s"], ["where"]),
@@ -230,7 +230,7 @@ def test_every_refused_node_is_in_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["Relu", "ReduceSum"])
 def test_what_no_runtime_has_is_not_called_supported(end: str, tmp_path: Path) -> None:
-    """Compiling refuses it: for the output's shape, or for a function that only TVM's Python has."""
+    """Report what compiling refuses: for the output's shape, or for a function that only TVM's Python has."""
     nodes = [
         node("NonZero", ["x"], ["where"], name="find"),
         node("Cast", ["where"], ["offsets"], to=1),
@@ -276,7 +276,7 @@ def test_extents_of_too_many_digits(text: str) -> None:
     ],
 )
 def test_dimensions_that_are_no_expressions(dimension: str, tmp_path: Path) -> None:
-    """They stay open, and are given like all others."""
+    """Leave them open, to be given like all others."""
     with pytest.raises(ModelError, match="open dimensions") as caught:
         fixed({"x": ("n", dimension)})
     assert fixed({"x": ("n", dimension)}, *caught.value.options[1::2])["x"][1] > 0
@@ -315,7 +315,7 @@ def test_axes_without_number(tmp_path: Path) -> None:
 
 
 def test_chains_are_as_long_as_they_like(tmp_path: Path) -> None:
-    """Walks behind outputs and indices neither recur nor follow each of many paths."""
+    """Walk behind outputs and indices without recursion and without following each of many paths."""
     chain = [node("Relu", [f"t{step}"], [f"t{step + 1}"]) for step in range(1500)]
     path = write(graph_of(chain, {"t0": (4,)}, ["t1500"]), tmp_path / "m.onnx")
     assert import_model(path, {}).outputs[0].shape == (4,)

@@ -48,7 +48,7 @@ def test_native_code_that_never_ends_is_left(number: signal.Signals, tmp_path: P
 
 
 def test_an_interrupt_in_a_function_that_tvm_calls_stays_one() -> None:
-    """TVM makes a RuntimeError of what it does not know, which looks like a fault of the model."""
+    """Raise the interrupt again, although TVM makes a RuntimeError of it, which looks like a fault of the model."""
     program = (
         "import signal, tvm_ffi\n"
         "from adt.host import interrupts\n"
@@ -84,7 +84,7 @@ interrupts.watch(lambda: os._exit(3))
 
 
 def test_an_interrupt_that_was_caught_on_the_way_comes_again() -> None:
-    """TVM's C++ catches exceptions of functions that it calls, and goes on."""
+    """Raise the interrupt again after TVM's C++, which catches exceptions of functions that it calls, has gone on."""
     program = WATCHED + (
         "try:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\ntime.sleep(1000)\n"
     )

@@ -25,7 +25,7 @@ MODEL = Path("/models/m.onnx")
 
 @pytest.fixture(autouse=True)
 def its_own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One that finds the functions of these tests."""
+    """Start a process that finds the functions of these tests."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setattr(isolated._Processes, "children", {})
     yield
@@ -108,7 +108,7 @@ def test_a_fork_has_a_process_of_its_own() -> None:
     ),
 )
 def test_it_ends_with_us_even_if_it_holds_pythons_lock(number: signal.Signals, times: int) -> None:
-    """The second time this process is interrupted while it ends the other."""
+    """Interrupt this process a second time while it ends the other."""
     program = (
         "import logging, sys; from pathlib import Path; from adt.host import interrupts, isolated\n"
         "from support.standins import isolated as functions\n"
@@ -129,7 +129,7 @@ def test_it_ends_with_us_even_if_it_holds_pythons_lock(number: signal.Signals, t
 
 
 def test_it_has_ended_before_the_reaper_would_wait_for_it() -> None:
-    """The reaper cannot tell a process that ended, and is still ours, from one that runs: it waits a second."""
+    """End it before: the reaper takes a process that ended, and is still ours, for a running one, and waits a second."""
     program = (
         "import atexit, os\n"
         "import adt.host.reaper\n"

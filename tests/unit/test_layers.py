@@ -52,7 +52,7 @@ HOST = {"double": lambda x: x * 2, "add": lambda x: x + 1, "relu": lambda x: np.
 
 
 def run(device: Mapping[str, Callable[[Array], Array]], names: Sequence[str], scan: Scan = SCAN) -> LayerScan:
-    """A chain of kernels on a device whose kernels are *device*, judged."""
+    """Judge a chain of kernels on a device whose kernels are *device*."""
     comparer = CallComparer(Kernels(**HOST), "float32", scan)  # type: ignore[arg-type]
     x = np.linspace(-1, 1, 12, dtype=F).reshape(3, 4)
     rows = []
@@ -166,7 +166,7 @@ def test_whole_numbers_differ_in_steps() -> None:
 
 
 def test_sums_that_cancel_leave_nothing_but_roundings() -> None:
-    """``x - mean`` of large numbers that are nearly equal: its small results are roundings of the large ones."""
+    """Compute ``x - mean`` of large numbers that are nearly equal: its small results are roundings of the large ones."""
     x = (1e6 + np.linspace(0, 0.5, 12)).astype(F)
     kernels = Kernels(center=lambda x: (x - x.astype(np.float64).mean()).astype(F))
     comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]

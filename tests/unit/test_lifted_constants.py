@@ -10,7 +10,7 @@ from adt.compiler.ir.rewriter import lift_constants
 
 
 def lifted(weights: dict[str, np.ndarray], constants: list[np.ndarray]) -> dict[str, Any]:
-    """The parameters of a model that returns *constants*, by name, of one that was imported with *weights*."""
+    """Return the parameters of a model that returns *constants*, by name, of one that was imported with *weights*."""
     import tvm
     from tvm import relax
 
@@ -27,7 +27,7 @@ def lifted(weights: dict[str, np.ndarray], constants: list[np.ndarray]) -> dict[
 
 
 def packed(array: np.ndarray) -> np.ndarray:
-    """*array* ``(O, I)`` as ``(ceil(O/4), I, 4)``, with zeros where there is no output."""
+    """Pack *array* ``(O, I)`` as ``(ceil(O/4), I, 4)``, with zeros where there is no output."""
     rows, columns = array.shape
     filled = np.pad(array, ((0, -rows % 4), (0, 0)))
     return np.ascontiguousarray(filled.reshape(-1, 4, columns).transpose(0, 2, 1))

@@ -44,13 +44,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def relax_file(path: Path) -> Path:
-    """A module of Relax as a stranger may send it."""
+    """Write a module of Relax as a stranger may send it."""
     shutil.copyfile(module_file(Doubling, {}), path)
     return path
 
 
 def torch_file(path: Path) -> Path:
-    """An archive with the members by which an exported program is known."""
+    """Write an archive with the members by which an exported program is known."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("m/models/model.json", "{}")
     return path
@@ -163,7 +163,7 @@ def test_what_python_made_here_is_trusted(tmp_path: Path) -> None:
 
 
 def with_data(path: Path, location: str) -> Path:
-    """An ONNX model whose weight lies in the file *location*, which is a Relax module, too."""
+    """Write an ONNX model whose weight lies in the file *location*, which is a Relax module, too."""
     relax_file(path.parent / location)
     model = graph_of([node("Add", ["x", "w"], ["y"])], {"x": (4,)}, ["y"], {"w": np.ones(4, np.float32)})
     weight = model.graph.initializer[0]
@@ -182,7 +182,7 @@ def package_of(sha256: str, path: Path) -> ModelPackage:
 
 
 def test_a_data_file_in_the_store_is_no_model(tmp_path: Path) -> None:
-    """A stranger chooses the names of data files; the store's model is another file."""
+    """Tell the store's model from data files, whose names a stranger chooses."""
     model = with_data(tmp_path / "big.onnx", "model.relax")
     sha256 = model_store.model_sha256(model)
     kept = model_store.keep(model, sha256)
@@ -199,7 +199,7 @@ def test_data_files_do_not_replace_what_the_store_has(location: str, tmp_path: P
 
 
 def test_a_package_names_no_directory_outside_the_store(tmp_path: Path) -> None:
-    """Its manifest is a stranger's, and what the store has is trusted."""
+    """Refuse it: the manifest is a stranger's, and what the store has is trusted."""
     outside, _ = cache.entry("../planted", lambda directory: None)
     torch_file(outside / "model.pt2")
     (cache.cache_dir() / "models").mkdir(exist_ok=True)

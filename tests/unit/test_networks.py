@@ -123,7 +123,7 @@ def test_a_file_of_that_name_wins_and_that_is_said(
 
 @pytest.mark.parametrize("name", ["resnet50.onnx", "resnet-50-untrained.onnx", "efficient.net", "./resnet50"])
 def test_a_missing_file_is_no_network(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name with a suffix or a directory is that of a file: an untrained network is something else."""
+    """Take a name with a suffix or a directory for a file, not for an untrained network."""
     monkeypatch.chdir(tmp_path)
     for request in (CompileRequest, TuneRequest, ExplainRequest):
         assert request(name).model == Path(name)

@@ -84,7 +84,7 @@ def constant(shape: Sequence[int], dtype: str = "float32") -> Any:
 
 
 def normal(call: Any) -> Any:
-    """*call* with its type filled in."""
+    """Return *call* with its type filled in."""
     from tvm import relax
 
     return relax.BlockBuilder().normalize(call)

@@ -56,7 +56,7 @@ GROWING: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
 
 
 def growing(nodes: list[onnx.NodeProto], constants: dict[str, Any]) -> onnx.ModelProto:
-    """A model whose output is small again."""
+    """Return a model whose output is small again."""
     after = [node("ReduceMax", ["big"], ["most"], keepdims=0), node("Add", ["x", "most"], ["y"])]
     return graph_of([*nodes, *after], {"x": (4,)}, ["y"], constants)
 
@@ -73,7 +73,7 @@ def test_what_has_too_many_elements_is_refused_at_once(name: str, tmp_path: Path
 
 
 def test_weights_of_real_models_fit() -> None:
-    """A table of 262,144 words by 4,096 is converted from half precision."""
+    """Convert a table of 262,144 words by 4,096 from half precision."""
     model = graph_of(
         [node("Cast", ["big"], ["table"], to=TensorProto.FLOAT), node("Gather", ["table", "x"], ["y"])],
         {"x": (1, 4)},

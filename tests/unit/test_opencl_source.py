@@ -38,7 +38,7 @@ def test_equal_lanes_are_one() -> None:
 
 
 def test_bits_are_taken_for_numbers_of_another_type_by_name() -> None:
-    """TVM points to them, for which a compiler would keep them in memory."""
+    """Convert by name: TVM takes a pointer, for which a compiler would keep the bits in memory."""
     assert finished("y = (*(float4 *)(&(v_1))) * x;") == "y = as_float4(v_1) * x;"
 
 

@@ -100,7 +100,7 @@ def test_each_parser_refuses_by_name(name: str, text: str) -> None:
 @example(value=float("inf"))
 @given(value=st.one_of(TEXTS, st.integers(), st.floats(), st.lists(TEXTS, max_size=2), st.none()))
 def test_each_setting_refuses_by_name(value: object) -> None:
-    """As a flag, and as a variable of the environment where that can hold it."""
+    """Set each by a flag, and by a variable of the environment where that can hold it."""
     for key, (about, _) in known_options().items():
         with contextlib.suppress(AdtError):
             load_settings({key: value}, environ={})

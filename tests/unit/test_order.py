@@ -22,7 +22,7 @@ def expected(pytestconfig: pytest.Config) -> Callable[..., float]:
 
 
 def test_times_of_other_files_do_not_hide_a_long_one(expected: Callable[..., float]) -> None:
-    """A first run records the unit tests before it sorts the integration tests."""
+    """Sort the integration tests of a first run after only the unit tests have been recorded."""
     unit = {"tests/unit/test_targets.py::test_names": 0.1}
     long, short = TESTS / "integration/test_integers.py", TESTS / "integration/test_kernels.py"
     many = [f"{short}::test_{number}" for number in range(200)]

@@ -133,7 +133,7 @@ def test_too_many_and_too_large(package: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_bomb_of_holes(tmp_path: Path) -> None:
-    """A sparse entry claims a terabyte that is not in the files."""
+    """Refuse a sparse entry that claims a terabyte that is not in the files."""
     info = tarfile.TarInfo("mod.params")
     info.pax_headers = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.numblocks": "0", "GNU.sparse.map": ""}
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:

@@ -55,7 +55,7 @@ def test_a_bare_platform_is_its_opencl_variant() -> None:
 
 @pytest.mark.parametrize("name", ["host-cpu", "host-opencl"])
 def test_cmake_resolves_the_variables_as_adt_does(name: str, tmp_path: Path) -> None:
-    """The configure step fails on purpose (no TVM), after CMake has put the preset's variables in its cache."""
+    """Configure without TVM, which fails after CMake has put the preset's variables in its cache."""
     command = [str(cmake().path), "--preset", name, "-B", str(tmp_path), f"-DADT_TVM_SOURCE={tmp_path}"]
     subprocess.run(command, cwd=CMAKE_PRESETS, capture_output=True, check=False)
     cached = dict(re.findall(r"^(\w+):\w+=(.*)$", (tmp_path / "CMakeCache.txt").read_text(), re.MULTILINE))

@@ -38,7 +38,7 @@ def report(*calls: dict[str, Any], runs: int = 2) -> dict[str, Any]:
 
 
 def graph(*names: str) -> Graph:
-    """A chain of kernels on float32[1, 4], each of 8000 operations; the first one is OpenCL's."""
+    """Return a chain of kernels on float32[1, 4], each of 8000 operations; the first one is OpenCL's."""
     tensors = [Tensor(f"t{i}", "value", (1, 4), "float32", 16) for i in range(len(names) + 1)]
     calls = [
         Call(name, "builtin" if name.startswith("vm.") else "kernel", (i,), (i + 1,), 8000)

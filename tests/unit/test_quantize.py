@@ -63,7 +63,7 @@ def saved(net: Net, output: str, extents: list[int | str], path: Path, kind: int
 
 
 def linear(path: Path, extents: list[int | str]) -> Path:
-    """One convolution."""
+    """Return one convolution."""
     net = Net()
     return saved(net, net.add("Conv", "x", net.weight(4, 3, 1, 1)), extents, path)
 
@@ -134,7 +134,7 @@ def test_weights_alone(weights: str, least: float, tmp_path: Path) -> None:
 
 
 def test_of_weights_alone_those_that_cost_most_stay_float_for_a_target(tmp_path: Path) -> None:
-    """The product in the middle has huge weights for a number that is always 0."""
+    """Quantize a product in the middle with huge weights for a number that is always 0."""
     net, (first, second, third) = Net(), (RNG.normal(0, 0.3, (32, 32)).astype("f4") for _ in range(3))
     first[:, 0], second[0], value = 0, 1e4, "x"
     for number, weights in enumerate((first, second, third)):
@@ -202,7 +202,7 @@ def test_operators_and_nodes_stay_float(model: Path, samples: Path, usual: Quant
 
 
 def blinded(path: Path) -> Path:
-    """Three convolutions, of which the one in the middle has huge weights for a channel that is always 0."""
+    """Return three convolutions; the one in the middle has huge weights for a channel that is always 0."""
     net, (first, second, third) = Net(), (RNG.normal(0, 0.3, (8, n, 3, 3)).astype("f4") for n in (3, 8, 8))
     first[0], second[:, 0] = 0, 1e4
     value = "x"

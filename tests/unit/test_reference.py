@@ -97,7 +97,7 @@ def test_another_model_is_a_reference(settings: Settings, tmp_path: Path) -> Non
 def test_what_onnxruntime_prints_does_not_reach_the_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It names the node that fails, and a name may hold what sets a terminal's title."""
+    """Hide its messages: they name the node that fails, and a name may hold what sets a terminal's title."""
     title = "\x1b]0;of the model\x07"
     nodes = [node("Gather", ["table", "indices"], ["y"], name=title)]
     model = graph_of(nodes, {"indices": (1,)}, ["y"], {"table": np.float32([1, 2])}, kind=TensorProto.INT64)

@@ -30,7 +30,7 @@ SOURCE = "model.onnx"
 
 @pytest.fixture(autouse=True)
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model ``y = relu(x @ w)`` that was compiled here."""
+    """Return a model ``y = relu(x @ w)`` that was compiled here."""
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     model = small_model(tmp_path / SOURCE)
     model_store.keep(model, hashlib.sha256(SOURCE.encode()).hexdigest())
@@ -40,7 +40,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def described(
     directory: Path, *outputs: TensorSpec, source: str = SOURCE, devices: tuple[str, ...] = ("cpu",)
 ) -> Project:
-    """A project of one model; what it has for OpenCL is in half precision."""
+    """Describe a project of one model; what it has for OpenCL is in half precision."""
     packages = [
         make_typed_package(
             directory / device, "net", [entry([X], outputs or [Y])], source=source, device=device,
@@ -52,7 +52,7 @@ def described(
 
 
 def against(directory: Path, **outputs: np.ndarray) -> Settings:
-    """Settings by which *outputs* are right."""
+    """Return settings by which *outputs* are right."""
     np.savez(directory / "right.npz", **outputs)
     settings = load_settings({}).settings
     return replace(settings, verify=settings.verify.but(reference=str(directory / "right.npz")))
@@ -72,7 +72,7 @@ def test_it_is_the_models_own_runtime_on_inputs_of_the_seed(tmp_path: Path, mode
 
 
 def test_any_of_the_packages_may_run(tmp_path: Path) -> None:
-    """Half precision's tolerance holds, since the phone may take that package."""
+    """Apply half precision's tolerance, since the phone may take that package."""
     (made,) = with_references(
         described(tmp_path, devices=("cpu", "opencl")), load_settings({}).settings
     ).models

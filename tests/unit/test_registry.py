@@ -18,7 +18,7 @@ CONTENT = b"the pinned file"
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package index (stand-in: static pages) on 127.0.0.1 with the project `thing`."""
+    """Serve a package index (stand-in: static pages) on 127.0.0.1 with the project `thing`."""
     site = tmp_path / "site"
     (site / "simple/thing").mkdir(parents=True)
     (site / "simple/thing/index.html").write_text('<a href="/files/thing-1.tar.gz">thing-1.tar.gz</a>')
@@ -68,7 +68,7 @@ def test_other_contents_are_refused_and_not_kept(index: Path, tmp_path: Path) ->
 
 
 def test_settings_are_those_of_pip_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of its files count, not only the one that `pip config set` would write to; variables come first."""
+    """Read all of its files, not only the one that `pip config set` would write to; variables come first."""
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:9/file\ncert = /file\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)

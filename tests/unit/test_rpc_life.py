@@ -416,7 +416,7 @@ def test_when_a_server_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_counts_as_gone_at_the_second_look(
     monkeypatch: pytest.MonkeyPatch, looks: tuple[bool, ...], last: int
 ) -> None:
-    """The shell that ends what a server leaves knows why it ended, and says so between the two."""
+    """Look twice: the shell that ends what a server leaves knows why it ended, and says so between the two."""
     server, taken = one_life(), 0
     monkeypatch.setattr(instance, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(Instance, "_mend", lambda _: None)
@@ -462,7 +462,7 @@ def test_exit_codes_for_people(code: int, text: str) -> None:
 def test_an_app_that_was_ready_is_started_again_however_often_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It ends with every client that goes without a word; one that is not ready is as any other."""
+    """Start it again without counting: it ends with each client that disconnects. Count one that is not ready."""
     app = "com.example.rpc/android.app.NativeActivity"
     dog, pauses, tried = rehearse(monkeypatch, [Death("the app ended")] * 9, deployment=app)
     run(dog)
@@ -651,7 +651,7 @@ def test_serving_here_leaves_nothing_when_it_is_ended(
 def test_a_server_that_ended_before_its_tracker_noticed_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A fault that is injected: the first answer of the tracker is out of date."""
+    """Inject a fault: the first answer of the tracker is out of date."""
     stale = session.StaleRegistration("out of date", remedy="again")
     answers: list[Exception | str] = [stale, stale, "remote"]
 

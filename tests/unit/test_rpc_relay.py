@@ -57,7 +57,7 @@ GOOD = {
 
 
 def split(answer: bytes) -> tuple[int, bytes]:
-    """Code and body of a packet."""
+    """Return code and body of a packet."""
     return struct.unpack_from("<i", answer, 8)[0], answer[12:]
 
 
@@ -80,7 +80,7 @@ def test_the_answer_must_fit_the_request() -> None:
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of a connection."""
+    """Return the two ends of a connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         one = socket.create_connection(listening.getsockname(), timeout=10)
         return one, listening.accept()[0]
@@ -88,7 +88,7 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 @contextlib.contextmanager
 def relayed() -> Iterator[tuple[socket.socket, socket.socket, list[str]]]:
-    """The ends of client and server with a relay between them, and the faults that it found."""
+    """Yield the ends of client and server with a relay between them, and the faults that it found."""
     faults: list[str] = []
     server, inner = tcp_pair()
     listening = socket.create_server(("127.0.0.1", 0))
@@ -114,7 +114,7 @@ def relayed() -> Iterator[tuple[socket.socket, socket.socket, list[str]]]:
 
 
 def test_the_last_request_reaches_the_server() -> None:
-    """A server that hears no farewell takes its client for gone; here the relay is slow to pass it on."""
+    """Let the relay be slow to pass on a farewell, without which a server takes its client for gone."""
     server, inner = tcp_pair()
     with server:
         with inner:
@@ -132,7 +132,7 @@ def test_the_last_request_reaches_the_server() -> None:
 
 
 def end_of(client: socket.socket) -> bytes:
-    """All that still arrives at the client."""
+    """Return all that still arrives at the client."""
     data = b""
     with contextlib.suppress(ConnectionResetError):
         while more := client.recv(1 << 16):
@@ -187,7 +187,7 @@ def test_who_does_not_know_the_key_is_passed_over() -> None:
 
 
 def test_changed_answers_are_malformed_or_well_formed() -> None:
-    """Whatever arrives, the check ends, and with no other exception."""
+    """End the check whatever arrives, and with no other exception."""
     refused = 0
     for seed in range(3000):
         answer = hostile_rpc.mutated(seed)

@@ -38,7 +38,7 @@ def take(sock: socket.socket, count: int) -> bytes:
 
 @contextlib.contextmanager
 def peer(serve: Serve) -> Iterator[int]:
-    """Something that listens on a port and does *serve* with each connection."""
+    """Listen on a port and do *serve* with each connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def loop() -> None:
@@ -54,7 +54,7 @@ def peer(serve: Serve) -> Iterator[int]:
 
 
 def tracker(*answers: bytes, pieces: int = 0) -> Serve:
-    """Greets, then gives each of *answers* to a question; in pieces of so many bytes when that is not 0."""
+    """Greet, then give each of *answers* to a question; in pieces of *pieces* bytes when that is not 0."""
 
     def serve(sock: socket.socket) -> None:
         take(sock, 4)

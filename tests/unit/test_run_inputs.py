@@ -32,7 +32,7 @@ def entry(*specs: TensorSpec) -> Entry:
 
 @pytest.fixture
 def pixels() -> np.ndarray[Any, Any]:
-    """48 high, 64 wide."""
+    """Return a picture 48 pixels high and 64 wide."""
     return np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
 
 
@@ -195,7 +195,7 @@ def test_a_batch_of_pictures(png: Path, pixels: np.ndarray[Any, Any], tmp_path: 
 
 
 def png_of(width: int, height: int) -> bytes:
-    """A PNG that says it is so large, and holds nothing."""
+    """Return a PNG that claims this size, and holds nothing."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

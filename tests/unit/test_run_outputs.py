@@ -166,7 +166,7 @@ def test_ways_to_run_that_contradict(tmp_path: Path, options: dict[str, Any], sa
 
 
 def package(directory: Path) -> Path:
-    """A package that can be read, and not run."""
+    """Write a package that can be read, and not run."""
     entries = [entry([tensor("x", (1, 2))], [tensor("y", (1, 2))])]
     return make_typed_package(directory, "nothing", entries, platform="linux-aarch64").path
 

@@ -42,5 +42,5 @@ def kernels(**words: Any) -> list[str]:
     ids=["adreno", "android"],
 )
 def test_the_rules_see_any_gpu(words: dict[str, Any]) -> None:
-    """TVM's GEMV rule has a branch for these two whose numbers are wrong."""
+    """Hide these two GPUs from TVM's GEMV rule, whose branch for them computes wrong numbers."""
     assert kernels(**words) == kernels()

@@ -21,7 +21,7 @@ ROWS = [
 
 
 def command_of(words: list[str]) -> Any:
-    """The program's command that *words* begin with."""
+    """Return the program's command that *words* begin with."""
     command: Any = typer.main.get_command(app)
     for word in words:
         if not hasattr(command, "commands"):

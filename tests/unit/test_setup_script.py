@@ -30,7 +30,7 @@ def setup(command: str, bin_first: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_systems_python_comes_first(tmp_path: Path) -> None:
-    """A version manager's on PATH would hide that the system's does not work."""
+    """Prefer it: a version manager's on PATH would hide that the system's does not work."""
     other = program(tmp_path / "bin/python3", "exit 0")
     there = Path(SYSTEM).exists() and subprocess.run([SYSTEM, "-c", NEW_ENOUGH], check=False).returncode == 0
 

@@ -115,7 +115,7 @@ def test_a_kernels_file_outside_of_the_package(tmp_path: Path, secret: Path, fil
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/adt-evil", "a/b", "a\x1bb"])
 def test_a_subgraph_whose_name_is_no_file(tmp_path: Path, name: str) -> None:
-    """`adt inspect --offload -o DIR` wrote NAME.json wherever that leads."""
+    """Refuse it: `adt inspect --offload -o DIR` wrote NAME.json wherever that leads."""
     package = make_inspected_package(tmp_path / "pkg")
     change(package.path, lambda graph: graph["handed"][0].update(name=name))
     with pytest.raises(UnsafeFile):
@@ -129,7 +129,7 @@ def faulty_inspection(package: Path) -> bool:
 
 
 def test_a_good_package_and_a_link_to_it(tmp_path: Path) -> None:
-    """The user's own link to a package or bundle, and a package whose files are whole, go on to work."""
+    """Load the user's own link to a package or bundle, and a package whose files are whole."""
     make_inspected_package(tmp_path / "pkg-3")
     (tmp_path / "latest").symlink_to("pkg-3")
     assert not faulty_inspection(tmp_path / "latest")
@@ -192,7 +192,7 @@ def test_a_bundle(tmp_path: Path, secret: Path, name: str, intruder: str) -> Non
 
 @pytest.mark.parametrize("name", ["lib//libone.so", "./lib/libone.so", "lib\\one", "../bundle/lib/libone.so"])
 def test_a_bundle_that_names_a_file_in_another_way(tmp_path: Path, name: str) -> None:
-    """`adt generate` ended in an internal error."""
+    """Refuse it with a remedy: `adt generate` ended in an internal error."""
     bundle = make_bundle(tmp_path / "bundle")
     (bundle.path / "lib\\one").write_bytes((bundle.path / "lib/libone.so").read_bytes())
     facts = json.loads((bundle.path / "bundle.json").read_text())
@@ -225,7 +225,7 @@ def test_labels_that_never_end() -> None:
 
 
 def test_an_archive_of_many_entries_takes_no_time(tmp_path: Path) -> None:
-    """Each name was compared with every one before it: 60 s for as many as are permitted."""
+    """Read it without comparing each name with every one before it: 60 s for as many as are permitted."""
     path = tmp_path / "many.tar"
     with tarfile.open(path, "w") as tar:
         for number in range(MOST_FILES):
@@ -251,7 +251,7 @@ def made(directory: Path) -> Path:
 @pytest.mark.parametrize("intruder", INTRUDERS)
 @pytest.mark.parametrize("repair", [False, True])
 def test_the_lock_of_a_database(tmp_path: Path, secret: Path, intruder: str, repair: bool) -> None:
-    """`adt db verify`, which only looks, emptied the file that it led to."""
+    """Leave the file that it leads to alone: `adt db verify`, which only looks, emptied it."""
     directory = made(tmp_path / "db")
     (directory / LOCK).unlink()
     INTRUDERS[intruder](directory / LOCK, secret)
@@ -333,7 +333,7 @@ def test_files_of_metaschedule(tmp_path: Path, secret: Path, intruder: str) -> N
 
 
 def test_a_cache_of_hard_links_is_one(tmp_path: Path) -> None:
-    """As ``cp -al`` makes it; nothing is written to the locks there."""
+    """Use what ``cp -al`` makes; nothing is written to the locks there."""
     with cache.lock(tmp_path / "entry"):
         (tmp_path / "copy.lock").hardlink_to(tmp_path / "entry.lock")
     with cache.lock(tmp_path / "copy"):

@@ -47,7 +47,7 @@ def test_spellings(text: str, core: str, features: tuple[str, ...]) -> None:
 
 
 def test_features_go_by_the_machine() -> None:
-    """``fp16`` of 32-bit Arm is a conversion, of 64-bit Arm arithmetic."""
+    """Tell ``fp16`` of 32-bit Arm, a conversion, from that of 64-bit Arm, arithmetic."""
     assert choice("cortex-a72,+fp16", "linux-armhf").features == ("+fp16",)
     assert choice("haswell,+avx512f", "android-x86_64") == CpuChoice("haswell", ("+avx512f",))
     spec = model_target("cpu", PLATFORMS["linux-armhf"], 28, cpu="rpi4,-vfp4").spec
@@ -127,7 +127,7 @@ def test_features_that_devices_are_asked_for() -> None:
 
 
 def test_code_for_this_machine_is_for_its_processor() -> None:
-    """Unless another one is named; what it uses is what the kernel reports here."""
+    """Use what the kernel reports here, unless another processor is named."""
     host = PLATFORMS["host"]
     own = model_target("cpu", host, 28)
     assert own.spec["mcpu"] == llvm.native()[0] and set(own.cpu_features) <= own_features()

@@ -201,7 +201,7 @@ def test_tvms_guides_for_phones_wrote_the_gnu_triple() -> None:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No settings but the defaults."""
+    """Leave only the default settings."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -117,7 +117,7 @@ def test_divisors() -> None:
 
 @pytest.mark.parametrize(("wide", "registers"), [(1, 6), (8, 20)])
 def test_the_fewer_registers_the_more_work_items_fit(wide: int, registers: int) -> None:
-    """A tile's sums, as many texels of the input, and four of weights, of a GPU with 5 for sums."""
+    """Count a tile's sums, as many texels of the input, and four of weights, on a GPU with 5 for sums."""
     gpu = dataclasses.replace(ANY_ADRENO, sums=5, items=64)
     tile = Tile(wide, 1, 1, (16, 4, 1), 1)
 
@@ -129,7 +129,7 @@ def test_the_fewer_registers_the_more_work_items_fit(wide: int, registers: int) 
 
 
 def test_narrow_convolutions_keep_a_gpu_busy() -> None:
-    """1 x 1 from 16 to 16 channels: little to re-use, many texels."""
+    """Tile 1 x 1 from 16 to 16 channels: little to re-use, many texels."""
     narrow = Sums(1, 4, 112, 112, 4, 4, 1, 1, (1, 1), texels=True, grouped=False)
 
     assert work_items(narrow, chosen(narrow)) >= 2 * ANY_ADRENO.items

@@ -32,7 +32,7 @@ from support.standins.tuning import (
 
 @pytest.fixture(autouse=True)
 def scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace is applied without TVM."""
+    """Apply a trace without TVM."""
     monkeypatch.setattr(
         "adt.tuning.proposals.schedule",
         lambda task, trace: proposals.ScheduledModule(f"{task.name}:{trace}", 1),
@@ -40,7 +40,7 @@ def scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def seconds(_device: str, module: str) -> float:
-    """The untuned schedule takes 100 s, candidate N 50 - N s."""
+    """Return 100 s for the untuned schedule, 50 - N s for candidate N."""
     trace = module.partition(":")[2]
     return 100.0 if trace == BASELINE else 50.0 - int(trace[1:])
 
@@ -146,7 +146,7 @@ def test_a_later_session_compares_with_numbers_of_its_own() -> None:
 
 @pytest.mark.parametrize("how", ["build", "run"])
 def test_without_numbers_of_the_untuned_schedule_its_time_still_counts(how: str) -> None:
-    """It is built and measured once, and never again."""
+    """Build and measure it once, and never again."""
     built: list[str] = []
 
     def broken(module: str) -> Failure | None:
@@ -277,7 +277,7 @@ def test_a_small_space_is_exhausted() -> None:
 
 
 def test_no_task_gets_more_than_it_may_have_while_it_is_searched() -> None:
-    """Two batches of a task are searched at a time."""
+    """Search two batches of a task at a time."""
 
     class Slow(FakeSearches):
         def search(self, task: Any, **facts: Any) -> Any:
@@ -446,7 +446,7 @@ def test_exclusive_measuring_is_never_beside_building_or_searching() -> None:
 
 
 def test_no_device_waits_for_one_task_or_another_device() -> None:
-    """One device is slow: the others do the work meanwhile."""
+    """Simulate one slow device: the others do the work meanwhile."""
 
     def measure(device: str, module: str) -> float:
         time.sleep(0.15 if device == "slow" else 0.01)
@@ -458,7 +458,7 @@ def test_no_device_waits_for_one_task_or_another_device() -> None:
 
 
 def test_few_candidates_wait_ready() -> None:
-    """Builders do not run ahead of slow devices."""
+    """Build no further ahead than slow devices measure."""
     ahead: list[int] = []
 
     def measure(device: str, module: str) -> float:

@@ -34,7 +34,7 @@ def record(trace: str, *seconds: float, context: Context = HERE, failure: str = 
 
 
 def test_the_best_of_each_device_come_before_the_second_best_of_any() -> None:
-    """The times of two devices say nothing about each other: the slow device's best is as good a guess."""
+    """Rank by device: times of two devices say nothing about each other, and the slow one's best is as good a guess."""
     records = [
         record("a2", 2.0), record("a1", 1.0), record(BASELINE, 0.1), record("a3", 3.0),
         record("b1", 10.0, context=THERE), record("a1", 11.0, context=THERE),
@@ -89,7 +89,7 @@ FAILED = SimpleNamespace(run_secs=None)
 
 
 def test_failures_alone_teach_nothing_and_are_learned_with_the_first_that_ran(workload: Any) -> None:
-    """TVM rates what took as long as the fastest of its workload with 1: of failures alone, each would."""
+    """Learn failures later: TVM rates the fastest of a workload with 1, and of failures alone, each is the fastest."""
     memory = Memory()
     model = TreeModel(memory, 0)
 

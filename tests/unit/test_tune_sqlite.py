@@ -55,7 +55,7 @@ def check_refused(directory: Path, reason: str) -> None:
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A directory that is on no disk: hundreds of databases are opened in it."""
+    """Return a directory that is on no disk: hundreds of databases are opened in it."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         yield Path(directory)
 
@@ -69,7 +69,7 @@ def test_what_was_added_is_read(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_leaves_has_all_that_was_acknowledged(in_memory: Path) -> None:
-    """Its files as they are after each record, cut off at any place after that."""
+    """Cut its files, as they are after each record, off at any byte after that."""
     (in_memory / "left").mkdir()
     left = in_memory / "left" / FILE
     wal = left.with_name(f"{FILE}-wal")
@@ -295,14 +295,14 @@ def test_a_view_in_the_place_of_the_table_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_a_rollback_journal_is_not_applied(tmp_path: Path) -> None:
-    """SQLite removes the file that such a journal names."""
+    """Ignore such a journal: SQLite removes the file that it names."""
     path = database_in(tmp_path / "db", RECORDS)
     path.with_name(f"{FILE}-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
     check_refused(tmp_path / "db", "beside it")
 
 
 def test_pages_that_go_round_in_a_circle_end(tmp_path: Path) -> None:
-    """Each entry of an inner page leads to the same page: 20 levels of them are more rows than can be read."""
+    """Let each entry of an inner page lead to the same page: 20 levels of them are more rows than can be read."""
     path = many_in(tmp_path / "db")
     data = bytearray(path.read_bytes())
     root = PAGE

@@ -16,7 +16,7 @@ AUTO = TvmSettings()
 
 
 def tree(path: Path) -> Path:
-    """A directory with the files that identify a TVM tree."""
+    """Create a directory with the files that identify a TVM tree."""
     for name in sources.NEEDED:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text("")
@@ -50,7 +50,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small archive of the pinned package's shape, in place of the download."""
+    """Create a small archive of the pinned package's shape, in place of the download."""
     members = dict.fromkeys(sources.NEEDED, "") | {
         "src/a.cc": "int a;",
         "python/tvm/x.py": "",

@@ -109,7 +109,7 @@ def test_what_is_no_trace_is_said(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def kernel() -> str:
-    """A kernel with everything that is changed below, as TVM writes it."""
+    """Return a kernel with everything that is changed below, as TVM writes it."""
     import tvm
     from tvm import te
 
@@ -246,7 +246,7 @@ def test_size_and_depth_are_bounded(kernel: str) -> None:
 
 
 def test_random_damage_is_refused_or_read(kernel: str) -> None:
-    """Whatever fields are exchanged, the check ends with its own error, or with nothing to say."""
+    """Exchange any fields: the check ends with its own error, or without one."""
     generator = np.random.default_rng(7)
     text = kernel
     for _ in range(400):

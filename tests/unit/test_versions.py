@@ -79,7 +79,7 @@ def test_textures_are_trusted_where_they_were_right() -> None:
 
 @pytest.mark.parametrize("verb", ["compile", "compile_kernel"])
 def test_compiling_asks_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str) -> None:
-    """Before the model is looked at, and without TVM, whose import is what fails."""
+    """Ask before the model is read, and without TVM, whose import is what fails."""
     pretend(monkeypatch, "0.25.0.post1", "0.1.15.post2")
     for name in [name for name in sys.modules if name.split(".")[0] in ("tvm", "tvm_ffi")]:
         monkeypatch.delitem(sys.modules, name)

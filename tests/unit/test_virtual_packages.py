@@ -124,7 +124,7 @@ def test_source_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fake_apt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[packages.PrivateApt, list[str]]:
-    """A PrivateApt that runs nothing and offers two packages."""
+    """Return a PrivateApt that runs nothing and offers two packages."""
     monkeypatch.setattr(packages.PrivateApt, "_configuration", lambda self: "")
     apt = packages.PrivateApt(tmp_path / "apt", [], "arm64")
     ran: list[str] = []

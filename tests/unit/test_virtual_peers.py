@@ -50,7 +50,7 @@ def test_a_connection_of_another_user_is_refused(peers: Peers, caplog: pytest.Lo
 def test_an_end_that_nobody_holds_any_more_is_refused(
     peers: Peers, end: Callable[[socket.socket], None]
 ) -> None:
-    """The kernel shows root as the owner of such an end, whoever had it."""
+    """Refuse it although the kernel shows root as its owner, whoever had it."""
     peers.admitted = {0, os.getuid()}
     assert not admitted(peers, lambda client: (client.sendall(b"CNXN"), end(client))[-1])
 

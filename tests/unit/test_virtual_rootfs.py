@@ -14,7 +14,7 @@ from adt.virtual.abis import ARM64, X86_64
 
 
 def program(path: Path, *, machine: int = 183, interpreter: str = "", bits: int = 64) -> Path:
-    """An ELF file of the least that names its processor and its dynamic linker."""
+    """Return the smallest ELF file that names its processor and its dynamic linker."""
     path.parent.mkdir(parents=True, exist_ok=True)
     name = interpreter.encode() + b"\0"
     count = 1 if interpreter else 0
@@ -34,7 +34,7 @@ def program(path: Path, *, machine: int = 183, interpreter: str = "", bits: int 
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """A root directory in the shape of Android's: bionic's loader in an APEX, links across."""
+    """Create a root directory in the shape of Android's: bionic's loader in an APEX, links across."""
     program(tmp_path / "system/bin/toybox", interpreter="/system/bin/linker64")
     (tmp_path / "system/bin/sh").symlink_to("toybox")
     (tmp_path / "system/bin/linker64").symlink_to("/apex/com.android.runtime/bin/linker64")
@@ -107,7 +107,7 @@ def test_top_level_names_of_the_device_itself_are_not_shown(image: Path) -> None
     "private", [".", "apex", "apex/com.android.runtime/bin/linker64", "system/lib64", "system/lib64/libc.so"]
 )
 def test_a_library_that_others_cannot_read_is_named(image: Path, private: str) -> None:
-    """Name the library where programs run as another user than the tree's owner."""
+    """Report the library where programs run as another user than the tree's owner."""
     program(image / "system/lib64/libc.so")
     subprocess.run(["chmod", "-R", "0755", image], check=True)
     rootfs.check_readable(image)

@@ -30,7 +30,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def record(sleeper: subprocess.Popen[bytes]) -> state.EmulatorRecord:
-    """The record of a device whose PID 1 is the sleeper."""
+    """Return the record of a device whose PID 1 is the sleeper."""
     started = process.start_time(sleeper.pid)
     assert started is not None
     return state.EmulatorRecord(

@@ -20,7 +20,7 @@ class Talk:
         self.said, self.heard = said, b""
 
     def run(self) -> bytes:
-        """Everything the session answered."""
+        """Return everything that the session answered."""
         asyncio.run(self._run())
         return self.heard
 

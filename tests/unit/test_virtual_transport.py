@@ -54,7 +54,7 @@ class EchoDaemon(Daemon):
 
 
 def talk(conversation: Callable[[Server], Awaitable[None]]) -> None:
-    """Talk to a daemon of the product."""
+    """Exchange messages with a daemon of the product."""
 
     async def run() -> None:
         ended = asyncio.Event()

@@ -95,7 +95,7 @@ def test_half_precision_is_for_processors_that_compute_in_it() -> None:
 def integers(
     scale: float = 0.1, filter_zero: int = 0, bias_scale: float = 0.05, out_type: str = "int8", axis: int = 0
 ) -> list[Any]:
-    """The calls of a convolution between quantizations, with the scales 0.1 (input) and 0.5 (weights)."""
+    """Return the calls of a convolution between quantizations, with the scales 0.1 (input) and 0.5 (weights)."""
     from tvm.relax.op import add, dequantize, nn, quantize, reshape
 
     zero = constant(value=0, dtype="int8")
