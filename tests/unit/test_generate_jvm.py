@@ -12,7 +12,7 @@ from adt.host.directories import resource
 from adt.integrate.jni import TENSOR_CLASSES, array_doc, files, sources, tensor_doc
 from adt.integrate.model_api import Project
 from adt.integrate.names import RUNTIME_PACKAGE
-from adt.integrate.output import CopiedFile, TextFile
+from adt.integrate.output import CopiedFile
 from adt.integrate.project import project
 from adt.package.inputs.pictures import PictureOptions
 from support.codegen.golden_projects import made_up_project
@@ -128,16 +128,6 @@ def test_a_class_knows_its_package(tmp_path: Path) -> None:
     pieces = re.findall(r'"([^"]*)"', literal)
     assert "".join(pieces) == "main(images float32[1, 3, 32, 32]) -> (scores float32[1, -1])"
     assert "float[] run(float[]" not in text  # the size of the output is not known
-
-
-def test_the_project_has_bundle_models_and_files_of_the_users(tmp_path: Path) -> None:
-    made = files(one_model(tmp_path))
-    copied = {file.path for file in made if isinstance(file, CopiedFile)}
-    assert {f"models/host/detector/{name}" for name in ("mod.so", "mod.json", "mod.params")} <= copied
-    assert "bundles/host/lib/libadt_runner.so" in copied
-    assert "bundles/host/lib/cmake/adt_runner/adt_runnerConfig.cmake" in copied
-    users = [file.path for file in made if isinstance(file, TextFile) and file.users]
-    assert users == ["CMakeLists.txt", "example/Example.java"]
 
 
 def test_names_are_no_markup_in_documentation(tmp_path: Path) -> None:

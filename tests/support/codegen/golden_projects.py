@@ -69,12 +69,11 @@ HOSTILE = {
     '"; rm': (entry([tensor('*/ system("x"); /*', (1,))], [tensor("${y}\n", (1,))]),),
 }
 """Entries of each model of the project that is generated, by the model's name."""
-_TYPES = tuple(ELEMENTS)
 _TYPED = {
     "my model-v1.0 (fp16)": (
         entry(
-            [tensor(f"in {dtype}", (2, "n"), dtype) for dtype in _TYPES[::2]],
-            [tensor(f"out {dtype}", (2, 3), dtype) for dtype in _TYPES[1::2]],
+            [tensor("half", (2, "n"), "float16"), tensor("bytes", (2, "n"), "uint8")],
+            [tensor("long", (2, 3), "int64"), tensor("flag", (2, 3), "bool")],
         ),
         entry([tensor("*/ n \\u000a", (4, 3))], [tensor("class", (1,))], "class"),
         entry([], [tensor("state", (1, 8), "float16")], "日本"),
