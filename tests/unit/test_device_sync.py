@@ -40,6 +40,10 @@ def session(seconds: float = 60) -> SyncSession:
     return SyncSession("S", deadline=Deadline(seconds, "copying"))
 
 
+def okay() -> bytes:
+    return b"OKAY" + bytes(4)
+
+
 def fail(message: str) -> bytes:
     return struct.pack("<4sI", b"FAIL", len(message)) + message.encode()
 
@@ -70,13 +74,57 @@ def test_push_sends_exactly_these_bytes(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert seen[-1] == ("/d/f", len(data), len(data))
 
 
-def test_the_daemons_own_words_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+def push(sync: SyncSession, directory: Path) -> None:
+    sync.push(b"x", "/d/f")
+
+
+def pull(sync: SyncSession, directory: Path) -> None:
+    sync.pull("/d/f", directory / "f")
+
+
+def push_absent(sync: SyncSession, directory: Path) -> None:
+    sync.push(directory / "missing", "/d/f")
+
+
+def push_and_pull(sync: SyncSession, directory: Path) -> None:
+    sync.push_many([PushItem(b"x" * BATCH, f"/f{n}") for n in range(3)])
+    pull(sync, directory)
+
+
+@pytest.mark.parametrize(
+    ("answers", "copy", "seconds", "error", "said"),
+    [
+        (fail("couldn't create file: Is a directory"), push, 60, Refused, "Is a directory"),
+        (struct.pack("<4sI", b"WHAT", 3) + b"abc", pull, 60, DeviceError, "does not speak adb"),
+        (struct.pack("<4sI", b"DATA", 0x7FFFFFFF), pull, 60, DeviceError, None),
+        (okay() * 9, push_and_pull, 60, DeviceError, "does not speak adb"),
+        (b"", push, 0.3, DeviceError, r"longer than 0\.3 s"),
+        (b"", push_absent, 60, DiskError, "No such file"),
+    ],
+    ids=[
+        "refusal",
+        "no answer",
+        "piece larger than allowed",
+        "more answers than asked",
+        "silence",
+        "no file",
+    ],
+)
+def test_what_ends_a_copy_is_explained(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    answers: bytes,
+    copy: Callable[[SyncSession, Path], None],
+    seconds: float,
+    error: type[Exception],
+    said: str | None,
+) -> None:
     with (
-        fake_server(monkeypatch, sync_to(fail("couldn't create file: Is a directory"))),
-        pytest.raises(Refused, match="Is a directory"),
-        session() as sync,
+        fake_server(monkeypatch, sync_to(answers)),
+        pytest.raises(error, match=said),
+        session(seconds) as sync,
     ):
-        sync.push(b"x", "/d")
+        copy(sync, tmp_path)
 
 
 def test_a_refusal_before_the_end_stops_the_sending(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -169,35 +217,6 @@ def test_a_missing_remote_file_is_an_error_and_makes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_answer_that_is_no_answer_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with (
-        fake_server(monkeypatch, sync_to(struct.pack("<4sI", b"WHAT", 3) + b"abc")),
-        pytest.raises(DeviceError, match="does not speak adb"),
-        session() as sync,
-    ):
-        sync.pull("/d/f", tmp_path / "f")
-
-
-def test_a_piece_larger_than_allowed_is_not_swallowed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with (
-        fake_server(monkeypatch, sync_to(struct.pack("<4sI", b"DATA", 0x7FFFFFFF))),
-        pytest.raises(DeviceError),
-        session() as sync,
-    ):
-        sync.pull("/d/f", tmp_path / "f")
-
-
-def test_the_deadline_is_for_the_whole_push(monkeypatch: pytest.MonkeyPatch) -> None:
-    with (
-        fake_server(monkeypatch, sync_to(b"")),
-        pytest.raises(DeviceError, match=r"longer than 0\.3 s"),
-        session(0.3) as sync,
-    ):
-        sync.push(b"x", "/d/f")
-
-
 def test_a_daemon_that_trickles_does_not_outlive_the_deadline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -236,10 +255,6 @@ def test_a_path_that_no_device_takes_is_refused_here(monkeypatch: pytest.MonkeyP
                 sync.push(b"", path)
 
 
-def okay() -> bytes:
-    return b"OKAY" + bytes(4)
-
-
 def test_files_are_sent_without_waiting_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer only once all files are there: waiting for an answer to each would hang here."""
     items = [PushItem(b"%d" % n, f"/f{n}") for n in range(50)]
@@ -267,43 +282,26 @@ def test_without_a_function_the_observer_is_told(monkeypatch: pytest.MonkeyPatch
     assert told == [("/f", 3, 3), ("/g", 2, 2)]
 
 
+@pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("failing", [0, 3, 6])
-def test_the_refused_file_among_many_is_named(monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
-    items = [PushItem(b"x", f"/f{n}") for n in range(7)]
+def test_the_refused_file_among_many_is_named(
+    monkeypatch: pytest.MonkeyPatch, failing: int, size: int
+) -> None:
     answers = okay() * failing + fail("Permission denied")
-    with (
-        fake_server(monkeypatch, sync_to(answers)),
-        pytest.raises(Refused, match="Permission denied") as caught,
-        session() as sync,
-    ):
-        sync.push_many(items)
-    assert caught.value.path == f"/f{failing}"
 
-
-def test_an_answer_in_pieces_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     def handler(peer: Peer) -> None:
         accept(peer)
-        for byte in okay() + okay() + fail("No way"):
-            peer.send(bytes([byte]))
+        for at in range(0, len(answers), size):
+            peer.send(answers[at : at + size])
         peer.drain()
 
     with (
         fake_server(monkeypatch, handler),
-        pytest.raises(Refused, match="No way") as caught,
+        pytest.raises(Refused, match="Permission denied") as caught,
         session() as sync,
     ):
-        sync.push_many([PushItem(b"", f"/f{n}") for n in range(3)])
-    assert caught.value.path == "/f2"
-
-
-def test_an_answer_that_nobody_waits_for_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with (
-        fake_server(monkeypatch, sync_to(okay() * 9)),
-        pytest.raises(DeviceError, match="does not speak adb"),
-        session() as sync,
-    ):
-        sync.push_many([PushItem(b"x" * BATCH, f"/f{n}") for n in range(3)])
-        sync.pull("/f0", tmp_path / "f0")
+        sync.push_many([PushItem(b"x", f"/f{n}") for n in range(7)])
+    assert caught.value.path == f"/f{failing}"
 
 
 def test_cancelling_ends_a_push_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,12 +309,3 @@ def test_cancelling_ends_a_push_that_waits(monkeypatch: pytest.MonkeyPatch) -> N
     threading.Timer(0.2, cancel.set).start()
     with fake_server(monkeypatch, sync_to(b"")), pytest.raises(Cancelled), cancel_on(cancel):
         Device("S").push(b"x", "/d/f")
-
-
-def test_a_missing_local_file_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with (
-        fake_server(monkeypatch, sync_to(b"")),
-        pytest.raises(DiskError, match="No such file"),
-        session() as sync,
-    ):
-        sync.push(tmp_path / "missing", "/d/f")

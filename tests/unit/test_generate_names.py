@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adt.bundle.platforms import platform_named
 from adt.errors import AdtError, ConfigError, InputError, MismatchError, PackageError
 from adt.integrate.model_api import ELEMENTS, ImageInput, Project
 from adt.integrate.names import (
@@ -87,38 +86,19 @@ def test_long_names_end_after_a_word(text: str) -> None:
 
 def test_names_are_given_in_order_and_stay() -> None:
     names = NamePool()
-    assert [names.give(text, "input").snake for text in ("x", "X", "x", "x_input")] == [
-        "x",
-        "x_input",
-        "x_2",
-        "x_input_2",
-    ]
+    given = [names.give(text, "input").snake for text in ("x", "X", "x", "x_input")]
+    assert given == ["x", "x_input", "x_2", "x_input_2"]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "vision",
-        "com",
-        "Com.Example",
-        "com.example.",
-        ".com.example",
-        "com..example",
-        "com.1example",
-        "com.example.class",
-        "com.new.vision",
-        "java.vision",
-        "android.vision",
-        "com.example.my-app",
-        "com.exämple.vision",
-        'com.example."; rm',
-        "com/example/vision",
-        "com.example.vision\n",
-        "com.example.aux",
+        "", "vision", "com", "Com.Example", "com.example.", ".com.example", "com..example", "com.1example",
+        "com.example.class", "com.new.vision", "java.vision", "android.vision", "com.example.my-app",
+        "com.exämple.vision", 'com.example."; rm', "com/example/vision", "com.example.vision\n", "com.example.aux",
         "com." + "a" * 120,
     ],
-)
+)  # fmt: skip
 def test_bad_packages_are_refused(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_package(text)
@@ -369,10 +349,6 @@ def test_normalising_pixels_that_stay_as_they_are_is_refused(tmp_path: Path) -> 
     assert found.models[0].api.entries[0].inputs[0].image == ImageInput(
         "NHWC", 32, 64, 3, None, None, 1.0, "BGR"
     )
-
-
-def test_the_made_up_platforms_are_real() -> None:
-    assert platform_named("android-x86_64").abi == "x86_64"
 
 
 def test_a_package_may_have_keywords_of_kotlin_s_in_it() -> None:

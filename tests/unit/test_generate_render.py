@@ -30,40 +30,11 @@ from adt.integrate.templates import (
 from support.codegen.skeleton import Unclosed, c_like, cmake, java_escapes
 
 NASTY = [
-    '"; system("rm -rf /"); "',
-    "\\",
-    '\\"',
-    "\\\\u0022",
-    "\\u0022); x();",
-    "\\u000a x();",
-    "*/ x(); /*",
-    "/*/",
-    "*",
-    "/",
-    "??/",
-    "??/\n",
-    "${x}",
-    "$x",
-    "@x@",
-    "a;b",
-    "a\nb",
-    "a\r\nb",
-    "a\u2028b\u2029c",
-    "\0\x01\x7f\x85",
-    "\u202e\u2066",
-    "日本",
-    "\U0001f600",
-    "\ud800",
-    "]]>",
-    "-->",
-    "--",
-    "<!--",
-    "@string/x",
-    "'",
-    "",
-    " ",
-    "x\\",
-]
+    '"; system("rm -rf /"); "', "\\", '\\"', "\\\\u0022", "\\u0022); x();", "\\u000a x();", "*/ x(); /*",
+    "/*/", "*", "/", "??/", "??/\n", "${x}", "$x", "@x@", "a;b", "a\nb", "a\r\nb", "a\u2028b\u2029c",
+    "\0\x01\x7f\x85", "\u202e\u2066", "日本", "\U0001f600", "\ud800", "]]>", "-->", "--", "<!--", "@string/x",
+    "'", "", " ", "x\\",
+]  # fmt: skip
 few = settings(max_examples=40, deadline=None)  # of each property; NASTY is in all of them
 TEXT = st.text() | st.sampled_from(NASTY) | st.lists(st.sampled_from(NASTY)).map("".join)
 whole = rendering._whole

@@ -279,10 +279,6 @@ def read_tar(path: Path) -> None:
     unpack(path, out)
 
 
-def read_published(path: Path) -> None:
-    _unpack(path, path.with_name("out"))
-
-
 def read_onnx_file(path: Path) -> None:
     declared_inputs(path, {})
     input_dtypes(read_onnx(path))
@@ -291,22 +287,6 @@ def read_onnx_file(path: Path) -> None:
 def read_tflite_file(path: Path) -> None:
     declared_inputs(path, {})
     explain_tflite(path)
-
-
-def _onnx(_: Path) -> bytes:
-    return add_model().SerializeToString()
-
-
-def _tflite(directory: Path) -> bytes:
-    return operator_model("add", directory / "seed.tflite").read_bytes()
-
-
-def _mod_json(directory: Path) -> bytes:
-    return (package_in(directory) / "mod.json").read_bytes()
-
-
-def _bundle_json(directory: Path) -> bytes:
-    return (make_app_bundle(directory / "bundle").path / "bundle.json").read_bytes()
 
 
 def _tar(directory: Path) -> bytes:
@@ -320,27 +300,32 @@ def _png(_: Path) -> bytes:
     return data.getvalue()
 
 
-def _npz(_: Path) -> bytes:
-    return npz_of(npy_head("(2, 3)") + bytes(24))
-
-
 def _database(directory: Path) -> bytes:
     create(directory / FILE, [row("record", {"a": "x" * 3000, "b": i}) for i in range(5)])
     return (directory / FILE).read_bytes()
 
 
 READERS: dict[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None]]] = {
-    "mod.json": (_mod_json, as_mod_json),
-    "bundle.json": (_bundle_json, as_bundle_json),
+    "mod.json": (lambda at: (package_in(at) / "mod.json").read_bytes(), as_mod_json),
+    "bundle.json": (lambda at: make_app_bundle(at / "b").file("bundle.json").read_bytes(), as_bundle_json),
     "tar": (_tar, at(".tar", read_tar)),
     "tar in the way": (_tar, at(".tar", leave_alone)),
-    "npz": (_npz, at(".npz", lambda path: read_inputs(ENTRY, [str(path)]))),
+    "npz": (
+        lambda _: npz_of(npy_head("(2, 3)") + bytes(24)),
+        at(".npz", lambda path: read_inputs(ENTRY, [str(path)])),
+    ),
     "npy": (lambda _: npy_head("(2, 3)") + bytes(24), at(".npy", lambda p: read_inputs(ENTRY, [str(p)]))),
     "png": (_png, at(".png", lambda path: read_inputs(PICTURE, [], [str(path)]))),
-    "onnx": (_onnx, at(".onnx", read_onnx_file)),
-    "tflite": (_tflite, at(".tflite", read_tflite_file)),
+    "onnx": (lambda _: add_model().SerializeToString(), at(".onnx", read_onnx_file)),
+    "tflite": (
+        lambda at: operator_model("add", at / "m.tflite").read_bytes(),
+        at(".tflite", read_tflite_file),
+    ),
     "labels": (lambda _: b'{"0": "cat", "1": ["n1", "dog"]}', at(".json", read_labels)),
-    "published": (lambda _: gzip.compress(tar_of(LINES), mtime=0), at(".tar.gz", read_published)),
+    "published": (
+        lambda _: gzip.compress(tar_of(LINES), mtime=0),
+        at(".tar.gz", lambda p: _unpack(p, p.with_name("out"))),
+    ),
     "records": (lambda _: HEADER + line(row("record", {"a": 1})) * 2, at(".jsonl", lambda p: list(scan(p)))),
     "database": (_database, at(".sqlite", lambda path: list(entries(path)))),
     "toml": (lambda _: b"[build]\nndk = 'x'\n[compile]\nshape = ['a=1']\n", at(".toml", _toml)),
@@ -348,18 +333,9 @@ READERS: dict[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None]]
     "apk": (lambda _: npz_of(b"x").replace(b"x.npy", b"a.dex"), at(".apk", read_apk)),
 }
 ODD = (
-    b"",
-    b"\0",
-    b"\xff" * 4,
-    b"\xff\xff\xff\x7f",
-    b"\0\0\0\x80",
-    b"-1",
-    b"1e999",
-    b"[[[[",
-    b'"',
-    b"null",
+    b"", b"\0", b"\xff" * 4, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"-1", b"1e999", b"[[[[", b'"', b"null",
     b"9" * 5000,
-)
+)  # fmt: skip
 EDITS = st.lists(
     st.tuples(
         st.integers(0, 1 << 16), st.integers(0, 16), st.one_of(st.binary(max_size=8), st.sampled_from(ODD))
@@ -403,22 +379,8 @@ def test_mutations_end_in_a_result_or_an_error(name: str, tmp_path: Path) -> Non
 
 
 VALUES = (
-    None,
-    True,
-    -1,
-    2**70,
-    1.5,
-    float("nan"),
-    "",
-    "x" * 3000,
-    "\ud800",
-    "../../x",
-    "\0",
-    [],
-    [[]],
-    {},
-    {"a": 1},
-)
+    None, True, -1, 2**70, 1.5, float("nan"), "", "x" * 3000, "\ud800", "../../x", "\0", [], [[]], {}, {"a": 1},
+)  # fmt: skip
 
 
 def places(document: Any) -> Iterator[tuple[Any, Any]]:
