@@ -17,6 +17,8 @@ from PIL import Image
 
 from adt.errors import InputError
 from adt.package.classes import MAX_LABEL, read_labels
+from adt.package.inputs.pictures import PictureOptions, pictures_as_input
+from adt.package.manifest import TensorSpec
 
 READ = """
 import resource, sys
@@ -140,7 +142,6 @@ PICTURES: dict[str, tuple[Callable[[], bytes], str]] = {
     "TIFF": (lambda: tiff(0x7FFFFFFF, 0x7FFFFFFF), "far too many pixels"),
     "cut TIFF": (lambda: tiff(16, 16)[:-40], "picture"),
     "cut WebP": (lambda: animated_webp()[:200], "picture"),
-    "cut JPEG": (lambda: saved(Image.new("RGB", (640, 640)), "JPEG")[:700], "cannot be read"),
     "animated GIF": (lambda: gif(3000), BLACK),
     "animated WebP": (animated_webp, BLACK),
     "strange orientation": (lambda: turned(struct.pack("<HH", 99, 0)), BLACK),
@@ -155,6 +156,23 @@ def test_a_picture_is_read_or_refused_soon_and_with_little_memory(tmp_path: Path
     make, expected = PICTURES[name]
     (tmp_path / "picture").write_bytes(make())
     assert expected in read_picture(tmp_path / "picture")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "no picture in a format"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n", "no picture in a format"),
+        (saved(Image.new("RGB", (640, 640)), "JPEG")[:700], "cannot be read"),
+        (png(size=(64, 64), rows=zlib.compress(b"")), "cannot be read"),
+        *((png(size=size, rows=b"x"), "far too many pixels") for size in ((8_001, 10_000), (60_000, 60_000))),
+    ],
+    ids=["empty", "other", "cut off", "no pixels", "large", "bomb"],
+)
+def test_files_that_are_no_good_pictures(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "p").write_bytes(data)
+    with pytest.raises(InputError, match=said):
+        pictures_as_input([tmp_path / "p"], TensorSpec("x", (1, 3, 8, 8), "float32"), PictureOptions())
 
 
 def no_files(directory: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from adt.measure.layers import (
     RIGHT,
     WRONG,
     CallComparer,
+    CallComparison,
     KernelCall,
     LayerScan,
     Scan,
@@ -61,6 +62,20 @@ def run(device: Mapping[str, Callable[[Array], Array]], names: Sequence[str], sc
         rows.append(comparer.compare(KernelCall(index, name, ("global", "global"), (x, y))))
         x = y
     return LayerScan(tuple(rows), len(names), "here")
+
+
+def judged(
+    x: Array,
+    y: Array,
+    name: str = "double",
+    kernels: Mapping[str, Callable[[Array], Array]] = HOST,
+    precision: str = "float32",
+    scan: Scan | None = None,
+    scope: str = "global",
+) -> CallComparison:
+    """Judge one call of the kernel *name*, which gave *y* for *x*; the host has *kernels*."""
+    comparer = CallComparer(Kernels(**kernels), precision, scan or Scan())  # type: ignore[arg-type]
+    return comparer.compare(KernelCall(0, name, ("global", scope), (x, y)))
 
 
 def verdicts(found: LayerScan) -> list[str]:
@@ -151,29 +166,25 @@ def test_the_limit_can_be_given(limit: float, verdict: str) -> None:
     ],
 )
 def test_half_precision_has_a_wider_limit(dtype: str, precision: str, limit: float) -> None:
-    comparer = CallComparer(Kernels(**HOST), precision, Scan())  # type: ignore[arg-type]
     x = np.ones(4, dtype)
-    assert comparer.compare(KernelCall(0, "double", ("global", "global"), (x, x * 2))).limit == limit
+    assert judged(x, x * 2, precision=precision).limit == limit
 
 
 def test_whole_numbers_differ_in_steps() -> None:
     x = np.array([1, 2, 3], np.int8)
     for steps, verdict in ((0, WRONG), (1, RIGHT), (-1, RIGHT)):
-        comparer = CallComparer(Kernels(**HOST), "float32", Scan(max_steps=steps))  # type: ignore[arg-type]
-        got = np.array([2, 4, 7], np.int8)
-        row = comparer.compare(KernelCall(0, "double", ("global", "global"), (x, got)))
+        row = judged(x, np.array([2, 4, 7], np.int8), scan=Scan(max_steps=steps))
         assert (row.verdict, row.alone) == (verdict, 1)
 
 
 def test_sums_that_cancel_leave_nothing_but_roundings() -> None:
     """Compute ``x - mean`` of large numbers that are nearly equal: its small results are roundings of the large ones."""
     x = (1e6 + np.linspace(0, 0.5, 12)).astype(F)
-    kernels = Kernels(center=lambda x: (x - x.astype(np.float64).mean()).astype(F))
-    comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
+    kernels = {"center": lambda x: (x - x.astype(np.float64).mean()).astype(F)}
     got = x - np.sum(x, dtype=F) / F(12)
-    assert relative_difference(got, kernels.run("center", [x])[0]) > 1e-2
-    assert comparer.compare(KernelCall(0, "center", ("global", "global"), (x, got))).verdict == RIGHT
-    assert comparer.compare(KernelCall(0, "center", ("global", "global"), (x, got + 20))).verdict == WRONG
+    assert relative_difference(got, kernels["center"](x)) > 1e-2
+    assert judged(x, got, "center", kernels).verdict == RIGHT
+    assert judged(x, got + 20, "center", kernels).verdict == WRONG
 
 
 def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
@@ -183,13 +194,12 @@ def test_sums_on_the_edge_of_two_quanta_may_become_either() -> None:
     x = np.random.default_rng(0).standard_normal((100, 16)).astype(F)
     sums = x.sum(1, dtype=np.float64)
     x[:, 0] += (np.floor(sums / 0.003) + 0.5) * 0.003 - sums
-    kernels = Kernels(quantize=lambda x: quantize(x.astype(np.float64).sum(1)))
-    comparer = CallComparer(kernels, "float32", Scan())  # type: ignore[arg-type]
+    kernels = {"quantize": lambda x: quantize(x.astype(np.float64).sum(1))}
     got = quantize(np.cumsum(x, 1, dtype=F)[:, -1])
-    assert relative_difference(got, kernels.run("quantize", [x])[0]) > 1e-4
-    assert comparer.compare(KernelCall(0, "quantize", ("global", "global"), (x, got))).verdict == RIGHT
+    assert relative_difference(got, kernels["quantize"](x)) > 1e-4
+    assert judged(x, got, "quantize", kernels).verdict == RIGHT
     got[7] += 0.03
-    assert comparer.compare(KernelCall(0, "quantize", ("global", "global"), (x, got))).verdict == WRONG
+    assert judged(x, got, "quantize", kernels).verdict == WRONG
 
 
 def test_numbers_that_mask_others_do_not_hide_them() -> None:
@@ -230,10 +240,9 @@ def test_calls_and_tensors_of_a_run_are_read() -> None:
 
 def test_next_steps_fit_the_kernel(tmp_path: Any) -> None:
     x = np.ones((1, 4), np.float16)
-    comparer = CallComparer(Kernels(**HOST), "float16", Scan())  # type: ignore[arg-type]
-    call = comparer.compare(KernelCall(0, "double", ("global", "global.texture"), (x, x)))
+    call = judged(x, x, precision="float16", scope="global.texture")
     steps = " ".join(next_steps(tmp_path, LayerScan((call,), 1, "", "opencl"), call))
     assert "adreno-buffer" in steps and "--keep-float32" in steps and "--kernel double_kernel" in steps
-    plain = comparer.compare(KernelCall(0, "double", ("global", "global"), (x.astype(F), x.astype(F))))
+    plain = judged(x.astype(F), x.astype(F), precision="float16")
     steps = " ".join(next_steps(tmp_path, LayerScan((plain,), 1, "", "cpu"), plain))
     assert "adreno" not in steps and "--keep-float32" not in steps and "--tir" in steps

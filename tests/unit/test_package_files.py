@@ -150,22 +150,14 @@ def test_a_header_that_asks_for_memory(tmp_path: Path) -> None:
         load_package(tmp_path / "x.tar")
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"not a tar" * 200, b"\x1f\x8b\x08" + b"\0" * 600], ids=["empty", "text", "compressed"]
-)
-def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "x.tar").write_bytes(data)
-    with pytest.raises(PackageError):
-        load_package(tmp_path / "x.tar")
-
-
-def test_cut_short(package: Path, tmp_path: Path) -> None:
+def test_what_is_no_whole_archive(package: Path, tmp_path: Path) -> None:
     files.pack(package, tmp_path / "x.tar")
     whole = (tmp_path / "x.tar").read_bytes()
-    for length in (100, 512, 700, 2000):
-        (tmp_path / "cut.tar").write_bytes(whole[:length])
+    cut = (whole[:length] for length in (0, 100, 512, 700, 2000))
+    for data in (*cut, b"not a tar" * 200, b"\x1f\x8b\x08" + b"\0" * 600):
+        (tmp_path / "damaged.tar").write_bytes(data)
         with pytest.raises(PackageError):
-            load_package(tmp_path / "cut.tar")
+            load_package(tmp_path / "damaged.tar")
 
 
 def test_what_is_not_a_package_is_not_written_over(package: Path, tmp_path: Path) -> None:
@@ -203,6 +195,12 @@ def test_parts_of_different_packages(package: Path, tmp_path: Path) -> None:
         merge_params(split.params, split.params, tmp_path / "merged")
 
 
+def change(package: Path, **facts: Any) -> None:
+    """Write other *facts* into mod.json."""
+    document = json.loads((package / MANIFEST).read_text())
+    (package / MANIFEST).write_text(json.dumps(document | facts))
+
+
 def test_a_newer_packages_fields_are_passed_over(package: Path) -> None:
     document = json.loads((package / MANIFEST).read_text())
     known = load_package(package).manifest
@@ -213,8 +211,7 @@ def test_a_newer_packages_fields_are_passed_over(package: Path) -> None:
 
 
 def test_what_a_package_requires_must_be_known(package: Path) -> None:
-    document = json.loads((package / MANIFEST).read_text())
-    (package / MANIFEST).write_text(json.dumps(document | {"requires": ["sparse weights"]}))
+    change(package, requires=["sparse weights"])
     with pytest.raises(
         PackageError, match="requires 'sparse weights', which this adt does not know"
     ) as error:
@@ -223,16 +220,14 @@ def test_what_a_package_requires_must_be_known(package: Path) -> None:
 
 
 def test_a_package_for_a_library_of_an_older_adt_is_refused_with_its_name(package: Path) -> None:
-    document = json.loads((package / MANIFEST).read_text())
-    (package / MANIFEST).write_text(json.dumps(document | {"offload": "clml,nnapi"}))
+    change(package, offload="clml,nnapi")
     with pytest.raises(PackageError, match="needs the library 'nnapi', which this adt does not know"):
         load_package(package)
 
 
 @pytest.mark.parametrize("version", [1, 6, "3", None])
 def test_a_package_of_another_schema_says_make_it_again(package: Path, version: Any) -> None:
-    document = json.loads((package / MANIFEST).read_text())
-    (package / MANIFEST).write_text(json.dumps(document | {"schema_version": version}))
+    change(package, schema_version=version)
     with pytest.raises(
         PackageError, match=rf"schema version {version}; this adt reads 2 or 3 or 4 or 5"
     ) as other:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from adt.errors import DownloadError
 from adt.host import download
+from support.site import served
 
 CONTENT = b"the pinned file"
 
@@ -19,29 +18,13 @@ CONTENT = b"the pinned file"
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Serve a package index (stand-in: static pages) on 127.0.0.1 with the project `thing`."""
-    site = tmp_path / "site"
-    (site / "simple/thing").mkdir(parents=True)
-    (site / "simple/thing/index.html").write_text('<a href="/files/thing-1.tar.gz">thing-1.tar.gz</a>')
-    (site / "files").mkdir()
-    (site / "files/thing-1.tar.gz").write_bytes(CONTENT)
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args, directory=str(site))  # type: ignore[arg-type]
-
-        def log_message(self, *_args: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple/")
-    monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield site
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(tmp_path, monkeypatch) as (site, address):
+        (site / "simple/thing").mkdir(parents=True)
+        (site / "simple/thing/index.html").write_text('<a href="/files/thing-1.tar.gz">thing-1.tar.gz</a>')
+        (site / "files").mkdir()
+        (site / "files/thing-1.tar.gz").write_bytes(CONTENT)
+        monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple/")
+        yield site
 
 
 def pinned(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import struct
 import warnings
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -192,48 +189,6 @@ def test_a_batch_of_pictures(png: Path, pixels: np.ndarray[Any, Any], tmp_path: 
     Image.fromarray(pixels[:-1]).save(tmp_path / "q.png")
     with pytest.raises(InputError, match="different sizes"):
         pictures_as_input(files, spec(2, "h", "w", 3), PictureOptions())
-
-
-def png_of(width: int, height: int) -> bytes:
-    """Return a PNG that claims this size, and holds nothing."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b""))
-        + chunk(b"IEND", b"")
-    )
-
-
-def jpeg() -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(
-        buffer, "JPEG"
-    )
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"", "no picture in a format"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n", "no picture in a format"),
-        (jpeg()[:700], "cannot be read"),
-        (png_of(64, 64), "cannot be read"),
-        (png_of(8_001, 10_000), "far too many pixels"),
-        (png_of(10_001, 10_000), "far too many pixels"),
-        (png_of(60_000, 60_000), "far too many pixels"),
-    ],
-    ids=["empty", "other", "cut off", "no pixels", "large", "larger", "bomb"],
-)
-def test_files_that_are_no_good_pictures(tmp_path: Path, data: bytes, said: str) -> None:
-    (tmp_path / "p").write_bytes(data)
-    with pytest.raises(InputError, match=said):
-        prepared(tmp_path / "p", spec(1, 3, 8, 8))
 
 
 def test_a_missing_picture_and_a_directory(tmp_path: Path) -> None:
