@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,17 +44,17 @@ FILES = {
 """Every file of ours by the module that it is."""
 
 
-def imports(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and module of everything of ours that *file* imports, inside functions and for types only, too."""
+@functools.cache
+def imports(file: Path) -> frozenset[tuple[int, str]]:
+    """Return line and module of everything of ours that *file* imports, inside functions and for types only, too."""
+    lines: set[tuple[int, str]] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "adt":
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield node.lineno, inner if inner in FILES else node.module
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            lines |= {(node.lineno, name if name in FILES else node.module) for name in names}
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.startswith("adt."):
-                    yield node.lineno, alias.name
+            lines |= {(node.lineno, alias.name) for alias in node.names if alias.name.startswith("adt.")}
+    return frozenset(lines)
 
 
 def below(package: str) -> set[str]:

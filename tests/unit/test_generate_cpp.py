@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,26 +38,17 @@ def text(found: dict[str, TextFile | CopiedFile], path: str) -> str:
     return file.text
 
 
-def test_each_platform_has_its_preset_its_bundle_and_its_models(tmp_path: Path) -> None:
+def test_each_platform_has_its_preset(tmp_path: Path) -> None:
+    """Configure with the toolchain of the platform; this machine needs none."""
     found = generated(tmp_path, "host", "linux-armhf", "android-arm64-v8a")
-    presets: dict[str, dict[str, Any]] = {
-        preset["name"]: preset for preset in json.loads(text(found, "CMakePresets.json"))["configurePresets"]
-    }
+    presets = {row["name"]: row for row in json.loads(text(found, "CMakePresets.json"))["configurePresets"]}
     assert list(presets) == ["base", "host", "linux-armhf", "android-arm64-v8a"]
     assert "toolchainFile" not in presets["host"]
     for name in ("linux-armhf", "android-arm64-v8a"):
         toolchain = presets[name]["toolchainFile"].removeprefix("${sourceDir}/")
         assert isinstance(found[toolchain], CopiedFile)
     assert isinstance(found["cmake/toolchains/gnu-cross.cmake"], CopiedFile), "the other one includes it"
-    assert presets["android-arm64-v8a"]["cacheVariables"] == {
-        "ANDROID_ABI": "arm64-v8a",
-        "ANDROID_PLATFORM": "android-29",
-        "ANDROID_STL": "c++_shared",
-    }
-    for name in ("host", "linux-armhf", "android-arm64-v8a"):
-        assert f"bundles/{name}/lib/cmake/adt_runner/adt_runnerConfig.cmake" in found
-        for file in ("mod.so", "mod.json", "mod.params"):
-            assert isinstance(found[f"models/{name}/photo/{file}"], CopiedFile)
+    assert presets["android-arm64-v8a"]["cacheVariables"]["ANDROID_PLATFORM"] == "android-29"
 
 
 def test_a_bundle_without_a_cmake_package_is_refused(tmp_path: Path) -> None:
