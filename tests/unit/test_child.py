@@ -21,6 +21,7 @@ from adt.host.messages import ARRAY, BYTES, BadMessage, decode, encode
 from adt.host.process import kill_group
 from adt.tuning.candidates import Timing
 from adt.tuning.fleet import measure_child
+from support.devices.programs import run_program
 from support.waiting import wait_gone
 
 
@@ -228,12 +229,6 @@ except ChildFailed:
 
 
 def test_files_of_children_are_closed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "always::ResourceWarning", "-c", LEAVES],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    program = (sys.executable, "-X", "dev", "-W", "always::ResourceWarning", "-c", LEAVES)
+    done = run_program(*program, PYTHONPATH=os.pathsep.join(sys.path))
     assert "ResourceWarning" not in done.stderr, done.stderr

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from adt.errors import DeviceError, DeviceFull
 from adt.host.directories import resource
 from adt.verbs.device import rows
 from support.devices.probe_texts import ADRENO, BOARD, MALI, VIRTUAL
+from support.devices.programs import run_program
 from support.standins.artefacts import make_bundle
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -148,12 +148,7 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "mksh") if shutil.which(shel
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_runs_here(shell: str) -> None:
     """Find at least memory, CPUs, kernel and boot of this machine."""
-    done = subprocess.run(
-        [shell, "-c", script("survey"), "sh", *survey.arguments([*survey.FACTS, *HARDWARE])],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_program(shell, "-c", script("survey"), "sh", *survey.arguments([*survey.FACTS, *HARDWARE]))
     found = survey.parse(done.stdout)
     assert found.memory and found.cpu and found["kernel"] == os.uname().release
     assert done.stderr == ""

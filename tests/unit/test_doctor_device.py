@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -31,6 +30,7 @@ from adt.rpc.tracker import TrackerInfo
 from adt.virtual.state import EmulatorRecord
 from support.devices.adb_server import Peer, fake_server, text
 from support.devices.ports import free_port
+from support.devices.programs import program_output
 from support.standins.artefacts import make_bundle, make_package
 
 PHONE = DeviceFacts(
@@ -307,13 +307,8 @@ def test_the_vendors_names_are_looked_for() -> None:
 
 
 def test_the_survey_is_a_shell_script_that_leaves_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-c", script("survey"), "sh", *arguments(STORAGE, str(tmp_path), ["/etc/passwd", "/absent"])],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = parse(done.stdout)
+    words = arguments(STORAGE, str(tmp_path), ["/etc/passwd", "/absent"])
+    found = parse(program_output("sh", "-c", script("survey"), "sh", *words))
     assert found["programs"] == "code 7"
     assert found["libraries"] == "/etc/passwd /etc/passwd"
     assert list(tmp_path.iterdir()) == []
