@@ -23,7 +23,7 @@ from support.devices.ports import free_port
 
 @pytest.fixture(scope="session", autouse=True)
 def listeners() -> Iterator[ListenerWatch]:
-    """Nothing that the run starts may listen on anything but the loopback."""
+    """Refuse, for the whole run, listeners on any address but the loopback."""
     watch = ListenerWatch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MARK, watch.mark)
@@ -53,7 +53,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing of the user's is read or changed but the cache; no ADB server but our own."""
+    """Keep the user's files and ADB server out of the run; the cache alone is shared."""
     home = tmp_path_factory.mktemp("home")
     kernels = cache_dir() / "tests/pocl"  # each takes PoCL a second to compile
     kernels.mkdir(parents=True, exist_ok=True)

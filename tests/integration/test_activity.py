@@ -167,7 +167,7 @@ class App:
         pytest.fail(f"waited a minute until {what}; the log:\n{self.log}")
 
     def wait_for_model(self) -> None:
-        """Until the model's library is loaded: the measurement is under way."""
+        """Wait until the model's library is loaded: the measurement is under way."""
         maps = Path(f"/proc/{self.process.pid}/maps")
         self.wait(lambda: "libsmall_model.so" in maps.read_text(), "the model is loaded")
 
@@ -260,7 +260,7 @@ def test_results_lie_among_external_files_where_there_is_no_directory_of_media(a
 
 
 def test_compressed_assets_and_one_library_after_the_other(app: App) -> None:
-    """A store that packs an application again may compress its assets."""
+    """Read compressed assets, which a store that packs an application again may make."""
     app.compressed = True
     again = PlannedModel("again", "libsmall_model.so", "main", shared_params=True)
     app.pack(replace(PLAN, models=(*PLAN.models, again), end_to_end=True))
@@ -432,7 +432,7 @@ def test_a_tracker_that_comes_back_knows_it_again(served: Served) -> None:
 
 
 def test_a_client_that_is_gone_without_a_word_ends_the_process(served: Served) -> None:
-    """Nobody else would free what it has left there."""
+    """End the process, which nobody else would free of the client's handles."""
     code = f"""
 import adt, time
 with adt.rpc_session(key="phone", tracker={served.tracker!r}) as remote:

@@ -22,14 +22,14 @@ __all__ = ["rack"]
 
 @pytest.fixture(scope="module")
 def address(rack: Rack) -> Iterator[str]:
-    """HOST:PORT of a virtual device, which runs whether adb is connected to it or not."""
+    """Yield HOST:PORT of a virtual device, which runs whether adb is connected to it or not."""
     yield rack.boot("passed-through").serial
     rack.stop_all()
 
 
 @pytest.fixture
 def connected(address: str) -> str:
-    """The device, connected as a user does it."""
+    """Connect the device as a user does it."""
     done = adt("adb", "--", "connect", address)
     assert (done.returncode, "connected to" in done.stdout) == (0, True), done.stdout + done.stderr
     return address

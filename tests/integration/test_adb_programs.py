@@ -27,13 +27,12 @@ __all__ = ["rack"]
 
 @pytest.fixture(scope="module")
 def phone(rack: Rack) -> Iterator[Device]:
-    """One virtual device."""
     yield rack.start("phone")
     rack.stop_all()
 
 
 def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
-    """Both servers say the same version of the protocol; the one that runs is the program's own process."""
+    """Tell the server by its program: both versions speak the same protocol version."""
     running = Path(f"/proc/{adb_server()}/exe").resolve()
     assert running == adb.find_adb().path.resolve()
 

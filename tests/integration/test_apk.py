@@ -59,7 +59,7 @@ class Parts:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The debug key and the results are the tests' own."""
+    """Keep the debug key and the results in a directory of the tests."""
     directory = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADT_DATA_DIR", str(directory))
@@ -70,7 +70,7 @@ def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def parts(workdir: Path) -> Parts:
-    """A small model for a bundle that the stand-in NDK built."""
+    """Compile a small model for a bundle that the stand-in NDK built."""
     ndk = str(make_standin_ndk(cache_dir() / "tests/ndk-standin"))
     bundle = api.build_target(platform="android-arm64-v8a", ndk=ndk)
     model = small_model(workdir / "small.onnx")
@@ -172,7 +172,7 @@ def test_two_abis_share_one_copy_of_the_parameters(parts: Parts, tmp_path: Path)
 
 
 def make_sdk(root: Path) -> None:
-    """A stand-in with the layout of an Android SDK, of Debian's programs."""
+    """Create the layout of an Android SDK with Debian's programs."""
     tools, platform = root / "build-tools/35.0.0", root / "platforms/android-35"
     tools.mkdir(parents=True)
     platform.mkdir(parents=True)
@@ -217,7 +217,7 @@ def test_a_users_key_signs_and_its_password_stays_unseen(
 
 
 def test_a_library_that_would_not_load_is_refused(parts: Parts, tmp_path: Path) -> None:
-    """The bundle's activity needs libtvm_ffi.so: without it nothing is written."""
+    """Write nothing without libtvm_ffi.so, which the bundle's activity needs."""
     found = load_bundle(parts.bundle)
     shutil.copytree(parts.bundle, tmp_path / "bundle")
     files = {name: facts for name, facts in found.manifest.files.items() if "tvm_ffi" not in name}
@@ -257,7 +257,7 @@ def test_a_machine_without_the_tools_says_what_to_install(parts: Parts, tmp_path
 
 
 def test_ctrl_c_leaves_nothing_behind(parts: Parts, tmp_path: Path) -> None:
-    """While a stand-in for apksigner, which never ends, has the APK."""
+    """Interrupt while a stand-in for apksigner, which never ends, has the APK."""
     sdk, place, started = tmp_path / "sdk", tmp_path / "out", tmp_path / "started"
     make_sdk(sdk)
     (sdk / "build-tools/35.0.0/apksigner").unlink()
@@ -327,13 +327,12 @@ class Phone:
 
 @pytest.fixture(scope="module")
 def plain(rack: Rack) -> Device:
-    """A virtual device as it is."""
     return rack.start("apps")
 
 
 @pytest.fixture(scope="module")
 def phone(rack: Rack, workdir: Path) -> Phone:
-    """A virtual device with the stand-ins: what is on a device is not its programs' to change."""
+    """Start a device whose system programs are the stand-ins."""
     return Phone(rack.start_with("phone", {"pm": PM, "am": AM, "pidof": PIDOF}, workdir))
 
 

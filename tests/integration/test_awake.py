@@ -113,7 +113,7 @@ def test_many_at_once(phone: Device, before: str) -> None:
 
 
 def test_a_holder_who_was_lost_does_not_change_what_comes_back(phone: Device, before: str) -> None:
-    """The device restarted: the setting and the former value outlive that, the shell does not."""
+    """Start the device again: the setting and its former value outlive that, the shell does not."""
     phone.script('mkdir -p "$1"; echo "$2" >"$1/before"', AWAKE, before)
     change(phone, "put", HELD)
     with awake(phone):

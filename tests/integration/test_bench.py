@@ -30,7 +30,6 @@ TIME = re.compile(r"\d\s?(?:ms|s|µs)\b|per second|latency|p50|throughput")
 
 @pytest.fixture(scope="module", autouse=True)
 def own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A store of its own."""
     store = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADT_DATA_DIR", str(store))
@@ -58,7 +57,7 @@ def on_pocl(onnx_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def first(on_cpu: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One benchmark of this machine's CPU, with the times of its runs."""
+    """Measure this machine's CPU once, with the times of the runs."""
     file = tmp_path_factory.mktemp("times") / "times.npz"
     words = ("--protocol", "quick", "--runs", 60, "--label", "one", "--times", file)
     return adt_json("bench", on_cpu, *words) | {"file": file}
@@ -164,7 +163,7 @@ def test_what_cannot_be_asked(on_cpu: Path, words: tuple[str, ...], code: int, s
 
 
 def test_the_report_over_time(first: dict[str, Any], on_cpu: Path, tmp_path: Path) -> None:
-    """Made slower by hand: the first benchmark again, three times as slow, a day later."""
+    """Compare with an edited copy of the first benchmark: three times as slow, a day later."""
     word = ("--package", "small", "--label", "one*")
     assert adt("report", *word, "--fail-on-regression").returncode == 0
     record = json.loads(Path(first["record"]).read_text())
@@ -221,7 +220,7 @@ def test_the_report_over_time(first: dict[str, Any], on_cpu: Path, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def virtual(rack: Rack, on_cpu: Path) -> Iterator[tuple[str, Path]]:
-    """A virtual device with this machine's processor, and a package that runs there."""
+    """Yield a virtual device with this machine's processor, and a package that runs there."""
     yield rack.start("bench").serial, on_cpu
     rack.stop_all()
 

@@ -21,7 +21,7 @@ def host_bundle() -> None:
 
 @pytest.fixture(autouse=True)
 def small_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A layer and a product of a few numbers, timed in few runs."""
+    """Replace the layers and products by small ones, timed in few runs."""
     monkeypatch.setitem(layers.LAYERS, "tiny", ((1, 8, 7, 7), 8, 1, 1, 1))
     monkeypatch.setitem(layers.PRODUCTS, "short", (1, 64, 64))
     monkeypatch.setattr(layers, "RUNS", 3)

@@ -55,7 +55,7 @@ def assert_like_onnxruntime(
     names: Iterable[str],
     run: Callable[..., Mapping[str, np.ndarray]] = outputs_of,
 ) -> None:
-    """Each of the products *names* that lie side by side in *model*."""
+    """Compare each of the products *names*, which lie side by side in *model*."""
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")  # else of 8 bits
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])

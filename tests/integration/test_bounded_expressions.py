@@ -44,7 +44,7 @@ def _curve(steps: int) -> onnx.ModelProto:
 
 
 def _quantized(steps: int) -> onnx.ModelProto:
-    """Pairs of QuantizeLinear and DequantizeLinear of 16 bits with a Sigmoid each."""
+    """Build pairs of QuantizeLinear and DequantizeLinear of 16 bits with a Sigmoid each."""
     nodes, x, domain = [], "x", "com.microsoft"
     for step in range(steps):
         quantized, real, result = f"quantized{step}", f"real{step}", f"result{step}"
@@ -59,7 +59,7 @@ def _quantized(steps: int) -> onnx.ModelProto:
 
 
 def _nodes(value: Any) -> int:
-    """The number of nodes of a TIR expression as a tree."""
+    """Count the nodes of a TIR expression as a tree."""
     parts = [getattr(value, name, None) for name in ("a", "b", "value", "body", "true_value", "false_value")]
     parts += [*getattr(value, "args", ()), *getattr(value, "indices", ())]
     return 1 + sum(_nodes(part) for part in parts if isinstance(part, tvm.ir.PrimExpr))
@@ -113,7 +113,7 @@ def test_the_expressions_of_kernels_are_bounded(
 def test_what_ends_a_pass_keeps_its_kind_and_has_a_text(
     error: BaseException, expected: type[BaseException]
 ) -> None:
-    """TVM gives what is raised in a pass another type: ctrl-C became a RuntimeError without a text."""
+    """Keep the type, which TVM replaces: ctrl-C became a RuntimeError without a text."""
 
     @tvm.transform.module_pass(opt_level=0, name="Ended")
     def ended(_module: Any, _context: Any) -> Any:

@@ -39,7 +39,7 @@ SYSTEM_LIBRARIES = "toolchains/llvm/prebuilt/linux-x86_64/sysroot/usr/lib/aarch6
 
 
 def nightly(test: Callable[..., None]) -> Callable[..., None]:
-    """Only in ``./test.sh --all``: a whole build takes minutes."""
+    """Mark a test for ``./test.sh --all`` only: a whole build takes minutes."""
     return pytest.mark.nightly(pytest.mark.timeout(2400)(test))
 
 
@@ -50,7 +50,7 @@ def build(preset: str, *more: object) -> dict[str, Any]:
 def verify(
     bundle: Path, platform: str, prefix: list[str], work: Path, model: Path = MAGIKA, *more: object
 ) -> None:
-    """*model*, compiled for *platform*, gives onnxruntime's numbers when the bundle's rtvm runs it."""
+    """Compile *model* for *platform* and compare the run by the bundle's rtvm with onnxruntime."""
     work.mkdir(exist_ok=True)
     adt_json("compile", model, "--for", platform, "--bundle", bundle, "-o", work / "pkg", *more)
     given = random_inputs(load_package(work / "pkg").manifest.entry().inputs, 1)
@@ -71,7 +71,7 @@ def configure(
 
 
 def rtvm_devices(bundle: Path, prefix: list[str]) -> list[str]:
-    """The devices that the bundle's runner has a runtime for."""
+    """Return the devices that the bundle's runner has a runtime for."""
     version = json.loads(program_output(*prefix, bundle / "bin/rtvm", "--version", "--json"))
     devices: list[str] = version["devices"]
     return devices
@@ -90,7 +90,7 @@ def test_linux_armhf_runs_a_model(tmp_path: Path) -> None:
 
 @nightly
 def test_plain_cmake_gives_the_same_files(tmp_path: Path) -> None:
-    """Another directory, another driver: every file of the bundle has the same sha256."""
+    """Build in another directory by another driver: every file of the bundle has the same sha256."""
     bundle = load_bundle(Path(build("linux-armhf")["path"]))
     source = adt_json("source")["path"]
     out, made = tmp_path / "out", tmp_path / "build"
@@ -159,7 +159,7 @@ def test_further_android_abis_through_the_standin(abi: str, machine: str, page: 
 
 @nightly
 def test_xnnpack_for_android_through_the_standin(tmp_path: Path) -> None:
-    """All of XNNPACK by clang, its C as Android's, and what it gives: the stand-in's aarch64 is Debian's."""
+    """Compile all of XNNPACK by clang as for Android, and run it: the stand-in's aarch64 is Debian's."""
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     bundle = load_bundle(Path(build("android-arm64-v8a", "--ndk", ndk, "--xnnpack")["path"]))
     facts = read_elf(bundle.file("lib/libadt_xnnpack.so"))
@@ -175,7 +175,7 @@ def test_xnnpack_for_android_through_the_standin(tmp_path: Path) -> None:
 
 @nightly
 def test_a_linked_opencl_is_needed_from_the_start(tmp_path: Path) -> None:
-    """With an SDK of TVM's own headers and a library whose functions do nothing: nothing computes on it."""
+    """Link an SDK of TVM's own headers and a library whose functions do nothing."""
     headers = Path(adt_json("source")["path"]) / "3rdparty/OpenCL-Headers/CL"
     sdk = cache_dir() / "tests/opencl-standin"  # a path that stays, so that a second run builds nothing
     (sdk / "include").mkdir(parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ def check_syntax(build: Path, sources: str) -> None:
 def test_what_xnnpack_adds_compiles_and_a_probe_that_could_not_start_is_left_out(
     tmp_path: Path,
 ) -> None:
-    """An NDK without a static C++ library is played by CMake's answer."""
+    """Simulate an NDK without a static C++ library by CMake's answer."""
     ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     given = ["ANDROID_PLATFORM=android-29", "ADT_STATIC_CXX_LIBRARY=OFF"]
     given += [f"ADT_NDK={ndk}", f"ADT_TVM_SOURCE={adt_json('source')['path']}"]
@@ -221,7 +221,7 @@ def test_what_xnnpack_adds_compiles_and_a_probe_that_could_not_start_is_left_out
 
 
 def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) -> None:
-    """TVM 0.25's own clml_utils.cc and clml_memory_planner.cc lack headers."""
+    """Compile all but TVM 0.25's clml_utils.cc and clml_memory_planner.cc, which lack headers."""
     sdk = make_standin_clml(tmp_path / "sdk")
     source = adt_json("source")["path"]
     done = configure(
@@ -239,7 +239,7 @@ def test_a_clml_preset_configures_and_compiles_with_the_standin(tmp_path: Path) 
 
 
 def test_a_compiler_cache_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one on PATH it starts each compiler, TVM's own included, and not twice."""
+    """Start each compiler, TVM's own included, by the cache on PATH, and not twice."""
     program = tmp_path / "bin/ccache"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nexec "$@"\n')

@@ -52,7 +52,7 @@ def at(platform: str, *values: object, nightly: bool = False) -> ParameterSet:
 
 @pytest.fixture(scope="session")
 def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The NDK stand-in, at a path that stays, so that a second run of the tests builds nothing."""
+    """Create the NDK stand-in at a permanent path, so that a second run of the tests builds nothing."""
     from adt.host.cache import cache_dir
 
     return make_standin_ndk(cache_dir() / "tests/ndk-standin")
@@ -141,7 +141,7 @@ def test_a_bundle_is_complete_and_would_load(built: dict[str, Any]) -> None:
 
 
 def test_a_bundle_names_the_functions_that_its_runtime_registers(built: dict[str, Any]) -> None:
-    """They are read from the sources; the libraries for this machine can be asked."""
+    """Compare names read from the sources with those that this machine's libraries register."""
     import tvm.relax  # noqa: F401  # registers more, in Python
     import tvm_ffi
 
@@ -180,7 +180,7 @@ def test_nothing_is_built_twice(built: dict[str, Any]) -> None:
 def test_a_copied_cache_has_its_bundles(
     tmp_path: Path, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the compiler at another path, too: nothing is configured, compiled or packed again."""
+    """Configure, compile and pack nothing again, even with the compiler at another path."""
     source = Path(os.environ["ADT_CACHE_DIR"]) / "tvm-source"
     shutil.copytree(source, tmp_path / "tvm-source", copy_function=linked, symlinks=True)
     shutil.copytree(built["path"], tmp_path / "bundles" / Path(built["path"]).name)
@@ -267,7 +267,7 @@ def test_two_builds_at_once_wait_for_each_other() -> None:
 
 
 def test_no_cross_compiler(tmp_path: Path) -> None:
-    """PATH without the cross compiler: the message names the package."""
+    """Tell the package of the cross compiler that PATH lacks."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/bin/sh")
     done = run_adt("build-target", "--for", "linux-aarch64", env=os.environ | {"PATH": str(tmp_path / "bin")})
@@ -285,7 +285,7 @@ def test_a_failing_compiler_shows_command_code_and_tail(tmp_path: Path) -> None:
 
 
 def processes_with(text: str) -> list[str]:
-    """Command lines of running processes that contain *text*."""
+    """Return the command lines of running processes that contain *text*."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -340,7 +340,7 @@ def test_explain_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("built", [at(ANDROID)], indirect=True)
 def test_what_is_called_is_in_bionic_from_the_lowest_level_on(built: dict[str, Any]) -> None:
-    """As far as a build with Debian's clang can show it: parts for Android alone are not in it."""
+    """Check a build with Debian's clang, which lacks the parts for Android alone."""
     bundle = load_bundle(Path(built["path"]))
     undefined: set[str] = set()
     for name in (*bundle.manifest.files, *bundle.manifest.app_files):
@@ -394,7 +394,7 @@ def compiler_cache(settings: str) -> list[str]:
 
 @pytest.mark.xdist_group(HOST)
 def test_a_compiler_cache_that_is_gone_does_not_stop_the_build() -> None:
-    """CMake finds the one of this machine then, if there is one."""
+    """Let CMake find this machine's compiler cache then, if there is one."""
     cache_file = Path(adt_json("build-target", "--for", "host")["build_dir"]) / "CMakeCache.txt"
     before = cache_file.read_text()
     others = re.sub(r"^ADT_COMPILER_CACHE_PROGRAM:.*\n", "", before, flags=re.MULTILINE)

@@ -32,7 +32,7 @@ BASE = "/data/local/tmp/adt/tester"
 
 @pytest.fixture
 def phone(rack: Rack) -> Device:
-    """The only virtual device, with nothing of ours on it."""
+    """Return the only virtual device, with nothing of ours on it."""
     device = rack.start("phone")
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     return device
@@ -147,7 +147,7 @@ def test_what_is_in_use_is_never_removed(phone: Device, tmp_path: Path, how: str
 
 
 def test_a_deploy_loses_nothing_to_a_clean(phone: Device, tmp_path: Path) -> None:
-    """The clean comes when the deploy has found its files present and has not written its manifest."""
+    """Clean after the deploy found its files present and before it wrote its manifest."""
     bundle = make_bundle(tmp_path / "bundle")
     put(phone, tmp_path, 1)
     package = make_package(tmp_path / "p", params=b"fresh")

@@ -23,7 +23,7 @@ HOW = {"platform": "host", "offload": "xnnpack", "protocol": "quick"}
 
 @pytest.fixture(scope="module", autouse=True)
 def own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Benchmarks of this module alone, and a bundle that has the library."""
+    """Build the bundle with XNNPACK, and keep this module's benchmarks to themselves."""
     adt.build_target(platform="host", xnnpack=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADT_DATA_DIR", str(tmp_path_factory.mktemp("data")))

@@ -49,7 +49,7 @@ def test_the_manifest_describes_the_package(host_package: Path) -> None:
 
 
 def test_a_linker_knows_packages_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a SONAME of the code and the weights, which the same package has again."""
+    """Tell packages apart by a SONAME of code and weights, which the same package has again."""
     graph = onnx.load(small_model(tmp_path / "small.onnx"))
     weight = onnx.numpy_helper.to_array(graph.graph.initializer[0])
     graph.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight + 1, "w"))
@@ -74,7 +74,7 @@ def test_rtvm_runs_it_natively(model: Path, host_package: Path) -> None:
 
 @pytest.mark.parametrize("alignment", [32, 64])
 def test_code_assumes_the_alignment_of_its_runtime_and_no_more(tmp_path: Path, alignment: int) -> None:
-    """The compiler's wheel assumes 64 bytes of every argument; a device's runtime gives 32."""
+    """Align to 32 bytes for a device's runtime, where the compiler's wheel assumes 64 of every argument."""
     import tvm
 
     from adt.compiler.importers.importer import import_model
@@ -199,7 +199,7 @@ def test_a_directory_that_is_no_package_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_arguments_that_are_initializers_are_known_to_the_importer(tmp_path: Path) -> None:
-    """A split's sizes and a clip's limits are no weights: the importer needs their values."""
+    """Import a split's sizes and a clip's limits as values, which weights are not."""
     nodes = [
         node("Split", ["x", "sizes"], ["a", "b"], axis=1),
         node("Concat", ["b", "a"], ["c"], axis=1),
@@ -216,7 +216,7 @@ def test_arguments_that_are_initializers_are_known_to_the_importer(tmp_path: Pat
 
 @pytest.mark.parametrize("target", ["cpu", "opencl"])
 def test_what_depends_on_shapes_alone_needs_no_function_of_the_runtime(tmp_path: Path, target: str) -> None:
-    """An embedding: TVM adds the table's extent to negative indices, and took it from Python at run time."""
+    """Compile an embedding, whose table's extent TVM took from Python at run time for negative indices."""
     nodes = [
         node("Gather", ["table", "ids"], ["rows"]),
         node("Size", ["ids"], ["count"]),
@@ -237,7 +237,7 @@ def test_what_depends_on_shapes_alone_needs_no_function_of_the_runtime(tmp_path:
 
 @pytest.mark.parametrize("op", ["NonZero", "Unique"])
 def test_a_function_that_no_runtime_has_is_refused(tmp_path: Path, op: str) -> None:
-    """TVM registers these two in Python, and compiles what needs them."""
+    """Refuse two functions that TVM registers in Python and compiles calls of."""
     nodes = [
         node(op, ["x"], ["some"]),
         node("Cast", ["some"], ["numbers"], to=onnx.TensorProto.FLOAT),
@@ -252,7 +252,7 @@ def test_a_function_that_no_runtime_has_is_refused(tmp_path: Path, op: str) -> N
 
 
 def test_the_package_names_what_its_kernels_call(tmp_path: Path) -> None:
-    """Booleans are sorted by TVM's own function."""
+    """Sort booleans, which TVM's own function does."""
     from tvm import relax
 
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo((4, 5), "bool"))
@@ -267,7 +267,7 @@ def test_the_package_names_what_its_kernels_call(tmp_path: Path) -> None:
 
 
 def test_zeros_are_quantized_in_steps_of_one(tmp_path: Path) -> None:
-    """As onnxruntime has it; the first state of a recurrent layer is a constant of zeros."""
+    """Quantize a constant of zeros (a recurrent layer's first state) as onnxruntime does."""
     _, model = GRAPHS["DynamicQuantizeLSTM"]
     graph = model()
     graph.graph.node.append(node("DynamicQuantizeLinear", ["x"], ["quantized", "step", "point"]))
@@ -284,7 +284,7 @@ def test_zeros_are_quantized_in_steps_of_one(tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_kernel_compiles(tmp_path: Path) -> None:
-    """TVM hands the linker its data as C then, not as an object."""
+    """Link data that TVM gives as C then, not as an object."""
     nodes = [node("Shape", ["x"], ["y"])]
     model = graph_of(nodes, {"x": (2, 3)}, ["y"], output_kind=onnx.TensorProto.INT64)
     package = api.compile(write(model, tmp_path / "m.onnx"), out=tmp_path / "p", platform="host")

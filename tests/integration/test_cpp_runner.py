@@ -95,7 +95,7 @@ class Built:
 
 @pytest.fixture(scope="session")
 def built() -> Built:
-    """The `host` bundle, built by adt (in seconds, when it was built before)."""
+    """Build the `host` bundle (in seconds, when it was built before)."""
     result = adt.build_target(platform="host")
     return Built(result.build_dir, result.bundle.path)
 
@@ -110,7 +110,7 @@ def compile_commands(build: Path) -> dict[str, str]:
 
 
 def test_our_code_compiles_without_a_warning(built: Built) -> None:
-    """Warnings are errors here, not in a user's build with a compiler that we have not seen.
+    """Fail on warnings here, not in a user's build with a compiler that we have not seen.
 
     Those of clang are in the build of the programs with sanitizers.
     """
@@ -173,14 +173,14 @@ class Package:
     manifest: PackageManifest
 
     def changed(self, to: Path, **changes: Any) -> Package:
-        """A copy in the directory *to* whose mod.json differs by *changes*."""
+        """Copy the package to *to* with *changes* of its mod.json."""
         shutil.copytree(self.path, to)
         described = dataclasses.replace(self.manifest, **changes)
         manifest.write(described, to / MANIFEST)
         return Package(to, described)
 
     def with_file(self, to: Path, name: str, content: bytes) -> Package:
-        """A copy in *to* where the file *name* has other content, and mod.json its right hash."""
+        """Copy the package to *to* with other content of the file *name*, and its hash in mod.json."""
         shutil.copytree(self.path, to)
         (to / name).write_bytes(content)
         files = {
@@ -257,7 +257,7 @@ WEIGHT = np.linspace(-1, 1, 15, dtype="float32").reshape(3, 5)
 
 @pytest.fixture(scope="session")
 def echo(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    """Returns its inputs: an array of each element type, a scalar and an empty array; and one relu."""
+    """Build a package that returns an array of each type, a scalar and an empty one, and a relu."""
     from tvm import relax
 
     specs = [TensorSpec(f"in_{dtype}", (3, 2, 4), dtype) for dtype in DTYPES]
@@ -413,7 +413,7 @@ def test_symbolic_shapes_come_from_the_file(built: Built, symbolic: Package, tmp
 
 
 def test_a_thread_takes_what_a_slower_one_has_not_begun(built: Built, tmp_path: Path) -> None:
-    """Each of 64 steps stores the thread that took it; the first one takes a second."""
+    """Store in each of 64 steps the thread that took it; the first one takes a second."""
     package = write_package(tmp_path / "steps", slow_first_step(), STEPS, {})
     run = built.run("--model", package.path, "--threads", "2", "--output", tmp_path / "out.npz")
     assert run.code == 0, run.err
@@ -735,7 +735,7 @@ def test_inputs_that_do_not_fit(
 
 
 def ranged(mixed: Package, path: Path, values: ValueRange) -> Package:
-    """*mixed*, whose input n is known to have *values*."""
+    """Return *mixed*, whose input n is known to have *values*."""
     x, n = mixed.manifest.entries[0].inputs
     return mixed.with_entry(path, inputs=(x, dataclasses.replace(n, values=values)))
 
@@ -783,13 +783,13 @@ def test_no_random_values_for_a_symbolic_shape(built: Built, symbolic: Package) 
 
 
 def npy(header: str, data: bytes = b"", version: tuple[int, int] = (1, 0)) -> bytes:
-    """A .npy file with any header text."""
+    """Return a .npy file with any header text."""
     size = struct.pack("<H" if version[0] == 1 else "<I", len(header))
     return b"\x93NUMPY" + bytes(version) + size + header.encode() + data
 
 
 def archive(content: bytes, name: str = "x.npy", **edits: Any) -> bytes:
-    """A stored zip with one member; *edits* overwrite fields of its headers, by (signature, offset, format)."""
+    """Return a stored zip of one member; *edits* overwrite header fields, by (signature, offset, format)."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr(name, content)
@@ -940,7 +940,7 @@ def test_directory_as_input(built: Built, mixed: Package, tmp_path: Path) -> Non
 
 
 def test_written_sizes_have_64_bits(built: Built, symbolic: Package, tmp_path: Path) -> None:
-    """Whatever their size: so no other code writes what is larger than 4 GiB."""
+    """Write sizes of 64 bits for small files, too: files beyond 4 GiB then need no other code."""
     np.savez(tmp_path / "in.npz", a=np.ones(3, "float32"), b=np.ones(3, "float32"))
     words = ("--model", symbolic.path, "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
     assert built.run(*words).code == 0

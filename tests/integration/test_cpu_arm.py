@@ -85,7 +85,7 @@ def test_sums_stay_in_registers(layer: str, precision: str, tmp_path: Path) -> N
     ),
 )
 def test_sums_of_integers_stay_in_registers(layer: str, cpu: str, moves: str, tmp_path: Path) -> None:
-    """Inputs are brought to the lanes in registers, but for the last ones of a row: no ``ld1r`` for each."""
+    """Bring inputs to the lanes in registers, but for a row's last ones: no ``ld1r`` for each."""
     from cpu_asm import assembly, kernel_loops
 
     loops = dict(kernel_loops(assembly(tmp_path, layer, cpu, "linux-aarch64", quantized=True)))
@@ -98,7 +98,7 @@ def test_sums_of_integers_stay_in_registers(layer: str, cpu: str, moves: str, tm
 
 @pytest.mark.parametrize("cpu", of_each_run(1, "", "cortex-a76"))
 def test_extrema_and_sums_on_arm64(cpu: str, tmp_path: Path) -> None:
-    """With NaN, as numpy has it; rows and columns that are whole vectors and that are not."""
+    """Compare with numpy, NaN included, where rows and columns are whole vectors and where not."""
     nodes = [
         helper.make_node(f"Reduce{op}", ["x"], [f"{op}{number}"], axes=axes, keepdims=number % 2)
         for op in ("Max", "Min", "Mean")
@@ -120,7 +120,7 @@ def test_extrema_and_sums_on_arm64(cpu: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hidden", of_each_run(1, 80, 48, 96))
 def test_sums_of_a_recurrent_step_stay_in_registers(hidden: int, tmp_path: Path) -> None:
-    """Panels of 48 columns are twelve vectors of four."""
+    """Hold panels of 48 columns in twelve vectors of four."""
     from cpu_asm import innermost_loops, split_functions
 
     model = recurrent(tmp_path / "model.onnx", "GRU", 1, hidden=hidden, linear=False)

@@ -90,7 +90,7 @@ def _volumes(x: Any, outputs: int, inputs: int, **options: Any) -> Any:
 
 
 def _shuffled(x: Any) -> Any:
-    """Channels of twice two pixels become those pixels."""
+    """Turn channels into twice two pixels each."""
     batch, channels, height, width = (int(extent) for extent in (1, 32, 9, 20))
     parts = relax.op.reshape(x, (batch, channels // 4, 2, 2, height, width))
     moved = relax.op.permute_dims(parts, [0, 1, 4, 2, 5, 3])
@@ -106,21 +106,21 @@ def _joined(builder: relax.BlockBuilder, x: Any) -> Any:
 
 
 def _attended(builder: relax.BlockBuilder, x: Any) -> Any:
-    """A map times another of a single channel."""
+    """Multiply a map by another of a single channel."""
     maps = builder.emit(conv(x, 32, 16))
     places = builder.emit(relax.op.sigmoid(builder.emit(conv(maps, 1, 32))))
     return builder.emit(relax.op.multiply(maps, places))
 
 
 def _less_scaled(builder: relax.BlockBuilder, x: Any) -> Any:
-    """A product less constants for each row of a matrix, times the largest number."""
+    """Subtract a scaled constant, one for each row, from a product."""
     product = builder.emit(relax.op.matmul(x, weight(12, 16)))
     scaled = builder.emit(relax.op.multiply(builder.emit(relax.op.max(x)), weight(20, 16)))
     return builder.emit(relax.op.subtract(product, scaled))
 
 
 def _rolled(builder: relax.BlockBuilder, x: Any) -> Any:
-    """Windows of 7 × 7 back in one map, rolled along both axes, which are one in the end."""
+    """Join windows of 7 × 7 to one map, rolled along both axes."""
     whole = builder.emit(relax.op.reshape(x, (1, 196, 32)))
     windows = builder.emit(relax.op.reshape(x, (1, 2, 2, 7, 7, 32)))
     moved = builder.emit(relax.op.permute_dims(windows, [0, 1, 3, 2, 4, 5]))
@@ -134,7 +134,7 @@ def _rolled(builder: relax.BlockBuilder, x: Any) -> Any:
 
 
 def _heads(builder: relax.BlockBuilder, x: Any) -> Any:
-    """Attention of three heads of 20 over 37 tokens, whose transpositions the products read."""
+    """Compute attention of three heads of 20 over 37 tokens, whose transpositions the products read."""
     parts = builder.emit(relax.op.reshape(x, (2, 37, 3, 20)))
     rows, columns = (
         builder.emit(relax.op.permute_dims(parts, axes)) for axes in ([0, 2, 1, 3], [0, 2, 3, 1])
@@ -147,7 +147,7 @@ def _heads(builder: relax.BlockBuilder, x: Any) -> Any:
 def _standardized(
     axes: list[int], scale: tuple[int, ...], *, inverse: bool = False, centred: bool = True, own: bool = False
 ) -> Body:
-    """A normalization by its parts; *own*: by the operator for variances, *inverse*: by a product."""
+    """Normalize by parts; *own*: by the operator for variances, *inverse*: by a product."""
 
     def body(builder: relax.BlockBuilder, x: Any) -> Any:
         emit = builder.emit
@@ -437,7 +437,7 @@ def test_recurrent_layers_are_a_kernel_each(name: str, cpu: str, tmp_path: Path)
 def test_sums_go_by_vectors_that_registers_hold(
     shape: tuple[int, ...], axes: list[int], words: str, lanes: set[int]
 ) -> None:
-    """Terms that lie together are not gathered, and LLVM keeps vectors of 48 on the stack."""
+    """Gather no adjacent terms, and avoid vectors of 48, which LLVM keeps on the stack."""
     x = te.placeholder(shape, "float32")
 
     kernel = scheduled(te.create_prim_func([x, topi.sum(x, axes)]), Vectors(16, 32))
@@ -529,7 +529,7 @@ def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: A
 
 
 def test_constants_of_batch_norms_are_folded_without_a_compiler() -> None:
-    """To the bit as TVM folds them, by a kernel for each operator and shape."""
+    """Fold to the bit as TVM does by a kernel for each operator and shape."""
     x = relax.Var("x", relax.TensorStructInfo((1, 12, 5, 5), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):

@@ -49,7 +49,7 @@ ON_ARM = {
 
 
 def convolution(lanes: int = 8, *, depthwise: bool = False, stride: int = 1, taps: int = 3) -> Any:
-    """With a border and a ReLU; 16 channels of 13 × 10 positions, 32 channels out or as many."""
+    """Build a convolution with padding and a ReLU; 16 channels of 13 × 10 pixels, 32 (or 16) out."""
     x = te.placeholder((1, 16 // lanes, 13, 10, lanes), "float32", name="x")
     shape = (1, 16 // lanes, taps**2, lanes) if depthwise else (32 // lanes, taps**2, 16, lanes)
     weight = te.placeholder(shape, "float32", name="w")
@@ -97,7 +97,7 @@ def test_the_first_of_a_space_is_the_untuned_kernel_and_records_give_what_was_me
 
 
 def of_bytes(data: str = "uint8", lanes: int = 8, terms: blocks.Terms = PAIRS) -> Any:
-    """A 3×3 convolution with zeros around that stand for 3: 16 channels in, 32 out."""
+    """Build a 3×3 convolution of bytes padded with the zero point 3: 16 channels in, 32 out."""
     x = te.placeholder((1, 16 // lanes, 12, 10, lanes), data, name="x")
     shape = (32 // lanes, 9, 16 // terms.count, lanes, terms.count)
     weight = te.placeholder(shape, terms.weights, name="w")
@@ -107,7 +107,7 @@ def of_bytes(data: str = "uint8", lanes: int = 8, terms: blocks.Terms = PAIRS) -
 
 
 def test_sums_of_whole_numbers_have_a_space_and_records() -> None:
-    """With AVX2; in a process that knows adt's instructions by their names."""
+    """Use AVX2 in a process that knows adt's instructions by their names."""
     load_intrinsics(TARGETS["x86"]["mtriple"])
     function = workload(of_bytes())
     space = space_of(of_bytes(), "x86")
@@ -140,7 +140,7 @@ def test_sums_of_whole_numbers_have_a_space_and_records() -> None:
 def test_what_is_decided_for_arm_can_be_recorded_and_is_seen_to_be_right(
     instruction: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On this machine, whatever its processor is."""
+    """Check Arm's schedules on this machine, whatever its processor is."""
     caplog.set_level(logging.DEBUG, "adt.compile")
     feature, terms = ON_ARM[instruction]
     description = {
@@ -292,7 +292,7 @@ def test_what_a_change_brought_for_a_kernel_is_expected_of_the_next() -> None:
 
 
 def test_a_tuned_convolution_is_right_and_shown(tmp_path: Path) -> None:
-    """Measured on this machine; the package with its records runs by rtvm."""
+    """Measure on this machine; rtvm runs the package with its records."""
     adt.build_target(platform="host")
     net = Network((1, 16, 12, 12))
     model = net.save(tmp_path / "one.onnx", net.relu(net.conv("x", 32)), (1, 32, 12, 12))

@@ -43,7 +43,7 @@ CUDA = 190
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Convolutions, a pool over a map (sums that work-items share) and what lies between."""
+    """Build convolutions, a pool over a map (sums that work-items share) and what lies between."""
     net = Network((1, 3, 32, 32))
     y = net.relu(net.conv("x", 16))
     y = net.max_pool(net.add(net.conv(y, 16, 1), y), 2, 2)
@@ -56,7 +56,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle() -> TargetBundle:
-    """One without CUDA."""
+    """Build a bundle without CUDA."""
     return adt.build_target(platform="host").bundle
 
 
@@ -66,7 +66,7 @@ def package(model: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelPacka
 
 
 def machine_codes(package: ModelPackage) -> list[int]:
-    """The architecture of each program of NVIDIA's machine code in the package's mod.so."""
+    """Return the architecture of each program of NVIDIA's machine code in the package's mod.so."""
     code = (package.path / "mod.so").read_bytes()
     images = [match.start() for match in re.finditer(rb"\x7fELF", code)][1:]
     assert all(struct.unpack_from("<H", code, at + 18)[0] == CUDA for at in images)
@@ -171,7 +171,7 @@ def test_kernels_without_a_model_become_machine_code(tmp_path: Path) -> None:
 
 
 def test_nvcc_compiles_where_nvrtc_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program is a stand-in, which writes how it was called."""
+    """Call a stand-in for nvcc, which writes its command line."""
     nvcc = tmp_path / "nvcc"
     nvcc.write_text(
         '#!/bin/sh\nfor last; do :; done\necho "$@" > "$(dirname "$last")/code"; grep -q wrong "$last" && exit 1\nexit 0\n'
@@ -216,7 +216,7 @@ def test_an_architecture_that_the_compiler_does_not_know(
 def test_of_several_compilers_one_that_knows_the_architecture_is_taken(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CUDA 13's is a stand-in, which knows Thor and compiles nothing."""
+    """Offer a stand-in for CUDA 13, which knows Thor and compiles nothing."""
     monkeypatch.setattr(cuda_code, "_nvcc", lambda: None)
     with pytest.raises(CompileError) as caught:
         adt.compile(model, out=tmp_path / "thor", platform="host", target="cuda:jetson-thor")
@@ -244,7 +244,7 @@ def test_of_several_compilers_one_that_knows_the_architecture_is_taken(
 def test_schedules_are_measured_where_the_driver_is_and_a_package_takes_them(
     model: Path, bundle: TargetBundle, tmp_path: Path
 ) -> None:
-    """On the stand-in, for which every kernel takes as long, so that none is faster than untuned."""
+    """Measure on the stand-in, for which every kernel takes as long, so that none beats the untuned one."""
     standin = make_bundle(tmp_path, adt.source().path, bundle)
     given = {"platform": "host", "target": "cuda:sm_86", "db": tmp_path / "records"}
 
@@ -280,7 +280,7 @@ def test_a_bundle_without_cuda_refuses_the_package(package: ModelPackage, bundle
 def test_the_runtime_loads_the_machine_code_and_launches_its_kernels(
     package: ModelPackage, bundle: TargetBundle, tmp_path: Path
 ) -> None:
-    """The stand-in finds each kernel in the machine code, and computes nothing."""
+    """Find each kernel in the machine code by the stand-in, which computes nothing."""
     runtime = make_runtime(tmp_path, adt.source().path, bundle.path)
     rtvm = [bundle.path / "bin/rtvm", "--model", package.path, "--json", "--run-count", "2"]
     environ = {

@@ -88,7 +88,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 @pytest.fixture(scope="module")
 def layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Convolutions with all that one call of cuDNN computes, and one without a bias."""
+    """Build convolutions with all that one call of cuDNN computes, and one without a bias."""
     net = Net()
     y = net.node("Relu", net.conv("x", 4, 8))
     alone = net.conv(y, 8, 8, (1, 1))
@@ -106,7 +106,7 @@ def compiled(model: Path, out: Path, offload: str = "cudnn,cublas", **options: o
 
 
 def subgraphs(package: ModelPackage) -> list[list[dict[str, Any]]]:
-    """The nodes of each of cuDNN's graphs, the last of which computes."""
+    """Return the nodes of each of cuDNN's graphs, the last of which computes."""
     return [graph["nodes"] for graph in adt.inspect(package.path).subgraphs()["cudnn"].values()]
 
 
@@ -118,7 +118,7 @@ def package(layers: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelPack
 def test_a_call_computes_a_layer_with_bias_sum_and_relu(
     package: ModelPackage, layers: Path, machine: Machine
 ) -> None:
-    """A bias without an activation gets the one algorithm that has it; each shape is looked at once."""
+    """Choose the one algorithm for a bias without an activation; look at each shape once."""
     assert package.manifest.made.offload.left == ()
     assert machine.compute(package.path, layers) < 1e-6
     fused = ["fused 6 relu", "fused 1", "fused 6 add relu", "fused 1 add", "convolution 6"]
@@ -153,7 +153,7 @@ def test_half_precision(layers: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def products(tmp_path: Path) -> Path:
-    """By weights on either side, and of two tensors."""
+    """Build products by weights on either side, and of two tensors."""
     net = Net()
     y = net.node("MatMul", "x", net.weight(12, 10, scale=0.3))
     y = net.node("MatMul", net.weight(7, 10, scale=0.3), net.node("MatMul", y, y))
@@ -217,7 +217,7 @@ def there_is_a_gpu() -> bool:
 @pytest.mark.skipif(not there_is_a_gpu(), reason="needs an NVIDIA GPU, cuDNN 9 and cuBLAS 13")
 @pytest.mark.parametrize("offload", ["none", "cudnn", "cublas", "cudnn,cublas"])
 def test_on_a_gpu(offload: str, layers: Path, tmp_path: Path) -> None:
-    """Right, and the process ends well."""
+    """Compare the results, and expect the process to end well."""
     bundle = adt.build_target(platform="host", cuda=True).bundle
     for model in (layers, traps(tmp_path / "traps.onnx")):
         package = compiled(model, tmp_path / model.stem, offload)

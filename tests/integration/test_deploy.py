@@ -54,7 +54,7 @@ X = {"x": np.arange(4, dtype=np.float32).reshape(1, 4)}
 
 @pytest.fixture
 def phone(rack: Rack) -> Device:
-    """A virtual device with nothing of ours on it; it runs until a test stops all there are."""
+    """Return a virtual device with nothing of ours on it; it runs until a test stops all there are."""
     device = rack.start("phone", faults=[])
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     return device

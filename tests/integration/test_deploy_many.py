@@ -32,7 +32,7 @@ NAMES = ("one", "two", "three")
 
 @pytest.fixture
 def phones(rack: Rack) -> Iterator[dict[str, Device]]:
-    """Three virtual devices, the same for all tests, with nothing of ours on them."""
+    """Yield three virtual devices, the same for all tests, with nothing of ours on them."""
     devices = {name: rack.start(name, faults=[]) for name in NAMES}
     for device in devices.values():
         device.shell(["rm", "-rf", "/data/local/tmp/adt"])
@@ -43,7 +43,7 @@ def phones(rack: Rack) -> Iterator[dict[str, Device]]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Path, Path]:
-    """A bundle and a package."""
+    """Return a bundle and a package."""
     bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": b"large" * 1_000_000})
     return bundle.path, make_package(tmp_path / "package").path
 

@@ -29,13 +29,13 @@ __all__ = ["only", "rack"]
 
 @pytest.fixture
 def phone(rack: Rack) -> Device:
-    """One virtual device, the only one; it stays for the next test that wants it."""
+    """Return the rack's only device, which stays for the next test that needs it."""
     return rack.start("phone")
 
 
 @pytest.fixture
 def alone(rack: Rack) -> Iterator[Rack]:
-    """A rack without a device, before and after."""
+    """Yield a rack without a device, before and after."""
     rack.stop_all()
     yield rack
     rack.stop_all()
@@ -81,7 +81,7 @@ def test_a_local_device_is_found_again_after_the_server_was_restarted(phone: Dev
 
 
 def test_every_verb_finds_it_again_after_the_server_was_restarted(phone: Device) -> None:
-    """Also those that name no device."""
+    """Find the device also by verbs that name none."""
     for look in (
         lambda: [device.serial for device in adt.devices()],
         lambda: [selection.select().serial],
@@ -168,7 +168,7 @@ def test_a_program_reads_end_of_file(phone: Device) -> None:
 
 
 def test_output_is_seen_while_the_command_runs(phone: Device) -> None:
-    """The second line only comes after the first one has been seen here."""
+    """Release the second line only after the first one has been seen here."""
     waits = "echo first; while [ ! -e /data/local/tmp/go ]; do sleep 0.05; done; echo second"
     with phone.start(["sh", "-c", waits], timeout=120) as command:
         output = command.output()
@@ -205,7 +205,7 @@ with selection.select(sys.argv[1]).start(["sh", "-c", waits]) as command:
 
 
 def test_ctrl_c_ends_the_remote_command(phone: Device) -> None:
-    """HUP, all that adbd would send, is ignored by this command: only our own kill ends it."""
+    """Ignore HUP, all that adbd would send, in the command: only our own kill ends it."""
     with child(LONG, phone.serial) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "started\n"
@@ -294,7 +294,7 @@ def test_a_workspace_that_cannot_be_made_says_why(phone: Device) -> None:
 
 
 def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path: Path) -> None:
-    """Without shell_v2 stderr comes with stdout, and the exit code from the marker."""
+    """Read stderr with stdout, and the exit code from the marker."""
     rack.stop_all()
     device = rack.start("linked", faults=["no-shell-v2"])
     try:

@@ -36,7 +36,7 @@ def phone(rack: Rack, tmp_path_factory: pytest.TempPathFactory) -> Device:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two versions of one package."""
+    """Compile two versions of one package."""
     api.build_target(platform="host")
     top = tmp_path_factory.mktemp("packages")
     paths = []

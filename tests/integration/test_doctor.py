@@ -50,7 +50,7 @@ def doctor(*arguments: object, code: int = 0) -> dict[str, Any]:
 
 @pytest.fixture
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty cache: that of this machine may have tens of thousands of files, which the doctor counts."""
+    """Use an empty cache: the doctor counts files, of which this machine's may have tens of thousands."""
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -98,7 +98,7 @@ def test_output_that_cannot_show_the_marks(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("own_cache")
 def test_old_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An old cmake counts where adt has none of its own; the program it found is named."""
+    """Count an old cmake where adt has none of its own, and name the program."""
     old = tmp_path / "adt-venv/bin"
     old.mkdir(parents=True)
     for name in ("cmake", "ninja"):
@@ -296,8 +296,7 @@ def test_a_virtual_device_that_adb_lost_is_connected_again(rack: Rack) -> None:
 
 
 def test_the_fix_mends_this_machine(rack: Rack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The record of a device that died, a damaged bundle, and a compiler that is not installed: an apt-get of our
-    own "installs" it; nothing of this machine changes."""
+    """Mend a dead device's record, a damaged bundle and a missing compiler (apt-get is a stand-in)."""
     info = rack.boot("dead")
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     record = state.home("dead").record

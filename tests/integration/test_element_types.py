@@ -41,7 +41,7 @@ def number(dtype: str) -> int:
 def model(
     nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int], constants: Any = (), opset: int = 24
 ) -> onnx.ModelProto:
-    """A model with *inputs* like these arrays, and *outputs* of these types (one of another domain: as x)."""
+    """Build a model with *inputs* like these arrays and *outputs* of these types (another domain's: as x)."""
     infos = [helper.make_tensor_value_info(name, number(str(x.dtype)), x.shape) for name, x in inputs.items()]
     results = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
     graph = helper.make_graph(nodes, "typed", infos, results, list(constants))
@@ -66,7 +66,7 @@ def check(proto: onnx.ModelProto, inputs: dict[str, Any], path: Path, *, by_nump
 
 
 def extreme(dtype: str) -> tuple[Any, Any]:
-    """Two operands with the extremes of *dtype* and equal elements, and one of the extremes."""
+    """Return two operands with the extremes of *dtype* and equal elements, and one of the extremes."""
     if dtype == "bool":
         return np.array([True, False, True, False]), np.array([True, True, False, False])
     limits = np.iinfo(dtype) if dtype in INTEGERS else np.finfo(dtype)
@@ -76,7 +76,7 @@ def extreme(dtype: str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
 def test_comparisons(dtype: str, tmp_path: Path) -> None:
-    """Two inputs are compared, and one with a scalar: those of uint64 may exceed int64."""
+    """Compare two inputs, and one with a scalar: those of uint64 may exceed int64."""
     x, y = extreme(dtype)
     top = onnx.numpy_helper.from_array(x.max(), "top")
     names = COMPARES if dtype != "bool" else COMPARES[:1]
@@ -109,7 +109,7 @@ def test_running_sums(dtype: str, tmp_path: Path) -> None:
     ),
 )
 def test_running_sums_of_booleans(dtype: str | None, way: tuple[str, bool]) -> None:
-    """As numpy and PyTorch have them: of int64 if no type is given."""
+    """Sum to int64 if no type is given, as numpy and PyTorch do."""
     import tvm
     from tvm import relax
 
@@ -135,7 +135,7 @@ def test_running_sums_of_booleans(dtype: str | None, way: tuple[str, bool]) -> N
 
 
 def uses(name: str) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Activations of a type: the operator that is refused, the nodes, and constants."""
+    """Yield, for activations of a type, the operator that is refused, the nodes, and constants."""
     kind = getattr(TensorProto, name)
     cast = node("Cast", ["c"], ["y"], to=TensorProto.FLOAT)
     yield "Cast", [node("Cast", ["x"], ["c"], name="narrow", to=kind), cast], []
@@ -186,7 +186,7 @@ DEPTH = 70
 
 
 def pairs(dtype: str, extents: tuple[int, ...], depth: int, wraps: str = "Sigmoid") -> onnx.ModelProto:
-    """A chain of quantizing, dequantizing and *wraps*, with a scale for each channel or [1], or a scalar."""
+    """Build a chain of quantize, dequantize and *wraps*, with scales for each channel, [1] or a scalar."""
     scale = np.full(extents, 2**-6, np.float32) * (1 + np.arange(np.prod(extents)).reshape(extents))
     zero = np.full(extents, 3, dtype)
     constants = [
@@ -214,14 +214,14 @@ def test_quantized_activations_of_com_microsoft(dtype: str, extents: tuple[int, 
 
 @pytest.mark.parametrize("wraps", ["Sigmoid", "Gelu"])
 def test_chains_of_com_microsoft_are_rewritten_to_their_end(wraps: str) -> None:
-    """Also where what is rewritten first tells the types of what follows."""
+    """Rewrite also where the first rewritten node tells the types of what follows."""
     prepared = prepare(pairs("uint16", (), DEPTH, wraps), "deep.onnx")
     assert {each.domain for each in prepared.model.graph.node} == {""}
     assert set(prepared.rewritten) >= {f"{MICROSOFT}::{op}Linear" for op in ("Quantize", "Dequantize")}
 
 
 def test_weights_in_blocks_of_4_bits_become_no_floats() -> None:
-    """They stay for MatMulNBits; what unpacked them is left out, not folded."""
+    """Keep them for MatMulNBits; leave out what unpacked them, and do not fold it."""
     scale = onnx.numpy_helper.from_array(np.ones((2, 8), np.float32), "s")
     weights = helper.make_tensor("w", TensorProto.INT4, [64, 8], [1, -2] * 256)
     nodes = [

@@ -96,7 +96,7 @@ def readelf(file: Path) -> Said:
 
 
 def unpacked(archive: Path, directory: Path) -> Path:
-    """The archive's files on disk, for readelf, which reads no archives."""
+    """Unpack the archive for readelf, which reads no archives."""
     if archive.suffix == ".tgz":
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -135,7 +135,7 @@ def compare(files: dict[str, Path], audits: dict[str, FileAudit]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def show(pytestconfig: pytest.Config) -> Iterator[Callable[[list[str]], None]]:
-    """Prints a table in spite of pytest's capturing."""
+    """Print a table in spite of pytest's capturing."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     rows: list[str] = []
     yield rows.extend
@@ -187,7 +187,7 @@ def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Toolbox:
 
 @pytest.mark.parametrize("package", ["aiohttp", "markupsafe", "pyzmq"])
 def test_modules_load_beside_a_libpython(package: str, toolbox: Toolbox) -> None:
-    """A stand-in for libpython with every symbol that they take from it; with one less, one is missing."""
+    """Link a stand-in for libpython with every symbol that they import; with one less, one is missing."""
     wheel = fetch(WHEELS[package])
     wanted: set[str] = set()
     for file in adt.elf(wheel).files:
@@ -260,7 +260,7 @@ def test_libraries_of_an_old_ndk_for_four_abis(tmp_path: Path, show: Callable[[l
 
 @pytest.mark.nightly
 def test_a_plugin_of_a_new_ndk(tmp_path: Path, show: Callable[[list[str]], None]) -> None:
-    """A Node.js addon: its napi_ symbols come from the program that loads it, and from no library it names."""
+    """Check a Node.js addon, whose napi_ symbols come from the program that loads it, not from a library."""
     addon = npm_package("@napi-rs/canvas-android-arm64@1.0.11", tmp_path) / "skia.android-arm64.node"
     (file,) = adt.elf(addon).files
     show(compare({"skia.android-arm64.node": addon}, {"skia.android-arm64.node": file}))

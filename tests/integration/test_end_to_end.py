@@ -24,7 +24,7 @@ TOLERANCE = 1e-4
 def first_up(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
-    """`adt up` on a machine with no device; it starts the virtual one, which we stop at the end."""
+    """Run `adt up` on a machine with no device; stop the virtual one, which it starts, at the end."""
     directory = tmp_path_factory.mktemp("up")
     model = detector(directory / "model.onnx") if request.param == "small" else MAGIKA
     given = np.zeros((1, 2048), np.int32)
@@ -39,7 +39,7 @@ def first_up(
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A package that is quick where each instruction is emulated, and whose numbers are not exact."""
+    """Compile a package that is quick under emulation, and whose numbers are not exact."""
     model = small_model(tmp_path_factory.mktemp("small") / "small.onnx", op="Sigmoid", dims=(64, 4))
     adt_json("compile", model, "--for", "linux-aarch64", "-o", model.parent / "pkg")
     return model.parent / "pkg"
@@ -168,7 +168,7 @@ def test_a_deploy_alone_makes_a_server_ready_that_no_clean_takes_away(first_up: 
 
 
 def test_without_the_virtual_device_nothing_runs(first_up: dict[str, Any]) -> None:
-    """Last: it stops the device. What ran before ran there."""
+    """Stop the device last: what ran before ran there."""
     assert adt("emulator", "stop").returncode == 0
     for verb in ("run", "verify", "deploy"):
         done = adt(verb, first_up["package"])

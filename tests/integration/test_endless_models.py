@@ -28,7 +28,7 @@ def value(name: str, kind: int = TensorProto.FLOAT, *shape: int) -> onnx.ValueIn
 
 
 def loop() -> onnx.ModelProto:
-    """A Loop of 2**62 steps, which onnxruntime runs."""
+    """Build a Loop of 2**62 steps, which onnxruntime runs."""
     body = helper.make_graph(
         [node("Identity", ["go"], ["goes"]), node("Add", ["old", "old"], ["new"])],
         "body",
@@ -49,7 +49,7 @@ def loop() -> onnx.ModelProto:
 
 
 def doubling() -> onnx.ModelProto:
-    """Thirty functions, each the one before twice, which onnx inlines with Python's lock held."""
+    """Build thirty functions, each the one before twice, which onnx inlines with Python's lock held."""
     functions = [
         helper.make_function(
             "doubling", "f0", ["a"], ["b"], [node("Relu", ["a"], ["b"])], opset_imports=OPSETS
@@ -71,7 +71,7 @@ def doubling() -> onnx.ModelProto:
 
 
 def family(scratch: Path) -> dict[int, float]:
-    """Seconds that each process has computed that works with the directory for temporary files *scratch*."""
+    """Return the CPU seconds of each process that works with the temporary directory *scratch*."""
     seconds = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # it has ended, or is another user's

@@ -25,7 +25,7 @@ TWO_THREADS = {"TVM_NUM_THREADS": "2"}
 
 
 def products(place: Path, rows: int, width: int, count: int) -> Path:
-    """A package of so many products in a row, of zeros."""
+    """Compile a package of *count* products in a row, of zeros."""
     weight = numpy_helper.from_array(np.zeros((width, width), "float32"), "w")
     names = ["x", *(f"x{i}" for i in range(1, count)), "y"]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (rows, width)) for name in "xy")
@@ -41,13 +41,13 @@ def products(place: Path, rows: int, width: int, count: int) -> Path:
 
 @pytest.fixture(scope="session")
 def parallel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A product that threads share."""
+    """Compile a product that threads share."""
     return products(tmp_path_factory.mktemp("parallel"), 16, 512, 1)
 
 
 @pytest.fixture(scope="session")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """About a second of work in a hundred kernels."""
+    """Compile about a second of work in a hundred kernels."""
     return products(tmp_path_factory.mktemp("long"), 256, 1024, 100)
 
 
@@ -83,7 +83,7 @@ def test_asleep_between_runs(built: Built, parallel: Path) -> None:
 def test_thread_sanitizer(
     parallel: Path, textured: ModelPackage, driver: Path, tmp_path: Path, device: str
 ) -> None:
-    """On a CPU without TVM's workers: their own locks are not compiled here, and so not seen."""
+    """Run without TVM's workers, whose locks are not compiled here and so not seen."""
     program = sanitized.build("thread", "threads_program") / "bin/threads_program"
     assert b"__tsan_read8" in (program.parents[1] / "lib/libadt_runner.so").read_bytes()
     package = parallel if device == "cpu" else textured.path

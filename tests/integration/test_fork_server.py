@@ -42,6 +42,6 @@ def test_signals_and_ends_by_signals_pass() -> None:
 
 
 def test_where_a_start_matters_the_program_is_executed() -> None:
-    """A fork would have what the server had when it was loaded."""
+    """Execute what a fork of the loaded server would start with other state."""
     done = adt("--version", env=os.environ | {"PYTHONVERBOSE": "1"})
     assert done.returncode == 0 and "import 'adt.cli.main'" in done.stderr

@@ -39,7 +39,7 @@ NOT_COMPILED = {
 
 @pytest.fixture(scope="module", autouse=True)
 def unchecked() -> Iterator[None]:
-    """Right numbers are what other tests look at."""
+    """Turn off the checks of numbers, which other tests make."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADT_COMPILE_CHECK", "off")
         patch.setenv("ADT_COMPILE_ACCURACY", "off")
@@ -48,7 +48,7 @@ def unchecked() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the page's ``model.onnx``."""
+    """Create a directory with the page's ``model.onnx``."""
     directory = tmp_path_factory.mktemp("page")
     shutil.copy(MAGIKA, directory / "model.onnx")
     return directory
@@ -56,7 +56,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ndk() -> Path:
-    """A stand-in for the NDK, for which the bundle is built."""
+    """Create a stand-in for the NDK, and build the bundle for it."""
     path = make_standin_ndk(cache_dir() / "tests/ndk-standin")
     api.build_target(platform="android-arm64-v8a", ndk=str(path))
     return path
@@ -72,7 +72,7 @@ def test_each_line_is_a_command(line: str) -> None:
 
 
 def option(line: str, name: str) -> str:
-    """The value of an option in a line; empty without it."""
+    """Return the value of an option in a line; empty without it."""
     words = shlex.split(line)
     return words[words.index(name) + 1] if name in words else ""
 
@@ -98,7 +98,7 @@ def test_tvms_words_stand_for_the_line_before_them(place: Path, monkeypatch: pyt
 
 
 def runs(line: str) -> Any:
-    """The line as a test's parameter: the same target in TVM's words is compiled nightly only."""
+    """Return the line as a test's parameter: the same target in TVM's words is compiled nightly only."""
     return pytest.param(line, marks=[pytest.mark.nightly] if classic(line) else [])
 
 
@@ -121,7 +121,7 @@ def test_each_compile_command_compiles(line: str, ndk: Path, tmp_path: Path) -> 
 
 
 def meant(line: str) -> str:
-    """The platform that the line means, read another way than adt does."""
+    """Return the platform that the line means, read another way than adt does."""
     marks = {"android": "android-arm64-v8a", "aarch64": "linux-aarch64", "arm": "linux-armhf"}
     return next((platform for mark, platform in marks.items() if mark in line), "host")
 
@@ -140,7 +140,7 @@ def test_the_python_blocks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_table_names_what_exists() -> None:
-    """Each adt command and function in the page's tables and text."""
+    """Find each adt command and function of the page's tables and text."""
     command: Any = typer.main.get_command(app)
     for words in re.findall(r"`adt ([a-z-]+)(?: ([a-z-]+))?", PAGE):
         group = command.commands[words[0]]

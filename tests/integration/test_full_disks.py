@@ -110,7 +110,7 @@ def test_the_directory_of_temporary_files(site: Site, model: Path, free: str) ->
 
 
 def test_no_object_file_needs_room(site: Site, model: Path) -> None:
-    """LLVM ends the process when it cannot write one: with a full TMPDIR, a package is compiled all the same."""
+    """Compile with a full TMPDIR, where LLVM ends the process when it cannot write an object."""
     done = site.run("compile", model, "--for", "host", "-o", site.top / "pkg", free="0", TMPDIR=site.place)
     assert done.returncode == 0, done.stderr
 
@@ -126,7 +126,7 @@ def test_the_cache(site: Site, model: Path, free: str) -> None:
 @pytest.mark.parametrize(("free", "name"), matrix(SPACE, ("pkg", "pkg.tar")))
 @pytest.mark.usefixtures("package")
 def test_where_a_package_goes(site: Site, model: Path, free: str, name: str) -> None:
-    """The cache has it: it is copied."""
+    """Copy the package from the cache, which has it."""
     words = ["compile", model, "--for", "host", "-o"]
     out = site.place / name
     site.fails(*words, out, free=free, remedy=f"name another place than {out}", ADT_CACHE_DIR=cache_dir())

@@ -46,7 +46,7 @@ def done(*command: object) -> str:
 
 
 def write_texts(project: Project, directory: Path) -> Path:
-    """The Gradle project of *project*, without what is copied but the runtime."""
+    """Write the Gradle project of *project*, without what is copied but the runtime."""
     for file in android_app_files(project):
         if isinstance(file, TextFile):
             text = file.text
@@ -62,13 +62,13 @@ def write_texts(project: Project, directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def gradle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Gradle project of models with hostile names, for two ABIs."""
+    """Write the Gradle project of models with hostile names, for two ABIs."""
     directory = tmp_path_factory.mktemp("android")
     return write_texts(made_up_project(directory, PLATFORMS, HOSTILE), directory / "out")
 
 
 def merged(gradle: Path, directory: Path) -> Path:
-    """A stand-in for the Android plugin's manifest merger: what the build files say, and all elements in one."""
+    """Merge the manifests as the Android plugin would: the build files' values, and all elements in one."""
     ET.register_namespace("android", ANDROID[1:-1])
     roots = [ET.parse(gradle / part / "AndroidManifest.xml").getroot() for part in MANIFESTS]
     script = (gradle / "app/build.gradle.kts").read_text()
@@ -128,7 +128,7 @@ def test_aapt_refuses_what_is_not_androids(gradle: Path, tmp_path: Path) -> None
 
 
 def compiles(gradle: Path, directory: Path) -> None:
-    """All Java and Kotlin of the project *gradle*, with the R that aapt makes of its resources."""
+    """Compile all Java and Kotlin of the project *gradle*, with the R that aapt makes of its resources."""
     android = standin_android.compile_classes(directory / "android")
     package(gradle, merged(gradle, directory), directory / "app.apk")
     classes = directory / "classes"

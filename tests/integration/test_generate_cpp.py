@@ -49,7 +49,7 @@ def installed_from(project: Path, preset: str, *definitions: str, **env: str) ->
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models for this machine and for the device; the packages that they were are gone."""
+    """Generate two models for this machine and for the device, and remove their packages."""
     directory = tmp_path_factory.mktemp("cpp")
     models = {
         "model": detector(directory / "model.onnx"),
@@ -80,7 +80,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(project: Path) -> Path:
-    """The host's install tree, moved away from where it was installed."""
+    """Return the host's install tree, moved away from where it was installed."""
     flags = f"-DCMAKE_CXX_FLAGS={' '.join(WARNINGS)}"
     prefix = installed_from(project, "host", flags)
     assert "100% tests passed" in run("ctest", "--preset", "host", cwd=project, PATH=path_with_cmake())

@@ -134,7 +134,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werr
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with what each kind generates for the hostile models and those of TRAPS, without copies."""
+    """Write what each kind generates for the hostile models and those of TRAPS, without copies."""
     directory = tmp_path_factory.mktemp("generated")
     for kind in KINDS:
         write(kind, directory, HOSTILE | TRAPS)
@@ -143,7 +143,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory like that of :func:`projects` with the kinds that hold all classes, in a package of India's."""
+    """Write the kinds that hold all classes, in a package with an Indian name."""
     directory = tmp_path_factory.mktemp("strange")
     for kind in ("cpp", "jni"):
         write(kind, directory, STRANGE_MODELS, INDIA)
@@ -191,7 +191,7 @@ def test_cpp_is_formatted(projects: Path) -> None:
 
 
 def compile_java(projects: Path, directory: Path) -> Path:
-    """The classes of kind jni, with the runtime."""
+    """Compile the classes of kind jni, with the runtime."""
     runtime = [path for part in ("common", "jvm") for path in (RUNTIME / part).rglob("*.java")]
     sources = sorted([*(projects / "jni/java").rglob("*.java"), *runtime])
     assert len(sources) > len(HOSTILE) + len(runtime)

@@ -119,7 +119,7 @@ class Project:
 def packages(
     echo: Package, recurrent: Package, symbolic: Package, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, ...]:
-    """Two trained models, and made-up ones with all element types, several entries and open extents."""
+    """Compile two trained models, and made-up ones with all types, several entries and open extents."""
     place = tmp_path_factory.mktemp("jni")
     models = {
         "magika": Path(shutil.copy(MAGIKA, place / "magika.onnx")),
@@ -134,7 +134,7 @@ def packages(
 
 @pytest.fixture(scope="module")
 def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Generated and built as its README says."""
+    """Generate and build the project as its README says."""
     path = tmp_path_factory.mktemp("generated") / "vision"
     adt.generate(
         "jni",
@@ -168,7 +168,7 @@ def generated(built: Built, packages: tuple[Path, ...], tmp_path_factory: pytest
 
 @pytest.fixture(scope="module")
 def kotlin(generated: Project, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The class path of the generated Kotlin and of what is done with it."""
+    """Return the class path of the generated Kotlin and of its test cases."""
     sources = [*generated.path.rglob("kotlin/**/*.kt"), *CASES.glob("*.kt")]
     return compile_kotlin(sources, tmp_path_factory.mktemp("kotlin"), classpath=generated.jars)
 
@@ -203,7 +203,7 @@ def test_a_trained_model_matches_onnxruntime(generated: Project) -> None:
 
 
 def test_everything_else(generated: Project) -> None:
-    """The cases of RunnerCases.java; of a picture, what the model took and gave."""
+    """Run the cases of RunnerCases.java; of a picture, compare what the model took and gave."""
     data = generated.data
     picture = RNG.integers(0, 256, (48, 48, 3), dtype=np.uint32)
     alpha = RNG.integers(0, 256, (48, 48), dtype=np.uint32)
@@ -249,7 +249,7 @@ def test_everything_else(generated: Project) -> None:
 
 
 def test_projects_share_a_runtime_in_one_program(generated: Project, small: Path, tmp_path: Path) -> None:
-    """A class of another project, with a Java package of its own, beside those of the first."""
+    """Load a class of another project, with a Java package of its own, beside those of the first."""
     other = project(
         [load_package(small)],
         [load_bundle(generated.bundle)],
@@ -266,7 +266,7 @@ def test_projects_share_a_runtime_in_one_program(generated: Project, small: Path
 
 
 def test_outputs_are_where_the_run_left_them(generated: Project) -> None:
-    """Addresses and buffers that are made show that there is no copy."""
+    """Compare addresses and buffers, which show that there is no copy."""
     assert generated.java(RESULTS, "everything", generated.models).endswith("done\n")
 
 
@@ -276,7 +276,7 @@ def test_outputs_on_opencl_are_read_once(generated: Project, state_on_opencl: Pa
 
 
 def test_outputs_that_are_closed_or_dropped_leave_nothing(generated: Project) -> None:
-    """The first half is for what the JVM and the runtime make once."""
+    """Ignore the first half, in which the JVM and the runtime allocate what they keep."""
     said = generated.java(RESULTS, "cycles", generated.models, 4 * CYCLES, options=FIXED)
     usage = held(said)
     assert len(usage) == 4
@@ -302,7 +302,7 @@ def test_a_package_whose_device_is_absent_gives_way_to_the_next(
 
 
 def test_pixels_of_every_kind(tmp_path: Path) -> None:
-    """Types, layouts, channels and normalisation; pixels, and direct buffers in place of a camera's."""
+    """Vary types, layouts, channels and normalization; pixels, and direct buffers in place of a camera's."""
     kinds = {
         "float planes": ((1, 3, 10, 12), "float32", PictureOptions(mean=(0.5, 0.25, 0.1), std=(0.2,))),
         "half colors": ((1, 10, 12, 3), "float16", PictureOptions(color="BGR")),
@@ -383,7 +383,7 @@ def write_java(described: Described, directory: Path, *, android: bool) -> list[
 
 
 def write_sources(described: Described, directory: Path, *parts: str, android: bool = True) -> None:
-    """The generated sources in the directories *parts*, below *directory*."""
+    """Write the generated sources of the directories *parts* below *directory*."""
     for file in jni.sources(described, android=android):
         if file.path.startswith(parts):
             place = directory / file.path
@@ -398,13 +398,13 @@ def held(said: str) -> list[dict[str, int]]:
 
 
 def test_a_cancelled_coroutine_leaves_nothing(generated: Project, kotlin: list[Path]) -> None:
-    """Cancelled behind each step, in queued and begun runs; nobody waits for a run that did not ask for it."""
+    """Cancel behind each step, in queued and begun runs; nobody waits for a run that did not ask for it."""
     said = generated.java(CANCELLATION, "points", generated.models, path=kotlin)
     assert said.endswith("done\n")
 
 
 def test_loading_cancelling_and_closing_leaves_nothing(generated: Project, kotlin: list[Path]) -> None:
-    """The first half is for what the JVM and the runtime make once."""
+    """Ignore the first half, in which the JVM and the runtime allocate what they keep."""
     said = generated.java(CANCELLATION, "cycles", generated.models, CYCLES, path=kotlin, options=FIXED)
     usage = held(said)
     assert len(usage) == 4
@@ -454,7 +454,7 @@ class Application:
     def of(
         cls, small: Path, generated: Project, path: Path, *, cpu: Path | None = None, shared: bool = False
     ) -> Application:
-        """With *cpu*, the same model for the CPU, as a second package; *shared*: its ABIs share parameters."""
+        """Build the application; *cpu*: the same model for the CPU; *shared*: ABIs share parameters."""
         packages = [load_package(place) for place in (small, cpu) if place]
         described = project(packages, [load_bundle(generated.bundle)], java_package=JAVA_PACKAGE)
         if shared:  # by this machine's ABI and another
@@ -472,7 +472,7 @@ class Application:
         return cls(path, class_path(classes, *generated.android), generated)
 
     def assets(self, small: Path, stem: str = "small", **more: Path) -> dict[str, Path]:
-        """By their names; *more*: compiled programs."""
+        """Return the assets by name; *more*: compiled programs."""
         abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
         files = {name: small / name for name in ("mod.json", "mod.params")}
         files |= {f"programs/{name}": file for name, file in more.items()}
@@ -511,7 +511,7 @@ def application(small: Path, generated: Project, tmp_path_factory: pytest.TempPa
 def test_an_applications_model_is_loaded_from_its_assets(
     shared: bool, generated: Project, small: Path, application: Application, tmp_path: Path
 ) -> None:
-    """With Android's classes a stand-in: Java's side of it, descriptors and offsets."""
+    """Load with a stand-in for Android's classes: Java's side, descriptors and offsets."""
     if shared:
         application = Application.of(small, generated, tmp_path, shared=True)
     assets = application.assets(small)
@@ -555,7 +555,7 @@ def test_an_application_takes_the_package_of_the_first_device_that_is_there(
 def test_the_samples_view_model_closes_frames_and_model(
     generated: Project, packages: tuple[Path, ...], tmp_path: Path
 ) -> None:
-    """On real frames and a real model; Android, AndroidX and CameraX are stand-ins."""
+    """Run real frames and a real model; Android, AndroidX and CameraX are stand-ins."""
     onet = next(path for path in packages if path.name == "onet")
     entries = load_package(onet).manifest.entries
     given = {"java_package": JAVA_PACKAGE, "classes": {"onet": "Face"}, "images": {"onet": PICTURES}}
@@ -593,7 +593,7 @@ def test_the_samples_view_model_closes_frames_and_model(
 def test_a_device_test_compares_with_the_reference(
     generated: Project, small: Path, application: Application, tmp_path: Path
 ) -> None:
-    """The generated test itself, on a JVM: it passes, and one element that is off fails it."""
+    """Run the generated test itself on a JVM: it passes, and one element that is off fails it."""
     bundle = load_bundle(generated.bundle)
     plain = project([load_package(small)], [bundle], java_package=JAVA_PACKAGE)
     test, *arrays = gradle.device_tests(with_references(plain, load_settings({}).settings))
@@ -629,7 +629,7 @@ def test_a_device_test_compares_with_the_reference(
 
 
 def test_programs_that_an_application_carries(generated: Project, on_opencl: Path, tmp_path: Path) -> None:
-    """They are those of a driver, by their name; with another driver, or none of use, kernels are built."""
+    """Take them by the driver's name; with another driver, or unusable ones, build the kernels."""
     report = adt.run(on_opencl).report
     assert report is not None
     file = Path(report["program_cache"]["file"])

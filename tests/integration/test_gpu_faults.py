@@ -25,7 +25,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the stand-in's libOpenCL.so."""
+    """Return the directory of the stand-in's libOpenCL.so."""
     place = tmp_path_factory.mktemp("standin")
     headers = adt.source().path / "3rdparty/OpenCL-Headers"
     source = SUPPORT / "standins/opencl_driver.c"

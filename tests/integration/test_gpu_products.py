@@ -57,7 +57,7 @@ def products(extents: Sequence[tuple[int, int, int]]) -> onnx.ModelProto:
 
 
 def dense() -> onnx.ModelProto:
-    """Layers of one row and of three, of columns in fours and not, with what TVM has no vectors of behind."""
+    """Build layers of one and three rows, columns in fours and not, and operators that TVM cannot vectorize."""
     nodes, inputs, outputs, weights = [], {}, [], {}
     for rows, columns, terms in ((1, 200, 512), (1, 61, 77), (3, 12, 30)):
         name = f"{rows}_{columns}"
@@ -72,7 +72,7 @@ def dense() -> onnx.ModelProto:
 
 
 def heads() -> onnx.ModelProto:
-    """Attention of three heads of 20 over 37 tokens, whose queries, keys and values are one tensor."""
+    """Build attention of three heads of 20 over 37 tokens, whose queries, keys and values are one tensor."""
     nodes = [
         node("Transpose", ["x"], ["parts"], perm=[2, 0, 3, 1, 4]),
         *(node("Gather", ["parts", f"i{place}"], [name], axis=0) for place, name in enumerate("qkv")),
@@ -103,7 +103,7 @@ def test_products_are_right(name: str, target: str, tmp_path: Path) -> None:
 
 
 def function(rows: int, columns: int, terms: int, dtype: str = "float32", sums: str = "float32") -> object:
-    """The unscheduled kernel of a product of two matrices, doubled."""
+    """Return the unscheduled kernel of a product of two matrices, doubled."""
     a = te.placeholder((rows, terms), dtype, "a")
     b = te.placeholder((terms, columns), dtype, "b")
     k = te.reduce_axis((0, terms), "k")
@@ -114,7 +114,7 @@ def function(rows: int, columns: int, terms: int, dtype: str = "float32", sums: 
 
 
 def source(function: tvm.tirx.PrimFunc, gpu: Gpu) -> str:
-    """The OpenCL C of a product that is scheduled for *gpu*."""
+    """Return the OpenCL C of a product that is scheduled for *gpu*."""
     target = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}})
     _, scheduled = schedule_of(function, target, gpu, Untuned(), PLAIN)
     module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})

@@ -27,7 +27,7 @@ RNG = np.random.default_rng(0)
 def model(
     path: Path, nodes: list[onnx.NodeProto], weights: dict[str, Any], shape: tuple[int, ...] = (1, 8, 14, 14)
 ) -> Path:
-    """An ONNX model of *nodes*, from ``x`` of *shape* to ``y``."""
+    """Write an ONNX model of *nodes*, from ``x`` of *shape* to ``y``."""
     values = [numpy_helper.from_array(np.asarray(data, np.float32), name) for name, data in weights.items()]
     graph = helper.make_graph(
         nodes,
@@ -93,7 +93,7 @@ def mobile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("precision", ["float16_acc32", "float16"])
 def test_a_mobile_network(mobile_file: Path, tmp_path: Path, precision: str) -> None:
-    """Plain TVM cannot convert its clips; the package runs in the C++ runner on halves of the weights."""
+    """Run halves of the weights in the C++ runner; plain TVM cannot convert the network's clips."""
     out = tmp_path / "package"
     package = api.compile(mobile_file, platform="host", precision=precision, out=out).manifest
     assert package.precision == precision and package.made.accuracy is not None
@@ -107,7 +107,7 @@ def test_a_mobile_network(mobile_file: Path, tmp_path: Path, precision: str) -> 
 
 
 def test_a_half_model_computes_in_float32_on_a_cpu(tmp_path: Path) -> None:
-    """A CPU without half arithmetic would convert at each use: weights are converted once, by the compiler."""
+    """Convert weights once, in the compiler: a CPU without half arithmetic would convert at each use."""
     source, out = in_half(mobile(tmp_path / "mobile.onnx")), tmp_path / "package"
 
     adt_json("compile", source, "--for", "host", "-o", out)
@@ -119,7 +119,7 @@ def test_a_half_model_computes_in_float32_on_a_cpu(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("cpu", "dtype"), [("cortex-a76", "float16"), ("cortex-a72", "float32")])
 def test_a_half_model_computes_in_half_where_arm_does(tmp_path: Path, cpu: str, dtype: str) -> None:
-    """Its convolutions, not its softmax; without half arithmetic all of it in float32."""
+    """Compute convolutions in half, but not the softmax; without half arithmetic all of it in float32."""
     source, out = in_half(mobile(tmp_path / "mobile.onnx")), tmp_path / "package"
 
     adt_json("compile", source, "--for", "linux-aarch64", "--cpu", cpu, "-o", out)
@@ -132,7 +132,7 @@ def test_a_half_model_computes_in_half_where_arm_does(tmp_path: Path, cpu: str, 
 
 
 def in_half(path: Path) -> Path:
-    """The model at *path* with float16 in place of float32, but for the extents of a Resize."""
+    """Convert the model at *path* to float16, but for the extents of a Resize."""
     proto = onnx.load(path)
     for tensor in proto.graph.initializer:
         if tensor.name != "scales":
@@ -172,7 +172,7 @@ def test_a_real_model_halves_its_weights(tmp_path: Path) -> None:
 
 
 def overflowing(path: Path) -> Path:
-    """A network whose second product passes 65504 before the third brings it back."""
+    """Build a network whose second product passes 65504 before the third brings it back."""
     node = helper.make_node
     nodes = [
         node("MatMul", ["x", "a"], ["h0"]),

@@ -48,7 +48,7 @@ def expected(model: Path, x: np.ndarray[Any, Any] = X) -> np.ndarray[Any, Any]:
 
 
 def changed(package: Path, copy: Path, library: bytes) -> Path:
-    """A copy of *package* with another mod.so."""
+    """Copy *package* with another mod.so."""
     subprocess.run(["cp", "-r", package, copy], check=True)
     (copy / "mod.so").write_bytes(library)
     facts = json.loads((copy / "mod.json").read_text())
@@ -58,7 +58,7 @@ def changed(package: Path, copy: Path, library: bytes) -> Path:
 
 
 def library(code: str, directory: Path) -> bytes:
-    """A shared library made of C code."""
+    """Compile C code to a shared library."""
     out = directory / "made.so"
     command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(out)]
     subprocess.run(command, input=code, text=True, check=True)
@@ -100,7 +100,7 @@ def test_opencl_and_cpu_in_one_process(model: Path, on_opencl: Path, on_cpu: Pat
 def test_calls_share_a_process(
     model: Path, on_cpu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for another environment, another package at the same path, and after a failure."""
+    """Start another process for another environment or package at the same path, and after a failure."""
     other = small_model(tmp_path / "other.onnx", op="Neg")
     package = adt.compile(other, out=tmp_path / "other", platform="host").path
     pids = []

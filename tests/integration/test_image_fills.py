@@ -53,7 +53,7 @@ class Case:
     image: Yuv | Array = field(default_factory=lambda: np.zeros((1, 1, 3), np.uint8))
 
     def text(self) -> bytes:
-        """As the program reads it."""
+        """Return the case as the program reads it."""
         crop = self.placement.crop or (0, 0, 0, 0)
         words: list[object] = [
             self.kind, MATRICES.index(self.matrix), *self.size,
@@ -68,7 +68,7 @@ class Case:
 
 
 def packed(samples: Array, row_stride: int, pixel_stride: int) -> bytes:
-    """A plane that ends with its last sample; what lies between samples is of no use."""
+    """Return a plane that ends with its last sample; what lies between samples is of no use."""
     height, width = samples.shape
     memory = np.full((height - 1) * row_stride + (width - 1) * pixel_stride + 1, 201, np.uint8)
     for y in range(height):
@@ -77,7 +77,7 @@ def packed(samples: Array, row_stride: int, pixel_stride: int) -> bytes:
 
 
 def frame(width: int, height: int, kind: str) -> Case:
-    """A camera's frame of noise, in the memory layout *kind*."""
+    """Return a camera's frame of noise, in the memory layout *kind*."""
     random = np.random.default_rng(width * 1000 + height)
     half = ((height + 1) // 2, (width + 1) // 2)
     y = random.integers(0, 256, (height, width), np.uint8)
@@ -106,7 +106,7 @@ def frame(width: int, height: int, kind: str) -> Case:
 
 
 def pixels(picture: Array, channels: int, spare: int = 0, *, kind: str = "pixels") -> Case:
-    """Decoded pixels: uint8[height, width, 3 or 1], *channels* bytes each, rows *spare* bytes apart."""
+    """Return decoded pixels uint8[height, width, 3 or 1], *channels* bytes each, rows *spare* bytes apart."""
     height, width, depth = picture.shape
     memory = np.full((height, width * channels + spare), 77, np.uint8)
     for c in range(depth):
@@ -119,7 +119,7 @@ def pixels(picture: Array, channels: int, spare: int = 0, *, kind: str = "pixels
 
 @pytest.fixture(scope="module", params=["g++", "clang++"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With vectors, as g++ makes them at -O3 and clang at -O2, and with what the sanitizers see."""
+    """Compile with vectors, as g++ makes them at -O3 and clang at -O2, and with the sanitizers."""
     place = tmp_path_factory.mktemp("image_fills") / "image_fills"
     include = resource("cpp_runner") / "include"
     watched = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -147,7 +147,7 @@ def answers(program: Path, directory: Path, cases: Sequence[Case]) -> list[tuple
 
 
 def check(program: Path, directory: Path, cases: Sequence[Case]) -> None:
-    """All *cases* are right to a level in 255: half of one, where elements are levels."""
+    """Check that all *cases* are right to a level in 255: half of one, where elements are levels."""
     for case, (mark, data) in zip(cases, answers(program, directory, cases), strict=True):
         assert mark == "=", data
         wanted = reference.elements(reference.levels(case.image, case.format, case.placement), case.format)
@@ -163,7 +163,7 @@ def check(program: Path, directory: Path, cases: Sequence[Case]) -> None:
 
 @pytest.mark.parametrize("step", of_each_run(1, 7, 1))
 def test_frames_in_every_combination(program: Path, step: int, tmp_path: Path) -> None:
-    """Strides, rotation, fit, layout and type; odd sizes; larger and smaller than the input.
+    """Vary strides, rotation, fit, layout and type; odd sizes; larger and smaller than the input.
 
     Every seventh combination has each pair of values, as no extent of the product is a multiple of seven.
     """
@@ -186,7 +186,7 @@ def test_frames_in_every_combination(program: Path, step: int, tmp_path: Path) -
 
 
 def test_parts_of_frames_colors_and_matrices(program: Path, tmp_path: Path) -> None:
-    """Odd parts of odd frames: what lies outside of the part is not seen."""
+    """Read odd parts of odd frames, and nothing outside of the part."""
     parts = ((0, 0, 37, 23), (5, 3, 20, 11), (4, 2, 1, 1), (36, 0, 1, 23), (3, 22, 30, 1))
     cases = [
         replace(
@@ -205,7 +205,7 @@ def test_parts_of_frames_colors_and_matrices(program: Path, tmp_path: Path) -> N
 
 
 def test_a_camera_s_frames(program: Path, tmp_path: Path) -> None:
-    """As large as they are; shrunk to a few elements, and to one."""
+    """Resize frames of a camera's size, to a few elements, and to one."""
     hd = replace(frame(1280, 720, "NV21"), format=replace(PHOTO, height=224, width=224))
     cases = [
         replace(hd, placement=Placement("crop", 90)),
@@ -235,7 +235,7 @@ def test_decoded_pixels(program: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(5, 4), (64, 48), (20, 16), (21, 90)])
 def test_pillow_resizes_alike(program: Path, size: tuple[int, int], tmp_path: Path) -> None:
-    """Pillow rounds twice, so a level may differ by one."""
+    """Compare with Pillow, which rounds twice, so that a level may differ by one."""
     picture = np.random.default_rng(4).integers(0, 256, (48, 64, 3), np.uint8)
     format_ = Format(size[1], size[0], layout="NHWC", dtype="uint8")
     box = (8, 4, 56, 40)

@@ -147,7 +147,7 @@ def test_operators_that_onnx_defines_by_others_are_written_out(tmp_path: Path) -
 
 
 def test_tensors_of_no_elements_are_constants(tmp_path: Path) -> None:
-    """The caches of a first step, rows that nothing is written to, and what is left of an empty set."""
+    """Import the caches of a first step, rows that nothing is written to, and the rest of an empty set."""
     nodes = [
         node("Attention", ["q", "q", "q", "", "past", "past"], ["y", "key", "value"], is_causal=1),
         node("Shape", ["past"], ["shape"], start=2, end=3),
@@ -232,7 +232,7 @@ def test_limits_that_keep_nan_are_one_instruction_of_aarch64() -> None:
 
 
 def test_limits_that_are_no_constants_keep_nan_and_grow_no_code() -> None:
-    """As a quantized layer has one behind the other."""
+    """Import limits one behind the other, as a quantized layer has them."""
     import tvm
     from tvm import te, tirx
 
@@ -262,7 +262,7 @@ def test_limits_that_are_no_constants_keep_nan_and_grow_no_code() -> None:
 
 @pytest.mark.parametrize("opset", [9, 21])
 def test_norms_of_values_far_from_zero(opset: int, tmp_path: Path) -> None:
-    """In float64; onnxruntime itself is far off."""
+    """Compare with float64: onnxruntime itself is far off."""
     x = (1000 + f32(2, 6, 5, 4)).astype(np.float32)
     nodes = [
         node("MeanVarianceNormalization", ["x"], ["m"]),
@@ -310,7 +310,7 @@ def test_a_branch_is_rewritten_like_the_main_graph(tmp_path: Path) -> None:
 
 
 def test_operators_of_many_inputs_are_chains(tmp_path: Path) -> None:
-    """TVM's own converters stack their inputs, and take the wrong maximum of two constants."""
+    """Replace TVM's converters, which stack their inputs and take the wrong maximum of two constants."""
     nodes, operators = (
         [node("Constant", [], ["k"], value_floats=[0.5, -0.5, 0.1])],
         ["Max", "Min", "Sum", "Mean"],
@@ -322,7 +322,7 @@ def test_operators_of_many_inputs_are_chains(tmp_path: Path) -> None:
 
 
 def test_weights_whose_names_the_importer_would_cut_stay_apart(tmp_path: Path) -> None:
-    """TVM strips the letters "onx:" from both ends: these two would become one."""
+    """Keep two names that differ only in the letters "onx:", which TVM strips from both ends."""
     weights = {"onnx::no": f32(8, 8), "x": f32(8, 8), "onnx::MatMul_7": f32(8, 8)}
     nodes = [node("MatMul", ["in", "onnx::no"], ["a"]), node("MatMul", ["a", "x"], ["b"]), node("MatMul", ["b", "onnx::MatMul_7"], ["y"])]  # fmt: skip
     path = write(graph_of(nodes, {"in": (2, 8)}, ["y"], weights), tmp_path / "names.onnx")
@@ -346,7 +346,7 @@ def test_a_tflite_model_compiles_runs_and_has_a_reference(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["QDQ uint8", "QOperator uint8 all", "dynamic extended", "tflite"])
 def test_quantized_models_pass_when_off_by_one_quantum(kind: str, tmp_path: Path) -> None:
-    """Through the runner, by the rule of ``adt verify``."""
+    """Run through the runner, and compare by the rule of ``adt verify``."""
     if kind == "tflite":
         path = quantized_tflite.operator_model("dequantize", tmp_path / "m.tflite")
     else:
@@ -367,7 +367,7 @@ def test_quantized_models_pass_when_off_by_one_quantum(kind: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", quantized_tflite.NAMES)
 def test_quantized_tflite_operators(name: str, tmp_path: Path) -> None:
-    """Off by one quantum at most; weights that are quantized beside floats by what the interpreter rounds."""
+    """Limit differences to one step; weights quantized beside floats differ by the interpreter's rounding."""
     path = quantized_tflite.operator_model(name, tmp_path / "m.tflite")
     package = api.compile(path, out=tmp_path / "package", platform="host")
     inputs = {}
@@ -411,7 +411,7 @@ def test_tflite_files_of_newer_writers(tmp_path: Path) -> None:
 
 
 def test_a_refused_tflite_operator_is_named(tmp_path: Path) -> None:
-    """With what it gives: operators have no names in this format."""
+    """Tell its output: operators have no names in this format."""
     model = quantized_tflite.Model()
     x, y, z = (model.tensor((2, 3), "float32") for _ in range(3))
     corner = [model.tensor((2,), "int32", value) for value in ([0, 0], [2, 3], [1, 1])]
@@ -425,7 +425,7 @@ def test_a_refused_tflite_operator_is_named(tmp_path: Path) -> None:
 
 
 def test_other_shapes_of_a_tflite_model(tmp_path: Path) -> None:
-    """The file's tensors have shapes for one input size; the interpreter tells those for another."""
+    """Take the shapes for another input size from the interpreter: the file has those of one."""
     model = named("wake-melspectrogram")
     imported = import_model(model.path(), {"serving_default_input:0": (2, 1760)})
     assert imported.inputs[0].shape == (2, 1760) and imported.outputs[0].shape[0] == 2
@@ -496,7 +496,7 @@ def determinant():
 def test_callables_that_make_pytorch_models(
     function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also from the .pt2 file that the import leaves as the reference."""
+    """Import also the .pt2 file that the import leaves as the reference."""
     (tmp_path / "nets.py").write_text(CALLABLES)
     monkeypatch.chdir(tmp_path)
     shapes = {"image": (2, 3, 8, 8)} if function == "exported" else {}
@@ -555,7 +555,7 @@ def test_keras_models(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def typed_model(op: str, dtype: str, operands: int, **attributes: Any) -> onnx.ModelProto:
-    """One operator on inputs of *dtype*, of opset 13."""
+    """Build one operator of opset 13 on inputs of *dtype*."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     names = ["a", "b"][:operands]
     output = onnx.TensorProto.BOOL if operands == 2 else kind
@@ -592,7 +592,7 @@ def test_an_operator_has_a_kernel_for_each_of_its_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize("op", COMPARISONS)
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 def test_a_comparison_of_constants_is_boolean(op: str, dtype: str) -> None:
-    """As the converter sees it, before anything folds it."""
+    """Look at the converter's output, before anything folds it."""
     values = {"a": np.array([0, 1, 1, 0], dtype), "b": np.array([0, 1, 0, 1], dtype)}
     nodes = [node(op, ["a", "b"], ["c"]), node("Where", ["c", "x", "z"], ["y"])]
     module = to_relax(graph_of(nodes, {"x": (4,)}, ["y"], values | {"z": np.float32(0)}))
@@ -638,7 +638,7 @@ SHAPE_CHAINS = [
 
 
 def test_static_shapes_are_known_where_onnxslims_result_is_not_used(tmp_path: Path) -> None:
-    """It cannot be confirmed here: all that the model gives is NaN, from all inputs."""
+    """Refuse a result that cannot be confirmed: the model gives nothing but NaN, from all inputs."""
     nodes = [node("Abs", ["x"], ["a"]), node("Sub", ["less", "a"], ["b"]), node("Log", ["b"], ["v"])]
     numbers = {"zero": [0], "two": [2], "four": [4], "rest": [-1], "ten": 10, "first": 0, "step": 1}
     weights = {name: np.array(number) for name, number in numbers.items()} | {"less": np.float32(-1)}
@@ -689,7 +689,7 @@ WRITTEN = [
 def test_what_onnxruntime_writes_is_imported(
     network: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its optimizer and its quantizer use operators of their own."""
+    """Import the operators that only its optimizer and its quantizer write."""
     rows = explain_model(written_by_onnxruntime(network, kind, tmp_path), {}).ops
     assert not [row.op for row in rows if row.status == "unsupported"]
     assert "not used" not in caplog.text

@@ -143,7 +143,7 @@ def test_what_onnxruntime_writes(written: tuple[str, str], cpu: str, tmp_path: P
 
 
 def test_embeddings_stay_bytes(tmp_path: Path) -> None:
-    """Whatever their zero point is."""
+    """Keep bytes whatever their zero point is."""
     net = Net()
     table = np.linspace(-0.2, 1, 50 * 16, dtype=np.float32).reshape(50, 16)
     rows = net.add("Gather", net.constant(table), "ids")
@@ -180,7 +180,7 @@ def test_what_is_quantized_at_run_time(cpu: str, tmp_path: Path) -> None:
 def test_convolutions_of_what_is_quantized_at_run_time(
     cpu: str, of_weights: tuple[QuantType, bool], tmp_path: Path
 ) -> None:
-    """With a border, which is the zero point, and without; in groups, channel by channel, of points."""
+    """Pad with the zero point, and without; in groups, depthwise, and of points."""
     weights, per_channel = of_weights
     net = Network((1, 3, 24, 24))
     x = net.conv("x", 32, 3, 2, norm=False)
@@ -232,7 +232,7 @@ def test_transposed_convolutions(layer: tuple[Any, ...], cpu: str, tmp_path: Pat
 
 
 def test_what_stays_in_floats_says_why(tmp_path: Path) -> None:
-    """A product of what is not quantized, and one by a vector of two."""
+    """Refuse a product of what is not quantized, and one by a vector of two."""
     net = Net()
     net.add("MatMul", "x", net.weight(16, 16, scale=0.2))
     first = net.nodes[-1].output[0]
@@ -257,7 +257,7 @@ def test_what_stays_in_floats_says_why(tmp_path: Path) -> None:
 
 
 def assert_each_layer(model: Path, directory: Path, run: Run = outputs_of, **target: Any) -> ModelPackage:
-    """No element of a layer is more than two quanta off its runtime's, and of a thousand one more than one."""
+    """Check that no layer's element is over two steps off its runtime's, and one in a thousand over one."""
     of_format = quantized_tflite_layers if model.suffix == ".tflite" else quantized_layers
     exposed = of_format.with_layers(model, directory / f"layers{model.suffix}")
     package = adt.compile(exposed, out=directory / "package", **target)
@@ -292,7 +292,7 @@ RUN = partial(run_package, timeout=300)
     ("network", "target"), [("convolutions", "opencl"), ("products", "opencl"), ("convolutions", "adreno")]
 )
 def test_on_opencl(network: str, target: str, tmp_path: Path) -> None:
-    """By words of four numbers, which a compiler without an instruction for them multiplies one by one."""
+    """Multiply four integers at once, one by one for a compiler without the instruction."""
     if network == "products":
         model = quantized(products, QuantType.QInt8, tmp_path)
     else:
@@ -334,7 +334,7 @@ def test_half_precision_is_for_floats(kind: str, tmp_path: Path) -> None:
 
 
 def test_attention_on_opencl(tmp_path: Path) -> None:
-    """Products of computed floats read and write these where they lie."""
+    """Read and write computed floats where they lie in products."""
     model = written_by_onnxruntime("transformer", "QDQ uint8", tmp_path)
 
     package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
@@ -364,7 +364,7 @@ def dynamic_transformer(directory: Path) -> Path:
 
 @pytest.mark.parametrize("network", of_each_run(1, dynamic_products, dynamic_transformer))
 def test_on_opencl_what_is_quantized_at_run_time(network: Callable[[Path], Path], tmp_path: Path) -> None:
-    """Many work-items look for what is least and most, and what reads a scale computes it."""
+    """Share the search for the extrema among many work-items, and compute the scale where it is read."""
     model = network(tmp_path)
 
     package = adt.compile(model, out=tmp_path / "package", platform="host", target="opencl", check=False)
@@ -383,7 +383,7 @@ def test_on_opencl_what_is_quantized_at_run_time(network: Callable[[Path], Path]
 
 
 def parts(path: Path, extent: int) -> Path:
-    """Halves of a map behind SiLU, one of which goes on, and what they are joined with; as in YOLOv8."""
+    """Build halves of a map behind SiLU, one of which goes on, and what joins them, as in YOLOv8."""
     net = VisionNetwork((1, 3, extent, extent))
 
     def layer(x: str, out: int) -> str:
@@ -395,7 +395,7 @@ def parts(path: Path, extent: int) -> Path:
 
 
 def gates(path: Path, extent: int) -> Path:
-    """Means of a map that become numbers by which its channels are multiplied, and pools; as in MobileNet-v3."""
+    """Build means of a map that its channels are multiplied by, and pools, as in MobileNet-v3."""
     net = VisionNetwork((1, 3, extent, extent))
     x = net.squeeze_excite(net.hard_swish(net.conv("x", 16, norm=False)), 8)
     x = net.average_pool(net.conv(x, 16, 1, norm=False), 2, 2, padded=False)
@@ -468,7 +468,7 @@ def test_maps_stay_bytes(network: Callable[[Path, int], Path], cpu: str, tmp_pat
 
 @pytest.mark.parametrize("cpu", of_each_run(1, "cascadelake", "x86-64"), indirect=True)
 def test_a_tflite_network(cpu: str, tmp_path: Path) -> None:
-    """Its interpreter rounds in fixed point."""
+    """Compare with its interpreter, which rounds in fixed point."""
     model = quantized_tflite.network(tmp_path / "m.tflite")
 
     package = assert_each_layer(model, tmp_path, platform="host", cpu=cpu)
@@ -478,7 +478,7 @@ def test_a_tflite_network(cpu: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cpu", ARM)
 def test_the_least_weights_on_arm64(cpu: str, tmp_path: Path) -> None:
-    """16 bits do not hold -128 times itself twice."""
+    """Add twice -128 · -128, which 16 bits do not hold."""
     net = Net()
     one, large, zero = map(net.constant, (np.float32(1), np.float32(2048), np.int8(0)))
     x = net.add("DequantizeLinear", net.add("QuantizeLinear", "x", one, zero), one, zero)

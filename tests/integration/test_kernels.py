@@ -26,14 +26,14 @@ LENGTH = 1000
 
 
 def add_one() -> list[Any]:
-    """The tutorials' kernel, in TE."""
+    """Return the tutorials' kernel, in TE."""
 
     a = te.placeholder((LENGTH,), "float32", name="A")
     return [a, te.compute((LENGTH,), lambda i: a[i] + 1.0, name="B")]
 
 
 def two_kernels() -> Any:
-    """A module of two functions, of which one says itself which thread does what, as the tutorials' does."""
+    """Return a module of two functions, one of which is bound to threads already, as the tutorials' is."""
 
     plain = te.create_prim_func(add_one())
     schedule = tvm.s_tir.Schedule(plain)
@@ -77,7 +77,7 @@ def test_on_an_arm64_device(rack: Rack, no_servers: None, tmp_path: Path) -> Non
 
 
 def test_on_an_opencl_device(no_servers: None, tmp_path: Path) -> None:
-    """PoCL in a virtual device of this machine's own kind: one kernel with a schedule of ours, one with its own."""
+    """Run in PoCL on a virtual device: one kernel with a schedule of ours, one with its own."""
     bundle = adt.build_target(platform="host").bundle.path
     library = adt.compile_kernel(
         two_kernels(), platform="host", target="opencl -device=mali", out=tmp_path / "two.so"
@@ -166,7 +166,7 @@ def test_what_is_no_kernel(tmp_path: Path) -> None:
 
 
 def test_code_for_a_phones_chip_has_no_sve(tmp_path: Path) -> None:
-    """LLVM divides vectors with SVE for the chip's cores, which the phone's kernel does not let it."""
+    """Compile divisions without SVE, which LLVM uses for the chip's cores and the phone's kernel forbids."""
 
     a, b = (te.placeholder((LENGTH,), "int32", name=name) for name in "ab")
     quotient = te.compute((LENGTH,), lambda i: tirx.truncdiv(a[i], b[i]), name="q")

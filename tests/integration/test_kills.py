@@ -129,7 +129,7 @@ class Range:
         return f"round {number}, {kind}: {way} after {moment:.3f} s"
 
     def nothing_here(self, what: str) -> None:
-        """No process of the killed one runs, and none of its temporary names is there, soon."""
+        """Wait until no process of the killed one runs and none of its temporary names is there."""
         end = time.monotonic() + 60
         while left := [*self.running(), *self.temporary()]:
             assert time.monotonic() < end, "\n".join([what, *left])
@@ -222,7 +222,7 @@ def device_bundle() -> TargetBundle:
 
 
 def logged(database: Path) -> int:
-    """Lines of the tasks' logs: each is written when its record was acknowledged."""
+    """Count the lines of the tasks' logs: each is written when its record was acknowledged."""
     return sum(log.read_text().count("\n") for log in database.glob("logs/*/*.log"))
 
 
@@ -313,7 +313,7 @@ def packing(place: Range) -> Writing:
 
 
 def filled(database: Path) -> Path:
-    """A database with some thousand records."""
+    """Write a database with some thousand records."""
     with open_database(database, write=True) as opened:
         opened.add(
             [baseline(2.0), *(applicable(f"t{number}", at=number) for number in range(5000))], [workload()]

@@ -73,7 +73,7 @@ def test_a_wrong_converter_of_onnx_is_named_with_its_node(
 
 
 def test_a_shape_that_depends_on_values_is_refused_as_such(tmp_path: Path) -> None:
-    """TVM's Expand takes any extents as they are; a comparison on made-up ones would blame it for that."""
+    """Refuse the Expand itself: a comparison with made-up extents would blame TVM's, which takes any."""
     expand = helper.make_node("Expand", ["x", "extents"], ["y"], name="expand")
     model = graph_of([expand], {"x": (3, 1)}, ["y"])
     extents = helper.make_tensor_value_info("extents", TensorProto.INT64, [3])

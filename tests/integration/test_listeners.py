@@ -52,7 +52,7 @@ def test_the_run_is_watched(listeners: ListenerWatch) -> None:
 
 
 def test_the_tables_tell_what_others_can_reach() -> None:
-    """Local addresses are in the kernel's order of bytes; a socket with a peer is no listener."""
+    """Read local addresses in the kernel's byte order; skip sockets with a peer."""
     nobody, everybody = "00000000", "0" * 32
     rows = [
         ("00000000:1F90", f"{nobody}:0000", True),

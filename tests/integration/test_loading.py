@@ -23,7 +23,7 @@ TICK = 3.5  # seconds: a file that changed that long ago may be recorded
 
 @pytest.fixture
 def load(built: Built, tmp_path: Path) -> Callable[[Path], Finished]:
-    """Loads a package with the record in the directory "cache", and runs it once."""
+    """Return a function that runs a package once with the record in the directory "cache"."""
     return lambda package: built.run("--model", package, "--program-cache", tmp_path / "cache")
 
 
@@ -34,13 +34,13 @@ def hashes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def package(large: Package, tmp_path: Path) -> Path:
-    """To be changed."""
+    """Copy the package, for tests that change it."""
     return Path(shutil.copytree(large.path, tmp_path / "package"))
 
 
 @pytest.fixture(scope="module")
 def settled(large: Package) -> Path:
-    """Not to be changed, and not changed for some time."""
+    """Return the package, unchanged for longer than the file system's clock tick."""
     time.sleep(TICK)
     return large.path
 
@@ -139,7 +139,7 @@ def test_what_others_may_change_is_hashed_each_time(
 def test_what_has_just_changed_is_hashed_each_time(
     load: Callable[[Path], Finished], hashes: Path, package: Path
 ) -> None:
-    """Within a tick of the file system's clock it may change without a trace."""
+    """Hash within a tick of the file system's clock, when a file may change without a trace."""
     for _ in range(20):
         os.utime(package / PARAMS)
         began = time.monotonic()

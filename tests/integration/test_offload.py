@@ -39,7 +39,7 @@ SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 
 
 def handed(model: Path, kind: str) -> OffloadedModel:
-    """*model* imported and offloaded."""
+    """Import and offload *model*."""
     imported = import_model(model, {})
     tvm_settings = load_settings().settings.tvm
     return offload_module(imported.module, imported.params, kind, tvm=tvm_settings)
@@ -51,7 +51,7 @@ def kernels(offloaded: OffloadedModel) -> list[str]:
 
 
 def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """The outputs of the model, its subgraphs computed by numpy."""
+    """Compute the model's outputs, its subgraphs by numpy."""
     attributes = dict(offloaded.module.attrs.items()) if offloaded.module.attrs else {}
     constants = {
         str(name): value.numpy() for name, value in attributes.get("const_name_to_constant", {}).items()
@@ -126,7 +126,7 @@ def test_what_the_clml_runtime_gets_wrong_stays(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> ModelPackage:
-    """The residual network with calls of CLML; net.onnx lies beside it."""
+    """Compile the residual network with calls of CLML; net.onnx lies beside it."""
     place = tmp_path_factory.mktemp("clml")
     given = {"platform": "host", "target": "opencl", "offload": "clml", "use_cache": False}
     return adt.compile(residual_net(place / "net.onnx"), out=place / "package", **given)

@@ -41,7 +41,7 @@ def test_a_case(id: str, rtvm: Path) -> None:
 
 
 def test_the_table_holds_what_is_promised() -> None:
-    """Another version of onnx has other cases: write the table anew."""
+    """Write the table anew for another version of onnx, which has other cases."""
     constants = [row.status for id, row in STORED.items() if id.endswith("-constants")]
 
     assert set(STORED) <= set(onnx_cases.all_cases())

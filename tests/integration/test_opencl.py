@@ -55,13 +55,13 @@ def verified(model: Path, out: Path, place: Place) -> VerifyResult:
 
 @pytest.mark.nightly  # its kernels run in test_targets.py, on this machine's driver
 def test_a_real_model(place: Place, tmp_path: Path) -> None:
-    """Its tensors have names with slashes, which are no identifiers of OpenCL C."""
+    """Compile tensor names with slashes, which are no identifiers of OpenCL C."""
     result = verified(MAGIKA, tmp_path / "magika", place)
     assert result.outputs["target_label"].shape == (1, 214)
 
 
 def matrix_vector(path: Path) -> Path:
-    """``y = relu(x @ w + b)``: what TVM schedules as a matrix-vector product with a fused epilogue."""
+    """Build ``y = relu(x @ w + b)``, which TVM schedules as a matrix-vector product with a fused epilogue."""
     rng = np.random.default_rng(0)
     weights = {
         "1 dense/w:0": rng.standard_normal((256, 64), dtype=np.float32),
@@ -89,7 +89,7 @@ def test_odd_names_and_a_matrix_vector_product(place: Place, tmp_path: Path) -> 
 def test_what_schedule_rules_of_tvm_get_wrong_is_right(
     weight: tuple[int, ...], groups: int, tmp_path: Path
 ) -> None:
-    """Else the check that compiling ends with would say so."""
+    """Compile with the check at the end, which would report a wrong kernel."""
     net = Network((1, 8, 6, 6))
     weights = [net.drawn(shape, 0.3, 0.5) for shape in (weight, weight[:1])]
     convolved = net.op("Conv", ["x", *weights], weight[0], group=groups)
@@ -115,7 +115,7 @@ def test_a_row_fitted_on_a_device_is_written_and_taken(place: Place, tmp_path: P
 
 @pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))
 def test_a_dynamically_quantized_convolution(target: str, tmp_path: Path) -> None:
-    """TVM's simplifier could not compute with the 2**32 by which its converter of Cast wrapped numbers."""
+    """Convert Cast without the wrap by 2**32, with which TVM's simplifier could not compute."""
     nodes = [
         node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
         node("ConvInteger", ["q", "w", "zero", "w zero"], ["sums"], pads=[1] * 4),
@@ -132,7 +132,7 @@ def test_a_dynamically_quantized_convolution(target: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("target", of_each_run(1, "opencl", "adreno"))
 def test_running_sums_need_no_lockstep(target: str, tmp_path: Path) -> None:
-    """TVM's kernel lets 32 work-items count on one another without a barrier; PoCL's take turns."""
+    """Compute sums in PoCL, whose work-items take turns: TVM's kernel lets 32 rely on one another."""
     forms: tuple[tuple[str, dict[str, int]], ...] = (
         ("along", {}),
         ("along", {"exclusive": 1}),
@@ -156,7 +156,7 @@ def test_running_sums_need_no_lockstep(target: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))
 def test_rows_are_replaced_at_once(target: str, tmp_path: Path) -> None:
-    """Places that count from the end, too, and updates of whole rows and of single elements."""
+    """Replace whole rows and single elements, at indices from the end, too."""
     random = np.random.default_rng(0)
     elements = np.stack(np.unravel_index(random.permutation(315)[:30], (5, 7, 9)), 1).reshape(3, 10, 3)
     weights = {
@@ -172,7 +172,7 @@ def test_rows_are_replaced_at_once(target: str, tmp_path: Path) -> None:
 
 
 def test_half_precision_is_refused_where_opencl_lacks_it(place: Place, tmp_path: Path) -> None:
-    """PoCL 3.1 has no cl_khr_fp16: it would refuse the kernels one by one, while the model loads."""
+    """Refuse the package before PoCL 3.1, without cl_khr_fp16, refuses its kernels one by one."""
     model = matrix_vector(tmp_path / "dense.onnx")
     package = adt.compile(
         model, out=tmp_path / "pkg", platform=place.platform, target="opencl", precision="float16_acc32"

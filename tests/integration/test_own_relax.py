@@ -25,7 +25,7 @@ def bundle() -> None:
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    """``output = max(x @ w, b)`` with open rows, and ``w`` before the input."""
+    """Return ``output = max(x @ w, b)`` with open rows, and ``w`` before the input."""
     from tvm.script import ir as I
     from tvm.script import relax as R
 
@@ -88,7 +88,7 @@ def test_what_tvms_importer_made(tmp_path: Path) -> None:
 
 
 def scaled(factor: float) -> Any:
-    """A pass that multiplies what main returns."""
+    """Return a pass that multiplies what main returns."""
     from tvm import relax
 
     def scale(module: Any) -> Any:
@@ -122,7 +122,7 @@ def test_it_is_explained(module: Any, params: dict[str, Any]) -> None:
 
 
 def of_one_kernel(function: Any, name: str, size: int) -> Any:
-    """A module that returns what the kernel makes of a vector."""
+    """Return a module that calls the kernel with a vector."""
     from tvm import relax
 
     builder = relax.BlockBuilder()

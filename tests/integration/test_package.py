@@ -60,7 +60,7 @@ def sums(directory: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("target", [pytest.param("cpu", marks=pytest.mark.nightly), "opencl"])
 def test_the_same_bytes_every_time(model: Path, tmp_path: Path, target: str) -> None:
-    """Whatever the directory, the process and the order of Python's sets; in one file, too."""
+    """Vary the directory, the process and the order of Python's sets; in one file, too."""
     runs = []
     for number, seed in enumerate(("1", "4321")):
         place = tmp_path / f"some{number * 'where'}" / "deep"
@@ -90,7 +90,7 @@ def test_a_second_compile_copies_what_the_first_made(model: Path, package: Path,
 
 
 def test_what_decides_the_bytes_decides_the_entry(model: Path, tmp_path: Path) -> None:
-    """Each change of a job alone is another entry; what does not matter is not."""
+    """Change each part of a job alone: another entry; what does not matter changes nothing."""
 
     def key(
         changes: dict[str, object] | None = None, *, platform: str = "linux-aarch64", **facts: Any
@@ -178,7 +178,7 @@ def test_split_and_merge_give_the_same_package(package: Path, tmp_path: Path) ->
 
 
 def edited(package: Path, to: Path, **changes: Any) -> Path:
-    """A copy of *package* with other words in its mod.json."""
+    """Copy *package* with *changes* in its mod.json."""
     for name in sums(package):
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         (to / name).write_bytes((package / name).read_bytes())
@@ -222,7 +222,7 @@ def flip(path: Path) -> None:
 
 
 def test_without_its_record_a_package_runs(model: Path, tmp_path: Path) -> None:
-    """Dropping inspect/ is allowed: what is left is whole, and `adt inspect` says how to get it."""
+    """Drop inspect/, which is allowed: `adt inspect` says how to get it again."""
     pkg = tmp_path / "pkg"
     adt_json("compile", model, "--for", "host", "-o", pkg)
     for path in sorted((pkg / "inspect").rglob("*"), reverse=True):

@@ -73,7 +73,7 @@ CEILED: tuple[dict[str, Any], ...] = tuple(
 def test_no_window_begins_in_the_padding(
     op: str, more: dict[str, int], shape: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """Extents that ONNX infers count those, on one axis or on both."""
+    """Leave out windows that ONNX's shape inference counts, on one axis or on both."""
     nodes = [
         node(op, ["x"], [f"y{number}"], ceil_mode=1, **form, **more) for number, form in enumerate(CEILED)
     ]
@@ -81,7 +81,7 @@ def test_no_window_begins_in_the_padding(
 
 
 def test_what_follows_such_a_pool_has_its_extents(tmp_path: Path) -> None:
-    """Also where the file says those that ONNX infers."""
+    """Correct also extents that the file states as ONNX infers them."""
     first = node("MaxPool", ["x"], ["a"], kernel_shape=[1, 1], strides=[2, 2], ceil_mode=1)
     second = node(
         "MaxPool", ["a"], ["b"], kernel_shape=[2, 2], strides=[3, 3], pads=[0, 0, 1, 1], ceil_mode=1

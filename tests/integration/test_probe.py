@@ -67,7 +67,7 @@ def run(
 
 
 def report(program: Path, *arguments: object, **environment: str) -> dict[str, Any]:
-    """The document; what a driver prints is not in it."""
+    """Return the program's document; what a driver prints is not in it."""
     document: dict[str, Any] = json.loads(run(program, *arguments, **environment).stdout)
     assert (document["schema"], document["schema_version"]) == ("adt.opencl-probe", 1)
     opencl.parse_report(json.dumps(document))  # what Python reads is what C++ writes
@@ -104,7 +104,7 @@ def test_every_path_that_tvm_opens_is_among_the_known_places(tree: Path) -> None
 
 
 def test_pocl_answers(program: Path) -> None:
-    """A real OpenCL implementation: Debian's loader with PoCL (pocl-opencl-icd, ocl-icd-libopencl1)."""
+    """Query a real OpenCL: Debian's loader with PoCL (pocl-opencl-icd, ocl-icd-libopencl1)."""
     found = only(program, "libOpenCL.so.1")
     assert found["outcome"] == "answered", found["said"]
     assert found["path"].endswith("libOpenCL.so.1")
@@ -142,7 +142,7 @@ print(json.dumps([number(kind) for kind in map(int, sys.argv[2:])]))
 
 
 def test_tvms_runtime_sees_the_same_device(program: Path, tmp_path: Path) -> None:
-    """PoCL under the name that TVM opens: the library taken, the device and its limits are the runtime's."""
+    """Compare library, device and limits with TVM's runtime, PoCL being under the name that TVM opens."""
     (loader,) = [c["path"] for c in report(program, "--only", "libOpenCL.so.1")["candidates"]]
     (tmp_path / "libOpenCL.so").symlink_to(loader)
     seen = opencl.parse_report(run(program, LD_LIBRARY_PATH=str(tmp_path)).stdout)
@@ -273,7 +273,7 @@ def test_googles_phones_switch_opencl_on_first(program: Path, headers: Path, tmp
 
 
 def test_the_list_is_read_from_whatever_tree_is_built(tree: Path, tmp_path: Path) -> None:
-    """CMake reads it for Android and Linux, takes a linked library by its name, and warns when it finds no list."""
+    """Read the list for Android and Linux by CMake, which names a linked library and warns without a list."""
     module = resource("cmake_presets") / "modules/TvmTree.cmake"
 
     def read(*definitions: str, root: Path = tree) -> tuple[list[str], str]:
@@ -334,12 +334,12 @@ def test_the_program_needs_no_library_of_the_bundle(program: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bundle() -> Path:
-    """A bundle for the virtual device, which brings the program."""
+    """Build a bundle for the virtual device, which brings the program."""
     return Path(invoke_json("build-target", "--for", "linux-aarch64")["path"])
 
 
 def asked(serial: str, *more: object) -> tuple[dict[str, Any], bool]:
-    """`adt probe --json -v`: the document, and whether the program was sent."""
+    """Run `adt probe --json -v`; return the document, and whether the program was sent."""
     done = invoke("probe", "--serial", serial, "--json", "-v", *more)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -373,7 +373,7 @@ def test_a_virtual_device_is_probed_once_per_boot(bundle: Path, rack: Rack) -> N
 
 @pytest.fixture(scope="module")
 def phone(rack: Rack) -> Device:
-    """A virtual device for tests that change nothing on it."""
+    """Start a virtual device for tests that change nothing on it."""
     return rack.start("page")
 
 
@@ -390,7 +390,7 @@ def test_the_page_for_people(bundle: Path, phone: Device) -> None:
 def test_a_library_on_the_device_is_found_and_judged(
     bundle: Path, headers: Path, tmp_path: Path, rack: Rack
 ) -> None:
-    """A stand-in for arm64 at a place that TVM's runtime for Linux does not open."""
+    """Put a stand-in for arm64 where TVM's runtime for Linux does not look."""
     phone = rack.start("vendor")
     place = "/data/data/org.pocl.libs/files/lib64/libpocl.so"
     assert place in opencl.PLACES
@@ -463,7 +463,7 @@ def test_compile_like_a_device(bundle: Path, phone: Device, tmp_path: Path) -> N
 def test_code_for_the_features_of_a_device_runs(
     bundle: Path, phone: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The device that is compiled for is made up; the emulator's CPU has these features."""
+    """Compile for a made-up device; the emulator's CPU has its features."""
     from adt.verbs import device as probing
 
     clusters = (CpuCluster((0,), "Cortex-A55", "0x41/0xd05", None, None, None, ""),)
@@ -479,7 +479,7 @@ def test_code_for_the_features_of_a_device_runs(
 
 @pytest.mark.nightly
 def test_pocl_on_a_virtual_device(bundle: Path, rack: Rack) -> None:
-    """A real OpenCL for arm64, which computes on the (emulated) processor."""
+    """Compute by a real OpenCL for arm64 on the (emulated) processor."""
     (machine,) = invoke_json("emulator", "start", "pocl", "--opencl")["emulators"]
     try:
         found, _ = asked(machine["serial"])

@@ -33,7 +33,7 @@ CONVOLUTIONS = (2 * 8 * 16 * 16 * 4 * 9, 2 * 8 * 16 * 16 * 8 * 9)
 
 @pytest.fixture(scope="module", autouse=True)
 def own_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """PoCL's own cache is empty at first."""
+    """Begin with an empty cache of PoCL."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl")))
         yield
@@ -62,14 +62,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Page]:
-    """A page of a browser that all tests share: its start takes longer than what they do with it."""
+    """Open a browser page that all tests share: its start takes longer than the tests."""
     with browser() as page:
         yield page
 
 
 @pytest.fixture
 def page(started: Page) -> Page:
-    """The browser's page as if it had just started."""
+    """Return the browser's page as if it had just started."""
     started.ask("Emulation.setEmulatedMedia", features=[])
     started.complaints.clear()
     started.requests.clear()
@@ -95,17 +95,17 @@ def profile(on_cpu: Path) -> Profile:
 
 
 def joined(call: CallTime) -> tuple[object, ...]:
-    """All that is known of a call but its times."""
+    """Return all that is known of a call but its times."""
     return call.index, call.name, call.kind, call.device, call.shapes, call.flops, call.bytes
 
 
 def work(profile: Profile) -> list[CallTime]:
-    """The calls that the virtual machine does not do itself."""
+    """Return the calls that the virtual machine does not do itself."""
     return [call for call in profile.calls if call.device != "vm"]
 
 
 def check_work(profile: Profile, package: Path) -> None:
-    """Every kernel ran in the graph's order, and its arithmetic and bytes are those of the formulas."""
+    """Check that all kernels ran in the graph's order, with the arithmetic and bytes of the formulas."""
     graph = api.inspect(package).graph
     kernels = [(index, call.name) for index, call in enumerate(graph.calls) if call.kind == "kernel"]
     assert [(call.index, call.name) for call in work(profile)] == kernels
@@ -308,7 +308,7 @@ CUT = """[...document.querySelectorAll("svg text")].filter((text) => {
 
 @pytest.mark.parametrize("emulated", [False, True], ids=["times", "arithmetic alone"])
 def test_no_text_of_a_plot_is_cut(profile: Profile, page: Page, emulated: bool, tmp_path: Path) -> None:
-    """Neither long names nor long numbers: FLOPs of a call, tiny speeds of a roofline."""
+    """Draw long names and long numbers: FLOPs of a call, tiny speeds of a roofline."""
     calls = tuple(
         replace(call, name=f"{call.name}_W{'W' * 40}", flops=113_000 if call.flops else None)
         for call in profile.calls
@@ -325,7 +325,7 @@ def test_no_text_of_a_plot_is_cut(profile: Profile, page: Page, emulated: bool, 
 
 
 def test_a_branch_that_is_not_taken(tmp_path: Path) -> None:
-    """The graph has both branches of an If; the run says which calls there were."""
+    """Tell which branch of an If ran; the graph has both."""
     value = helper.make_tensor_value_info
     branches = {
         f"{name}_branch": helper.make_graph(

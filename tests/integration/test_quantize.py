@@ -35,7 +35,7 @@ def bundle() -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """EfficientNet-Lite0, and beside it pictures: parts of one."""
+    """Download EfficientNet-Lite0 and cut pictures beside it."""
     directory = tmp_path_factory.mktemp("trained")
     sys.path.insert(0, str(EXAMPLES))
     from efficientnet_lite0 import download
@@ -104,7 +104,7 @@ def test_blocks_of_networks_on_made_up_samples(tmp_path: Path) -> None:
 
 
 def test_weights_alone(tmp_path: Path) -> None:
-    """A transformer's products in 4 bits, and a package that computes with them."""
+    """Quantize a transformer's products to 4 bits, and compute with the package."""
     onnx.save(transformer(steps=16, size=64), tmp_path / "bert.onnx")
     samples, out = tmp_path / "tokens.npz", tmp_path / "q.onnx"
     random = np.random.default_rng(2)

@@ -26,7 +26,7 @@ WORKING: set[str] = set()
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models, packages and what is wrong with some of them."""
+    """Write models and packages, some of them faulty."""
     at = tmp_path_factory.mktemp("prepared")
     host = api.build_target(platform="host").bundle.path
     picture = {"x": [1, 3, 8, 8]}
@@ -110,7 +110,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def directory(prepared: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy for one case; what a remedy started is stopped."""
+    """Copy the files for one case, and stop what its remedy started."""
     copy = shutil.copytree(prepared, tmp_path / "at", symlinks=True)
     yield copy
     if emulator.listing():

@@ -26,7 +26,7 @@ def forms(opset: int) -> list[tuple[dict[str, Any], tuple[float, ...], str]]:
 
 
 def all_forms(opset: int) -> Iterator[tuple[dict[str, Any], tuple[float, ...], str]]:
-    """Attributes of a node, and its scales or its extents."""
+    """Yield attributes of a node, its scales or extents, and which of the two they are."""
     for mode in ("nearest", "linear"):
         for pair in SCALES:
             if opset < 11 and (opset == 10 or min(pair) >= 1):
@@ -44,7 +44,7 @@ def all_forms(opset: int) -> Iterator[tuple[dict[str, Any], tuple[float, ...], s
 
 
 def resizes(opset: int, part: slice) -> onnx.ModelProto:
-    """A model of one node for each form."""
+    """Build a model of one node for each form."""
     nodes, constants = [], {"roi": np.zeros(0, np.float32)} if opset > 10 else {}
     for number, (attributes, pair, kind) in enumerate(forms(opset)[part]):
         y, name = [f"y{number}"], f"s{number}"

@@ -55,7 +55,7 @@ def bundle() -> TargetBundle:
 
 @pytest.fixture(scope="module")
 def library(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``add_one``, compiled and linked as adt links models."""
+    """Compile and link ``add_one`` as adt links models."""
     import tvm
     from tvm import te
 
@@ -90,7 +90,7 @@ class Site:
         return adt.rpc_start(serial=device.serial, key=key, bundle=self.bundle, **options)
 
     def serve(self) -> server.RpcServer:
-        """The first device's server, the one of an earlier test if it did not die more than once."""
+        """Return the first device's server, that of an earlier test if it did not die more than once."""
         running = [one for one in adt.rpc_status().servers if one.serial == self.one.serial]
         if running and running[0].restarts > 1:
             adt.rpc_stop(serial=self.one.serial)
@@ -134,7 +134,7 @@ def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
 
 
 def ours() -> list[str]:
-    """Processes of this machine that belong to RPC, by what they were started with."""
+    """Return this machine's processes that belong to RPC, by what they were started with."""
     found = []
     for directory in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -145,14 +145,14 @@ def ours() -> list[str]:
 
 
 def there(device: Device) -> list[str]:
-    """Servers, their wrappers and directories on a device."""
+    """Return servers, their wrappers and directories on a device."""
     running = [row for row in processes(device) if "tvm_rpc" in row or "wrapper" in row]
     return running + entries(device, f"{user_directory()}/rpc")
 
 
 @pytest.fixture
 def site(racked: Site) -> Iterator[Site]:
-    """No server runs before the test, and nothing of one is left after it. A tracker may run throughout."""
+    """Yield a site without a server, before and after; a tracker may run throughout."""
     if adt.rpc_status().servers:
         racked.check_stop()
     yield racked
@@ -161,7 +161,7 @@ def site(racked: Site) -> Iterator[Site]:
 
 @pytest.fixture
 def shared(racked: Site) -> Iterator[Site]:
-    """A server runs on the first device, as is asked of :meth:`Site.serve`, and serves after the test."""
+    """Yield a site with a server on the first device, which serves after the test, too."""
     racked.serve()
     yield racked
     wait_for(lambda: status_of(racked.one).state == "ready", "the next test has a server")
@@ -254,7 +254,7 @@ def test_two_devices_under_one_key_serve_in_parallel_on_the_loopback_alone(site:
 
 
 def check_listeners(devices: list[Device]) -> None:
-    """A tracker and a server for each device listen on no address but the loopback."""
+    """Check that a tracker and a server for each device listen on the loopback only."""
     pids = {int(row.partition(":")[0]) for row in ours()}
     assert len(pids) == 1 + len(devices), "a tracker and the watchdogs"
     inodes = set()
@@ -568,7 +568,7 @@ with adt.rpc_session(key="phone", timeout=300, wait=240) as remote:
     "kills", [4, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
 def test_kills_at_random_moments_of_sessions(shared: Site, library: Path, kills: int) -> None:
-    """Whoever is killed, and whenever: the next session works, and in the end nothing is left (the fixture counts)."""
+    """Kill any process at any moment: the next session works, and nothing is left (the fixture counts)."""
     rng = random.Random(20261121)
     address = shared.serve().tracker
     victims = ("client", "server", "watchdog", "wrapper")

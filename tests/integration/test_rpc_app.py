@@ -119,7 +119,7 @@ def site(rack: Rack, workdir: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def put_android(device: Device, player: tuple[Path, Path], apk: Path) -> None:
-    """The stand-ins, with what the APK carries unpacked for them."""
+    """Push the stand-ins, with what the APK carries unpacked for them."""
     program, system = player
     device.push(program, f"{HOME}/play", mode=0o755)
     for name in ("libandroid.so", "liblog.so"):
@@ -206,7 +206,7 @@ with adt.rpc_session(key="phone", tracker={site.tracker!r}) as remote:
 
 
 def test_an_app_that_is_not_there_is_explained(site: Site) -> None:
-    """As Android's activity manager says it."""
+    """Explain the message of Android's activity manager."""
     site.device.script('touch "$1"', f"{HOME}/absent")
     with pytest.raises(RpcError, match=r"did not start: the app ended.*does not exist") as caught:
         api.install(site.apk, serial=site.device.serial, run=True, tracker_address=site.tracker)

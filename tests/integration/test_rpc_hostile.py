@@ -70,7 +70,7 @@ print("end")
     "number", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 4, 5, 6, 8))]
 )
 def test_a_hostile_server_crashes_nobody(tmp_path: Path, number: int) -> None:
-    """One process meets all faults at the server's NUMBERth answer; a crash would be its end."""
+    """Take all faults at the server's NUMBERth answer in one process, which a crash would end."""
     spec = tensor("x", (1, 4))
     package = make_typed_package(
         tmp_path / "package", "net", [entry([spec], [spec])], platform="linux-aarch64"

@@ -36,7 +36,7 @@ class User:
     home: Path
 
     def environment(self) -> dict[str, str]:
-        """Without the state directory that the test itself has."""
+        """Return the environment without the test's own state directory."""
         kept = {name: value for name, value in os.environ.items() if name != "XDG_STATE_HOME"}
         return kept | {"HOME": str(self.home)}
 
@@ -72,7 +72,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 def ready(out: str) -> dict[str, str]:
-    """The words of the line in which a server is ready."""
+    """Return the words of the line in which a server is ready."""
     found = re.search(r"^ready: (.*)$", out, re.MULTILINE)
     assert found is not None, out
     return dict(word.split("=") for word in found[1].split())
@@ -91,7 +91,7 @@ class Shared:
     """The adb server's pid at the beginning."""
 
     def check(self) -> None:
-        """The adb server is the same, and what others asked of it is there and works."""
+        """Check that the adb server is the same and that others' forwards work."""
         assert adb_server() == self.server
         serial = self.device.serial
         assert forwards.listed(serial)[self.others_forward] == "tcp:7000"
@@ -99,7 +99,7 @@ class Shared:
         assert ask(self.device, self.others_reverse) == GREETING.decode()
 
     def ours(self) -> tuple[set[int], set[int]]:
-        """Ports of forwards and reverses that are not the others'."""
+        """Return ports of forwards and reverses that are not the others'."""
         serial = self.device.serial
         there, back = forwards.listed(serial), forwards.listed(serial, reverse=True)
         return set(there) - {self.others_forward}, set(back) - {self.others_reverse}
@@ -107,7 +107,7 @@ class Shared:
 
 @pytest.fixture(scope="module", params=["debian", "adbutils"])
 def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    """A rack behind a server of that program; with the newer one devices need no emulation."""
+    """Yield a rack behind that program's server; with the newer one devices need no emulation."""
     abi = ARM64 if request.param == "debian" else NATIVE
     with open_rack(
         tmp_path_factory.mktemp("home"), program=adb_program(request.param), abi=abi.name
@@ -117,7 +117,7 @@ def rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def shared(rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shared]:
-    """A device with a forward and a reverse of somebody else's; in the end those are all that is left."""
+    """Yield a device with a forward and a reverse of somebody else's, which alone are left in the end."""
     assert rack.abi
     adt.build_target(platform=ABIS[rack.abi].linux_platform)
     for name in ("ADT_RPC", "ADT_RPC_TRACKER"):
@@ -152,7 +152,7 @@ def shared(rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @contextlib.contextmanager
 def greeter() -> Iterator[int]:
-    """A port of this machine that greets whoever connects."""
+    """Yield a port of this machine that greets whoever connects."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def greet() -> None:
@@ -170,7 +170,7 @@ def greeter() -> Iterator[int]:
 
 
 def check_session(line: dict[str, str]) -> None:
-    """A client gets a session through the tracker of that line."""
+    """Request a session through the tracker of that line."""
     with adt.rpc_session(key=line["key"], tracker=line["tracker"], timeout=300, wait=120) as remote:
         remote.upload(bytearray(b"data"), "file")
         remote.remove("file")

@@ -69,7 +69,7 @@ def rtvm(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Rtvm
 
 
 def model(path: Path) -> Path:
-    """Two convolutions and what lies between, so small that PoCL compiles it in seconds."""
+    """Build two convolutions and what lies between, so small that PoCL compiles it in seconds."""
     net = Network((1, 4, 8, 8))
     y = net.relu(net.conv("x", 8))
     y = net.conv(net.add(net.conv(y, 8, 1), y), 4, 1)
@@ -292,7 +292,7 @@ def test_every_call_is_timed(rtvm: Rtvm, on_cpu: ModelPackage) -> None:
 
 
 def test_upstreams_command_line(rtvm: Rtvm, on_cpu: ModelPackage, tmp_path: Path) -> None:
-    """There --profile had no value."""
+    """Give --profile no value, as upstream does."""
     done = rtvm(
         f"--model={on_cpu.path}", "--device=cpu", "--profile", "--dry-run=1", "--run-count=2",
         f"--output={tmp_path / 'o.npz'}", "--json",
@@ -331,7 +331,7 @@ def test_calls_tensors_are_kept(rtvm: Rtvm, on_cpu: ModelPackage, tmp_path: Path
 
 @pytest.fixture(scope="module")
 def cached(rtvm: Rtvm, textured: ModelPackage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The file of the textured package's programs, written by a first load."""
+    """Write the file of the textured package's programs by a first load."""
     directory = tmp_path_factory.mktemp("programs") / "made" / "here"
     document = rtvm.run(textured, "--program-cache", directory)
     assert document["program_cache"]["state"] == "written"
@@ -425,7 +425,7 @@ def with_library(package: ModelPackage, to: Path, library: bytes) -> Path:
 
 
 def damaged(data: bytes) -> dict[str, bytes]:
-    """Files that are not what was written, by what is wrong."""
+    """Return damaged files, by what is wrong."""
 
     def flipped(at: int) -> bytes:
         changed = bytearray(data)
@@ -461,7 +461,7 @@ def test_a_file_of_no_use_is_replaced(
 def test_programs_that_the_driver_refuses(
     rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_path: Path
 ) -> None:
-    """Undamaged as a file, but no programs: the module that took half of them is loaded anew."""
+    """Load anew the module that took half of an undamaged file without usable programs."""
     good = cached.read_bytes()
     key_end = 88 + int.from_bytes(good[12:16], "little")
     programs = good[key_end:].replace(b"pocl", b"lcop")
@@ -593,7 +593,7 @@ def test_programs_are_built_when_the_package_is_loaded(
 def test_a_kernel_that_the_driver_does_not_compile(
     rtvm: Rtvm, textured: ModelPackage, tmp_path: Path
 ) -> None:
-    """It cannot be kept, and the run says what the driver said."""
+    """Quote the driver, and keep no such kernel."""
     library = (textured.path / "mod.so").read_bytes()
     assert b"__kernel void" in library
     broken = with_library(textured, tmp_path / "broken", library.replace(b"__kernel void", b"__kernel vuid"))

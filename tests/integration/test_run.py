@@ -56,7 +56,7 @@ def classifier(path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A picture, labels, and the classifier for this machine; RPC on ports of our own."""
+    """Create a picture, labels, and the classifier for this machine; RPC on ports of our own."""
     directory = tmp_path_factory.mktemp("run")
     cat = Image.new("RGB", (320, 240), (205, 190, 160))
     draw = ImageDraw.Draw(cat)
@@ -78,12 +78,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def device(site: Path, rack: Rack) -> Device:
-    """A virtual device with this machine's processor: what is compiled for here runs there, too."""
+    """Start a device with this machine's processor: what is compiled for here runs there, too."""
     return rack.start("run")
 
 
 def expected(site: Path) -> np.ndarray[Any, Any]:
-    """The walk-through of TVM's tutorials: resize, normalise, run; here with onnxruntime."""
+    """Compute the walk-through of TVM's tutorials (resize, normalize, run) with onnxruntime."""
     resized = Image.open(site / "cat.jpg").resize((224, 224), Image.Resampling.BILINEAR)
     values = np.asarray(resized).astype("float32").transpose(2, 0, 1) / 255
     values = (values - np.reshape(MEAN, (3, 1, 1))) / np.reshape(STD, (3, 1, 1))
@@ -146,7 +146,7 @@ def test_rpc_on_this_machine_gives_the_same_numbers(
 
 
 def servers_here() -> list[str]:
-    """Running servers of bundles on this machine, of this test run: not another's."""
+    """Return running servers of bundles that this test run started."""
     mark, found = f"{MARK}={os.environ[MARK]}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

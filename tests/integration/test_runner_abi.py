@@ -83,7 +83,7 @@ def recurrent_module() -> Any:
 
 @pytest.fixture(scope="session")
 def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    """Three entries; decode(s, h) = (s + h, s + 1)."""
+    """Build three entries; decode(s, h) = (s + h, s + 1)."""
 
     def spec(name: str, extent: int = 4, dtype: str = "float32") -> TensorSpec:
         return TensorSpec(name, (extent,), dtype)
@@ -109,7 +109,7 @@ def on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def state_model(path: Path) -> Path:
-    """(s, h) -> (s + h, s + 1)"""
+    """Build (s, h) -> (s + h, s + 1)."""
     dims = (1, 4)
     values = {
         name: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("s", "h", "y", "t")
@@ -123,7 +123,7 @@ def state_model(path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def state_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The state's model for this machine's OpenCL."""
+    """Compile the state's model for this machine's OpenCL."""
     place = tmp_path_factory.mktemp("opencl")
     model = state_model(place / "state.onnx")
     return adt.compile(model, out=place / "state", platform="host", target="opencl", check=False).path
@@ -138,7 +138,7 @@ def opencl_environment(tmp_path: Path) -> dict[str, str]:
 
 
 def declared() -> set[str]:
-    """Functions of adt_runner.h."""
+    """Return the functions of adt_runner.h."""
     header = Path(__file__).parents[2] / "cpp_runner/include/adt/adt_runner.h"
     text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
     return set(re.findall(r"\b(adt_\w+)\(", text))
@@ -289,7 +289,7 @@ def test_programs_are_built_when_a_package_is_loaded(
 
 
 def compiled(compiler: list[str], source: str, built: Built, place: Path) -> Path:
-    """*source* as a program of its own, with the bundle's headers and library."""
+    """Compile *source* to a program with the bundle's headers and library."""
     lib, program = built.installed / "lib", place / "program"
     file = place / ("main.c" if compiler is C else "main.cc")
     file.write_text(source)
@@ -306,7 +306,7 @@ def ran(program: Path, *arguments: Path | str, **environment: str) -> str:
 
 
 def example(language: str) -> str:
-    """The complete program of that language in docs/runner.md."""
+    """Return the complete program of that language in docs/runner.md."""
     programs = re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
     (program,) = [text for text in programs if "int main" in text]
     return str(program)

@@ -55,7 +55,7 @@ def test_objects_of_handles(
 
 @pytest.fixture(scope="module")
 def large_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """64 MiB of weights, for OpenCL."""
+    """Compile 64 MiB of weights for OpenCL."""
     place = tmp_path_factory.mktemp("large")
     generator = np.random.default_rng(0)
     nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(16)]

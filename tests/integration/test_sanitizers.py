@@ -90,7 +90,7 @@ def test_c_interface(built: Built, mixed: Package) -> None:
 
 
 def test_clang_has_compiled_all_of_our_code_without_a_warning() -> None:
-    """Warnings are errors in the build of the sanitized programs."""
+    """Fail on warnings in the build of the sanitized programs."""
     ours = compile_commands(sanitized.build())
     targets = {Path(output).parts[2].removesuffix(".dir") for output in ours}
     assert targets >= {
@@ -105,7 +105,7 @@ def test_clang_has_compiled_all_of_our_code_without_a_warning() -> None:
 
 
 def test_sanitizers_watch(tmp_path: Path) -> None:
-    """A build without them would pass everything here."""
+    """Fail a program on purpose: a build without sanitizers would pass everything here."""
     for name in ("bin/rtvm", "lib/libadt_runner.so"):
         code = (sanitized.build() / name).read_bytes()
         assert b"__asan_report_load8" in code

@@ -21,7 +21,7 @@ COUNTS = (1, 7, 53)
 
 
 def test_rows_are_ordered_as_onnxruntime_orders_them(tmp_path: Path) -> None:
-    """Values are of few numbers, so that many tie, zeros of both signs and infinities among them."""
+    """Order values of which many tie, with zeros of both signs and infinities among them."""
     rng = np.random.default_rng(5)
     inputs = {
         name: rng.choice(np.r_[-np.inf, -40:40, -0.0, np.inf], shape).astype("float32")
@@ -52,7 +52,7 @@ def test_rows_are_ordered_as_onnxruntime_orders_them(tmp_path: Path) -> None:
     "dtype", ["int8", "uint16", "uint32", "int64", "uint64", "float16", "float32", "float64"]
 )
 def test_every_type_is_sorted_with_equal_elements_in_order(dtype: str) -> None:
-    """Largest and smallest numbers of the type are among them; NaN comes last in either direction."""
+    """Sort the type's extrema, and NaN last in either direction."""
     import tvm
     from tvm import relax
 

@@ -52,7 +52,7 @@ def phone(rack: Rack) -> Iterator[Device]:  # noqa: F811
 
 @pytest.fixture
 def device(phone: Device) -> Iterator[Device]:
-    """Once it answers again nothing of what was under way is left on it, nor what kept it here."""
+    """Yield the device; once it answers again, nothing of what was under way is left on it or here."""
     yield phone
     faulty.set_faults("phone", [])
     adt.rpc_stop(everything=True)
@@ -69,7 +69,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def package(phone: Device, model: Path) -> Path:
-    """A real one, which lies on the device with its bundle."""
+    """Deploy a real package with its bundle."""
     adt.build_target(platform=NATIVE.linux_platform)
     out = model.with_name("package")
     invoke_json("compile", model, "--for", NATIVE.linux_platform, "-o", out)
@@ -97,7 +97,7 @@ class Verb:
         wait_for(lambda: words in "".join(self.errors), f"it says {words!r}")
 
     def interrupt(self) -> None:
-        """One ctrl-C ends it while the device still says nothing."""
+        """End the verb by one ctrl-C while the device still does not answer."""
         self.process.send_signal(signal.SIGINT)
         try:
             assert self.process.wait(PATIENCE) == INTERRUPTED
@@ -115,7 +115,7 @@ def device_log() -> Path:
 
 @contextlib.contextmanager
 def verb(*words: object, stall: str | None) -> Iterator[Verb]:
-    """`adt` with *words* on a phone that stalls after so many bytes; None: not yet."""
+    """Run `adt` with *words* on a phone that stalls after *stall* bytes; None: not yet."""
     began = len(device_log().read_text())
     if stall is not None:
         faulty.set_faults("phone", [f"stall-after={stall}"])

@@ -25,7 +25,7 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def difference(model: Path, package: Path, seed: int = 0) -> float:
-    """The largest difference to onnxruntime, relative to its largest output."""
+    """Return the largest difference to onnxruntime, relative to its largest output."""
     entry = load_package(package).manifest.entry()
     rng = np.random.default_rng(seed)
     inputs = {

@@ -30,7 +30,7 @@ def model_of(
     weights: Mapping[str, Any] | None = None,
     path: Path = Path("m.onnx"),
 ) -> Path:
-    """A model that takes *inputs*; the shapes of its outputs are not told."""
+    """Build a model that takes *inputs*; the shapes of its outputs are not stated."""
     weights = weights or {}
     infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -92,7 +92,7 @@ def test_an_input_is_the_one_of_its_name(
 
 @pytest.mark.parametrize("weight", ["onnx::x", "onnx::t", "lv", "lv1", "gv", "weight_0", "x:"])
 def test_a_weight_is_no_other_tensor(weight: str, tmp_path: Path) -> None:
-    """TVM's importer finds constants by names, which it shortens; its own variables are called lv."""
+    """Keep weights apart from tensors that TVM's importer, which shortens names, calls alike (lv)."""
     arrays = {"x": f32(1, 64), "weight_x_": f32(1, 64)}
     nodes = [
         node("Neg", ["x"], ["t"]),
@@ -134,7 +134,7 @@ def test_an_output_is_the_one_of_its_name(what: str, tmp_path: Path) -> None:
 
 
 def tflite(names: Sequence[str], path: Path) -> Path:
-    """``y = a - 2 * b`` and ``2 * b``: *names* are of a, b, 2 * b and y."""
+    """Write ``y = a - 2 * b`` and ``2 * b``: *names* are of a, b, 2 * b and y."""
     model = quantized_tflite.Model()
     a, b, t, y = (model.tensor((2, 3), "float32") for _ in range(4))
     two = model.tensor((1,), "float32", [2.0])
@@ -173,7 +173,7 @@ def test_tensors_of_tflite_are_told_apart_by_their_indices(
 
 
 def test_a_package_runs_by_the_models_names(tmp_path: Path) -> None:
-    """Compiled, run and verified with files of arrays: by the runner, and by onnxruntime."""
+    """Compile, run and verify with files of arrays: by the runner, and by onnxruntime."""
     arrays = {
         "ü mask": np.zeros((3, 5), np.int64),
         "/a:0": f32(2, 3),

@@ -24,7 +24,7 @@ from support.models.schedules import hand_trace
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two convolutions, of which the second has five output channels: too few for textures."""
+    """Build two convolutions, the second with five output channels: too few for textures."""
     net = Network((1, 4, 8, 8))
     output = net.conv(net.relu(net.conv("x", 8)), 5)
     return net.save(tmp_path_factory.mktemp("model") / "odd.onnx", output, (1, 5, 8, 8))

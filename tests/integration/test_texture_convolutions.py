@@ -194,7 +194,7 @@ def test_what_is_no_convolution_is_refused() -> None:
 
 
 def test_sums_that_are_used_for_many_texels_are_refused() -> None:
-    """A gate of one pixel that multiplies a whole map would be computed again for each texel of it."""
+    """Refuse a gate of one pixel on a whole map, which would be computed again for each texel."""
     x = te.placeholder((1, 4, 1, 1, 4), "float32", name="x")
     weight = te.placeholder((4, 1, 16, 4), "float32", name="w")
     gate = blocks.convolution(x, weight, blocks.Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1)), 1, "float32")

@@ -63,7 +63,7 @@ def test_a_texel_schedule_writes_whole_texels() -> None:
 
 
 def test_a_store_of_single_lanes_is_refused() -> None:
-    """One work-item for each element is what upstream's fallback makes of it: wrong numbers, no message."""
+    """Refuse upstream's fallback of a work-item for each element: wrong numbers, no message."""
     plain = Schedule(with_images(copy_kernel(), (False, True)))
     with ADRENO:
         function = elements_by_tvm(plain, ANY_ADRENO, Usual()).mod["main"]
@@ -96,7 +96,7 @@ def test_an_image_that_is_read_and_written_is_refused() -> None:
 
 
 def _one_kernel(function: Any) -> Any:
-    """Flattened and vectorised only: splitting into kernels would separate the two."""
+    """Flatten and vectorize only: splitting into kernels would separate the two."""
 
     passes = [
         TextureFlatten(),
@@ -110,7 +110,7 @@ def _one_kernel(function: Any) -> Any:
 
 
 def test_what_cannot_be_a_vector_is_computed_lane_by_lane_and_stored_as_a_texel() -> None:
-    """TVM cannot vectorise erf: as a vector of lanes it would fall apart into stores of single lanes."""
+    """Compute erf lane by lane: as a vector, which TVM cannot make of it, it would store single lanes."""
     x = te.placeholder((2, 4, 4, 4), "float32", name="x")
     function = te.create_prim_func([x, te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")])
     images = with_images(function, (True, True))
@@ -189,14 +189,14 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
 
 
 def classifier(path: Path) -> Any:
-    """Features of one pixel, flattened."""
+    """Flatten features of one pixel."""
     net = Network((1, 4, 8, 8))
     x = net.relu(net.conv("x", 8))
     return net.save(path, net.classifier(x, 8), (1, 8))
 
 
 def rows_merged(path: Path) -> Any:
-    """A map of which a convolution over one axis reads all rows as one."""
+    """Read a map's rows as one by a convolution over one axis."""
     net = Network((1, 4, 8, 8))
     x = net.relu(net.conv("x", 8))
     x = net.op("Reshape", [x, net.weight(np.array([1, 8, 64]))], 8)
@@ -211,7 +211,7 @@ def placed(path: Path) -> Any:
 
 @pytest.mark.parametrize("make", [classifier, rows_merged])
 def test_an_image_is_never_viewed_in_another_shape(tmp_path: Path, make: Callable[[Path], Any]) -> None:
-    """PoCL takes the image for a buffer and says nothing; other drivers refuse it."""
+    """Copy an image that PoCL would take for a buffer silently and other drivers refuse."""
     module = placed(make(tmp_path / "m.onnx"))
 
     values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]

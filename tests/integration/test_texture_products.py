@@ -80,7 +80,7 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], Body]] = {
 
 
 def gated(b: relax.BlockBuilder, y: Any) -> Any:
-    """Squeeze-and-excite as a matrix product."""
+    """Compute squeeze-and-excite as a matrix product."""
     pooled = b.emit(relax.op.mean(y, [2, 3]))
     gate = b.emit(relax.op.sigmoid(dense(b, pooled, 8, 8)))
     return b.emit(relax.op.multiply(y, b.emit(relax.op.reshape(gate, (1, 8, 1, 1)))))
@@ -193,7 +193,7 @@ def test_a_convolution_reads_what_moves_no_numbers_in_place(name: str) -> None:
 
 
 def test_a_reshape_of_a_reshape_is_one() -> None:
-    """Two would be fused to a kernel, which copies; of one TVM makes a view."""
+    """Make one, a view for TVM: two would be fused to a kernel, which copies."""
     module = model(
         (2, 3, 8),
         lambda b, x: dense(b, b.emit(relax.op.reshape(b.emit(relax.op.nn.softmax(x)), (6, 8))), 8, 12),
@@ -240,8 +240,7 @@ def test_products_after_channels_last(name: str) -> None:
 
 @pytest.mark.parametrize("target", of_each_run(1, "adreno", "opencl"))
 def test_on_a_driver_what_joins_convolutions_is_right(target: str, tmp_path: Path) -> None:
-    """A gate that a convolution multiplies, an enlarged map that one reads, a pool of a large map whose
-    window work-items share, and dense layers, one with spare lanes."""
+    """Run a gate, an enlarged map, a pool of a large map that work-items share, and dense layers."""
     net = Network((1, 3, 24, 24))
     x = net.squeeze_excite(net.hard_swish(net.conv("x", 16)), 8)
     x = net.relu(net.conv(x, 12, 1))

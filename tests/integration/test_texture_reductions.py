@@ -30,7 +30,7 @@ KINDS = ["ReduceMax", "ArgMax", "ReduceMin", "ReduceProd"]
     ),
 )
 def test_reductions_other_than_sums_are_right(tmp_path: Path, target: str, part: int) -> None:
-    """One of the four reductions for each shape and axis, another one in each part."""
+    """Compute one of the four reductions for each shape and axis, another one in each part."""
     net, inputs, outputs = SequenceNetwork(), {}, {}
     for count, shape in enumerate(SHAPES):
         x = f"x{count}"

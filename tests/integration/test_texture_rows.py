@@ -48,7 +48,7 @@ def test_rows_of_any_length_are_right_in_one_kernel_each(tmp_path: Path, target:
 
 @pytest.mark.parametrize(("target", "channels"), matrix(["opencl", "adreno"], [20, 6]))
 def test_maps_are_normalized_in_blocks(tmp_path: Path, target: str, channels: int) -> None:
-    """Behind a convolution, by instance; of 20 channels and of 6, which leave lanes of a block to spare."""
+    """Normalize by instance behind a convolution, of 20 channels and of 6, which leave spare lanes."""
     net = Network((2, 4, 12, 9))
     y = net.conv("x", channels)
     constants = [net.drawn((channels,), 0.3, 1.0) for _ in range(2)]

@@ -29,7 +29,7 @@ def image(*shape: int) -> Any:
 
 
 def convolution(blocks_in: int, rows: int, columns: int, blocks_out: int, *, stride: int = 1) -> Any:
-    """3 x 3 with padding, a residual and a ReLU; data, residual and result are images."""
+    """Build 3 x 3 with padding, a residual and a ReLU; data, residual and result are images."""
     x = image(1, blocks_in, rows, columns)
     weight = te.placeholder((blocks_out, 9, blocks_in * 4, 4), "float32", name="w")
     window = blocks.Window((3, 3), (stride, stride), (1, 1), (1, 1), (1, 1))
@@ -54,20 +54,20 @@ def pooling(size: int = 13) -> Any:
 
 
 def error_function() -> Any:
-    """No vector can be computed of it: lane by lane, and a texel is stored."""
+    """Build erf, which cannot be a vector: lane by lane, and a texel is stored."""
     x = image(1, 2, 6, 10)
     made = te.compute(x.shape, lambda *at: tirx.erf(x(*at)), name="y")
     return with_images(te.create_prim_func([x, made]), (True, True))
 
 
 def unpacking() -> Any:
-    """From an image to a buffer of another form."""
+    """Unpack an image to a buffer of another form."""
     x = image(1, 3, 5, 7)
     return with_images(te.create_prim_func([x, blocks.unpack(x, 10)]), (True, False))
 
 
 def points_of(function: Any, count: int = 1) -> list[Point]:
-    """The schedule that compiling takes, and up to *count* other ways of doing each thing."""
+    """Return the compiler's own schedule, and up to *count* other values of each decision."""
     space = rule_space(function, ADRENO)
     assert space
     first = space.point({})

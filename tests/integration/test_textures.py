@@ -38,7 +38,7 @@ def two_convolutions(path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ModelPackage]:
-    """The blocks of newer networks, and their package with textures."""
+    """Compile the blocks of newer networks with textures."""
     place = tmp_path_factory.mktemp("mixed")
     model = vision.mixed_blocks(place / "model.onnx")
     return model, compiled(model, place / "package", check=True)
@@ -134,7 +134,7 @@ def test_a_package_for_another_machine_is_checked_here_too(tmp_path: Path) -> No
 def test_kernels_that_compute_wrong_numbers_make_no_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault is injected: each blocked convolution is off by 1 %."""
+    """Inject a fault: each blocked convolution is off by 1 %."""
     right = blocks.convolution
 
     def wrong(*args: Any, **options: Any) -> Any:
@@ -154,7 +154,7 @@ def test_kernels_that_compute_wrong_numbers_make_no_package(
 
 
 def test_kernels_that_are_not_checked_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an OpenCL device, and where it would take a CPU minutes, unless the check is asked for."""
+    """Skip the check without OpenCL, and where it would take a CPU minutes, unless it is asked for."""
     model = two_convolutions(tmp_path / "model.onnx")
     compilation = job_of(CompileRequest(model, platform="host", target="adreno")).load(accuracy=False)
     monkeypatch.setattr(kernel_check, "MUCH", 1000)
@@ -174,7 +174,7 @@ def test_kernels_that_are_not_checked_say_why(tmp_path: Path, monkeypatch: pytes
 def test_the_bundle_runs_textures_where_a_driver_makes_single_images_from_buffers(
     mixed: tuple[Path, ModelPackage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Intel's driver has cl_khr_image2d_from_buffer, and refuses image arrays made so (src/opencl_images.cc)."""
+    """Run on a driver like Intel's, which refuses image arrays made from buffers (src/opencl_images.cc)."""
     model, package = mixed
     adt.build_target(platform="host")
     inputs = random_inputs(package.manifest.entry().inputs, seed=3)

@@ -111,7 +111,7 @@ def test_every_option_of_the_schema_is_read_or_refused(kind: str) -> None:
 
 
 def refusal(path: Path, op: str, kind: str, **options: Any) -> str:
-    """Name the option of a file with one operator that is refused."""
+    """Return the refusal's text for a file with one operator of such options."""
     model = Model()
     tensor = model.tensor((1,), "float32")
     model.add(op, [tensor], [tensor], kind, **options)
@@ -128,7 +128,7 @@ def test_options_that_no_converter_reads_are_named(kind: str, tmp_path: Path) ->
 
 
 def test_options_newer_than_the_schema_are_named(tmp_path: Path) -> None:
-    """The interpreter's schema has options of fully connected layers that this importer's lacks."""
+    """Tell options of fully connected layers that the interpreter's schema has and this importer's lacks."""
     newer = schema.QuantizationSpecT() if hasattr(schema, "QuantizationSpecT") else [1]
     options = schema.FullyConnectedOptionsT()
     assert len(vars(options)) > len(schema_slots("FullyConnectedOptions"))
@@ -149,7 +149,7 @@ def test_a_tensor_that_differs_from_the_file_is_named(shape: Any, kind: str, tmp
 
 
 def test_extents_that_the_writer_left_open_are_inferred(tmp_path: Path) -> None:
-    """Writers state 1 for what they leave open, wherever an operator makes more of it."""
+    """Infer extents for which writers state 1."""
     model = Model()
     x, y, z = (model.tensor((1, extent, extent, 1), "float32") for extent in (2, 1, 1))
     model.graph.tensors[x].shapeSignature = [1, -1, -1, 1]
@@ -190,7 +190,7 @@ def test_composites_are_converted_by_the_same_rules(tmp_path: Path) -> None:
 @pytest.mark.parametrize("segment", [-1, 3])
 @pytest.mark.parametrize("op", ["MAX", "MIN", "PROD", "SUM"])
 def test_a_row_of_no_segment_is_refused(op: str, segment: int, tmp_path: Path) -> None:
-    """It would be written to other memory."""
+    """Refuse a row that would be written to other memory."""
     model = Model()
     x, y = model.tensor((2, 3), "float32"), model.tensor((3, 3), "float32")
     places, count = model.tensor((2,), "int32", [0, segment]), model.tensor((), "int32", 3)
@@ -201,7 +201,7 @@ def test_a_row_of_no_segment_is_refused(op: str, segment: int, tmp_path: Path) -
 
 @pytest.mark.parametrize("adding", ["ADD", "STABLEHLO_ADD"])
 def test_sums_over_windows_of_channels(adding: str, tmp_path: Path) -> None:
-    """As PyTorch's local response normalization is exported."""
+    """Compute PyTorch's local response normalization as it is exported."""
     model = Model()
     x, start, y = (
         model.tensor((1, 6, 2), "float32"),

@@ -37,7 +37,7 @@ PUTS: dict[str, tuple[tuple[int, ...], Sequence[Any], tuple[int, ...]]] = {
 
 
 def put_module(shape: Sequence[Any], indices: Sequence[Any], values: tuple[int, ...], *, adds: bool) -> Any:
-    """``main(x, values, indices…)``, which puts the values."""
+    """Build ``main(x, values, indices…)``, which puts the values."""
 
     def variable(name: str, shape: Sequence[Any], dtype: Any = "float32") -> Any:
         return relax.Var(name, relax.TensorStructInfo(shape, str(dtype)))
@@ -57,7 +57,7 @@ def put_module(shape: Sequence[Any], indices: Sequence[Any], values: tuple[int, 
 @pytest.mark.parametrize("form", PUTS)
 @pytest.mark.parametrize("adds", [False, True])
 def test_values_put_at_indices(form: str, adds: bool) -> None:
-    """Rows that come twice get both values, if these are added, whatever thread is first."""
+    """Add both values of a row that comes twice, whatever thread is first."""
     import tvm
 
     shape, indices, count = PUTS[form]
@@ -308,7 +308,7 @@ def plain():
 def test_random_numbers_of_torch_are_no_constants(
     function: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TVM's converters draw the numbers once, at import, or drop nothing."""
+    """Refuse random numbers, which TVM's converters draw once, at import, or do not drop."""
     (tmp_path / "chance.py").write_text(RANDOM_NETS)
     monkeypatch.chdir(tmp_path)
     if not reason:

@@ -37,7 +37,7 @@ QUICK = ("--tuner", "random", "--min-repeat-ms", "1", "--number", "1")
 
 
 def small_network(path: Path) -> Path:
-    """Two convolutions and a classifier."""
+    """Build two convolutions and a classifier."""
     net = Network((1, 8, 8, 8))
     x = net.relu(net.conv("x", 8))
     x = net.relu(net.conv(x, 16, 3, 2))
@@ -65,7 +65,7 @@ def records(database: Path) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def tuning(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """`adt tune` with *words*, under way."""
+    """Start `adt tune` with *words*."""
     command = [str(ADT), "tune", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
@@ -136,7 +136,7 @@ def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
 
 @contextlib.contextmanager
 def good_server(bundle: TargetBundle, address: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A server on this machine that registers with the tracker at *address*."""
+    """Start a server on this machine that registers with the tracker at *address*."""
     words = board.arguments(key="rack", port=port, tracker=address)
     with tempfile.TemporaryFile() as log, board.run_server(bundle, words, output=log.fileno()) as process:
         yield process
@@ -144,7 +144,7 @@ def good_server(bundle: TargetBundle, address: str, port: int) -> Iterator[subpr
 
 @contextlib.contextmanager
 def bad_server(address: str, port: int, what: str) -> Iterator[None]:
-    """One whose second timing of a session goes wrong."""
+    """Start a server whose second timing of a session goes wrong."""
     command = [sys.executable, BAD_SERVER, what, "2", str(port), address, "rack"]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
@@ -280,7 +280,7 @@ def test_without_a_device_it_ends_and_the_tracker_that_it_started_too(
 def test_kernels_for_another_processor_are_not_measured_here(
     network: Path, bundle: TargetBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each candidate would end its server with SIGILL."""
+    """Refuse candidates that would each end their server with SIGILL."""
     monkeypatch.setattr(tune_places, "own_features", lambda: frozenset({"sse4_1", "sse4_2"}))
     with pytest.raises(MismatchError, match=r"CPUs with .*avx2.*, which those of this machine lack") as error:
         adt.tune(network, platform="host", target="cpu", cpu="haswell", db=tmp_path / "db", trials=1)

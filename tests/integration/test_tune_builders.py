@@ -30,7 +30,7 @@ TIMEOUT = 15.0
 
 @pytest.fixture(scope="module")
 def candidate() -> str:
-    """TVM's JSON of a kernel."""
+    """Return TVM's JSON of a kernel."""
     import tvm
     from tvm import te
 
@@ -42,7 +42,7 @@ def candidate() -> str:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever happens to candidates, none of their files is left."""
+    """Check that no file of a candidate is left, whatever happens to it."""
     directory = tmp_path_factory.mktemp("temporary")
     monkeypatch.setenv("TMPDIR", str(directory))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -52,7 +52,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def compilers(tmp_path: Path) -> dict[str, str]:
-    """Compilers that end or hang the process that calls them."""
+    """Write compilers that end or hang the process that calls them."""
     made = {}
     for name, line in {
         "crashing": "kill -KILL $PPID",
@@ -146,7 +146,7 @@ def test_builders_that_are_none(asked: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A scheduler and two workers, each with one thread, that know adt as this process does."""
+    """Start a scheduler and two workers of one thread each that know adt as this process does."""
     import distributed
 
     with pytest.MonkeyPatch.context() as patch:
@@ -164,7 +164,7 @@ def cluster() -> Iterator[Any]:
 def test_here_and_on_a_cluster(
     cluster: Any, candidate: str, compilers: dict[str, str], tmp_path: Path
 ) -> None:
-    """Both wait for what hangs at the same time."""
+    """Wait for what hangs on both at the same time."""
     address = cluster.scheduler_address.replace("tcp://", "dask://")
     with contextlib.ExitStack() as stack:
         results = []

@@ -47,7 +47,7 @@ def bundle() -> TargetBundle:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hang is told after three seconds."""
+    """Report a hang after three seconds."""
     monkeypatch.setattr(worker, "SLACK_SECONDS", 1.0)
 
 
@@ -98,7 +98,7 @@ def device(fleet: Fleet, name: str) -> DeviceStatus:
 
 
 def servers_below() -> list[psutil.Process]:
-    """Measuring processes and servers that this process started."""
+    """Return measuring processes and servers that this process started."""
     found = psutil.Process().children(recursive=True)
     return [one for one in found if {"tvm_rpc", "adt.tuning.fleet.measure_child"} & set(_words(one))]
 

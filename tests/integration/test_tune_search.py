@@ -30,7 +30,7 @@ HERE, THERE = (Context("target", "0.25.0", name, "") for name in ("here", "there
 
 
 def convolution(channels: int = 8, side: int = 6, filters: int = 8) -> Any:
-    """A padded convolution, and what networks put after it: x * sigmoid(x)."""
+    """Build a padded convolution, and what networks put after it: x * sigmoid(x)."""
     x = te.placeholder((1, channels, side, side), "float32", name="x")
     weights = te.placeholder((filters, channels, 3, 3), "float32", name="w")
     y = topi.nn.conv2d(x, weights, strides=1, padding=1, dilation=1)
@@ -44,7 +44,7 @@ def elementwise() -> Any:
 
 
 def quantized() -> Any:
-    """A product of int8 matrices, for which Arm's processors and TVM have instructions of their own."""
+    """Build a product of int8 matrices, for which Arm's processors and TVM have instructions of their own."""
     a = te.placeholder((16, 16), "int8", name="a")
     b = te.placeholder((16, 16), "int8", name="b")
     k = te.reduce_axis((0, 16), name="k")
@@ -98,7 +98,7 @@ def test_the_seed_decides_what_is_proposed(strategy: str) -> None:
 
 
 def test_nothing_is_proposed_twice_and_batches_may_overlap() -> None:
-    """A trace is what makes the module that is built: a record of it makes the same one again."""
+    """Build a candidate's module from its trace, as a record of it does."""
     small = convolution(2, 2, 1)
     searching = search(small, CPU, strategy="random")
     batches = [searching.next_batch(8) for _ in range(4)]
@@ -117,7 +117,7 @@ def test_nothing_is_proposed_twice_and_batches_may_overlap() -> None:
 
 
 def test_a_search_goes_on_from_what_is_known() -> None:
-    """It proposes none of it again, and the model, shared by all tasks, has learned from it."""
+    """Exclude known candidates; the model, shared by all tasks, has learned from them."""
     first = traces(search(convolution(), CPU, strategy="random").next_batch(8))
     known = [
         record(trace, HERE, 1.0 + number) if number % 4 else record(trace, HERE, failure=Failure("run", "no"))
@@ -180,7 +180,7 @@ def test_a_kernel_with_nothing_to_choose_says_so() -> None:
 
 
 def test_each_strategy_and_target_proposes(capfd: pytest.CaptureFixture[str]) -> None:
-    """TVM says nothing on the terminal meanwhile: a pooling asks for a rule that it does not have."""
+    """Print nothing of TVM meanwhile: a pooling asks for a rule that it does not have."""
     x = te.placeholder((1, 8, 12, 12), "float32", name="x")
     pooled = topi.nn.pool2d(x, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), "max", layout="NCHW")
     pooling = te.create_prim_func([x, pooled])
@@ -197,7 +197,7 @@ def test_arms_instructions_for_int8_are_used() -> None:
 
 
 def test_mali_keeps_no_tiles_in_local_memory(drawn: tuple[Candidate, ...]) -> None:
-    """There it is the same memory as any other, so that copying into it is work for nothing."""
+    """Copy no tiles to local memory, which is the same memory as any other there."""
     mali = search(convolution(), MALI, strategy="random").next_batch(12)
 
     assert 0 < sum('"shared"' in trace for trace in traces(drawn)) < len(drawn)
@@ -211,7 +211,7 @@ def test_nothing_is_loaded_as_a_vector(drawn: tuple[Candidate, ...]) -> None:
 
 
 def test_a_convolution_and_what_follows_it_are_one_kernel(drawn: tuple[Candidate, ...]) -> None:
-    """With TVM's CUDA rules x * sigmoid(x) is a second kernel, which reads the first one's result back."""
+    """Make one kernel, where TVM's CUDA rules make x * sigmoid(x) a second that reads the first's result."""
     for candidate in drawn:
         assert json.dumps(json.loads(candidate.trace)).count('"blockIdx.x"') == 1
 
@@ -225,7 +225,7 @@ def test_the_outputs_of_a_kernel_are_told_from_its_inputs() -> None:
 
 
 def test_tvms_bounds_are_still_wrong() -> None:
-    """(4 * t + 2) % 6 is 0, 2 or 4. When this fails, TVM is right: see VECTORS in adt.tuning.search.design_space."""
+    """Find a wrong bound of (4 * t + 2) % 6; if TVM is right, see VECTORS in adt.tuning.search.design_space."""
     t = tvm.tirx.Var("t", "int32")
     bound = tvm.arith.Analyzer().const_int_bound(tvm.tirx.floormod(t * 4 + 2, 6))
 
@@ -254,7 +254,7 @@ def check_numbers(function: Any, count: int, target: dict[str, Any], device: Any
 
 
 def test_candidates_compute_what_the_kernel_computes() -> None:
-    """6 x 6 with padding: with vectorised loads into local memory TVM got one in ten of such wrong."""
+    """Compute 6 x 6 with padding: with vectorized loads into local memory TVM got one in ten wrong."""
     load_plugin(opencl_runtime())
     check_numbers(convolution(4, 6, 4), 4, OPENCL, tvm.opencl())
     check_numbers(convolution(4, 6, 4), 2, CPU, tvm.cpu())

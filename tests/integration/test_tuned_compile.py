@@ -51,7 +51,7 @@ UNTUNED, TUNED = 2.0, 1.0
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three convolutions, of which two are the same."""
+    """Build three convolutions, two of them the same."""
     net = Network((1, 4, 8, 8))
     first = net.relu(net.conv("x", 8))
     second = net.relu(net.conv(first, 8))
@@ -84,7 +84,7 @@ def keep(directory: Path, compilation: Compilation, task: Task, trace: str, seco
 
 
 def tuned_by_hand(directory: Path, compilation: Compilation, tasks: tuple[Task, ...]) -> Path:
-    """A database with a schedule for each task, each said to be faster than the untuned one."""
+    """Write a database with a schedule for each task, each said to be faster than the untuned one."""
     for task in tasks:
         keep(directory, compilation, task, BASELINE, UNTUNED)
         keep(directory, compilation, task, hand_trace(task, tuning_target(compilation.target, 2)), TUNED)
@@ -136,7 +136,7 @@ def test_kernels_that_are_the_same_code_are_one_task() -> None:
 
 
 def test_a_row_fitted_to_records_is_what_a_compile_schedules_for(model: Path, tmp_path: Path) -> None:
-    """The searches' own schedules, with the times of a device on which the model of costs is exact."""
+    """Fit the searches' own schedules to the times of a device on which the cost model is exact."""
     compilation, extraction = read(model, "opencl")
     before = compilation.target.gpu
     assert before is not None
@@ -168,7 +168,7 @@ def test_a_row_fitted_to_records_is_what_a_compile_schedules_for(model: Path, tm
 
 @pytest.fixture(scope="module")
 def unblocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two reductions, which nothing blocks or rewrites: its kernels are those that TVM itself makes."""
+    """Build two reductions, which nothing blocks or rewrites: its kernels are those that TVM itself makes."""
     nodes = [
         node("ReduceMax", ["x"], ["most"], axes=[1], keepdims=0),
         node("ReduceMin", ["x"], ["least"], axes=[0], keepdims=0),
@@ -178,7 +178,7 @@ def unblocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_another_program_s_records_of_the_same_model_are_found(unblocked: Path, tmp_path: Path) -> None:
-    """Tasks that TVM itself takes out of the model, and what MetaSchedule writes down of them."""
+    """Extract tasks by TVM itself, and read what MetaSchedule writes down of them."""
     load_intrinsics()
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms
@@ -353,7 +353,7 @@ def test_a_record_of_tvms_schedules_for_a_blocked_convolution_is_passed_over(
 
 
 def test_a_record_that_misuses_images_is_passed_over(model: Path, tmp_path: Path) -> None:
-    """A work-item for each lane: TVM's code generator would store each lane over the others."""
+    """Skip a schedule with a work-item for each lane, whose stores would overwrite one another."""
     compilation, found = read(model, "adreno")
     task = next(task for task in found.tasks if task.arguments[-1].scope == "global.texture")
     schedule = tvm.s_tir.Schedule(task.module)

@@ -123,7 +123,7 @@ def test_a_real_limit_to_the_file_leaves_nothing_half_written(tmp_path: Path) ->
 
 
 def dense(rows: int = 16, name: str = "A") -> tvm.IRModule:
-    """A matrix multiplication as a workload; *name* of a variable decides nothing."""
+    """Build a matrix multiplication as a workload; *name* of a variable decides nothing."""
     a, b = te.placeholder((rows, 16), name=name), te.placeholder((16, 16), name="B")
     k = te.reduce_axis((0, 16), name="k")
     c = te.compute((rows, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="dense")
@@ -168,7 +168,7 @@ def test_equal_kernels_are_one_workload(tmp_path: Path) -> None:
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
-    """MetaSchedule's two files of a database with a fast, a slow and a failed candidate."""
+    """Write MetaSchedule's two files of a database with a fast, a slow and a failed candidate."""
     with open_database(tmp_path / "db", write=True) as database:
         identity = database.workload_id(dense())
         failed = record(trace_text(schedule(dense(), 16).trace), failed="run", context=HOST)
@@ -324,7 +324,7 @@ def test_the_commands(tmp_path: Path) -> None:
 
 
 def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TVM's stack ends in an endless sum; the check of the text, which refuses it, is left out here."""
+    """End TVM's stack by an endless sum; the text's check, which refuses it, is left out here."""
     from adt.package import graphs
     from adt.package.graphs import GraphError
 
@@ -343,7 +343,7 @@ def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.Mon
 
 
 def test_what_was_mapped_before_is_no_part_of_a_readings_memory() -> None:
-    """PyTorch beside TVM and a GPU's driver map many GiB."""
+    """Subtract the many GiB that PyTorch beside TVM and a GPU's driver map."""
     x = te.placeholder((4, 8), "float32", "x")
     function = te.create_prim_func([x, te.compute((4, 8), lambda i, j: x[i, j] + 1, "y")])
     graph = str(tvm.ir.save_json(tvm.IRModule({"main": function})))

@@ -54,7 +54,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def packages(model: Path) -> dict[str, Path]:
-    """Sound packages for this machine, by target."""
+    """Compile sound packages for this machine, by target."""
     found: dict[str, Path] = {}
     for target in KERNEL:
         out = model.parent / target
@@ -247,7 +247,7 @@ def test_options_that_do_not_fit(packages: dict[str, Path], options: tuple[str, 
 
 
 def test_on_a_virtual_device(tmp_path: Path, rack: Rack) -> None:  # noqa: F811
-    """An arm64 processor, emulated: whether a kernel is right or wrong counts there, too."""
+    """Verify on an emulated arm64 processor, where a wrong kernel counts, too."""
     api.build_target(platform="linux-aarch64")
     device = rack.start("layers")
     net, kernel = vision.VisionNetwork((1, 8, 8, 8)), "fused_conv_blocks1_add1_relu1"
@@ -280,7 +280,7 @@ def test_textures_of_a_virtual_device(packages: dict[str, Path], broken: dict[st
 
 @pytest.mark.nightly
 def test_in_a_real_network(tmp_path: Path) -> None:
-    """MobileNet-v2 in textures, 54 calls: the kernel is called twice, and both calls are wrong."""
+    """Break a kernel of MobileNet-v2 in textures that two of 54 calls run: both are reported."""
     model = vision.mobilenet_v2(tmp_path / "model.onnx")
     sound = api.compile(model, out=tmp_path / "sound", platform="host", target="adreno", check=False).path
     assert api.verify_layers(sound).layers.passed
@@ -292,7 +292,7 @@ def test_in_a_real_network(tmp_path: Path) -> None:
 
 
 def test_a_network_by_name_is_compiled_and_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By rtvm, against onnxruntime on the same file, from anywhere."""
+    """Compare rtvm with onnxruntime on the same file, from any directory."""
     monkeypatch.chdir(tmp_path)
     api.build_target(platform="host")
     package = api.compile("squeezenet_v1.1", platform="host", shapes=["size=64,batch=2"], check=False)
@@ -303,7 +303,7 @@ def test_a_network_by_name_is_compiled_and_right(tmp_path: Path, monkeypatch: py
 
 
 def test_the_option_that_is_offered_for_a_cache_compiles_and_verifies(tmp_path: Path) -> None:
-    """Keys of earlier steps and of this one, and a mask as long as both."""
+    """Give keys of earlier steps and of this one, and a mask as long as both."""
     nodes = [
         node("Concat", ["past_key.0", "key"], ["present_key.0"], axis=2),
         node("Transpose", ["present_key.0"], ["t"], perm=[0, 1, 3, 2]),

@@ -24,7 +24,7 @@ from support.models import rounding
 
 @pytest.fixture(scope="module", autouse=True)
 def bundle() -> None:
-    """Programs that run packages here."""
+    """Build the programs that run packages here."""
     api.build_target(platform="host")
 
 
@@ -61,7 +61,7 @@ def test_a_package_is_right_where_a_rounding_decides(name: str, tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Transformer's blocks with activations of 16 bits."""
+    """Quantize a transformer's blocks to activations of 16 bits."""
     directory = tmp_path_factory.mktemp("blocks")
     return rounding.static(rounding.blocks(directory / "float.onnx"), directory / "q.onnx", bits=16)
 
@@ -128,7 +128,7 @@ def test_a_model_that_rounds_nothing_has_one_right_answer(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("operator", ["TopK", "ArgMax"])
 def test_indices_of_other_scores_do_not_pass(operator: str, tmp_path: Path) -> None:
-    """Choices among equal scores differ besides, which hides nothing."""
+    """Find the fault beside choices among equal scores, which differ and hide nothing."""
     right = rounding.equal_scores(tmp_path / "right.onnx", operator)
     inputs = {"x": np.random.default_rng(0).normal(size=(2 if operator == "TopK" else 20, 3000)).astype("f4")}
     asked = load_settings({}).settings.verify

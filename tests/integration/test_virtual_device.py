@@ -252,7 +252,7 @@ def test_reverse(phone: Phone) -> None:
 
 
 def test_abstract_sockets_both_ways(phone: Phone) -> None:
-    """Host, forward, an abstract socket of the device, reverse, host."""
+    """Go from host by forward to an abstract socket of the device, and by reverse to the host."""
     with echo_server() as port:
         phone("reverse", "localabstract:adt-test", f"tcp:{port}")
         local = int(phone("forward", "tcp:0", "localabstract:adt-test").stdout)
@@ -330,7 +330,7 @@ def test_daemon_that_dies_takes_the_device_with_it(connect: Callable[..., Phone]
 
 
 def test_starter_that_dies_leaves_nothing(places: Path) -> None:
-    """PID 1 is told `commit` only once it is on record; here its starter dies before."""
+    """Kill the starter before it tells PID 1 to `commit`, which it does only once the device is on record."""
     machine = prerequisites.require()
     at = state.home("uncommitted")
     at.data.mkdir(parents=True)
@@ -364,7 +364,7 @@ def test_starter_that_dies_leaves_nothing(places: Path) -> None:
 
 
 def test_trial_that_is_killed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a kill of `adt doctor` does; the step inside the namespaces never ends here."""
+    """Kill it as a kill of `adt doctor` does; the step inside the namespaces never ends here."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     code = "import time; from adt.virtual import trial; "
     code += "trial.inside = lambda *_: (print(flush=True), time.sleep(600)); trial.main('userns', '-', '')"

@@ -22,7 +22,7 @@ def shared(connect: Callable[..., Phone]) -> Phone:
 
 @pytest.fixture
 def device(shared: Phone) -> Iterator[Phone]:
-    """One device for all tests: what is injected can be taken back."""
+    """Yield one device for all tests, and take back what is injected."""
     yield shared
     faulty.set_faults("faulty", ())
     wait_for(lambda: f"{shared.info.serial}\tdevice" in shared.adb("devices").stdout)

@@ -30,7 +30,7 @@ SETTINGS = (
 
 @pytest.fixture(scope="module", params=["as usual", *(["without a user namespace"] * (os.getuid() == 0))])
 def device(request: pytest.FixtureRequest, connect: Callable[..., Phone]) -> Phone:
-    """A device; for root also as it is where the machine allows no user namespaces."""
+    """Start a device; for root also as it is where the machine allows no user namespaces."""
     if request.param == "as usual":
         return connect("isolated")
     support = HostSupport((), "root+native", None)
@@ -87,7 +87,7 @@ def test_root_of_the_device_is_nobody_of_this_machine(phone: Phone) -> None:
 
 
 def test_data_of_an_earlier_start_stays_usable(connect: Callable[..., Phone]) -> None:
-    """Data of a device of before root got a user of its own, and a link in it, which is not followed."""
+    """Reuse data of a device from before root got a user of its own; a link in it is not followed."""
     home, outside = state.home("earlier"), state.emulators_directory() / "outside"
     (home.data / "local/tmp/deep").mkdir(parents=True)
     (home.data / "local/tmp/deep/file").write_text("before\n")
@@ -102,7 +102,7 @@ def test_data_of_an_earlier_start_stays_usable(connect: Callable[..., Phone]) ->
 
 
 def greet(port: int) -> bytes:
-    """The first word that the device at *port* answers to an adb server of this process."""
+    """Return the first word that the device at *port* answers to an adb server of this process."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as plug:
         payload = b"host::"
         plug.sendall(wire.header(wire.CNXN, wire.VERSION_SKIP, 4096, payload, summed=True) + payload)

@@ -116,7 +116,7 @@ def test_damaged_userland_is_made_again(
 
 
 def test_own_userland(connect: Callable[..., Phone], phone: Phone, tmp_path: Path) -> None:
-    """A tree with no /dev, /proc, /data or /tmp in it, as Android images unpack."""
+    """Start a tree with no /dev, /proc, /data or /tmp in it, as Android images unpack."""
     tree = tmp_path / "tree"
     for part in ("system", "usr"):
         shutil.copytree(phone.info.root / part, tree / part, symlinks=True)
@@ -133,7 +133,7 @@ def test_own_userland(connect: Callable[..., Phone], phone: Phone, tmp_path: Pat
 
 
 def make_android_shape(debian: Path, tree: Path) -> None:
-    """A system tree as Android's: programs started by /system/bin/linker64, libraries in /system/lib64.
+    """Create a system tree as Android's: a loader /system/bin/linker64, libraries in /system/lib64.
 
     The loader is glibc's under bionic's name; toybox has its PT_INTERP rewritten to that.
     """
@@ -216,7 +216,7 @@ def test_own_userland_is_readable_under_any_umask(tmp_path: Path, phone: Phone) 
 def test_userland_that_others_cannot_read_is_refused_to_root(
     connect: Callable[..., Phone], phone: Phone, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Others than root start its programs as they are themselves: for them it is no fault."""
+    """Take it for others than root, who start its programs as they are themselves."""
     tree = tmp_path / "tree"
     shutil.copytree(phone.info.root, tree, symlinks=True)
     (library,) = tree.rglob("libc.so.6")
@@ -244,7 +244,7 @@ def test_userland_that_others_cannot_read_is_refused_to_root(
 
 
 def test_userland_whose_shell_does_not_start_is_refused(phone: Phone, tmp_path: Path) -> None:
-    """A library is missing, which shows when a program starts."""
+    """Remove a library, which shows when a program starts."""
     shutil.copytree(phone.info.root, tmp_path / "tree", symlinks=True)
     (library,) = (tmp_path / "tree").rglob("libcrypt.so.1")
     library.unlink()
@@ -283,7 +283,7 @@ def test_without_emulation(connect: Callable[..., Phone]) -> None:
     "abi", [pytest.param(X86_64, marks=needs_x86_64, id="x86_64"), pytest.param(ARM64, id="arm64")]
 )
 def test_opencl(connect: Callable[..., Phone], abi: Abi) -> None:
-    """PoCL compiles and runs a kernel on the device, found by the name that TVM's wrapper opens."""
+    """Compile and run a kernel by PoCL on the device, found by the name that TVM's wrapper opens."""
     device = connect(f"opencl-{abi.debian}", abi=abi.name, opencl=True)
     source = places_of(device) / "opencl.c"
     source.write_text(OPENCL_PROGRAM)
@@ -295,7 +295,7 @@ def test_opencl(connect: Callable[..., Phone], abi: Abi) -> None:
 
 
 def places_of(device: Phone) -> Path:
-    """A directory of this machine for the device's test files."""
+    """Create a directory of this machine for the device's test files."""
     directory = device.adb.home / device.info.name
     directory.mkdir(exist_ok=True)
     return directory

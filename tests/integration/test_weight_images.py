@@ -40,7 +40,7 @@ PACKAGE, MISMATCH = 3, 6
 
 
 def network(path: Path) -> Path:
-    """Rows of 3, 25, 12 and 6 texels: no row of a driver's image is a multiple of them."""
+    """Build rows of 3, 25, 12 and 6 texels: no row of a driver's image is a multiple of them."""
     net = Network((1, 3, 12, 12))
     x = net.relu(net.conv("x", 12, 3))
     x = net.conv(x, 12, 5, 2, groups=12)
@@ -150,7 +150,7 @@ def test_over_rpc_and_in_a_process_of_this_machine_they_are_images_too(
 
 
 def with_params(package: ModelPackage, to: Path, **arrays: Any) -> Path:
-    """A copy of *package* some of whose parameters are *arrays*, and mod.json says so."""
+    """Copy *package* with *arrays* in place of some parameters, and mod.json updated."""
     shutil.copytree(package.path, to)
     tensors = {name: tvm.runtime.tensor(array) for name, array in (params(package) | arrays).items()}
     tvm.runtime.save_param_dict_to_file(tensors, str(to / PARAMS))
@@ -202,7 +202,7 @@ int clReleaseMemObject(void* a) { return ((int (*)(void*))next("clReleaseMemObje
 def test_images_are_made_in_the_first_run_only(
     rtvm: Path, package: ModelPackage, model: Path, tmp_path: Path
 ) -> None:
-    """TVM asks for each image in each run; the bundle's runtime keeps those that were released."""
+    """Make each image once: the bundle's runtime keeps those that TVM releases after each run."""
     (tmp_path / "counting.c").write_text(COUNTING)
     library = tmp_path / "libOpenCL.so"  # what TVM asks for first; the rest it finds in the real one
     words = ["cc", "-shared", "-fPIC", "-o", library, tmp_path / "counting.c", "-ldl", "-Wl,--no-as-needed"]
@@ -272,7 +272,7 @@ def test_a_weight_over_the_limits_of_images_stays_a_buffer(model: Path) -> None:
 def test_a_kernel_that_cannot_read_its_weight_as_an_image_keeps_its_other_images(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault is injected: nothing is known of a kernel that cannot."""
+    """Inject the fault: no kernel is known that cannot."""
 
     def refusing(function: Any, target: Any) -> None:
         for param in function.params:

@@ -144,7 +144,7 @@ def test_a_record_that_is_right_is_applied(model: Path, tmp_path: Path) -> None:
 def test_what_no_compiler_takes_is_left_out(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Half of the kernel has no threads, which TVM sees last of all."""
+    """Leave half of the kernel without threads, which TVM sees last of all."""
     compilation, extraction = read(model, "opencl")
     (task,) = extraction.tasks
     schedule = tvm.s_tir.Schedule(task.module)
@@ -159,7 +159,7 @@ def test_what_no_compiler_takes_is_left_out(
 def test_an_instruction_that_the_processor_lacks_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """LLVM ends the process that asks it for one: it is not adt's."""
+    """Compile in another process, which LLVM ends."""
     load_intrinsics("x86_64-linux-gnu")
     function = of_bytes()
     space = rule_space(workload(function)["main"], tvm.target.Target(TARGETS["x86"]))
@@ -178,7 +178,7 @@ def test_an_instruction_that_the_processor_lacks_is_left_out(
 def test_kernels_that_a_gpu_s_check_finds_wrong_are_compiled_without_records(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A check that fails with records only; which race of a GPU that is does not matter here."""
+    """Fail a check with records only; which race of a GPU that is does not matter here."""
     compilation, extraction = read(model, "opencl")
     (task,) = extraction.tasks
     schedule = tvm.s_tir.Schedule(task.module)

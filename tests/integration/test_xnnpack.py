@@ -32,7 +32,7 @@ def bundle() -> TargetBundle:
 
 @pytest.fixture(scope="module")
 def arm64(rack: Rack) -> str:  # noqa: F811
-    """The serial of a virtual device."""
+    """Return the serial of a virtual device."""
     adt.build_target(platform="linux-aarch64", xnnpack=True)
     return str(rack.start("xnnpack").serial)
 
@@ -105,7 +105,7 @@ def test_what_stays_says_why(compiled: Compile) -> None:
 
 @pytest.mark.parametrize("kind", of_each_run(1, "QDQ int8", "QDQ uint8"))
 def test_integers_through_rtvm(kind: str, bundle: TargetBundle, workdir: Path, tmp_path: Path) -> None:
-    """Within some steps of the output's scale: onnxruntime rounds sums before an activation, too."""
+    """Compare within some steps of the output's scale: onnxruntime rounds sums before an activation, too."""
     model, feeds = integers(kind, workdir)
     package = compile_for(model, tmp_path / "package", "host")
     ran = adt.run(package.path, inputs=feeds, bundle=bundle.path)

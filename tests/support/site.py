@@ -15,7 +15,7 @@ import pytest
 def served(
     tmp_path: Path, patch: pytest.MonkeyPatch, kind: type[http.server.SimpleHTTPRequestHandler] | None = None
 ) -> Iterator[tuple[Path, str]]:
-    """The directory and its address; downloads go to a cache below *tmp_path*.
+    """Serve a directory; yield it and its address; downloads go to a cache below *tmp_path*.
 
     Args:
         kind: what answers; None: one that gives the files.

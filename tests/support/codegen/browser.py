@@ -78,7 +78,7 @@ class Page:
             pass
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression."""
+        """Return the value of a JavaScript expression."""
         result = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
@@ -100,7 +100,7 @@ class Page:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Page]:
-    """A browser with one empty page; it and all that it started is gone afterwards."""
+    """Open a browser with one empty page; it and all that it started is gone afterwards."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     assert program, "no Chromium is installed: apt-get install chromium-headless-shell"
     read_commands, write_commands = os.pipe()

@@ -167,7 +167,7 @@ class Tensor:
     """A reference to an array."""
 
     def __init__(self, library: Library, function: str, *arguments: Any) -> None:
-        """Own the object that *function* gives in its last argument."""
+        """Adopt the object that *function* gives in its last argument."""
         self.library, self.handle = library, c_void_p(1)
         try:
             library.call(function, *arguments, byref(self.handle))
@@ -195,7 +195,7 @@ class Tensor:
         return int(data)
 
     def view(self) -> np.ndarray[Any, Any]:
-        """The array where it lies, on a CPU."""
+        """Return the array where it lies, on a CPU."""
         info = self.info()
         raw = (ctypes.c_char * info.size).from_address(self.data())
         return np.frombuffer(raw, info.dtype.decode()).reshape(info.shape[: info.rank])
@@ -227,7 +227,7 @@ class Runner:
         assert self.handle
 
     def session(self) -> Runner:
-        """Another one of the package."""
+        """Open another session of the package."""
         other = object.__new__(Runner)
         other.library, other.handle = self.library, c_void_p()
         self.library.call("create_session", self.handle, byref(other.handle))
@@ -299,7 +299,7 @@ class Runner:
 
 
 def aligned(shape: tuple[int, ...], dtype: str, alignment: int = 64, off: int = 0) -> np.ndarray[Any, Any]:
-    """An array whose address is *off* bytes beyond a multiple of *alignment*."""
+    """Return an array whose address is *off* bytes beyond a multiple of *alignment*."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + 2 * alignment, "uint8")
     start = -raw.ctypes.data % alignment + off
@@ -307,7 +307,7 @@ def aligned(shape: tuple[int, ...], dtype: str, alignment: int = 64, off: int = 
 
 
 def main(cases: dict[str, Any]) -> None:
-    """``python child.py CASE LIBRARY {"argument": "path", …}``"""
+    """Run ``python child.py CASE LIBRARY {"argument": "path", …}``."""
     case, library, arguments = sys.argv[1:]
     cases[case](Library(Path(library)), **{k: Path(v) for k, v in json.loads(arguments).items()})
     sys.stdout.write("done\n")

@@ -101,7 +101,7 @@ def runs(library: Library, mixed: Path) -> None:
 
 
 def inputs_that_come_back(library: Library, echo: Path) -> None:
-    """A model may return its input: what is set later must not change what was returned."""
+    """Return an input: setting it later must not change what was returned."""
     runner = Runner(library, echo)
     count = runner.ask("input_count", 0)
     values = {}
@@ -228,7 +228,7 @@ def state(library: Library, recurrent: Path) -> None:
 
 
 def origins(library: Library, mixed: Path, tmp: Path) -> None:
-    """From memory, from a part of a file, by the library's path and name."""
+    """Load from memory, from a part of a file, by the library's path and name."""
     parts = {name: (mixed / name).read_bytes() for name in ("mod.json", "mod.params", "mod.so")}
     blobs = [in_memory(parts[name]) for name in ("mod.json", "mod.params", "mod.so")]
     memory = [Runner(library, source(*blobs)) for _ in range(3)]
@@ -275,7 +275,7 @@ def origins(library: Library, mixed: Path, tmp: Path) -> None:
 
 
 def names(library: Library, first: Path, second: Path) -> None:
-    """Two packages, y = relu(x @ w) and sigmoid(x @ w), as the linker finds their libraries by their SONAMEs."""
+    """Load y = relu(x @ w) and sigmoid(x @ w), whose libraries the linker finds by their SONAMEs."""
 
     def load(package: Path) -> Runner:
         blobs = (in_memory((package / name).read_bytes()) for name in ("mod.json", "mod.params"))
@@ -461,7 +461,7 @@ def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
 
 
 def state_on_opencl(library: Library, recurrent: Path) -> None:
-    """(s + h, s + 1): the state stays on the device."""
+    """Compute (s + h, s + 1); the state stays on the device."""
     runner = Runner(library, recurrent, program_cache="off")
     runner.set(0, np.zeros((1, 4), "float32"))
     runner.set(1, np.full((1, 4), 6, "float32"))
@@ -485,12 +485,12 @@ def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
 
 
 def resident() -> int:
-    """Bytes of this process's memory."""
+    """Return the bytes of this process's memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def memory_of_shapes(library: Library, symbolic: Path) -> None:
-    """100 shapes of 4 to 8 MB: what the model takes for each is not kept, nor when the handle is freed."""
+    """Run 100 shapes of 4 to 8 MB: the model's memory is not kept for each, nor when the handle is freed."""
     arrays = [np.zeros(1_000_000 + 10_000 * number, "float32") for number in range(100)]
     for array in arrays:
         array.fill(1)
@@ -513,7 +513,7 @@ def memory_of_shapes(library: Library, symbolic: Path) -> None:
 
 
 def parameters_are_pages_of_the_file(library: Library, large: Path) -> None:
-    """64 MiB of them: handles share the pages, which the system may take back."""
+    """Share 64 MiB of pages between handles, which the system may take back."""
 
     def own() -> int:
         resident_pages, file_pages = map(int, Path("/proc/self/statm").read_text().split()[1:3])
@@ -532,7 +532,7 @@ def parameters_are_pages_of_the_file(library: Library, large: Path) -> None:
 
 
 def sessions(library: Library, mixed: Path, recurrent: Path) -> None:
-    """Four of one model from four threads: each has its own inputs, outputs and state."""
+    """Run four sessions of one model in four threads: each has its own inputs, outputs and state."""
     first = Runner(library, mixed)
     four = [first, *(first.session() for _ in range(3))]
 
@@ -567,7 +567,7 @@ def sessions(library: Library, mixed: Path, recurrent: Path) -> None:
 
 
 def sessions_share_weights(library: Library, large: Path) -> None:
-    """On OpenCL, which is tests/support/standins/opencl_driver.c."""
+    """Share weights on OpenCL, which is tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
 
     def run(runner: Runner) -> Runner:
@@ -594,7 +594,7 @@ def sessions_share_weights(library: Library, large: Path) -> None:
 
 
 def memory_of_sessions(library: Library, large: Path) -> None:
-    """64 MiB of weights, copied or in place: those of four sessions are there once."""
+    """Keep 64 MiB of weights of four sessions once, copied or in place."""
 
     def used() -> int:
         return resident()
@@ -612,7 +612,7 @@ def memory_of_sessions(library: Library, large: Path) -> None:
 
 
 def memory_of_packages(library: Library, mixed: Path, tmp: Path) -> None:
-    """100 packages, one after the other: neither memory nor code of them stays."""
+    """Load 100 packages, one after the other: neither memory nor code of them stays."""
     packages = [Path(shutil.copytree(mixed, tmp / str(number))) for number in range(100)]
 
     def live(some: list[Path]) -> int:
@@ -717,7 +717,7 @@ def device_failures(library: Library, textured: Path) -> None:
 
 
 def several_devices(library: Library, opencl: Path, tmp: Path) -> None:
-    """PoCL's, of which there are two here."""
+    """Compute on both devices that PoCL has here."""
     x = np.array([[1, 2, 3, 4]], "float32")
     runners = {name: Runner(library, opencl, device=name, program_cache=str(tmp))
                for name in ("opencl", "opencl:0", "opencl:1")}  # fmt: skip
@@ -779,7 +779,7 @@ class NewerInfo(TypedInfo):
 
 
 def growth(library: Library, mixed: Path) -> None:
-    """A program of a newer header, and one of the first: structs grow at their ends."""
+    """Pass structs of a newer header, and of the first: they grow at their ends."""
     assert [ctypes.sizeof(kind) for kind in (Options, Source, Info)] == [56, 112, 56]
 
     options = NewerOptions(ctypes.sizeof(NewerOptions), build_threads=1)

@@ -43,12 +43,12 @@ def run(runner: Runner) -> None:
 
 
 def threads() -> list[Path]:
-    """This process's."""
+    """Return this process's threads."""
     return list(Path("/proc/self/task").iterdir())
 
 
 def runner_threads() -> list[int]:
-    """The library's own."""
+    """Return the library's own threads."""
     return [int(task.name) for task in threads() if (task / "comm").read_text() == "adt-runner\n"]
 
 
@@ -110,7 +110,7 @@ def callers_stay_as_they_are(library: Library, parallel: Path) -> None:
 
 
 def kernels_of_callers(library: Library, textured: Path) -> None:
-    """OpenCL is tests/support/standins/opencl_driver.c."""
+    """Run on the OpenCL of tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
     runner = Runner(library, textured, program_cache="off")
     run(runner)
@@ -122,7 +122,7 @@ def kernels_of_callers(library: Library, textured: Path) -> None:
 
 
 def inputs_do_not_wait(library: Library, textured: Path) -> None:
-    """OpenCL is tests/support/standins/opencl_driver.c. Copies beside runs wait for those that read the memory."""
+    """Copy beside runs, waiting only for readers of the memory (OpenCL is opencl_driver.c)."""
     driver = ctypes.CDLL("libOpenCL.so")
     runner = Runner(library, textured, program_cache="off")
     run(runner)
@@ -173,7 +173,7 @@ def threads_that_are_set(library: Library, parallel: Path) -> None:
 
 
 def asleep(library: Library, parallel: Path) -> None:
-    """With TVM_THREAD_POOL_SPIN_COUNT=0."""
+    """Run with TVM_THREAD_POOL_SPIN_COUNT=0."""
     runner = Runner(library, parallel)
     for _ in range(3):
         run(runner)

@@ -96,7 +96,7 @@ def made_up_project(
     api_level: int = 24,
     java_package: str = "com.example.vision",
 ) -> Project:
-    """The project of all *models*, whose packages and bundles are written below *directory*."""
+    """Return the project of all *models*, whose packages and bundles are written below *directory*."""
     packages = [
         make_typed_package(
             directory / f"package-{number}-{platform}",
@@ -124,7 +124,7 @@ def made_up_project(
 
 
 def _with_reference(model: ProjectModel) -> ProjectModel:
-    """*model* with a reference of zeros, each open extent 1."""
+    """Return *model* with a reference of zeros, each open extent 1."""
 
     def zeros(each: TensorApi, size: int) -> bytes:
         return bytes(size * math.prod(extent if isinstance(extent, int) else 1 for extent in each.shape))
@@ -196,7 +196,7 @@ def _differences(text: str, path: str, before: Iterable[tuple[str, str]]) -> str
 
 
 def _generated(kind: str, described: Project) -> Iterator[tuple[str, str | Path | bytes, str]]:
-    """Path, text, source or data, and a note of each file of a project."""
+    """Yield path, text, source or data, and a note of each file of a project."""
     for file in KINDS[kind](described):
         if isinstance(file, TextFile):
             yield file.path, file.text, " (the user's)" * file.users
@@ -216,7 +216,7 @@ def _apk(described: Project) -> Iterator[tuple[str, str | Path, str]]:
 
 
 def _text(contents: Path | bytes) -> Path | str:
-    """A class file in hexadecimal digits."""
+    """Return a class file in hexadecimal digits, other contents as text."""
     if isinstance(contents, Path):
         return contents
     return f"{contents.hex(' ', 4)}\n" if contents.startswith(b"dex\n") else contents.decode()

@@ -120,7 +120,7 @@ def levels(image: Yuv | Array, format_: Format, placement: Placement) -> Array:
 
 
 def to_rgb(y: Array, u: Array, v: Array, matrix: str, *, gray: bool) -> Array:
-    """ITU-R's equations, solved for the colours."""
+    """Solve ITU-R's equations for the colours."""
     kr, kb = (0.299, 0.114) if "601" in matrix else (0.2126, 0.0722)
     if "video" in matrix:
         y, u, v = (y - 16) * 255 / 219, u * 255 / 224, v * 255 / 224
@@ -132,7 +132,7 @@ def to_rgb(y: Array, u: Array, v: Array, matrix: str, *, gray: bool) -> Array:
 
 
 def elements(values: Array, format_: Format) -> Array:
-    """The input's elements in float64, or uint8, in its layout, of :func:`levels`."""
+    """Return the input's elements in float64, or uint8, in its layout, of :func:`levels`."""
     if format_.dtype == "uint8":
         values = np.floor(values + 0.5)
     else:

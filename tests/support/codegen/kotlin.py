@@ -31,7 +31,7 @@ JAVAC = ("javac", *(f"-J{option}" for option in BRIEF))
 
 
 def home() -> Path:
-    """The compiler's directory; fetched when it is not in the cache."""
+    """Return the compiler's directory; fetch it when it is not in the cache."""
     return cache.entry(f"tests/kotlin/{SHA256[:12]}", _fetch)[0]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def npm_archive(package: str, sha256: str, directory: Path) -> Path:
-    """The archive of *package* (``name@version``) in *directory*; its bytes are pinned."""
+    """Download *package* (``name@version``) to *directory*; its bytes are pinned."""
     npm = shutil.which("npm")
     assert npm, "the tests need npm: apt-get install npm"
     done = subprocess.run(

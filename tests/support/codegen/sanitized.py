@@ -30,7 +30,7 @@ ENVIRONMENT = {
 
 @functools.cache
 def build(sanitizers: str = "address,undefined", *targets: str) -> Path:
-    """The directory with the programs, in ``bin/``, all or *targets*; built when one of their sources has changed."""
+    """Build the programs, all or *targets*, in ``bin/`` when one of their sources has changed."""
     bundle, tree = adt.build_target(platform="host").bundle, adt.source().path
     checkout = hashlib.sha256(str(RUNNER).encode()).hexdigest()[:8]  # a build directory has one source
     place = cache.cache_dir() / f"tests/sanitized-{sanitizers.replace(',', '-')}-{checkout}"

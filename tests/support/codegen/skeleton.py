@@ -56,7 +56,7 @@ def java_escapes(text: str) -> str:
 
 
 def c_like(text: str, *, nested: bool, templates: bool = False) -> list[str]:
-    """Tokens of C++, Java or Kotlin, each literal as ``""``.
+    """Return the tokens of C++, Java or Kotlin, each literal as ``""``.
 
     Args:
         nested: comments nest, as Kotlin's do.
@@ -101,7 +101,7 @@ def _comment_end(text: str, position: int, nested: bool) -> int:
 
 
 def cmake(text: str) -> list[str]:
-    """Tokens of CMake, each quoted argument as ``""`` and what it refers to."""
+    """Return the tokens of CMake, each quoted argument as ``""`` and what it refers to."""
     found: list[str] = []
     for token in re.finditer(r'#[^\n]*|"(?:[^"\\]|\\.)*"|"|\s+|[^\s"#()]+|[()]', text, re.DOTALL):
         said = token.group()
@@ -115,12 +115,12 @@ def cmake(text: str) -> list[str]:
 
 
 def tags(element: ElementTree.Element) -> list[Any]:
-    """Elements and names of attributes."""
+    """Return elements and names of attributes."""
     return [element.tag, sorted(element.attrib), [tags(child) for child in element]]
 
 
 def keys(value: Any) -> Any:
-    """Tables and arrays, each value as its type."""
+    """Return tables and arrays, each value as its type."""
     if isinstance(value, dict):
         return {key: keys(one) for key, one in value.items()}
     if isinstance(value, list):

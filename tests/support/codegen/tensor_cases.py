@@ -40,7 +40,7 @@ def encoded(runner: Runner, factor: float) -> Tensor:
 
 
 def outlive(library: Library, recurrent: Path) -> None:
-    """Runs and handles: each run has memory of its own while its output is kept."""
+    """Keep an output of a run: each run has memory of its own meanwhile."""
     runner = Runner(library, recurrent)
     taken = [encoded(runner, factor) for factor in range(8)]
     assert len({tensor.data() for tensor in taken}) == 8
@@ -203,7 +203,7 @@ def from_numpy(library: Library, array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def dlpack(library: Library, recurrent: Path) -> None:
-    """To numpy and from it, without a copy."""
+    """Exchange with numpy without a copy."""
     import sys
 
     runner = Runner(library, recurrent)
@@ -262,7 +262,7 @@ class Driver:
         return count.value
 
     def expect_last(self, buffer: c_void_p) -> None:
-        """Only this program refers to *buffer*, once PoCL's threads have let commands that ended go."""
+        """Wait until only this program refers to *buffer*: PoCL's threads let ended commands go late."""
         end = time.monotonic() + 30
         while self.references(buffer) != 1:
             assert time.monotonic() < end
@@ -340,7 +340,7 @@ def on_opencl(library: Library, opencl: Path, state: Path, cpu: Path) -> None:
 
 
 def handed_through(library: Library, model: Path) -> None:
-    """(x, a slow y) on PoCL: arrays are not copied to an x that was taken, beside a run that reads it."""
+    """Return (x, a slow y) on PoCL: nothing is copied to an x that was taken, beside a run that reads it."""
     runner = Runner(library, model, program_cache="off")
     other, busy = runner.session(), runner.session()
     own = runner.input_tensor(0)

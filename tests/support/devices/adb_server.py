@@ -113,13 +113,13 @@ def fake_server(monkeypatch: pytest.MonkeyPatch, *handlers: Handler) -> Iterator
 
 
 def text(body: str) -> bytes:
-    """*body* with its length before it, as the server sends strings."""
+    """Return *body* with its length before it, as the server sends strings."""
     data = body.encode()
     return b"%04x" % len(data) + data
 
 
 def replying(*answers: bytes) -> Callable[[Peer], None]:
-    """A server that gives each of *answers* to one request."""
+    """Return a server that gives each of *answers* to one request."""
 
     def handler(peer: Peer) -> None:
         for answer in answers:

@@ -70,7 +70,7 @@ class Fault:
     once: bool = False
 
     def __str__(self) -> str:
-        """The specification."""
+        """Return the specification."""
         return f"{self.kind}{'=' * bool(self.value)}{self.value}{ONCE * self.once}"
 
     @property
@@ -86,7 +86,7 @@ class Fault:
 
 
 def parse(specifications: Iterable[str]) -> tuple[Fault, ...]:
-    """The faults named by *specifications*; ValueError if one is none."""
+    """Parse *specifications*; ValueError if one names no fault."""
     faults: list[Fault] = []
     for text in specifications:
         words, once, _ = text.partition(ONCE)
@@ -104,7 +104,7 @@ class Connection(Protocol):
     """A connection of the device that faults strike."""
 
     def on_faults(self) -> None:
-        """Other faults are armed."""
+        """Apply other armed faults."""
 
     def cut(self) -> None:
         """End at once, as a pulled cable does."""
@@ -128,7 +128,7 @@ class Injector:
         """Called when the device is to restart."""
 
     def armed(self) -> tuple[Fault, ...]:
-        """Every fault that may still strike."""
+        """Return every fault that may still strike."""
         directories = (Fault(READ_ONLY, directory) for directory in self._read_only)
         return (*self._armed.values(), *directories)
 
@@ -140,7 +140,7 @@ class Injector:
         return tuple(feature for feature in all_features if feature != "shell_v2")
 
     def replace(self, faults: Sequence[Fault]) -> None:
-        """Arm *faults* in place of what was armed; every count begins again.
+        """Set *faults* in place of those before; every count begins again.
 
         Raises:
             OSError: a directory cannot be made read-only; one that does not exist changes nothing else.
@@ -164,11 +164,11 @@ class Injector:
             connection.cut()
 
     def get(self, kind: str) -> Fault | None:
-        """The armed fault of *kind*."""
+        """Return the armed fault of *kind*."""
         return self._armed.get(kind)
 
     def strikes(self, kind: str) -> Fault | None:
-        """The armed fault of *kind*, which strikes now: one that strikes once is gone with that."""
+        """Return the armed fault of *kind*, which strikes now; one that strikes once is disarmed."""
         fault = self._armed.get(kind)
         if fault is not None:
             log.info("fault injection: %s strikes", fault)
@@ -177,7 +177,7 @@ class Injector:
         return fault
 
     def disarm(self, kind: str) -> None:
-        """*kind* has done its work."""
+        """Remove *kind*, which has done its work."""
         self._armed.pop(kind, None)
         if kind == "enospc":
             self._room = None

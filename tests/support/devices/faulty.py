@@ -38,7 +38,7 @@ def start(
 
 
 def set_faults(name: str, faults: Sequence[str]) -> tuple[str, ...]:
-    """Arm *faults* in the running device *name* in place of what was armed, and return them.
+    """Set the faults of the running device *name* in place of those before, and return them.
 
     Every count starts again. A host that was kept waiting or stalled by a fault that is no longer named goes on.
     """
@@ -46,7 +46,7 @@ def set_faults(name: str, faults: Sequence[str]) -> tuple[str, ...]:
 
 
 def armed_faults(name: str) -> tuple[str, ...]:
-    """The faults of the running device *name* that may still strike; one marked ``@once`` goes with that."""
+    """Return the faults of the device *name* that may still strike; one marked ``@once`` goes with that."""
     return _ask(name, {})
 
 

@@ -56,7 +56,7 @@ class FaultyLink(wire.Link):
         self._unsent: list[tuple[int, int, int, bytes]] = []
 
     async def receive(self, *, verified: bool) -> wire.Packet:
-        """The next packet for the device; a stalled one gets none."""
+        """Return the next packet for the device; a stalled one gets none."""
         while True:
             if self._doomed:
                 await asyncio.sleep(self.LAST_BYTES)
@@ -108,7 +108,7 @@ class FaultyLink(wire.Link):
             await asyncio.sleep(self._free_at - asyncio.get_running_loop().time())
 
     def on_faults(self) -> None:
-        """Other faults are armed: count afresh; a stalled device goes on where it stopped."""
+        """Count afresh; a stalled device goes on where it stopped."""
         self._carried, self._rate, self._doomed = 0, None, None
         if not self._stalled:
             return
@@ -188,7 +188,7 @@ class FaultyTransport(Transport):
             self.link.abort()
 
     def on_faults(self) -> None:
-        """Other faults are armed; a host that was kept waiting may be let in now."""
+        """Let in a host that was kept waiting, if no fault forbids it now."""
         self.link.on_faults()
         offline, refused = self._injector.get("offline"), self._injector.get("unauthorized")
         if self._online or offline or (self._asked and refused):
@@ -233,7 +233,7 @@ class FaultyTransport(Transport):
                 asyncio.get_running_loop().call_later(fault.seconds, self._accept_key, fault)
 
     def _accept_key(self, fault: Fault) -> None:
-        """Somebody tapped "Allow": this host is let in, and known from now on."""
+        """Let this host in, and know it from now on, as a tap on "Allow" does."""
         if self._injector.get("unauthorized") == fault:
             self._injector.disarm("unauthorized")
         if not self._online:
@@ -241,7 +241,7 @@ class FaultyTransport(Transport):
 
 
 def change(injector: Injector, request: bytes) -> dict[str, object]:
-    """Arm what a packet FAULTS asks for, and give the answer to it."""
+    """Apply the faults of a packet FAULTS, and return the answer to it."""
     try:
         specifications = json.loads(request).get("faults")
         if specifications is not None:
@@ -319,7 +319,7 @@ class FaultyDaemon(Daemon):
         self._at_boot = properties.read(Path(properties.STORE))
 
     def hello(self) -> bytes:
-        """The payload of our CNXN."""
+        """Return the payload of our CNXN."""
         return wire.banner(properties.read(Path(properties.STORE)), self.injector.features(FEATURES))
 
     def transport(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Transport:
@@ -328,7 +328,7 @@ class FaultyDaemon(Daemon):
         return FaultyTransport(link, self.hello, self.find, self.injector)
 
     def find(self, transport: Transport, destination: str) -> Service | None:
-        """The service for *destination*, or None to refuse it."""
+        """Return the service for *destination*, or None to refuse it."""
         if destination.startswith("sync:"):
             return lambda stream: FaultySession(end_early(stream, self.injector), self.injector).run()
         service = super().find(transport, destination)

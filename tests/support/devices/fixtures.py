@@ -87,7 +87,7 @@ class Rack:
         selection.disconnect(info.serial)
 
     def kill(self, name: str) -> emulator.EmulatorInfo:
-        """The device dies; its /data stays and adb notices by itself."""
+        """Kill the device; its /data stays and adb notices by itself."""
         info = emulator.stop(name)
         self._names.remove(name)
         return info
@@ -100,21 +100,21 @@ class Rack:
 
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    """An empty rack with an adb server, HOME and state directory of its own."""
+    """Yield an empty rack with an adb server, HOME and state directory of its own."""
     with open_rack(tmp_path_factory.mktemp("home")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def native_rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    """An empty rack whose devices have this machine's processor."""
+    """Yield an empty rack whose devices have this machine's processor."""
     with open_rack(tmp_path_factory.mktemp("home"), abi=NATIVE.name) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module", params=["debian", "adbutils"])
 def adb_rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    """An empty rack behind a server of each adb that people have; its devices have this machine's processor."""
+    """Yield an empty native rack behind a server of each adb that people have."""
     program = adb_program(request.param)
     with open_rack(tmp_path_factory.mktemp("home"), program=program, abi=NATIVE.name) as opened:
         assert adb.find_adb().path.resolve() == program.resolve()
@@ -123,7 +123,7 @@ def adb_rack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @contextlib.contextmanager
 def open_rack(home: Path, *, program: Path | None = None, abi: str | None = None) -> Iterator[Rack]:
-    """An empty rack; *program* is the adb to use, else the one that adt finds, and *abi* the rack's."""
+    """Yield an empty rack; *program* is the adb to use, else the one that adt finds, and *abi* the rack's."""
     cache = cache_dir()  # downloads are shared with other runs; everything else is ours
     with pytest.MonkeyPatch.context() as patch:
         for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_SERIAL", "ADB_VENDOR_KEYS"):
@@ -144,7 +144,7 @@ def open_rack(home: Path, *, program: Path | None = None, abi: str | None = None
 
 
 def adb_program(name: str) -> Path:
-    """Debian's adb, 29 in bookworm (``debian``), or the 36 of adbutils; a missing one fails the tests, it is never skipped."""
+    """Return Debian's adb, 29 in bookworm (``debian``), or the 36 of adbutils; fail if it is missing."""
     if name == "debian":
         if not DEBIAN_ADB.exists():
             pytest.fail(f"{DEBIAN_ADB} is missing: apt-get install adb")
@@ -155,7 +155,7 @@ def adb_program(name: str) -> Path:
 
 
 def adb_server() -> int:
-    """The pid of the adb server that listens now."""
+    """Return the pid of the adb server that listens now."""
     port = adb.server_port()
     heard = sockets.parse_listeners(Path("/proc/net/tcp").read_text())
     (inode,) = [one.inode for one in heard if one.port == port]
@@ -174,7 +174,7 @@ def only(rack: Rack) -> Iterator[Callable[..., Device]]:
 
 
 def processes(device: Device) -> list[str]:
-    """The command lines that run on the device, our own ``ps``, the device's PID 1 and daemon left out."""
+    """Return the command lines on the device, without our own ``ps``, its PID 1 and daemon."""
     rows = device.shell(["ps", "-A", "-o", "ARGS"]).out.splitlines()[1:]
     return [row.strip() for row in rows if " -o ARGS" not in row and "init.py" not in row]
 
@@ -196,7 +196,7 @@ def ask(device: Device, port: int) -> str:
 
 
 def entries(device: Device, directory: str) -> list[str]:
-    """Names in a directory of the device; none when it does not exist."""
+    """Return the names in a directory of the device; none when it does not exist."""
     return device.script('ls "$1" 2>/dev/null', directory, check=False).out.split()
 
 

@@ -26,7 +26,7 @@ TABLES = [Path("/proc/net", name) for name in ("tcp", "tcp6", "udp", "udp6")]
 
 
 def parse(text: str) -> set[tuple[str, int]]:
-    """Local address with port, and pid, of each row that ``ss -Hltunp`` printed."""
+    """Return local address with port, and pid, of each row that ``ss -Hltunp`` printed."""
     found = set()
     for line in text.splitlines():
         columns = line.split()

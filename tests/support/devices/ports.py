@@ -58,5 +58,5 @@ def _new_block() -> range:
 
 
 def _first_of_connections() -> int:
-    """The first port that Linux gives to connections and to servers that name none."""
+    """Return the first port that Linux gives to connections and to servers that name none."""
     return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 def cpuinfo(*parts: tuple[int, int], features: str) -> str:
-    """A block for each (implementer, part), as 64-bit Arm kernels write them."""
+    """Return a block for each (implementer, part), as 64-bit Arm kernels write them."""
     return "".join(
         f"processor\t: {number}\nBogoMIPS\t: 38.40\nFeatures\t: {features}\n"
         f"CPU implementer\t: {implementer:#04x}\nCPU architecture: 8\nCPU variant\t: 0x1\n"

@@ -114,7 +114,7 @@ class Finished:
         return document
 
     def refused(self, code: int, *words: str) -> None:
-        """It ended with *code*, nothing on stdout, and an error and a remedy that has all *words* in them."""
+        """Expect *code*, nothing on stdout, and an error and a remedy that has all *words* in them."""
         assert self.code == code, self.err
         assert self.out == ""
         assert "rtvm: error: " in self.err

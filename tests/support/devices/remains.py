@@ -36,7 +36,7 @@ busybox sha256sum "$@"
 
 
 def remains(device: Device) -> list[str]:
-    """Everything of ours on *device* that should not outlive an adt: one sentence each."""
+    """List everything of ours on *device* that should not outlive an adt: one sentence each."""
     found = [line for line in device.script(_FILES, OURS).out.splitlines() if line]
     rows = device.shell(["ps", "-A", "-o", "PID,ARGS"]).out.splitlines()[1:]
     found += [f"process {row.strip()}" for row in rows if OURS in row and " -o PID,ARGS" not in row]
@@ -63,7 +63,7 @@ def soon_nothing(device: Device, seconds: float = 120.0, *, after: str = "") -> 
 
 
 def wrong_files(device: Device, directory: str, manifest: str) -> list[str]:
-    """Names of a deployment whose contents, read through its links, are not what its manifest says."""
+    """Return names of a deployment whose contents, read through its links, differ from its manifest."""
     read = json.loads(device.shell(["cat", manifest]).out)["files"]
     names = sorted(read)
     lines = device.script(_SUMS, directory, *names, check=False, timeout=120).out.splitlines()

@@ -79,7 +79,7 @@ class Phone:
 
 @pytest.fixture(scope="module", autouse=True)
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Own HOME and state; the cache stays where it is, for the userland in it."""
+    """Set HOME and state to own directories; the cache stays where it is, for the userland in it."""
     base = tmp_path_factory.mktemp("virtual")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADT_CACHE_DIR", str(cache.cache_dir()))
@@ -123,7 +123,7 @@ def phone(connect: Callable[..., Phone]) -> Phone:
 
 
 def pids_inside(info: EmulatorInfo) -> list[int]:
-    """Every process of this machine in the pid namespace of the device."""
+    """Return every process of this machine in the pid namespace of the device."""
     return pids_in_namespace(pid_namespace(info))
 
 
@@ -147,7 +147,7 @@ def sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def echo_server() -> Iterator[int]:
-    """A TCP server on this machine that answers ``echo:`` and what it got."""
+    """Start a TCP server on this machine that answers ``echo:`` and what it got."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

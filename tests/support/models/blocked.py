@@ -18,7 +18,7 @@ _FIRST = RANDOM.bit_generator.state
 
 
 def model(shape: tuple[int, ...], body: Callable[[relax.BlockBuilder, Any], Any]) -> tvm.IRModule:
-    """A module whose ``main`` computes *body* of one float32 input of *shape*.
+    """Return a module whose ``main`` computes *body* of one float32 input of *shape*.
 
     Its random weights, and the inputs drawn after them, are the same whatever other tests drew before.
     """
@@ -76,7 +76,7 @@ def blocked_like_plain(
 
 
 def calls(module: tvm.IRModule) -> list[str]:
-    """Kernels and operators that ``main`` calls, by name."""
+    """Return kernels and operators that ``main`` calls, by name."""
     values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
     return [
         value.args[0].name_hint if value.op.name == "relax.call_tir" else value.op.name
@@ -97,7 +97,7 @@ def transposed(x: Any, inputs: int, out: int, kernel: int = 3, *, groups: int = 
 
 
 def last(x: Any, out: int, inputs: int, kernel: int = 3, order: str = "HWIO", **options: Any) -> Any:
-    """A convolution with its channels last, as TFLite's importer writes it."""
+    """Return a convolution with its channels last, as TFLite's importer writes it."""
     sizes = {"H": kernel, "W": kernel, "I": inputs, "O": out}
     options = {"padding": kernel // 2, "data_layout": "NHWC", "kernel_layout": order, **options}
     return relax.op.nn.conv2d(x, weight(*(sizes[axis] for axis in order)), **options)

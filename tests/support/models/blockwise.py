@@ -32,7 +32,7 @@ def model_of(
     weights: list[onnx.TensorProto],
     *domains: str,
 ) -> onnx.ModelProto:
-    """From ``x`` ``[*rows, k]`` to ``y`` ``[*rows, n]``; the shapes between are left to be inferred."""
+    """Build a model from ``x`` ``[*rows, k]`` to ``y`` ``[*rows, n]``; other shapes are inferred."""
     graph = helper.make_graph(
         nodes,
         "blockwise",
@@ -55,7 +55,7 @@ def matmul_n_bits(
     bias: bool = False,
     order: bool = False,
 ) -> onnx.ModelProto:
-    """MatMulNBits, and a LayerNormalization and a Relu behind it."""
+    """Build MatMulNBits, and a LayerNormalization and a Relu behind it."""
     blocks = -(-k // block)
     parts: dict[str, np.ndarray[Any, Any] | None] = {
         "w": RNG.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8),
@@ -77,7 +77,7 @@ def matmul_n_bits(
 def dequantized(
     kind: str, rows: int, k: int, n: int, block: int, *, form: str = "MatMul", zeros: bool = False
 ) -> onnx.ModelProto:
-    """A product by what DequantizeLinear makes of weights of the type *kind*.
+    """Build a product by what DequantizeLinear makes of weights of the type *kind*.
 
     Args:
         block: terms that share a scale; 0: all of a column.
@@ -114,7 +114,7 @@ def dequantized(
 
 
 def side_by_side(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
-    """One model that computes all of *models*, with their inputs and outputs in this order."""
+    """Join *models* to one, with their inputs and outputs in this order."""
     parts = [compose.add_prefix(model, f"m{number}_") for number, model in enumerate(models)]
     domains = {opset.domain: opset for model in models for opset in model.opset_import}
     for part in parts:

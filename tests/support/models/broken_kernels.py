@@ -19,7 +19,7 @@ from adt.compiler.passes import pipeline
 
 
 def broken_source(package: Path, copy: Path, function: str, old: bytes, new: bytes) -> Path:
-    """A copy of the OpenCL *package* whose kernel of *function* has *new* for the first *old* of its code.
+    """Copy the OpenCL *package* with *new* for the first *old* in the code of *function*.
 
     The source is in mod.so as text; *new* is as long as *old*, and mod.json is mended.
     """
@@ -45,7 +45,7 @@ def with_library(package: Path, library: bytes) -> Path:
 
 @contextmanager
 def broken_tir(function: str, old: str, new: str) -> Iterator[None]:
-    """Meanwhile compiling makes nodes of the kind *new* from those of the kind *old* in the kernel *function*."""
+    """Let compiling replace nodes of the kind *old* by the kind *new* in the kernel *function*."""
     import tvm
 
     @tvm.transform.module_pass(opt_level=0, name="Break")  # type: ignore[untyped-decorator]

@@ -17,7 +17,7 @@ FLOAT32 = (2, 32, 1)
 def params_file(
     tensors: Sequence[bytes], *, names: Sequence[bytes] | None = None, count: int | None = None
 ) -> bytes:
-    """A mod.params of *tensors*, each from :func:`tensor`; *count* instead of their number."""
+    """Return a mod.params of *tensors*, each from :func:`tensor`; *count* instead of their number."""
     names = [b"p%d" % n for n in range(len(tensors))] if names is None else names
     count = len(tensors) if count is None else count
     listed = b"".join(struct.pack("<Q", len(name)) + name for name in names)
@@ -33,7 +33,7 @@ def tensor(
     rank: int | None = None,
     device: int = 1,
 ) -> bytes:
-    """One tensor of a mod.params; *size* and *rank* instead of those of *data* and *shape*.
+    """Return one tensor of a mod.params; *size* and *rank* instead of those of *data* and *shape*.
 
     Args:
         dtype: DLPack's code, bits and lanes.
@@ -74,7 +74,7 @@ BAD_PARAMS = {
 
 
 def npy(dtype: str, shape: tuple[int, ...], order: str = "C") -> bytes:
-    """A .npy file of zeros."""
+    """Return a .npy file of zeros."""
     file = io.BytesIO()
     np.save(file, np.zeros(shape, dtype, order="F" if order == "F" else "C"))
     return file.getvalue()
@@ -89,7 +89,7 @@ NPY = {
 
 
 def overlapping(members: int, data: bytes) -> bytes:
-    """A zip of *members* that all lie in the same bytes: small, but not what is in it."""
+    """Return a zip of *members* that all lie in the same bytes: small, but not what is in it."""
     size = len(data)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -105,7 +105,7 @@ def overlapping(members: int, data: bytes) -> bytes:
 
 
 def npz() -> dict[str, bytes]:
-    """Archives that numpy writes, and one that it does not."""
+    """Return archives that numpy writes, and one that it does not."""
     files = {}
     for name, arrays in {"none": {}, "two": {"x": np.zeros((2, 3), "f4"), "y": np.arange(3)}}.items():
         for save in (np.savez, np.savez_compressed):
@@ -127,13 +127,13 @@ KEY = b"library: 0\ndevice: device\nvendor: vendor\ndriver: driver\nplatform: pl
 
 
 def programs(data: bytes) -> bytes:
-    """A file of the program cache that holds *data*, of the fuzz target's key."""
+    """Return a file of the program cache that holds *data*, of the fuzz target's key."""
     head = b"ADTPROG\0" + struct.pack("<IIQ", 1, len(KEY), len(data))
     return head + hashlib.sha256(data).hexdigest().encode() + KEY + data
 
 
 def program_list(*binaries: bytes, count: int | None = None) -> bytes:
-    """Compiled programs as TVM's runtime gives them; *count* instead of their number."""
+    """Return compiled programs as TVM's runtime gives them; *count* instead of their number."""
     parts = b"".join(struct.pack("<Q", 1) + b"k" + struct.pack("<Q", len(one)) + one for one in binaries)
     return struct.pack("<Q", len(binaries) if count is None else count) + parts
 

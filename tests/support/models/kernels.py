@@ -13,7 +13,7 @@ LENGTH = 1024
 
 
 def compile_add_one(out: Path, **options: Any) -> Path:
-    """The library of a kernel that adds one; *options* are those of ``adt.compile_kernel``."""
+    """Compile a kernel that adds one; *options* are those of ``adt.compile_kernel``."""
     from tvm import te
 
     a = te.placeholder((LENGTH,), "float32", name="A")

@@ -34,7 +34,7 @@ def microsoft(
     first: int = 0,
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """One node; *more* are its constants, ``x`` is input number *first*; an empty name is an input left out."""
+    """Build one node with constants *more*; ``x`` is input *first*; an empty name is an omitted input."""
     names = list(more or {})
     names.insert(first, "x")
     one = node(
@@ -61,7 +61,7 @@ def microsoft(
 def quantized(
     op: str, shape: Sequence[int], more: dict[str, Any] | None = None, **options: Any
 ) -> onnx.ModelProto:
-    """One operator from uint8 to uint8."""
+    """Build one operator from uint8 to uint8."""
     return microsoft(op, shape, more, kind=UINT8, output_kind=UINT8, **options)
 
 

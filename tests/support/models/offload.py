@@ -115,7 +115,7 @@ def mobile_net(path: Path, *, size: Sequence[int] = (24, 16)) -> Path:
 
 
 def wide_net(path: Path) -> Path:
-    """Layers with megabytes of weights, for products whose columns are computed one after another."""
+    """Build layers with megabytes of weights, for products computed column by column."""
     net = Net(2)
     x = net.node("Relu", net.conv("x", 192, 260))
     x = net.conv(x, 260, 1030, (1, 1))

@@ -88,7 +88,7 @@ class Outcome:
 
 @functools.cache
 def all_cases() -> dict[str, Case]:
-    """Every case in both variants, by id. Making them takes ten seconds."""
+    """Return every case in both variants, by id; making them takes ten seconds."""
     cases: dict[str, Case] = {}
     for case in (*_node_cases(), *_stored_cases()):
         for variant in VARIANTS:
@@ -114,7 +114,7 @@ def _node_cases() -> Iterator[Case]:
 
 
 def _stored_cases() -> Iterator[Case]:
-    """Models that PyTorch once exported, in onnx's wheel."""
+    """Yield models that PyTorch once exported, in onnx's wheel."""
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     for path in sorted(data.glob("pytorch-*/*")):
         arrays = []
@@ -132,7 +132,7 @@ def _array(value: Any) -> Any:
 
 
 def _with_constants(case: Case) -> Case:
-    """*case* with all inputs but the first as initializers."""
+    """Return *case* with all inputs but the first as initializers."""
     graph = case.model.graph
     if left_out(case) or len(graph.input) < 2 or len(graph.input) != len(case.inputs):
         return case
@@ -161,7 +161,7 @@ def left_out(case: Case) -> str:
 
 
 def operator(case: Case) -> str:
-    """The operator that the case is about; of a model with several nodes, the last but Constants."""
+    """Return the operator that the case is about; of several nodes, the last but Constants."""
     nodes = [node for node in case.model.graph.node if node.op_type != "Constant"]
     return str(nodes[-1].op_type) if nodes else "Constant"
 
@@ -289,7 +289,7 @@ def run_package(
 
 
 def _refusal(error: AdtError) -> Outcome:
-    """A refusal, if the error is one: raised before anything is compiled, in words of adt."""
+    """Return a refusal, if the error was raised before anything is compiled, in words of adt."""
     if not isinstance(error, ModelError | UnsupportedOp) or RAW.search(error.what):
         return Outcome(FAILED, f"{type(error).__name__}: {error.what} {error.details[:300]}")
     reason = re.sub(r"(/\S*/)?case\.onnx", "the model", error.what)

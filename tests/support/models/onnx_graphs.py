@@ -24,7 +24,7 @@ def graph_of(
     output_kind: int = FLOAT,
     domain: str = "",
 ) -> onnx.ModelProto:
-    """A model of *nodes*; the shapes of its outputs are left to inference."""
+    """Build a model of *nodes*; the shapes of its outputs are left to inference."""
     graph = helper.make_graph(
         list(nodes),
         "tiny",
@@ -72,7 +72,7 @@ H = 3
 
 
 def f32(*shape: int) -> np.ndarray[Any, Any]:
-    """Random floats in [-1, 1)."""
+    """Return random floats in [-1, 1)."""
     return RNG.uniform(-1, 1, shape).astype(np.float32)
 
 
@@ -135,7 +135,7 @@ def _conv_integer() -> onnx.ModelProto:
 
 
 def _attention() -> onnx.ModelProto:
-    """Four heads in two groups, behind three keys of the past, with a mask in which one row has nothing."""
+    """Build four heads in two groups, after three past keys, with a mask in which one row has nothing."""
     mask = RNG.integers(0, 2, (5, 8)).astype(bool)
     mask[2] = False
     weights = {"k": f32(2, 5, 12), "v": f32(2, 5, 8), "m": mask, "pk": f32(2, 2, 3, 6), "pv": f32(2, 2, 3, 4)}
@@ -145,7 +145,7 @@ def _attention() -> onnx.ModelProto:
 
 
 def _attention_of_lengths() -> onnx.ModelProto:
-    """The lengths of the cache, which bound what is seen, are computed; a mask is added."""
+    """Build attention whose cache lengths, which bound what is seen, are computed; a mask is added."""
     nodes = [
         node("ReduceSum", ["x", "axes"], ["s"], keepdims=0),
         node("Greater", ["s", "zero"], ["g"]),
@@ -165,7 +165,7 @@ def _attention_of_lengths() -> onnx.ModelProto:
 
 
 def _loop() -> onnx.ModelProto:
-    """Four steps of a state that is scaled by the step's number; what each gives is gathered."""
+    """Build four steps of a state that is scaled by the step's number; what each gives is gathered."""
     body = helper.make_graph(
         [
             node("Identity", ["go"], ["on"]),
@@ -191,7 +191,7 @@ def _loop() -> onnx.ModelProto:
 
 
 def _scan() -> onnx.ModelProto:
-    """A running sum along the second axis, from its end; the sums are in their places again."""
+    """Build a running sum along the second axis, from its end; the sums are in their places again."""
     body = helper.make_graph(
         [node("Add", ["state", "part"], ["next"]), node("Mul", ["next", "two"], ["row"])],
         "body",
@@ -277,7 +277,7 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
 def half(
     op: str, shape: tuple[int, ...], *, opset: int = 17, weights: Any = None, **more: Any
 ) -> onnx.ModelProto:
-    """:func:`tiny` in half precision."""
+    """Build :func:`tiny` in half precision."""
     nodes = [node(op, ["x", *(weights or {})], ["y"], name="the_one", **more)]
     return graph_of(
         nodes,
@@ -293,14 +293,14 @@ def half(
 def whole(
     op: str, shape: tuple[int, ...], weights: Any, *, kind: int = INT64, **more: Any
 ) -> onnx.ModelProto:
-    """:func:`tiny` of integers."""
+    """Build :func:`tiny` of integers."""
     return graph_of(
         [node(op, ["x", *weights], ["y"], **more)], {"x": shape}, ["y"], weights, kind=kind, output_kind=kind
     )
 
 
 def resize(shape: tuple[int, ...], make: Any = tiny, scales: Any = None, **more: Any) -> onnx.ModelProto:
-    """A Resize by *scales*."""
+    """Build a Resize by *scales*."""
     nodes = {"": np.zeros(0, np.float32), "scales": np.asarray(scales, np.float32)}
     model: onnx.ModelProto = make(
         "Resize", shape, weights={"roi": nodes[""], "scales": nodes["scales"]}, opset=19, **more

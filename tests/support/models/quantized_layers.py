@@ -19,7 +19,7 @@ Array = NDArray[np.generic]
 
 
 def with_layers(source: Path, out: Path) -> Path:
-    """The model with what each QuantizeLinear gives as an output, too."""
+    """Write the model with what each QuantizeLinear gives as an output, too."""
     model = onnx.shape_inference.infer_shapes(onnx.load(source))
     types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
     infos = {info.name: info for info in (*model.graph.value_info, *model.graph.output)}
@@ -36,7 +36,7 @@ def with_layers(source: Path, out: Path) -> Path:
 def quanta_off(
     exposed: Path, feeds: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
-    """For each quantized tensor its name and by how many quanta each element is off.
+    """Yield for each quantized tensor its name and the quantization steps that each element is off.
 
     Args:
         exposed: of :func:`with_layers`.

@@ -24,7 +24,7 @@ class Net:
         self.weights: dict[str, Any] = {}
 
     def weight(self, *shape: int, scale: float = 1.0) -> str:
-        """Random floats within ±*scale*."""
+        """Add random floats within ±*scale*."""
         return self.constant((RNG.uniform(-1, 1, shape) * scale).astype(np.float32))
 
     def constant(self, value: Any) -> str:
@@ -52,7 +52,7 @@ class Net:
 
 
 def convolutions() -> onnx.ModelProto:
-    """Convolutions with every activation that is fused, a residual sum, a gate, pools, a softmax."""
+    """Build convolutions with every fused activation, a residual sum, a gate, pools, a softmax."""
     net = Net()
 
     def conv(value: str, channels: int, filters: int, extent: int, groups: int = 1, stride: int = 1) -> str:
@@ -80,7 +80,7 @@ def convolutions() -> onnx.ModelProto:
 
 
 def transformer(steps: int = 8, size: int = 16, heads: int = 2) -> onnx.ModelProto:
-    """A BERT of one layer as exporters write it, which onnxruntime's optimizer recognizes."""
+    """Build a BERT of one layer as exporters write it, which onnxruntime's optimizer recognizes."""
     net = Net()
 
     def number(value: float) -> str:
@@ -147,7 +147,7 @@ KINDS = ("extended", "all", "dynamic", "dynamic extended", "QDQ uint8", "QDQ int
 
 
 def examples(model: onnx.ModelProto, count: int) -> Iterator[dict[str, Any]]:
-    """Inputs to calibrate with."""
+    """Yield inputs to calibrate with."""
     for _ in range(count):
         yield {
             value.name: RNG.uniform(-1, 1, shape).astype(np.float32)
@@ -169,7 +169,7 @@ class Examples:
 
 
 def written_by_onnxruntime(network: str, kind: str, directory: Path) -> Path:
-    """The file of *network* that onnxruntime writes for *kind*."""
+    """Write *network* quantized by onnxruntime as *kind*."""
     model = NETWORKS[network]()
     path = directory / "float.onnx"
     onnx.save(model, path)

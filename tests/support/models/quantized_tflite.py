@@ -32,7 +32,7 @@ class Model:
     def tensor(
         self, shape: Sequence[int], kind: Any = INT8, value: Any = None, *, scales: Any = None, axis: int = 0
     ) -> int:
-        """A tensor; *kind* is a type, or type, scale and zero point; *value* makes it a constant."""
+        """Add a tensor; *kind* is a type, or type, scale and zero point; *value* makes it a constant."""
         name, *quantization = (kind,) if isinstance(kind, str) else kind
         tensor = schema.TensorT()
         tensor.shape, tensor.type, tensor.name = (
@@ -54,7 +54,7 @@ class Model:
         return len(self.graph.tensors) - 1
 
     def weights(self, shape: Sequence[int], axis: int | None = None, kind: str = "int8") -> int:
-        """Random weights, with a scale for each place of *axis*."""
+        """Add random weights, with a scale for each index of *axis*."""
         value = RNG.integers(-100, 100, shape)
         scales = [0.02] if axis is None else RNG.uniform(0.01, 0.03, shape[axis])
         return self.tensor(shape, kind, value, scales=scales, axis=axis or 0)
@@ -62,7 +62,7 @@ class Model:
     def add(
         self, op: str, inputs: Sequence[int], outputs: Sequence[int], options: str = "", **values: Any
     ) -> int:
-        """An operator; its first output."""
+        """Add an operator; return its first output."""
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, op)
         code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), VERSIONS.get(op, 2)
@@ -87,12 +87,12 @@ class Model:
 
 
 def unpacked(path: Path) -> Any:
-    """The model in the file, to change."""
+    """Unpack the model in the file, to change it."""
     return schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
 
 
 def packed(model: Any) -> bytes:
-    """The file of a model."""
+    """Return the file of a model."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
@@ -163,7 +163,7 @@ OPERATORS: dict[str, tuple[str, dict[str, Any], Any, Sequence[int], Any, Any]] =
 
 
 def operator_model(name: str, path: Path) -> Path:
-    """One operator on an int8 picture ``[1, 4, 4, 3]``."""
+    """Write one operator on an int8 picture ``[1, 4, 4, 3]``."""
     model = Model()
     x = model.tensor((1, 4, 4, 3))
     if name in ("add", "sub", "mul"):
@@ -246,7 +246,7 @@ def operator_model(name: str, path: Path) -> Path:
 
 
 def network(path: Path) -> Path:
-    """Convolutions that are padded, strided, of points and of each channel, a residual, pools, a product.
+    """Write padded, strided, pointwise and depthwise convolutions, a residual, pools, a product.
 
     Scales are such that most quanta are used and few sums saturate.
     """

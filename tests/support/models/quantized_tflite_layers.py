@@ -16,7 +16,7 @@ Array = NDArray[np.generic]
 
 
 def with_layers(source: Path, out: Path) -> Path:
-    """The model with all quantized tensors that operators give as outputs, too."""
+    """Write the model with all quantized tensors that operators give as outputs, too."""
     model = unpacked(source)
     (graph,) = model.subgraphs
     given = [tensor for operator in graph.operators for tensor in operator.outputs]
@@ -29,7 +29,7 @@ def with_layers(source: Path, out: Path) -> Path:
 def quanta_off(
     exposed: Path, feeds: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
-    """For each quantized tensor its name and by how many quanta each element is off.
+    """Yield for each quantized tensor its name and the quantization steps that each element is off.
 
     Args:
         exposed: of :func:`with_layers`.
@@ -57,7 +57,7 @@ def _is_quantized(graph: Any, tensor: int) -> bool:
 
 
 def _run(model: bytes, inputs: list[Array]) -> Array:
-    """The one output, without delegates, as ``adt verify`` has it."""
+    """Return the one output, without delegates, as ``adt verify`` computes it."""
     kernels = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = litert.Interpreter(model_content=model, experimental_op_resolver_type=kernels)
     interpreter.allocate_tensors()

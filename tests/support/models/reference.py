@@ -13,7 +13,7 @@ from adt.package.package import ModelPackage
 
 
 def off_reference(package: ModelPackage, model: Path, least: float = 0.0) -> float:
-    """Largest difference to ONNX Runtime, as a share of the output's magnitude.
+    """Return the largest difference to ONNX Runtime, as a share of the output's magnitude.
 
     Args:
         least: magnitude of an output that is smaller, or nothing but zeros.

@@ -11,7 +11,7 @@ from adt.tuning.tasks import Task
 
 
 def hand_trace(task: Task, target: dict[str, Any]) -> str:
-    """The trace of a schedule of *task* for TVM's *target*.
+    """Return the trace of a schedule of *task* for TVM's *target*.
 
     On a CPU each operator's outer loops run in parallel; on a GPU each element has a work-item, in groups
     of 32; kernels with images get what their space begins with, and blocked ones of a CPU another tile.

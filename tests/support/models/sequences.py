@@ -47,7 +47,7 @@ class SequenceNetwork:
         return self.op("Reshape", x, self.constant(np.array(shape, np.int64)))
 
     def layer_norm(self, x: str, size: int, *, decomposed: bool = False) -> str:
-        """As opset 17 has it, or as exporters wrote it before."""
+        """Add a normalization as opset 17 has it, or as exporters wrote it before."""
         scale, shift = (
             self.constant((mean + self.random.normal(0, 0.1, size)).astype(np.float32)) for mean in (1, 0)
         )
@@ -76,7 +76,7 @@ class SequenceNetwork:
     def recurrent(
         self, kind: str, x: str, inputs: int, hidden: int, *, directions: int = 1, linear: bool = True
     ) -> str:
-        """All states of an RNN, GRU or LSTM, ``(steps, batch, directions · hidden)``."""
+        """Add an RNN, GRU or LSTM; return all states, ``(steps, batch, directions · hidden)``."""
         gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
         weights = [
             self.weight(directions, gates * hidden, extent, scale=hidden**-0.5) for extent in (inputs, hidden)
@@ -131,7 +131,7 @@ def bert(
     *,
     decomposed: bool = False,
 ) -> Path:
-    """An encoder for tokens int64[1, steps] with their segments and a mask, and its pooled output."""
+    """Build an encoder of int64[1, steps] with segments and a mask, and its pooled output."""
     net = SequenceNetwork()
     tokens = net.op("Gather", net.weight(words, size, scale=1), "input_ids")
     segments = net.op("Gather", net.weight(2, size, scale=1), "token_type_ids")
@@ -152,12 +152,12 @@ def bert(
 
 
 def bert_4x256(path: Path) -> Path:
-    """Four layers of 256, 128 tokens, as exporters write it since opset 17."""
+    """Build four layers of 256, 128 tokens, as exporters write it since opset 17."""
     return bert(path, 4, 256, 4, 128, 30522)
 
 
 def bert_12x768(path: Path) -> Path:
-    """BERT base, 128 tokens, its normalizations as exporters wrote them before."""
+    """Build BERT base, 128 tokens, its normalizations as exporters wrote them before."""
     return bert(path, 12, 768, 12, 128, 30522, decomposed=True)
 
 
@@ -174,7 +174,7 @@ def recurrent(
     classes: int = 40,
     batch: int = 1,
 ) -> Path:
-    """Recurrent layers of float32[steps, batch, size], and what each state is classified as."""
+    """Build recurrent layers of float32[steps, batch, size], and a classifier of each state."""
     net = SequenceNetwork()
     x, inputs = "x", size
     for _ in range(layers):
@@ -185,20 +185,20 @@ def recurrent(
 
 
 def gru(path: Path) -> Path:
-    """Two layers of 256 over 100 steps, as torch exports it."""
+    """Build two layers of 256 over 100 steps, as torch exports it."""
     return recurrent(path, "GRU", 2, 80, 256, 100)
 
 
 def lstm(path: Path) -> Path:
-    """Two layers of 256 over 100 steps."""
+    """Build two layers of 256 over 100 steps."""
     return recurrent(path, "LSTM", 2, 80, 256, 100)
 
 
 def gru_both_ways(path: Path) -> Path:
-    """A bidirectional layer of 128 over 50 steps, with the reset before the product."""
+    """Build a bidirectional layer of 128 over 50 steps, with the reset before the product."""
     return recurrent(path, "GRU", 1, 64, 128, 50, directions=2, linear=False)
 
 
 def lstm_both_ways(path: Path) -> Path:
-    """Two bidirectional layers of 128 over 64 steps, as readers of text have it."""
+    """Build two bidirectional layers of 128 over 64 steps, as readers of text have it."""
     return recurrent(path, "LSTM", 2, 192, 128, 64, directions=2)

@@ -14,7 +14,7 @@ MAGIKA = Path(magika.__file__).parent / "models/standard_v3_3/model.onnx"
 
 
 def small_model(path: Path, *, op: str = "Relu", dims: tuple[int | str, ...] = (1, 4)) -> Path:
-    """``y = op(x @ w)`` with a 4 by 3 weight, written to *path*."""
+    """Write ``y = op(x @ w)`` with a 4 by 3 weight to *path*."""
     weight = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3) / 10 - 0.5, "w")
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"], name="product"),

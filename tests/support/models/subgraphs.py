@@ -30,7 +30,7 @@ BINARY = {
 
 
 def compute(graph: Mapping[str, Any], constants: Mapping[str, Array], inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of *graph* for its *inputs*, in the graph's order."""
+    """Compute the outputs of *graph* for its *inputs*, in the graph's order."""
     waiting = list(inputs)
     values: list[Array] = []
     for node in graph["nodes"]:
@@ -51,7 +51,7 @@ def compute(graph: Mapping[str, Any], constants: Mapping[str, Array], inputs: Se
 
 
 def clml(name: str, attributes: Mapping[str, Any], arguments: list[Array]) -> Array:
-    """One CLML kernel; parts of *name* that the runtime does not look at do nothing."""
+    """Compute one CLML kernel; parts of *name* that the runtime does not look at do nothing."""
     if name.endswith("nn.conv2d"):
         assert attributes["groups"] == 1 and len(arguments) in (2, 3)
         top, left, bottom, right = attributes["padding"]
@@ -77,7 +77,7 @@ def clml(name: str, attributes: Mapping[str, Any], arguments: list[Array]) -> Ar
 def convolution(
     data: Array, weight: Array, padding: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
 ) -> Array:
-    """An NCHW convolution with OIHW weights; *padding* is top, left, bottom, right."""
+    """Compute an NCHW convolution with OIHW weights; *padding* is top, left, bottom, right."""
     top, left, bottom, right = padding
     padded = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
     height, width = ((size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilation, strict=True))
@@ -87,7 +87,7 @@ def convolution(
 
 
 def pool(name: str, data: Array, attributes: Mapping[str, Any]) -> Array:
-    """A pool without dilation whose averages leave padding out."""
+    """Compute a pool without dilation whose averages leave padding out."""
     top, left, bottom, right = attributes["padding"]
     largest = name == "nn.max_pool2d"
     widths = ((0, 0), (0, 0), (top, bottom), (left, right))
@@ -99,6 +99,5 @@ def pool(name: str, data: Array, attributes: Mapping[str, Any]) -> Array:
 
 
 def softmax(data: Array, axis: int) -> Array:
-    """Along *axis*."""
     powers = np.exp(data - data.max(axis=axis, keepdims=True))
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True))

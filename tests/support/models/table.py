@@ -42,7 +42,7 @@ another order alone make some 1e-4."""
 
 
 def inputs_of(model: RealModel, specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
-    """Random inputs, and the values that the model must be given."""
+    """Return random inputs, and the values that the model must be given."""
     arrays = dict(random_inputs(specs, 1))
     for name, value in model.given.items():
         if name in arrays:
@@ -88,7 +88,7 @@ def row(model: RealModel, target: str, precision: str) -> dict[str, Any]:
 
 
 def judged(found: Mapping[str, Any], expected: Mapping[str, Any], limit: float) -> dict[str, Any]:
-    """The worst output: largest absolute difference, the output's magnitude, and whether that is right."""
+    """Return the worst output: its largest absolute difference, magnitude, and whether it is right."""
     worst, worst_abs, magnitude = -1.0, 0.0, 0.0
     for name, want in expected.items():
         compared = compare(name, found[name], want, limit)
@@ -104,7 +104,7 @@ def judged(found: Mapping[str, Any], expected: Mapping[str, Any], limit: float) 
 
 
 def table(names: list[str], precision: str) -> dict[str, dict[str, Any]]:
-    """Rows of the models *names* (all, if empty) in *precision*, by model and target."""
+    """Return rows of the models *names* (all, if empty) in *precision*, by model and target."""
     made: dict[str, dict[str, Any]] = {}
     for model in real_models.REAL_MODELS:
         if names and model.name not in names:

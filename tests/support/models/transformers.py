@@ -13,7 +13,7 @@ class Transformer(SequenceNetwork):
     """Layers of transformers; normalizations come before what they normalize for."""
 
     def conv(self, x: str, inputs: int, outputs: int, kernel: int, **options: object) -> str:
-        """A square convolution with bias; depthwise where group says so."""
+        """Add a square convolution with bias; depthwise where group says so."""
         spread = (inputs // int(str(options.get("group", 1))) * kernel**2) ** -0.5
         weight = self.random.normal(0, spread, (outputs, round(spread**-2) // kernel**2, kernel, kernel))
         weights = self.constant(weight.astype(np.float32)), self.weight(outputs, scale=0.1)
@@ -22,7 +22,7 @@ class Transformer(SequenceNetwork):
     def heads(
         self, x: str, steps: int, size: int, heads: int, past: tuple[str, str] | None = None
     ) -> tuple[str, str, str]:
-        """Attention to *steps* tokens, which follow the keys and values of the *past*; and those then."""
+        """Add attention to *steps* tokens after the *past* keys and values; return also those joined."""
         joined = self.reshape(self.dense(x, size, 3 * size), 1, steps, 3, heads, size // heads)
         parts = self.op("Transpose", joined, perm=[2, 0, 3, 1, 4])
         q, k, v = (self.op("Gather", parts, self.constant(np.array(part)), axis=0) for part in range(3))
@@ -41,7 +41,7 @@ class Transformer(SequenceNetwork):
 
 
 def vit(path: Path, layers: int = 6, size: int = 384, heads: int = 6, image: int = 224) -> Path:
-    """ViT-S/16 of half the depth, its normalizations written as many operators; 197 tokens of an image."""
+    """Build ViT-S/16 of half the depth, its normalizations decomposed; 197 tokens of an image."""
     net, patches = Transformer(), (image // 16) ** 2
     x = net.conv("x", 3, size, 16, strides=[16, 16])
     x = net.op("Transpose", net.reshape(x, 1, size, patches), perm=[0, 2, 1])
@@ -59,7 +59,7 @@ def vit(path: Path, layers: int = 6, size: int = 384, heads: int = 6, image: int
 def gpt2_step(
     path: Path, layers: int = 4, size: int = 768, heads: int = 12, past: int = 127, words: int = 8000
 ) -> Path:
-    """The step of GPT-2's layers for one token, with the keys and values of *past* ones."""
+    """Build the step of GPT-2's layers for one token, with the keys and values of *past* ones."""
     net, cache = Transformer(), (1, heads, past, size // heads)
     x = net.op("Gather", net.weight(words, size, scale=1), "ids")
     inputs: dict[str, tuple[int, ...]] = {"ids": (1, 1)}
@@ -77,7 +77,7 @@ def gpt2_step(
 
 
 def convnext(path: Path, depths: tuple[int, ...] = (1, 1, 3, 1), first: int = 96, image: int = 224) -> Path:
-    """ConvNeXt-T of a third of the depth: 7 × 7 depthwise convolutions, all else with channels last."""
+    """Build ConvNeXt-T of a third of the depth: 7 × 7 depthwise convolutions, the rest channels-last."""
     net, x, size = Transformer(), "x", first
 
     def last(x: str, axes: tuple[int, ...] = (0, 2, 3, 1)) -> str:

@@ -17,20 +17,20 @@ class VisionNetwork(Network):
     """With the layers that no network of adt's has."""
 
     def enlarged(self, x: str) -> str:
-        """Each pixel twice along both axes."""
+        """Repeat each pixel twice along both axes."""
         scales = self.weight(np.array([1, 1, 2, 2], np.float32))
         modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         return self.op("Resize", [x, "", scales], self.channels[x], mode="nearest", **modes)
 
     def split(self, x: str) -> tuple[str, str]:
-        """Two halves of the channels."""
+        """Split the channels in two halves."""
         first, second = (f"half{len(self.nodes)}_{part}" for part in (0, 1))
         self.nodes.append(helper.make_node("Split", [x], [first, second], f"n_{first}", axis=1))
         self.channels |= dict.fromkeys((first, second), self.channels[x] // 2)
         return first, second
 
     def shuffle(self, x: str, groups: int, *extents: int) -> str:
-        """The channels of groups in turns."""
+        """Interleave the channels of groups."""
         channels = self.channels[x]
         parts = self.weight(np.array([1, groups, channels // groups, *extents]))
         y = self.op("Transpose", [self.op("Reshape", [x, parts], channels)], channels, perm=[0, 2, 1, 3, 4])
@@ -46,7 +46,7 @@ def mobilenet_v2(path: Path, size: int = 96) -> Path:
 
 
 def mixed_blocks(path: Path, size: int = 32) -> Path:
-    """The blocks of newer networks in small: squeeze-and-excite, hard-swish, SiLU, group
+    """Build the blocks of newer networks in small: squeeze-and-excite, hard-swish, SiLU, group
     convolution, split, concatenation, upsampling, transposed convolution, and channels that no
     texel divides."""
     net = VisionNetwork((1, 3, size, size))
@@ -64,8 +64,7 @@ def mixed_blocks(path: Path, size: int = 32) -> Path:
 
 
 def residual_blocks(path: Path, size: int = 40) -> Path:
-    """The blocks of ResNets and MobileNets in small, each also where its stride is two; channels that 16 does not
-    divide."""
+    """Build small blocks of ResNets and MobileNets, also with stride two; channels not divided by 16."""
     net = VisionNetwork((1, 3, size, size))
     x = net.max_pool(net.relu(net.conv("x", 24, 7, 2)), 3, 2)
     x = net.relu(net.add(x, net.conv(x, 24)))
@@ -78,7 +77,7 @@ def residual_blocks(path: Path, size: int = 40) -> Path:
 
 
 def yolov8n(path: Path, size: int = 640) -> Path:
-    """YOLOv8n up to the maps of its three heads, each flattened and joined."""
+    """Build YOLOv8n up to the maps of its three heads, each flattened and joined."""
     net = VisionNetwork((1, 3, size, size))
 
     def layer(x: str, out: int, kernel: int = 3, stride: int = 1) -> str:
@@ -113,7 +112,7 @@ def yolov8n(path: Path, size: int = 640) -> Path:
 
 
 def super_resolution(path: Path, size: int = 224) -> Path:
-    """Sub-pixel convolutions (ESPCN): one channel, three times as large."""
+    """Build sub-pixel convolutions (ESPCN): one channel, three times as large."""
     net = VisionNetwork((1, 1, size, size))
     x = net.relu(net.conv("x", 64, 5))
     x = net.relu(net.conv(net.relu(net.conv(x, 64)), 32))
@@ -122,7 +121,7 @@ def super_resolution(path: Path, size: int = 224) -> Path:
 
 
 def text_recognition(path: Path, width: int = 320, classes: int = 6625) -> Path:
-    """Recognition of a line of text as PP-OCR's: depthwise and 1×1 convolutions that halve mostly the
+    """Build a recognizer of a line of text as PP-OCR's: depthwise and 1×1 convolutions that halve mostly the
     height, and a class for each column."""
     net = VisionNetwork((1, 3, 48, width))
     x = net.hard_swish(net.conv("x", 16, 3, 2))
@@ -143,7 +142,7 @@ def text_recognition(path: Path, width: int = 320, classes: int = 6625) -> Path:
 
 
 def shufflenet(path: Path, size: int = 224, stages: Stages = ((116, 4), (232, 8), (464, 4))) -> Path:
-    """ShuffleNet-v2; channels and blocks of its stages."""
+    """Build ShuffleNet-v2; channels and blocks of its stages."""
     net = VisionNetwork((1, 3, size, size))
     x, extent = net.max_pool(net.relu(net.conv("x", 24, 3, 2)), 3, 2), size // 4
 
@@ -165,7 +164,7 @@ def shufflenet(path: Path, size: int = 224, stages: Stages = ((116, 4), (232, 8)
 def resnet3d(
     path: Path, size: int = 64, frames: int = 8, stages: Stages = ((32, 1), (64, 2), (64, 1), (128, 2))
 ) -> Path:
-    """The first stages of a ResNet for videos, R3D-18; channels and stride of its blocks."""
+    """Build the first stages of a ResNet for videos, R3D-18; channels and stride of its blocks."""
     net = VisionNetwork((1, 3, frames, size, size))
     x = net.relu(net.conv("x", 32, (3, 7, 7), (1, 2, 2)))
     for out, stride in stages:
@@ -175,7 +174,7 @@ def resnet3d(
 
 
 def image_translation(path: Path, size: int = 128) -> Path:
-    """A small generator as pix2pix's: convolutions that halve, transposed ones of four pixels that double, and skips."""
+    """Build a small generator as pix2pix's: halving convolutions, doubling transposed ones, and skips."""
     net = VisionNetwork((1, 3, size, size))
     x, levels = net.relu(net.conv("x", 32, 3, 2)), []
     for out in (64, 128, 256):

@@ -302,7 +302,7 @@ ANDROIDX = sorted((Path(__file__).parent / "androidx").glob("*.kt"))
 
 
 def write_sources(directory: Path) -> list[Path]:
-    """The Java sources below *directory*."""
+    """Write the Java sources below *directory*."""
     written = []
     for name, text in CLASSES.items():
         package, _, cls = name.rpartition(".")
@@ -318,7 +318,7 @@ REAL = "ADT_TEST_ANDROID_JAR"
 
 
 def compile_classes(directory: Path, *, real: bool = True) -> Path:
-    """The stand-in's classes, compiled into *directory*, to be given as a class path.
+    """Compile the stand-in's classes into *directory*, to be given as a class path.
 
     Args:
         real: take those that the android.jar of :data:`REAL` has from it, if there is one.

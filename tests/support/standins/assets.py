@@ -144,7 +144,7 @@ JVM_OPTIONS = ("--add-opens=java.base/java.io=ALL-UNNAMED",)
 
 
 def compile_classes(directory: Path, android: Path) -> Path:
-    """These classes, to be put before *android*, those of standin_android, on the class path."""
+    """Compile these classes, to be put before *android*, those of standin_android, on the class path."""
     for name, text in CLASSES.items():
         package, _, cls = name.rpartition(".")
         path = directory / "sources" / package.replace(".", "/") / f"{cls}.java"
@@ -157,7 +157,7 @@ def compile_classes(directory: Path, android: Path) -> Path:
 
 
 def write_assets(archive: Path, assets: Mapping[str, Path]) -> Path:
-    """One file with all *assets* in it, and its index beside it; the property ``assets`` names it."""
+    """Write one file with all *assets*, and its index beside it; the property ``assets`` names it."""
     index = ""
     with archive.open("wb") as out:
         out.write(b"not an asset")

@@ -20,7 +20,7 @@ EVALUATOR = "runtime.RPCTimeEvaluator"
 
 
 def spoil(what: str, number: int) -> None:
-    """From now on timings in this process and its children go wrong."""
+    """Make timings in this process and its children go wrong from now on."""
     usual = tvm_ffi.get_global_func(EVALUATOR)
     numbers = itertools.count(1)
 

@@ -29,7 +29,7 @@ int __tvm_ffi_main(void* self, const void* arguments, int count, void* result) {
 
 
 def candidate(directory: Path, does: str = "", *, seconds: float = 0.002, compiler: str = "cc") -> bytes:
-    """A library whose ``main`` sleeps.
+    """Compile a library whose ``main`` sleeps.
 
     Args:
         does: after that: ``crash`` or ``hang``; ``crash@ROLE`` only on a server with that role.

@@ -29,7 +29,7 @@ def make_standin_clml(
 
 
 def make_library(path: Path, *, compiler: str, functions: Sequence[str] = ()) -> None:
-    """A libOpenCL.so for the machine of *compiler* whose *functions* do nothing."""
+    """Compile a libOpenCL.so for the machine of *compiler* whose *functions* do nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     code = "".join(f"int {name}(void) {{ return -1; }}\n" for name in functions)
     command = [compiler, "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libOpenCL.so", "-x", "c", "-"]

@@ -200,7 +200,7 @@ def make_runtime(directory: Path, tree: Path, bundle: Path) -> Path:
 
 
 def make_bundle(directory: Path, tree: Path, bundle: TargetBundle) -> TargetBundle:
-    """*bundle*, of this machine and without CUDA, with CUDA's runtime and the stand-in for its RPC server.
+    """Copy *bundle*, of this machine and without CUDA; add CUDA's runtime and a stand-in RPC server.
 
     Only the server sees the driver: NVRTC would open it in processes that compile.
     """

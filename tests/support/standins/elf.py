@@ -26,7 +26,7 @@ NEWER = {"libc.so": "reallocarray"}
 
 
 def note(api_level: int, ndk: str = "r27d", build: str = "13750724") -> str:
-    """Assembler text of the note that the NDK's crtbegin leaves."""
+    """Return the assembler text of the note that the NDK's crtbegin leaves."""
     return f"""
     .section .note.android.ident,"a",%note
     .balign 4
@@ -46,7 +46,7 @@ class Toolbox:
     """Links small libraries and programs in one directory."""
 
     def __init__(self, directory: Path, stubs: Path) -> None:
-        """*stubs* is what :func:`stub_libraries` made."""
+        """Take the *stubs* that :func:`stub_libraries` wrote."""
         self.directory = directory
         self.stubs = stubs
 
@@ -97,7 +97,7 @@ def _c_string(text: str) -> str:
 
 
 def stub_libraries(directory: Path, *, newer: bool) -> Path:
-    """Stand-ins for the NDK's stub libraries, in *directory*; *newer*: with the symbols of API level 29."""
+    """Compile stand-ins for the NDK's stub libraries; *newer*: with the symbols of API level 29."""
     directory.mkdir(parents=True)
     for name, (symbols, version) in LIBC.items():
         code, script = directory / "stub.c", directory / "stub.map"
@@ -118,7 +118,7 @@ def stub_libraries(directory: Path, *, newer: bool) -> Path:
 
 
 def patched(source: Path, target: Path, changes: dict[int, bytes]) -> Path:
-    """A copy of *source* with bytes replaced at file offsets."""
+    """Copy *source* with bytes replaced at file offsets."""
     contents = bytearray(source.read_bytes())
     for offset, new in changes.items():
         contents[offset : offset + len(new)] = new
@@ -127,7 +127,7 @@ def patched(source: Path, target: Path, changes: dict[int, bytes]) -> Path:
 
 
 def header_offset(path: Path, kind: str, field: str, *, which: int = 0) -> int:
-    """File offset of a field of the program header number *which* of *kind*, by pyelftools."""
+    """Return the file offset of a field of program header number *which* of *kind*, by pyelftools."""
     fields = {
         "p_type": 0,
         "p_flags": 4,
@@ -144,7 +144,7 @@ def header_offset(path: Path, kind: str, field: str, *, which: int = 0) -> int:
 
 
 def dynamic_offset(path: Path, tag: str) -> int:
-    """File offset of the entry *tag* of the dynamic section, by pyelftools."""
+    """Return the file offset of the entry *tag* of the dynamic section, by pyelftools."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         section = elf.get_section_by_name(".dynamic")

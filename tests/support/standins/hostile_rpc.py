@@ -23,12 +23,12 @@ WILD = 0x4141414141414141
 
 
 def packet(code: int, body: bytes = b"", *, length: int | None = None) -> bytes:
-    """One packet; *length* in place of its real one."""
+    """Return one packet; *length* in place of its real one."""
     return struct.pack("<Qi", 4 + len(body) if length is None else length, code) + body
 
 
 def values(*parts: bytes, count: int | None = None) -> bytes:
-    """A sequence of values; *count* in place of their real number."""
+    """Return a sequence of values; *count* in place of their real number."""
     return struct.pack("<i", len(parts) if count is None else count) + b"".join(parts)
 
 
@@ -223,7 +223,7 @@ class Hostile:
 
 
 def mutated(seed: int) -> bytes:
-    """A good or bad answer with some bytes changed, cut or doubled."""
+    """Return a good or bad answer with some bytes changed, cut or doubled."""
     rng = random.Random(seed)
     data = bytearray(
         rng.choice([*FAULTS.values(), returned(NOTHING), returned(integer(STRING), text(b"text"))])

@@ -205,7 +205,7 @@ def make_player(ndk: Path, directory: Path) -> tuple[Path, Path]:
 
 
 def fake_ndk(path: Path, revision: str = "28.0.1", description: str = "Android NDK") -> Path:
-    """A directory with the files that identify an NDK; its compilers say a version."""
+    """Create a directory with the files that identify an NDK; its compilers say a version."""
     tools = path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
     tools.mkdir(parents=True)
     for name in ("clang++", "aarch64-linux-android21-clang++", "aarch64-linux-android35-clang++"):

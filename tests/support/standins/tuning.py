@@ -36,7 +36,7 @@ def options(**changes: Any) -> TuningOptions:
 
 
 def task(name: str, *, weight: int = 1, flops: int | None = 1000) -> Any:
-    """A :class:`adt.tuning.tasks.Task`; its module is its name, and so is its workload."""
+    """Return a :class:`adt.tuning.tasks.Task` whose module and workload are its name."""
     return SimpleNamespace(
         name=name,
         module=name,

@@ -25,7 +25,7 @@ SERIAL = "serial-R58M12ABCDE"
 
 
 def workload(name: str = "conv") -> Workload:
-    """A workload that may be read, and is no module."""
+    """Return a workload that may be read, and is no module."""
     text = json.dumps({"root_index": 0, "nodes": [{"type": "ffi.String", "data": name}]})
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Workload(digest[:32], str(int(digest[:16], 16)), "0.25.0", text)
@@ -43,7 +43,7 @@ def record(
     serial: str = SERIAL,
     options: Mapping[str, Any] | None = None,
 ) -> Record:
-    """A candidate that took *ms* milliseconds, or *failed*; trace "" is the untuned schedule."""
+    """Return a candidate that took *ms* milliseconds, or *failed*; trace "" is the untuned schedule."""
     seconds = () if failed or ms is None else (ms / 1000,)
     failure = Failure(failed, f"/home/somebody/{trace}: it did not work") if failed else None
     on = MeasuredOn(serial, "Pixel 7", 41.5)
@@ -53,7 +53,7 @@ def record(
 
 
 def applicable(name: str = "t", ms: float | None = 1.0, **how: Any) -> Record:
-    """:func:`record` with a trace that may be applied (and fits no workload); empty: the untuned schedule."""
+    """Return a record of a trace that may be applied (and fits no workload); empty: the untuned one."""
     trace = canonical(json.dumps([[["GetSBlock", [], [name, "main"], ["b0"]]], []])) if name else BASELINE
     return record(trace, ms, **how)
 
@@ -64,7 +64,7 @@ def name_of(record: Record) -> str:
 
 
 def baseline(ms: float, **how: Any) -> Record:
-    """The untuned schedule's time."""
+    """Return the untuned schedule's time."""
     return record(BASELINE, ms, **how)
 
 
