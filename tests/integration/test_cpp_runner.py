@@ -44,7 +44,7 @@ from adt.package.manifest import (
     TensorSpec,
     ValueRange,
 )
-from support.devices.programs import Finished, program_output
+from support.devices.programs import Finished, program_output, try_program
 
 USAGE, PACKAGE, INPUT, RUN, MISMATCH, NO_DEVICE, DEVICE_LOST, OUT_OF_MEMORY = range(2, 10)
 HEADERS = {
@@ -83,14 +83,7 @@ class Built:
         return self.installed / "bin" / "rtvm"
 
     def run(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Finished:
-        done = subprocess.run(
-            [str(self.rtvm), *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **(env or {})},
-        )
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return Finished.of(self.rtvm, *arguments, **(env or {}))
 
 
 @pytest.fixture(scope="session")
@@ -120,7 +113,7 @@ def test_our_code_compiles_without_a_warning(built: Built) -> None:
     def warnings(command: str) -> str:
         words = [word for word in shlex.split(command) if Path(word).name not in ("ccache", "sccache")]
         words += ["-Werror", "-fsyntax-only"]
-        done = subprocess.run(words, cwd=built.build, capture_output=True, text=True, check=False)
+        done = try_program(*words, cwd=built.build)
         return done.stderr if done.returncode else ""
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -783,7 +776,6 @@ def test_no_random_values_for_a_symbolic_shape(built: Built, symbolic: Package) 
 
 
 def npy(header: str, data: bytes = b"", version: tuple[int, int] = (1, 0)) -> bytes:
-    """Return a .npy file with any header text."""
     size = struct.pack("<H" if version[0] == 1 else "<I", len(header))
     return b"\x93NUMPY" + bytes(version) + size + header.encode() + data
 

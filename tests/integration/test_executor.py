@@ -5,19 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from test_cpp_runner import Built, built
+from test_cpp_runner import built
 from test_gpu_faults import driver
 from test_rtvm import onnx_file, textured
-from test_runner_abi import case
+from test_runner_abi import Case, case
 
 import adt
 from adt.package.package import ModelPackage
 from support.codegen import sanitized
+from support.models.onnx_graphs import graph_of, node, write
 
-__all__ = ["built", "driver", "onnx_file", "textured"]
+__all__ = ["built", "case", "driver", "onnx_file", "textured"]
 
 CASES = "support.codegen.executor_cases"
 TWO_THREADS = {"TVM_NUM_THREADS": "2"}
@@ -26,17 +25,11 @@ TWO_THREADS = {"TVM_NUM_THREADS": "2"}
 
 def products(place: Path, rows: int, width: int, count: int) -> Path:
     """Compile a package of *count* products in a row, of zeros."""
-    weight = numpy_helper.from_array(np.zeros((width, width), "float32"), "w")
     names = ["x", *(f"x{i}" for i in range(1, count)), "y"]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (rows, width)) for name in "xy")
-    nodes = [helper.make_node("MatMul", [names[i], "w"], [names[i + 1]]) for i in range(count)]
-    graph = helper.make_graph(nodes, "products", [x], [y], [weight])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, place / "products.onnx")
-    package = adt.compile(
-        place / "products.onnx", out=place / "products", platform="host", target="cpu", check=False
-    )
-    return package.path
+    nodes = [node("MatMul", [names[i], "w"], [names[i + 1]]) for i in range(count)]
+    graph = graph_of(nodes, {"x": (rows, width)}, ["y"], {"w": np.zeros((width, width), "float32")})
+    model = write(graph, place / "products.onnx")
+    return adt.compile(model, out=place / "products", platform="host", target="cpu", check=False).path
 
 
 @pytest.fixture(scope="session")
@@ -51,32 +44,31 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return products(tmp_path_factory.mktemp("long"), 256, 1024, 100)
 
 
-def test_callers_stay_as_they_are(built: Built, parallel: Path) -> None:
-    case(built, "callers_stay_as_they_are", TWO_THREADS, CASES, parallel=parallel)
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("callers_stay_as_they_are", TWO_THREADS),
+        ("executors_of_their_own", TWO_THREADS),
+        ("threads_that_are_set", {}),
+        ("asleep", {**TWO_THREADS, "TVM_THREAD_POOL_SPIN_COUNT": "0"}),
+        ("tickets", {}),
+        ("cancellation", {}),
+    ],
+)
+def test_the_executor(case: Case, name: str, environment: dict[str, str]) -> None:
+    case(name, environment)
 
 
-@pytest.mark.parametrize("vendor", ["adt tests", "QUALCOMM"])
-def test_kernels_of_callers(built: Built, textured: ModelPackage, driver: Path, vendor: str) -> None:
-    environment = {"LD_LIBRARY_PATH": str(driver), "STANDIN_VENDOR": vendor}
-    case(built, "kernels_of_callers", environment, CASES, textured=textured.path)
-
-
-def test_inputs_do_not_wait(built: Built, textured: ModelPackage, driver: Path) -> None:
-    environment = {"LD_LIBRARY_PATH": str(driver)}
-    case(built, "inputs_do_not_wait", environment, CASES, textured=textured.path)
-
-
-def test_executors_of_their_own(built: Built, parallel: Path) -> None:
-    case(built, "executors_of_their_own", TWO_THREADS, CASES, parallel=parallel)
-
-
-def test_threads_that_are_set(built: Built, parallel: Path) -> None:
-    case(built, "threads_that_are_set", None, CASES, parallel=parallel)
-
-
-def test_asleep_between_runs(built: Built, parallel: Path) -> None:
-    environment = {**TWO_THREADS, "TVM_THREAD_POOL_SPIN_COUNT": "0"}
-    case(built, "asleep", environment, CASES, parallel=parallel)
+@pytest.mark.parametrize(
+    ("name", "vendor"),
+    [
+        ("kernels_of_callers", "adt tests"),
+        ("kernels_of_callers", "QUALCOMM"),
+        ("inputs_do_not_wait", "adt tests"),
+    ],
+)
+def test_the_executor_of_a_gpu(case: Case, driver: Path, name: str, vendor: str) -> None:
+    case(name, {"LD_LIBRARY_PATH": str(driver), "STANDIN_VENDOR": vendor})
 
 
 @pytest.mark.parametrize("device", ["cpu", "opencl"])
@@ -89,11 +81,3 @@ def test_thread_sanitizer(
     package = parallel if device == "cpu" else textured.path
     done = sanitized.run(program, package, tmp_path, LD_LIBRARY_PATH=str(driver), TVM_NUM_THREADS="1")
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr[:6000]
-
-
-def test_tickets(built: Built, parallel: Path) -> None:
-    case(built, "tickets", None, CASES, parallel=parallel)
-
-
-def test_cancellation(built: Built, long: Path) -> None:
-    case(built, "cancellation", None, CASES, long=long)

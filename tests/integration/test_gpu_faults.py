@@ -5,20 +5,19 @@ OpenCL is a stand-in, which computes nothing: each of its calls fails in turn.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from test_cpp_runner import Built, built
 from test_rtvm import onnx_file, textured
-from test_runner_abi import case
+from test_runner_abi import CASES, Case, case
 
 import adt
 from adt.package.package import ModelPackage
+from support.devices.programs import run_program, try_program
 from support.sampling import of_each_run
 
-__all__ = ["built", "onnx_file", "textured"]
+__all__ = ["CASES", "built", "case", "onnx_file", "textured"]
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -30,12 +29,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     headers = adt.source().path / "3rdparty/OpenCL-Headers"
     source = SUPPORT / "standins/opencl_driver.c"
     words = ["gcc", "-shared", "-fPIC", "-O1", "-w", f"-I{headers}", source, "-o", place / "libOpenCL.so"]
-    subprocess.run(words, check=True)
+    run_program(*words)
     return place
 
 
-def test_failures_are_told_apart(built: Built, textured: ModelPackage, driver: Path) -> None:
-    case(built, "device_failures", {"LD_LIBRARY_PATH": str(driver)}, textured=textured.path)
+def test_failures_are_told_apart(case: Case, driver: Path) -> None:
+    case("device_failures", {"LD_LIBRARY_PATH": str(driver)})
 
 
 @pytest.mark.parametrize("vendor", ["adt tests", "QUALCOMM"])  # of the latter, images are parts of buffers
@@ -45,15 +44,10 @@ def test_every_call_may_fail(
     lib, program = built.installed / "lib", tmp_path / "program"
     words = ["gcc", "-std=gnu99", "-Wall", "-Wextra", "-Werror", f"-I{built.installed / 'include'}"]
     link = [f"-L{lib}", "-ladt_runner", "-ldl", f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"]
-    subprocess.run([*words, SUPPORT / "codegen/gpu_faults.c", "-o", program, *link], check=True)
+    run_program(*words, SUPPORT / "codegen/gpu_faults.c", "-o", program, *link)
 
-    done = subprocess.run(
-        [program, textured.path, tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "LD_LIBRARY_PATH": str(driver), "STANDIN_VENDOR": vendor},
-    )
+    environment = {"LD_LIBRARY_PATH": str(driver), "STANDIN_VENDOR": vendor}
+    done = try_program(program, textured.path, tmp_path, **environment)
 
     assert done.returncode == 0, done.stderr[-2000:]
     for line in done.stdout.splitlines():

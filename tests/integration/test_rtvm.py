@@ -41,14 +41,7 @@ class Rtvm:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str | Path, **environment: str) -> Finished:
-        done = subprocess.run(
-            [str(self.program), *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **self.environment, **environment},
-        )
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return Finished.of(self.program, *arguments, **(self.environment | environment))
 
     def run(self, package: ModelPackage, *arguments: str | Path, **environment: str) -> dict[str, Any]:
         return self("--model", package.path, "--json", *arguments, **environment).json
@@ -415,7 +408,6 @@ def test_the_cache_is_where_caches_are(
 
 
 def with_library(package: ModelPackage, to: Path, library: bytes) -> Path:
-    """Return a copy of *package* in the directory *to* whose mod.so is *library*."""
     shutil.copytree(package.path, to)
     (to / "mod.so").write_bytes(library)
     described = json.loads((to / "mod.json").read_text())
@@ -425,8 +417,6 @@ def with_library(package: ModelPackage, to: Path, library: bytes) -> Path:
 
 
 def damaged(data: bytes) -> dict[str, bytes]:
-    """Return damaged files, by what is wrong."""
-
     def flipped(at: int) -> bytes:
         changed = bytearray(data)
         changed[at] ^= 1

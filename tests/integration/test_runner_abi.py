@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import inspect
 import json
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 from test_cpp_runner import NO_DEVICE, Built, Package, built, echo, mixed, symbolic, write_package
 
 import adt
@@ -22,7 +22,8 @@ from adt.host import manifest
 from adt.host.elf import read_elf
 from adt.package.files import MANIFEST
 from adt.package.manifest import Entry, TensorSpec, ValueRange
-from support.devices.programs import program_output, run_program
+from support.devices.programs import program_output, run_program, try_program
+from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import small_model
 
 __all__ = ["built", "echo", "mixed", "symbolic"]
@@ -38,19 +39,27 @@ def built_library(built: Built) -> Path:
     return built.installed / "lib" / "libadt_runner.so"
 
 
-def case(
-    built: Built, name: str, environment: dict[str, str] | None = None, cases: str = CASES, **paths: Path
-) -> None:
-    """Run a function of *cases*, by default of c_runner_cases.py, in a process of its own."""
-    arguments = json.dumps({key: str(path) for key, path in paths.items()})
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", cases, name, str(built_library(built)), arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": TESTS, "ADT_PROGRAM_CACHE": "off", **(environment or {})},
-    )
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+Case = Callable[..., None]
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, built: Built) -> Case:
+    """Return what runs a function of the module's CASES in a process of its own.
+
+    The function's arguments are paths: those that are given, and of the others the fixtures of their names.
+    """
+    cases = importlib.import_module(request.module.CASES)
+
+    def run(name: str, environment: dict[str, str] | None = None, **paths: Path) -> None:
+        names = list(inspect.signature(getattr(cases, name)).parameters)[1:]
+        values = {each: paths.get(each) or request.getfixturevalue(each) for each in names}
+        arguments = json.dumps({each: str(getattr(value, "path", value)) for each, value in values.items()})
+        own = {"PYTHONPATH": TESTS, "ADT_PROGRAM_CACHE": "off", **(environment or {})}
+        words = ("-X", "faulthandler", "-m", cases.__name__, name, built_library(built), arguments)
+        done = try_program(sys.executable, *words, **own)
+        assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+    return run
 
 
 def recurrent_module() -> Any:
@@ -102,7 +111,6 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Package:
 
 @pytest.fixture(scope="session")
 def on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile small_model for this machine's OpenCL."""
     place = tmp_path_factory.mktemp("opencl")
     model = small_model(place / "small.onnx")
     return adt.compile(model, out=place / "small", platform="host", target="opencl", check=False).path
@@ -110,20 +118,13 @@ def on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def state_model(path: Path) -> Path:
     """Build (s, h) -> (s + h, s + 1)."""
-    dims = (1, 4)
-    values = {
-        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("s", "h", "y", "t")
-    }
-    one = helper.make_tensor("one", TensorProto.FLOAT, dims, [1.0] * 4)
-    nodes = [helper.make_node("Add", ["s", "h"], ["y"]), helper.make_node("Add", ["s", "one"], ["t"])]
-    graph = helper.make_graph(nodes, "state", [values["s"], values["h"]], [values["y"], values["t"]], [one])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    nodes = [node("Add", ["s", "h"], ["y"]), node("Add", ["s", "one"], ["t"])]
+    one = np.ones((1, 4), np.float32)
+    return write(graph_of(nodes, {"s": (1, 4), "h": (1, 4)}, ["y", "t"], {"one": one}), path)
 
 
 @pytest.fixture(scope="session")
 def state_on_opencl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the state's model for this machine's OpenCL."""
     place = tmp_path_factory.mktemp("opencl")
     model = state_model(place / "state.onnx")
     return adt.compile(model, out=place / "state", platform="host", target="opencl", check=False).path
@@ -159,42 +160,32 @@ def test_programs_do_not_export_the_implementation(built: Built) -> None:
 # ---- ctypes -------------------------------------------------------------------------------------
 
 
-def test_description(built: Built, mixed: Package, symbolic: Package) -> None:
-    case(built, "describe", mixed=mixed.path, symbolic=symbolic.path)
-
-
-def test_runs(built: Built, mixed: Package) -> None:
-    case(built, "runs", mixed=mixed.path)
-
-
-def test_inputs_that_come_back(built: Built, echo: Package) -> None:
-    case(built, "inputs_that_come_back", echo=echo.path)
-
-
-def test_indices(built: Built, mixed: Package, tmp_path: Path) -> None:
+@pytest.fixture
+def ranged(mixed: Package, tmp_path: Path) -> Package:
+    """Return *mixed*, whose input n has indices from -3 to 9."""
     x, n = mixed.manifest.entries[0].inputs
     values = ValueRange("index", -3, 9)
-    package = mixed.with_entry(tmp_path / "p", inputs=(x, dataclasses.replace(n, values=values)))
-    case(built, "indices", ranged=package.path)
+    return mixed.with_entry(tmp_path / "p", inputs=(x, dataclasses.replace(n, values=values)))
 
 
-def test_binding(built: Built, mixed: Package) -> None:
-    case(built, "binding", mixed=mixed.path)
+@pytest.fixture
+def fewer(mixed: Package, tmp_path: Path) -> Package:
+    """Return *mixed* without the description of its second output."""
+    return mixed.with_entry(tmp_path / "fewer", outputs=mixed.manifest.entries[0].outputs[:1])
 
 
-def test_symbolic_shapes(built: Built, symbolic: Package) -> None:
-    case(built, "shapes", symbolic=symbolic.path)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "describe", "runs", "inputs_that_come_back", "indices", "binding", "shapes", "state", "origins", "sessions",
+        "threads", "thread_count", "mistakes", "growth", "a_model_that_fails",
+    ],
+)  # fmt: skip
+def test_the_c_interface(case: Case, name: str) -> None:
+    case(name)
 
 
-def test_state_over_entries(built: Built, recurrent: Package) -> None:
-    case(built, "state", recurrent=recurrent.path)
-
-
-def test_memory_files_and_names(built: Built, mixed: Package, tmp_path: Path) -> None:
-    case(built, "origins", mixed=mixed.path, tmp=tmp_path)
-
-
-def test_packages_by_their_names(built: Built, tmp_path: Path) -> None:
+def test_packages_by_their_names(case: Case, tmp_path: Path) -> None:
     packages = {}
     for name, op in (("first", "Relu"), ("second", "Sigmoid")):
         model = small_model(tmp_path / f"{name}.onnx", op=op)
@@ -202,10 +193,10 @@ def test_packages_by_their_names(built: Built, tmp_path: Path) -> None:
         library = packages[name] / "mod.so"
         library.rename(library.with_name(read_elf(library).soname))
     environment = {"LD_LIBRARY_PATH": ":".join(map(str, packages.values()))}
-    case(built, "names", environment, **packages)
+    case("names", environment, **packages)
 
 
-def test_scratch_directory(built: Built, mixed: Package, tmp_path: Path) -> None:
+def test_scratch_directory(case: Case, tmp_path: Path) -> None:
     refusing = tmp_path / "refusing.so"
     code = """
         #define _GNU_SOURCE
@@ -218,71 +209,32 @@ def test_scratch_directory(built: Built, mixed: Package, tmp_path: Path) -> None
           return next(number, a, b, c, d, e, f);
         }
     """
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-ldl", "-o", str(refusing)],
-        input=code,
-        text=True,
-        check=True,
-    )
+    words = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-ldl", "-o", str(refusing)]
+    subprocess.run(words, input=code, text=True, check=True)
     directory = tmp_path / "scratch"
     directory.mkdir()
-    case(built, "scratch", {"LD_PRELOAD": str(refusing)}, mixed=mixed.path, tmp=directory)
+    case("scratch", {"LD_PRELOAD": str(refusing)}, tmp_path=directory)
 
 
-def test_sessions(built: Built, mixed: Package, recurrent: Package) -> None:
-    case(built, "sessions", mixed=mixed.path, recurrent=recurrent.path)
-
-
-def test_threads(built: Built, mixed: Package) -> None:
-    case(built, "threads", mixed=mixed.path)
-
-
-def test_thread_count_and_affinity(built: Built, mixed: Package) -> None:
-    case(built, "thread_count", mixed=mixed.path)
-
-
-def test_mistakes(built: Built, mixed: Package) -> None:
-    case(built, "mistakes", mixed=mixed.path)
-
-
-def test_structs_grow(built: Built, mixed: Package) -> None:
-    case(built, "growth", mixed=mixed.path)
-
-
-def test_a_model_that_fails(built: Built, mixed: Package, tmp_path: Path) -> None:
-    fewer = mixed.with_entry(tmp_path / "fewer", outputs=mixed.manifest.entries[0].outputs[:1])
-    case(built, "a_model_that_fails", fewer=fewer.path)
-
-
-def test_opencl(
-    built: Built, on_opencl: Path, state_on_opencl: Path, opencl_environment: dict[str, str]
-) -> None:
-    case(built, "on_opencl", opencl_environment, opencl=on_opencl, recurrent=state_on_opencl)
+def test_opencl(case: Case, state_on_opencl: Path, opencl_environment: dict[str, str]) -> None:
+    case("runs_on_opencl", opencl_environment, recurrent=state_on_opencl)
 
 
 def test_one_of_several_devices(
-    built: Built, on_opencl: Path, opencl_environment: dict[str, str], tmp_path: Path
+    built: Built, case: Case, on_opencl: Path, opencl_environment: dict[str, str]
 ) -> None:
     environment = {**opencl_environment, "POCL_DEVICES": "basic pthread"}
-    case(built, "several_devices", environment, opencl=on_opencl, tmp=tmp_path)
+    case("several_devices", environment)
     report = built.run("--model", on_opencl, "--device", "opencl:1", "--json", env=environment)
-    assert report.code == 0 and json.loads(report.out)["device"]["name"].startswith("pthread"), report.err
+    assert report.json["device"]["name"].startswith("pthread"), report.err
     refused = built.run("--model", on_opencl, "--device", "opencl:2", env=environment)
     refused.refused(NO_DEVICE, "no device opencl:2")
 
 
-def test_kernels_are_kept(
-    built: Built, on_opencl: Path, opencl_environment: dict[str, str], tmp_path: Path
-) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    case(built, "kernels_are_kept", opencl_environment, opencl=on_opencl, tmp=kept)
-
-
-def test_programs_are_built_when_a_package_is_loaded(
-    built: Built, on_opencl: Path, opencl_environment: dict[str, str], tmp_path: Path
-) -> None:
-    case(built, "programs_are_built", opencl_environment, opencl=on_opencl, tmp=tmp_path)
+@pytest.mark.parametrize("name", ["kernels_are_kept", "programs_are_built"])
+def test_compiled_kernels(case: Case, opencl_environment: dict[str, str], tmp_path: Path, name: str) -> None:
+    (tmp_path / "kept").mkdir()
+    case(name, opencl_environment, tmp_path=tmp_path / "kept")
 
 
 # ---- C and C++ ----------------------------------------------------------------------------------
@@ -322,7 +274,7 @@ def test_the_example(
 ) -> None:
     program = compiled(compiler, example(language), built, tmp_path)
     assert ran(program, mixed.path) == "1.57143\n"
-    done = subprocess.run([program, "/no/such"], capture_output=True, text=True, check=False)
+    done = try_program(program, "/no/such")
     assert done.returncode == 3
     assert "/no/such/mod.json does not exist" in done.stderr
 

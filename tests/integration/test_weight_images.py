@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,14 +65,8 @@ def rtvm() -> Path:
 
 
 def run(rtvm: Path, package: Path, *words: object, **environment: str) -> Finished:
-    done = subprocess.run(
-        [rtvm, "--model", package, "--program-cache", "off", "--seed", "3", "--json", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    return Finished(done.returncode, done.stdout, done.stderr)
+    options = ("--program-cache", "off", "--seed", "3", "--json")
+    return Finished.of(rtvm, "--model", package, *options, *words, **environment)
 
 
 def params(package: ModelPackage) -> dict[str, Any]:
@@ -150,7 +143,6 @@ def test_over_rpc_and_in_a_process_of_this_machine_they_are_images_too(
 
 
 def with_params(package: ModelPackage, to: Path, **arrays: Any) -> Path:
-    """Copy *package* with *arrays* in place of some parameters, and mod.json updated."""
     shutil.copytree(package.path, to)
     tensors = {name: tvm.runtime.tensor(array) for name, array in (params(package) | arrays).items()}
     tvm.runtime.save_param_dict_to_file(tensors, str(to / PARAMS))

@@ -94,7 +94,6 @@ class Page:
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, file: Path) -> None:
-        """Write what is to be seen as a PNG."""
         file.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
 
 

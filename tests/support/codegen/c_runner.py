@@ -117,7 +117,6 @@ class Library:
         return Failure(self.raw.adt_last_status(), text, remedy)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call adt_runner_<name>, or adt_tensor_…, whose result is a status."""
         function = name if name.startswith("adt_") else f"adt_runner_{name}"
         status = getattr(self.raw, function)(*arguments)
         if status:
@@ -126,7 +125,6 @@ class Library:
             raise failure
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Call adt_runner_<name>, whose result is a value."""
         value = getattr(self.raw, f"adt_runner_{name}")(*arguments)
         if value is None or value == -1:
             raise self.failure()
@@ -227,7 +225,6 @@ class Runner:
         assert self.handle
 
     def session(self) -> Runner:
-        """Open another session of the package."""
         other = object.__new__(Runner)
         other.library, other.handle = self.library, c_void_p()
         self.library.call("create_session", self.handle, byref(other.handle))
@@ -281,6 +278,10 @@ class Runner:
             self.set_tensor(index, tensor, to_entry)
         finally:
             tensor.free()
+
+    def zeros(self) -> np.ndarray[Any, Any]:
+        x = self.info("input", 0)
+        return np.zeros(x.shape[: x.rank], x.dtype.decode())
 
     def run(self, entry: int = 0) -> None:
         self.call("run", entry)

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -227,12 +228,12 @@ def state(library: Library, recurrent: Path) -> None:
     library.refused(INPUT, "int64[4]", call=lambda: runner.carry(0, 0, 2, 1))
 
 
-def origins(library: Library, mixed: Path, tmp: Path) -> None:
+def origins(library: Library, mixed: Path, tmp_path: Path) -> None:
     """Load from memory, from a part of a file, by the library's path and name."""
     parts = {name: (mixed / name).read_bytes() for name in ("mod.json", "mod.params", "mod.so")}
     blobs = [in_memory(parts[name]) for name in ("mod.json", "mod.params", "mod.so")]
     memory = [Runner(library, source(*blobs)) for _ in range(3)]
-    archive, places = tmp / "assets", []
+    archive, places = tmp_path / "assets", []
     with archive.open("wb") as file:
         for content in parts.values():
             file.write(b"\xaa" * (4096 + 100 - file.tell() % 4096))
@@ -295,62 +296,36 @@ def names(library: Library, first: Path, second: Path) -> None:
     load(first).free()
 
 
-def scratch(library: Library, mixed: Path, tmp: Path) -> None:
+def scratch(library: Library, mixed: Path, tmp_path: Path) -> None:
     """Load where no library can be loaded from memory (here: the system call is refused)."""
     parts = [in_memory((mixed / name).read_bytes()) for name in ("mod.json", "mod.params", "mod.so")]
     library.refused(
         MISMATCH, "memory cannot be a file", "scratch directory", call=lambda: Runner(library, source(*parts))
     )
-    runner = Runner(library, source(*parts), scratch=str(tmp))
-    assert not list(tmp.iterdir())
+    runner = Runner(library, source(*parts), scratch=str(tmp_path))
+    assert not list(tmp_path.iterdir())
     run_mixed(runner)
-    gone = str(tmp / "gone")
+    gone = str(tmp_path / "gone")
     library.refused(MISMATCH, "gone", call=lambda: Runner(library, source(*parts), scratch=gone))
-
-
-def in_thread(work: Callable[[], Any]) -> None:
-    """Do *work* in another thread, and fail as it fails."""
-    failed: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=body)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
 
 
 def at_once(*works: Callable[[], Any]) -> None:
     """Do all *works*, each in a thread of its own."""
-    barrier, failed = threading.Barrier(len(works)), []
+    barrier = threading.Barrier(len(works))
 
     def body(work: Callable[[], Any]) -> None:
-        try:
-            barrier.wait()
-            work()
-        except BaseException as error:
-            failed.append(error)
+        barrier.wait()
+        work()
 
-    threads = [threading.Thread(target=body, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(body, work) for work in works]:
+            done.result()
 
 
 def threads(library: Library, mixed: Path) -> None:
     runner = Runner(library, mixed)
     run_mixed(runner)
-    in_thread(lambda: run_mixed(runner, X * 3))  # made here, used there
+    at_once(lambda: run_mixed(runner, X * 3))  # made here, used there
     expect_mixed(runner, X * 3)
 
     def live(factor: int) -> None:
@@ -367,7 +342,7 @@ def threads(library: Library, mixed: Path) -> None:
         library.refused(USAGE, "no entry 5", call=lambda: runner.run(5))
 
     library.refused(USAGE, "no entry 7", call=lambda: runner.run(7))
-    in_thread(fail)
+    at_once(fail)
     assert "no entry 7" in library.failure().text  # each thread has its own
 
     def hammer() -> None:  # one handle: one call after the other
@@ -404,10 +379,10 @@ def thread_count(library: Library, mixed: Path) -> None:
     library.refused(USAGE, "-1 threads", call=lambda: call(-1, None))
 
 
-def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
+def runs_on_opencl(library: Library, on_opencl: Path, recurrent: Path) -> None:
     """Run y = relu(x @ w), and encode and decode as above."""
     weight = np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5
-    runner = Runner(library, opencl, program_cache="off")
+    runner = Runner(library, on_opencl, program_cache="off")
     assert runner.ask("device") == "opencl"
     assert runner.ask("device_driver")
     assert runner.ask("program_cache") == "off"
@@ -449,18 +424,18 @@ def on_opencl(library: Library, opencl: Path, recurrent: Path) -> None:
             used.run()
             expect(used, x * factor * k)
 
-    in_thread(lambda: use(runner, 2))
-    other, session = Runner(library, opencl, program_cache="off"), runner.session()
+    at_once(lambda: use(runner, 2))
+    other, session = Runner(library, on_opencl, program_cache="off"), runner.session()
     at_once(lambda: use(runner, 3), lambda: use(other, 4), lambda: use(session, 6))
     runner.free()
     use(other, 5)
     other.free()
     use(session, 8)
     session.free()
-    state_on_opencl(library, recurrent)
+    carried_on_opencl(library, recurrent)
 
 
-def state_on_opencl(library: Library, recurrent: Path) -> None:
+def carried_on_opencl(library: Library, recurrent: Path) -> None:
     """Compute (s + h, s + 1); the state stays on the device."""
     runner = Runner(library, recurrent, program_cache="off")
     runner.set(0, np.zeros((1, 4), "float32"))
@@ -472,11 +447,11 @@ def state_on_opencl(library: Library, recurrent: Path) -> None:
     assert runner.get(0).tolist() == [[10.0] * 4]
 
 
-def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
+def kernels_are_kept(library: Library, on_opencl: Path, tmp_path: Path) -> None:
     x = np.array([[1, 2, 3, 4]], "float32")
     results = []
     for state in ("written", "hit", "hit"):
-        runner = Runner(library, opencl, program_cache=str(tmp))  # the ones before are still loaded
+        runner = Runner(library, on_opencl, program_cache=str(tmp_path))  # the ones before are still loaded
         runner.set(0, x)
         runner.run()
         assert runner.ask("program_cache") == state, runner.ask("program_cache_warning")
@@ -485,7 +460,6 @@ def kernels_are_kept(library: Library, opencl: Path, tmp: Path) -> None:
 
 
 def resident() -> int:
-    """Return the bytes of this process's memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
@@ -571,8 +545,7 @@ def sessions_share_weights(library: Library, large: Path) -> None:
     driver = ctypes.CDLL("libOpenCL.so")
 
     def run(runner: Runner) -> Runner:
-        x = runner.info("input", 0)
-        runner.set(0, np.zeros(x.shape[: x.rank], "float32"))
+        runner.set(0, runner.zeros())
         runner.run()
         return runner
 
@@ -596,24 +569,21 @@ def sessions_share_weights(library: Library, large: Path) -> None:
 def memory_of_sessions(library: Library, large: Path) -> None:
     """Keep 64 MiB of weights of four sessions once, copied or in place."""
 
-    def used() -> int:
-        return resident()
-
     first = Runner(library, large)
     first.set(0, np.full(1, 7, "float32"))
     first.run()
-    before = used()
+    before = resident()
     others = [first.session() for _ in range(3)]
     for runner in others:
         runner.set(0, np.full(1, 7, "float32"))
         runner.run()
         assert runner.get(0) == 7
-    assert used() - before < 4_000_000, used() - before
+    assert resident() - before < 4_000_000, resident() - before
 
 
-def memory_of_packages(library: Library, mixed: Path, tmp: Path) -> None:
+def memory_of_packages(library: Library, mixed: Path, tmp_path: Path) -> None:
     """Load 100 packages, one after the other: neither memory nor code of them stays."""
-    packages = [Path(shutil.copytree(mixed, tmp / str(number))) for number in range(100)]
+    packages = [Path(shutil.copytree(mixed, tmp_path / str(number))) for number in range(100)]
 
     def live(some: list[Path]) -> int:
         for package in some:
@@ -624,17 +594,16 @@ def memory_of_packages(library: Library, mixed: Path, tmp: Path) -> None:
 
     first = live(packages[:50])
     assert live(packages[50:]) - first < 4_000_000
-    assert str(tmp) not in Path("/proc/self/maps").read_text()
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
-def objects_of_handles(library: Library, textured: Path, tmp: Path) -> None:
+def objects_of_handles(library: Library, textured: Path, tmp_path: Path) -> None:
     """Count the OpenCL objects of handles; OpenCL is tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
     counts = []
     for _ in range(100):
-        runner = Runner(library, textured, program_cache=str(tmp))
-        x = runner.info("input", 0)
-        runner.set(0, np.zeros(x.shape[: x.rank], "float32"))
+        runner = Runner(library, textured, program_cache=str(tmp_path))
+        runner.set(0, runner.zeros())
         runner.run()
         used = driver.standin_alive()
         library.raw.adt_trim()  # images that are kept for the next run
@@ -653,8 +622,7 @@ def parameters_are_waited_for_once(library: Library, textured: Path, large: Path
         before = driver.standin_writes(), driver.standin_finishes()
         runner = Runner(library, package, program_cache="off")
         after = driver.standin_writes(), driver.standin_finishes()
-        x = runner.info("input", 0)
-        runner.set(0, np.zeros(x.shape[: x.rank], "float32"))
+        runner.set(0, runner.zeros())
         waited = driver.standin_finishes()
         runner.run()
         assert driver.standin_finishes() > waited  # a run is waited for
@@ -687,8 +655,7 @@ def device_failures(library: Library, textured: Path) -> None:
         return Runner(library, textured, program_cache="off")
 
     runner = load()
-    x = runner.info("input", 0)
-    zeros = np.zeros(x.shape[: x.rank], "float32")
+    zeros = runner.zeros()
     runner.set(0, zeros)
     runner.run()
     calls = driver.standin_calls
@@ -716,10 +683,10 @@ def device_failures(library: Library, textured: Path) -> None:
     runner.free()
 
 
-def several_devices(library: Library, opencl: Path, tmp: Path) -> None:
+def several_devices(library: Library, on_opencl: Path, tmp_path: Path) -> None:
     """Compute on both devices that PoCL has here."""
     x = np.array([[1, 2, 3, 4]], "float32")
-    runners = {name: Runner(library, opencl, device=name, program_cache=str(tmp))
+    runners = {name: Runner(library, on_opencl, device=name, program_cache=str(tmp_path))
                for name in ("opencl", "opencl:0", "opencl:1")}  # fmt: skip
     results = []
     for runner in runners.values():
@@ -731,10 +698,10 @@ def several_devices(library: Library, opencl: Path, tmp: Path) -> None:
     labels = [runner.ask("device_name") for runner in runners.values()]
     assert labels[0] == labels[1] != labels[2], labels
     for name in ("opencl:2", "opencl:", "opencl:x", "opencl:-1", "cpu:0x0", "opencl:99999999999"):
-        library.refused(NO_DEVICE, name, call=lambda name=name: Runner(library, opencl, device=name))
+        library.refused(NO_DEVICE, name, call=lambda name=name: Runner(library, on_opencl, device=name))
 
 
-def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
+def programs_are_built(library: Library, on_opencl: Path, tmp_path: Path) -> None:
     calls: list[tuple[int | None, int, int]] = []
 
     def report(data: int | None, done: int, total: int) -> None:
@@ -743,10 +710,10 @@ def programs_are_built(library: Library, opencl: Path, tmp: Path) -> None:
     def load(threads: int) -> Runner:
         calls.clear()
         options = Options(ctypes.sizeof(Options))
-        options.program_cache = str(tmp).encode()
+        options.program_cache = str(tmp_path).encode()
         options.build_threads, options.build_progress = threads, BuildProgress(report)
         options.build_progress_data = 42
-        return Runner(library, opencl, options)
+        return Runner(library, on_opencl, options)
 
     x = np.array([[1, 2, 3, 4]], "float32")
     lazily = load(-1)

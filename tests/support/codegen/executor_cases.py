@@ -8,11 +8,10 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_int32
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from support.codegen.c_runner import INPUT, USAGE, Library, OwnExecutor, Runner, main
 from support.waiting import wait_for
@@ -31,24 +30,17 @@ def set_threads(library: Library, count: int, affinity: str) -> None:
         raise library.failure()
 
 
-def zeros(runner: Runner) -> np.ndarray[Any, Any]:
-    x = runner.info("input", 0)
-    return np.zeros(x.shape[: x.rank], x.dtype.decode())
-
-
 def run(runner: Runner) -> None:
-    runner.set(0, zeros(runner))
+    runner.set(0, runner.zeros())
     runner.run()
     runner.get(0)
 
 
 def threads() -> list[Path]:
-    """Return this process's threads."""
     return list(Path("/proc/self/task").iterdir())
 
 
 def runner_threads() -> list[int]:
-    """Return the library's own threads."""
     return [int(task.name) for task in threads() if (task / "comm").read_text() == "adt-runner\n"]
 
 
@@ -65,26 +57,22 @@ def settles(look: Callable[[], Any], wanted: Any) -> None:
 
 def with_callers(work: Callable[[], None], look: Callable[[], Any]) -> Any:
     """Return what *look* sees when each of many threads has done *work*, and is still there."""
-    done, end, failed = threading.Barrier(CALLERS + 1), threading.Event(), []
+    done, end = threading.Barrier(CALLERS + 1), threading.Event()
 
     def body() -> None:
         try:
             work()
-        except BaseException as error:
-            failed.append(error)
-        done.wait()
-        end.wait()
+        finally:
+            done.wait()
+            end.wait()
 
-    callers = [threading.Thread(target=body) for _ in range(CALLERS)]
+    with ThreadPoolExecutor(CALLERS) as pool:
+        callers = [pool.submit(body) for _ in range(CALLERS)]
+        done.wait()
+        seen = look()
+        end.set()
     for caller in callers:
-        caller.start()
-    done.wait()
-    seen = look()
-    end.set()
-    for caller in callers:
-        caller.join()
-    if failed:
-        raise failed[0]
+        caller.result()
     return seen
 
 
@@ -129,7 +117,7 @@ def inputs_do_not_wait(library: Library, textured: Path) -> None:
     assert driver.standin_ordered() == 0
     before = driver.standin_finishes()
     for _ in range(5):
-        runner.set(0, zeros(runner))
+        runner.set(0, runner.zeros())
         runner.call("start", 0)
     assert driver.standin_finishes() == before
     runner.call("wait")
@@ -173,14 +161,12 @@ def threads_that_are_set(library: Library, parallel: Path) -> None:
 
 
 def asleep(library: Library, parallel: Path) -> None:
-    """Run with TVM_THREAD_POOL_SPIN_COUNT=0."""
     runner = Runner(library, parallel)
     for _ in range(3):
         run(runner)
         time.sleep(0.01)
 
     def used() -> int:
-        """Return the processor's use by the others."""
         return sum(
             int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0]) for task in runner_threads()
         )
@@ -222,7 +208,7 @@ def tickets(library: Library, parallel: Path) -> None:
     assert first.wait() == INPUT == library.raw.adt_last_status()
     assert b"input x" in library.raw.adt_last_error()
     first.free()
-    runner.set(0, zeros(runner))
+    runner.set(0, runner.zeros())
     several = [Ticket(runner, done) for _ in range(20)]
     assert [ticket.wait() for ticket in several] == [OK] * 20
     assert calls == [INPUT, *[OK] * 20]
@@ -237,7 +223,7 @@ def tickets(library: Library, parallel: Path) -> None:
 
 def cancellation(library: Library, long: Path) -> None:
     runner = Runner(library, long)
-    runner.set(0, zeros(runner))
+    runner.set(0, runner.zeros())
     begun = threading.Event()
     done = RunDone(lambda data, status: begun.set())
     before = Ticket(runner, done)

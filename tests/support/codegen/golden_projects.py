@@ -124,8 +124,6 @@ def made_up_project(
 
 
 def _with_reference(model: ProjectModel) -> ProjectModel:
-    """Return *model* with a reference of zeros, each open extent 1."""
-
     def zeros(each: TensorApi, size: int) -> bytes:
         return bytes(size * math.prod(extent if isinstance(extent, int) else 1 for extent in each.shape))
 
@@ -223,7 +221,6 @@ def _text(contents: Path | bytes) -> Path | str:
 
 
 def expected() -> dict[str, str]:
-    """Return the files below :data:`GOLDEN`."""
     return {
         path.relative_to(GOLDEN).as_posix(): path.read_bytes().decode()
         for path in GOLDEN.rglob("*")

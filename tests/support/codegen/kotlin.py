@@ -31,7 +31,6 @@ JAVAC = ("javac", *(f"-J{option}" for option in BRIEF))
 
 
 def home() -> Path:
-    """Return the compiler's directory; fetch it when it is not in the cache."""
     return cache.entry(f"tests/kotlin/{SHA256[:12]}", _fetch)[0]
 
 
@@ -45,7 +44,6 @@ def _fetch(directory: Path) -> None:
 
 
 def libraries() -> list[Path]:
-    """Return the class path of compiled Kotlin."""
     return [home() / "package/lib" / f"{name}.jar" for name in LIBRARIES]
 
 

@@ -115,12 +115,10 @@ def cmake(text: str) -> list[str]:
 
 
 def tags(element: ElementTree.Element) -> list[Any]:
-    """Return elements and names of attributes."""
     return [element.tag, sorted(element.attrib), [tags(child) for child in element]]
 
 
 def keys(value: Any) -> Any:
-    """Return tables and arrays, each value as its type."""
     if isinstance(value, dict):
         return {key: keys(one) for key, one in value.items()}
     if isinstance(value, list):

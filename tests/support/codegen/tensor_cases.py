@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p, py_object
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ def ones(factor: float) -> np.ndarray[Any, Any]:
 
 
 def encoded(runner: Runner, factor: float) -> Tensor:
-    """Run h = x + x and return h."""
     runner.set(0, ones(factor), ENCODE)
     runner.run(ENCODE)
     return runner.take(0, ENCODE)
@@ -60,11 +59,9 @@ def outlive(library: Library, recurrent: Path) -> None:
             assert tensor.get().tolist() == tensor.view().tolist()
             library.raw.adt_tensor_free(tensor.handle)
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(read) for _ in range(4)]:
+            done.result()
     assert [tensor.get()[0] for tensor in taken] == [2.0 * factor for factor in range(8)]
     info = taken[0].info()
     assert (info.name, info.dtype, info.type, info.rank, info.size) == (b"", b"float32", 2, 1, 16)
@@ -269,11 +266,11 @@ class Driver:
             time.sleep(0.01)
 
 
-def on_opencl(library: Library, opencl: Path, state: Path, cpu: Path) -> None:
+def on_a_gpu(library: Library, on_opencl: Path, state_on_opencl: Path, recurrent: Path) -> None:
     """Run y = relu(x @ w), and (s, h) -> (s + h, s + 1), on PoCL, and x + x on a CPU."""
     weight = np.arange(12, dtype="float32").reshape(4, 3) / 10 - 0.5
     driver = Driver()
-    runner, on_cpu = Runner(library, opencl, program_cache="off"), Runner(library, cpu)
+    runner, on_cpu = Runner(library, on_opencl, program_cache="off"), Runner(library, recurrent)
     inner = runner.input_tensor(0)  # the runner's own memory tells its context
     assert library.raw.adt_tensor_device(inner.handle) == b"opencl"
     context = driver.context(inner.data())
@@ -322,8 +319,8 @@ def on_opencl(library: Library, opencl: Path, state: Path, cpu: Path) -> None:
 
     taken = runner.take(0)
     runner.free()
-    first = Runner(library, state, program_cache="off")
-    runners = [first, first.session(), Runner(library, state, program_cache="off")]
+    first = Runner(library, state_on_opencl, program_cache="off")
+    runners = [first, first.session(), Runner(library, state_on_opencl, program_cache="off")]
     for used in runners:
         used.set(1, np.full((1, 4), 6, "float32"))
     first.set(0, np.zeros((1, 4), "float32"))
@@ -376,13 +373,13 @@ def handed_through(library: Library, model: Path) -> None:
     np.testing.assert_allclose(y.get(), wanted, rtol=1e-5)
 
 
-def copies(library: Library, state: Path) -> None:
+def copies(library: Library, state_on_opencl: Path) -> None:
     """Count the copies of a run and the objects left; OpenCL is tests/support/standins/opencl_driver.c."""
     driver = ctypes.CDLL("libOpenCL.so")
     array = np.zeros((1, 4), "float32")
     library.raw.adt_trim()
     before = driver.standin_alive(), driver.standin_bytes()
-    runner = Runner(library, state, program_cache="off")
+    runner = Runner(library, state_on_opencl, program_cache="off")
     session = runner.session()
     for used in (runner, session):
         used.set(0, array)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from support.devices.fork_server import forked_adt
 
 ADT = Path(sys.executable).parent / "adt"
@@ -24,19 +26,21 @@ def real_program(name: str) -> str | None:
     return shutil.which(name, path=f"/usr/bin:/bin:{os.environ['PATH']}")
 
 
+def try_program(
+    *words: object, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program with more variables in its *environment*, and return how it ended."""
+    command, env = list(map(str, words)), {**os.environ, **environment}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=1500, cwd=cwd, env=env
+    )
+
+
 def run_program(
     *words: object, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program, which must work, with more variables in its *environment*."""
-    done = subprocess.run(
-        list(map(str, words)),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1500,
-        cwd=cwd,
-        env={**os.environ, **environment},
-    )
+    """Run a program as :func:`try_program`; it must work."""
+    done = try_program(*words, cwd=cwd, **environment)
     assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
     return done
 
@@ -44,6 +48,21 @@ def run_program(
 def program_output(*words: object, cwd: Path | None = None, **environment: str) -> str:
     """Run a program, which must work, and return what it wrote to its standard output."""
     return run_program(*words, cwd=cwd, **environment).stdout
+
+
+def command_lines(text: str, variable: str | None = None) -> dict[int, str]:
+    """Return by pid the command lines, words apart by blanks, that contain *text*.
+
+    Args:
+        variable: ``NAME=VALUE`` in the environment of those processes.
+    """
+    found = {}
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        line, environment = " ".join(process.info["cmdline"] or ()), process.info["environ"] or {}
+        wanted = variable is None or environment.get(variable.partition("=")[0]) == variable.partition("=")[2]
+        if text in line and wanted and process.pid != os.getpid():
+            found[process.pid] = line
+    return found
 
 
 def path_with_adt() -> str:
@@ -105,6 +124,11 @@ class Finished:
     code: int
     out: str
     err: str
+
+    @classmethod
+    def of(cls, *words: object, **environment: str) -> Finished:
+        done = try_program(*words, **environment)
+        return cls(done.returncode, done.stdout, done.stderr)
 
     @property
     def json(self) -> dict[str, Any]:
