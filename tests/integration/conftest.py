@@ -15,10 +15,15 @@ from typing import Any
 
 import pytest
 
+import adt
+from adt.bundle.bundle import TargetBundle
 from adt.device.transport.adb import find_adb
 from adt.host.cache import cache_dir
+from support.devices.fixtures import adb_rack, native_rack, only, rack
 from support.devices.listeners import MARK, ListenerWatch
 from support.devices.ports import free_port
+
+__all__ = ["adb_rack", "native_rack", "only", "rack"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -75,3 +80,9 @@ def own_environment(listeners: ListenerWatch, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="session")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="session")
+def host_bundle() -> TargetBundle:
+    """Build the programs that run packages on this machine."""
+    return adt.build_target(platform="host").bundle

@@ -26,7 +26,7 @@ import pytest
 import adt
 from adt.bundle.bundle import ACTIVITY, TargetBundle, load_bundle
 from adt.device.deploy.payload import payload_of
-from adt.host.cache import cache_dir, file_sha256
+from adt.host.cache import file_sha256
 from adt.host.elf import read_elf
 from adt.integrate.contents import BenchPlan, PlannedExtent, PlannedModel
 from adt.measure import app_bench
@@ -178,7 +178,7 @@ class App:
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
     place = tmp_path_factory.mktemp("activity")
-    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    ndk = make_standin_ndk()
     words = ["--ndk", ndk]
     bundle = load_bundle(Path(invoke_json("build-target", "--for", f"android-{ABI}", *words)["path"]))
     libraries = place / "lib"

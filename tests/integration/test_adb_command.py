@@ -13,18 +13,15 @@ from adt.device import selection
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, NoDevice
 from support.devices.fixtures import NATIVE, Rack, adb_server
-from support.devices.fixtures import adb_rack as rack
 from support.devices.programs import ADT, adt, adt_json
 from support.waiting import wait_for
 
-__all__ = ["rack"]
-
 
 @pytest.fixture(scope="module")
-def address(rack: Rack) -> Iterator[str]:
+def address(adb_rack: Rack) -> Iterator[str]:
     """Yield HOST:PORT of a virtual device, which runs whether adb is connected to it or not."""
-    yield rack.boot("passed-through").serial
-    rack.stop_all()
+    yield adb_rack.boot("passed-through").serial
+    adb_rack.stop_all()
 
 
 @pytest.fixture
@@ -85,8 +82,8 @@ def test_the_server_is_the_one_that_adt_uses(connected: str) -> None:
     assert (row["serial"], row["problem"]) == (connected, "")
 
 
-def test_which_of_several_devices(connected: str, rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = rack.start("other").serial
+def test_which_of_several_devices(connected: str, adb_rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = adb_rack.start("other").serial
     echo = ("adb", "--", "shell", "getprop", "ro.serialno")
     try:
         done = adt(*echo)
@@ -97,13 +94,13 @@ def test_which_of_several_devices(connected: str, rack: Rack, monkeypatch: pytes
         monkeypatch.setenv("ANDROID_SERIAL", other)
         assert adt(*echo).stdout == said[other]
     finally:
-        rack.stop("other")
+        adb_rack.stop("other")
 
 
-def test_a_device_that_is_not_there_or_not_usable(connected: str, rack: Rack) -> None:
+def test_a_device_that_is_not_there_or_not_usable(connected: str, adb_rack: Rack) -> None:
     done = adt("adb", "--serial", "nobody", "--", "shell", "true")
     assert done.returncode == NoDevice.exit_code and "remedy:" in done.stderr
-    locked = rack.boot("locked", faults=["unauthorized"]).serial
+    locked = adb_rack.boot("locked", faults=["unauthorized"]).serial
     try:
         adt("adb", "--", "connect", locked)
         shown = adt("devices").stdout
@@ -111,4 +108,4 @@ def test_a_device_that_is_not_there_or_not_usable(connected: str, rack: Rack) ->
         done = adt("adb", "--serial", locked, "--", "get-state")
         assert done.returncode == 1 and "unauthorized" in done.stderr, "adb's own words"
     finally:
-        rack.stop("locked")
+        adb_rack.stop("locked")

@@ -17,18 +17,15 @@ from adt.device.transport import adb, forwards
 from adt.device.transport.forwards import Forward
 from adt.errors import DeviceError
 from support.devices.fixtures import NATIVE, Rack, adb_server, ask
-from support.devices.fixtures import adb_rack as rack
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
-__all__ = ["rack"]
-
 
 @pytest.fixture(scope="module")
-def phone(rack: Rack) -> Iterator[Device]:
-    yield rack.start("phone")
-    rack.stop_all()
+def phone(adb_rack: Rack) -> Iterator[Device]:
+    yield adb_rack.start("phone")
+    adb_rack.stop_all()
 
 
 def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:

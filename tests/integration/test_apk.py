@@ -27,19 +27,16 @@ from adt.device.app import MEDIA_FILES, run_app
 from adt.device.device import Device
 from adt.errors import AdtError, BuildError, ConfigError, DeviceError, MismatchError, RunError
 from adt.host import manifest
-from adt.host.cache import cache_dir
 from adt.host.ndk import DEBIAN_FRAMEWORK
 from adt.integrate.apk import misplaced
 from adt.integrate.contents import ACTIVITY_CLASS, BENCH_PLAN, ERROR, OPENCL_LIBRARIES, RESULTS
 from support.devices.fixtures import NATIVE, Rack, entries, processes
-from support.devices.fixtures import native_rack as rack
 from support.devices.programs import ADT, invoke, invoke_json
+from support.devices.programs import program_output as say
 from support.models.small import MAGIKA, small_model
 from support.standins.elf import header_offset
 from support.standins.ndk import make_standin_ndk
 from support.waiting import wait_for
-
-__all__ = ["rack"]
 
 APP = "com.example.vision"
 
@@ -71,7 +68,7 @@ def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def parts(workdir: Path) -> Parts:
     """Compile a small model for a bundle that the stand-in NDK built."""
-    ndk = str(make_standin_ndk(cache_dir() / "tests/ndk-standin"))
+    ndk = str(make_standin_ndk())
     bundle = api.build_target(platform="android-arm64-v8a", ndk=ndk)
     model = small_model(workdir / "small.onnx")
     package = api.compile(model, platform="android-arm64-v8a", ndk=ndk, out=workdir / "small-android")
@@ -82,10 +79,6 @@ def parts(workdir: Path) -> Parts:
 def made(parts: Parts, workdir: Path) -> dict[str, Any]:
     """Return the document that `adt apk` prints about the APK it wrote."""
     return invoke_json(*parts.words(workdir / "vision.apk"))
-
-
-def say(*words: object) -> str:
-    return subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout
 
 
 def test_an_apk_is_signed_aligned_and_would_load(made: dict[str, Any], parts: Parts) -> None:
@@ -326,14 +319,14 @@ class Phone:
 
 
 @pytest.fixture(scope="module")
-def plain(rack: Rack) -> Device:
-    return rack.start("apps")
+def plain(native_rack: Rack) -> Device:
+    return native_rack.start("apps")
 
 
 @pytest.fixture(scope="module")
-def phone(rack: Rack, workdir: Path) -> Phone:
+def phone(native_rack: Rack, workdir: Path) -> Phone:
     """Start a device whose system programs are the stand-ins."""
-    return Phone(rack.start_with("phone", {"pm": PM, "am": AM, "pidof": PIDOF}, workdir))
+    return Phone(native_rack.start_with("phone", {"pm": PM, "am": AM, "pidof": PIDOF}, workdir))
 
 
 @pytest.fixture

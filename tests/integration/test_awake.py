@@ -14,7 +14,7 @@ import adt
 from adt.device.deploy.workspace import AWAKE, awake
 from adt.device.device import Device
 from adt.device.scripts import script
-from support.devices.fixtures import Rack, child, entries, rack  # noqa: F401
+from support.devices.fixtures import Rack, child, entries
 from support.devices.ports import free_span
 from support.devices.programs import ADT
 from support.models.small import small_model
@@ -33,7 +33,7 @@ with awake(Device(sys.argv[1])):
 
 
 @pytest.fixture(scope="module")
-def phone(rack: Rack) -> Device:  # noqa: F811
+def phone(rack: Rack) -> Device:
     return rack.start("awake", abi="x86_64")
 
 

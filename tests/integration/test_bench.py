@@ -18,11 +18,8 @@ import adt as api
 from adt.measure import history
 from support.codegen.browser import browser
 from support.devices.fixtures import Rack
-from support.devices.fixtures import native_rack as rack
 from support.devices.programs import adt, adt_json, invoke
 from support.models.small import small_model
-
-__all__ = ["rack"]
 
 TIME = re.compile(r"\d\s?(?:ms|s|µs)\b|per second|latency|p50|throughput")
 """Words by which a text tells a speed."""
@@ -219,10 +216,10 @@ def test_the_report_over_time(first: dict[str, Any], on_cpu: Path, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def virtual(rack: Rack, on_cpu: Path) -> Iterator[tuple[str, Path]]:
+def virtual(native_rack: Rack, on_cpu: Path) -> Iterator[tuple[str, Path]]:
     """Yield a virtual device with this machine's processor, and a package that runs there."""
-    yield rack.start("bench").serial, on_cpu
-    rack.stop_all()
+    yield native_rack.start("bench").serial, on_cpu
+    native_rack.stop_all()
 
 
 def test_nothing_emulated_has_a_speed(virtual: tuple[str, Path], tmp_path: Path) -> None:

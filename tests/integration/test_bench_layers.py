@@ -11,17 +11,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import layers
 
-import adt
-
-
-@pytest.fixture(scope="module", autouse=True)
-def host_bundle() -> None:
-    adt.build_target(platform="host")
+pytestmark = pytest.mark.usefixtures("host_bundle")
 
 
 @pytest.fixture(autouse=True)
 def small_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the layers and products by small ones, timed in few runs."""
     monkeypatch.setitem(layers.LAYERS, "tiny", ((1, 8, 7, 7), 8, 1, 1, 1))
     monkeypatch.setitem(layers.PRODUCTS, "short", (1, 64, 64))
     monkeypatch.setattr(layers, "RUNS", 3)

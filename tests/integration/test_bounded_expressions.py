@@ -59,7 +59,6 @@ def _quantized(steps: int) -> onnx.ModelProto:
 
 
 def _nodes(value: Any) -> int:
-    """Count the nodes of a TIR expression as a tree."""
     parts = [getattr(value, name, None) for name in ("a", "b", "value", "body", "true_value", "false_value")]
     parts += [*getattr(value, "args", ()), *getattr(value, "indices", ())]
     return 1 + sum(_nodes(part) for part in parts if isinstance(part, tvm.ir.PrimExpr))

@@ -71,7 +71,6 @@ def configure(
 
 
 def rtvm_devices(bundle: Path, prefix: list[str]) -> list[str]:
-    """Return the devices that the bundle's runner has a runtime for."""
     version = json.loads(program_output(*prefix, bundle / "bin/rtvm", "--version", "--json"))
     devices: list[str] = version["devices"]
     return devices

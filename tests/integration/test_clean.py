@@ -18,22 +18,19 @@ from adt.device.scripts import script
 from adt.device.transport import adb
 from adt.device.transport.deadline import Deadline
 from support.devices.fixtures import Rack, child, entries, processes
-from support.devices.fixtures import native_rack as rack
 from support.devices.programs import invoke, invoke_json
 from support.devices.remains import remains, soon_nothing, wrong_files
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
-__all__ = ["rack"]
-
 BASE = "/data/local/tmp/adt/tester"
 
 
 @pytest.fixture
-def phone(rack: Rack) -> Device:
+def phone(native_rack: Rack) -> Device:
     """Return the only virtual device, with nothing of ours on it."""
-    device = rack.start("phone")
+    device = native_rack.start("phone")
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     return device
 

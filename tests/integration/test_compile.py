@@ -13,7 +13,6 @@ import pytest
 import adt as api
 from adt.compiler.importers.onnx.comparison import run
 from adt.errors import ModelError, UnsupportedOp
-from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
 from adt.package.package import load_package
 from support.devices.emulated import outputs_of
@@ -96,7 +95,7 @@ def test_the_package_says_what_it_assumes(tmp_path: Path) -> None:
 
 
 def test_for_android_mod_so_needs_the_system_alone(model: Path, tmp_path: Path) -> None:
-    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    ndk = make_standin_ndk()
     adt_json("build-target", "--for", "android-arm64-v8a", "--ndk", ndk)
     out = tmp_path / "pkg"
     other = make_standin_ndk(tmp_path / "other-ndk")  # which built no bundle: it only links the model

@@ -9,10 +9,8 @@ import pytest
 
 import adt
 from adt.device.transport.adb import server_port
-from support.devices.fixtures import Rack, rack
+from support.devices.fixtures import Rack
 from support.dockerfile import ROOT, instructions
-
-__all__ = ["rack"]
 
 
 @pytest.mark.nightly

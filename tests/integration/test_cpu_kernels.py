@@ -90,7 +90,6 @@ def _volumes(x: Any, outputs: int, inputs: int, **options: Any) -> Any:
 
 
 def _shuffled(x: Any) -> Any:
-    """Turn channels into twice two pixels each."""
     batch, channels, height, width = (int(extent) for extent in (1, 32, 9, 20))
     parts = relax.op.reshape(x, (batch, channels // 4, 2, 2, height, width))
     moved = relax.op.permute_dims(parts, [0, 1, 4, 2, 5, 3])

@@ -234,7 +234,6 @@ def search(
 
 
 def words(candidate: Candidate) -> str:
-    """Return the schedule of *candidate* in words."""
     return str(tvm.ir.load_json(candidate.module)["main"].attrs[CPU_SCHEDULE])
 
 

@@ -14,9 +14,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
 from test_build_presets import check_syntax, nightly
 
 import adt
@@ -32,7 +30,7 @@ from adt.host.process import cmake, ninja
 from adt.package.inspection.inspection import Inspection
 from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.tuning.database.contents import describe
-from support.models.onnx_graphs import CONVERTED, joined, recurrent, write
+from support.models.onnx_graphs import CONVERTED, graph_of, joined, node, recurrent, write
 from support.models.sequences import SequenceNetwork
 from support.models.small import small_model
 from support.standins.cuda import make_bundle, make_driver, make_runtime
@@ -52,12 +50,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         net.average_pool(y, 16, 16, padded=False),
         (1, 16, 1, 1),
     )
-
-
-@pytest.fixture(scope="module")
-def bundle() -> TargetBundle:
-    """Build a bundle without CUDA."""
-    return adt.build_target(platform="host").bundle
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +109,6 @@ def test_half_precision_compiles(model: Path, tmp_path: Path) -> None:
 
 
 def attention(path: Path) -> Path:
-    """Write attention, a layer normalization and GELU."""
     net = SequenceNetwork()
     attended = net.op("Add", net.attention("x", net.weight(1, 1, 1, 24), 24, 64, 4), "x")
     return net.save(path, {"x": (1, 24, 64)}, net.gelu(net.layer_norm(attended, 64)), (1, 24, 64))
@@ -147,14 +138,10 @@ def test_kernels_of_other_kinds_compile(name: str, tmp_path: Path) -> None:
 
 def test_tensors_may_be_called_as_what_cuda_knows(tmp_path: Path) -> None:
     names = ["exp", "float4", "threadIdx", "class", "half", "a/b:0"]
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 4)) for name in (*names, "y")]
-    graph = helper.make_graph([helper.make_node("Sum", names, ["y"])], "names", values[:-1], values[-1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "names.onnx")
+    graph = graph_of([node("Sum", names, ["y"])], dict.fromkeys(names, (1, 4)), ["y"])
+    model = write(graph, tmp_path / "names.onnx")
 
-    package = adt.compile(
-        tmp_path / "names.onnx", out=tmp_path / "named", platform="host", target="cuda:sm_86"
-    )
+    package = adt.compile(model, out=tmp_path / "named", platform="host", target="cuda:sm_86")
 
     assert machine_codes(package) == [86]
 
@@ -242,10 +229,10 @@ def test_of_several_compilers_one_that_knows_the_architecture_is_taken(
 
 
 def test_schedules_are_measured_where_the_driver_is_and_a_package_takes_them(
-    model: Path, bundle: TargetBundle, tmp_path: Path
+    model: Path, host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     """Measure on the stand-in, for which every kernel takes as long, so that none beats the untuned one."""
-    standin = make_bundle(tmp_path, adt.source().path, bundle)
+    standin = make_bundle(tmp_path, adt.source().path, host_bundle)
     given = {"platform": "host", "target": "cuda:sm_86", "db": tmp_path / "records"}
 
     result = adt.tune(model, **given, bundle=standin.path, trials=2, per_task=True, min_repeat_ms=1)
@@ -271,22 +258,22 @@ def test_each_kernel_compiles_on_its_own(package: ModelPackage) -> None:
         assert f".entry {name}(" in compiler.compile(source, "sm_86", ptx=True).decode()
 
 
-def test_a_bundle_without_cuda_refuses_the_package(package: ModelPackage, bundle: TargetBundle) -> None:
+def test_a_bundle_without_cuda_refuses_the_package(package: ModelPackage, host_bundle: TargetBundle) -> None:
     with pytest.raises(MismatchError) as caught:
-        adt.run(package.path, bundle=bundle.path)
+        adt.run(package.path, bundle=host_bundle.path)
     assert "adt build-target --for host --cuda" in caught.value.remedy
 
 
 def test_the_runtime_loads_the_machine_code_and_launches_its_kernels(
-    package: ModelPackage, bundle: TargetBundle, tmp_path: Path
+    package: ModelPackage, host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     """Find each kernel in the machine code by the stand-in, which computes nothing."""
-    runtime = make_runtime(tmp_path, adt.source().path, bundle.path)
-    rtvm = [bundle.path / "bin/rtvm", "--model", package.path, "--json", "--run-count", "2"]
+    runtime = make_runtime(tmp_path, adt.source().path, host_bundle.path)
+    rtvm = [host_bundle.path / "bin/rtvm", "--model", package.path, "--json", "--run-count", "2"]
     environ = {
         **os.environ,
         "LD_PRELOAD": str(runtime),
-        "LD_LIBRARY_PATH": f"{tmp_path}:{bundle.path / 'lib'}",
+        "LD_LIBRARY_PATH": f"{tmp_path}:{host_bundle.path / 'lib'}",
     }
 
     def run() -> subprocess.CompletedProcess[str]:

@@ -72,7 +72,6 @@ class Machine:
 
     @property
     def calls(self) -> list[str]:
-        """Return the calls of the libraries, in order."""
         return (self.directory / "log").read_text().splitlines()
 
 
@@ -153,7 +152,6 @@ def test_half_precision(layers: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def products(tmp_path: Path) -> Path:
-    """Build products by weights on either side, and of two tensors."""
     net = Net()
     y = net.node("MatMul", "x", net.weight(12, 10, scale=0.3))
     y = net.node("MatMul", net.weight(7, 10, scale=0.3), net.node("MatMul", y, y))

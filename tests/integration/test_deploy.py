@@ -40,22 +40,19 @@ from adt.errors import (
 from adt.package.package import ModelPackage
 from support.devices import faulty
 from support.devices.fixtures import Rack, child, entries, processes
-from support.devices.fixtures import native_rack as rack
 from support.devices.remains import soon_nothing, wrong_files
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
-
-__all__ = ["rack"]
 
 BASE = "/data/local/tmp/adt/tester"
 X = {"x": np.arange(4, dtype=np.float32).reshape(1, 4)}
 
 
 @pytest.fixture
-def phone(rack: Rack) -> Device:
+def phone(native_rack: Rack) -> Device:
     """Return a virtual device with nothing of ours on it; it runs until a test stops all there are."""
-    device = rack.start("phone", faults=[])
+    device = native_rack.start("phone", faults=[])
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     return device
 
@@ -178,9 +175,9 @@ def test_a_file_that_changed_since_its_manifest_does_not_count(
 
 @pytest.mark.parametrize("told", [True, False], ids=["seen before", "seen while sending"])
 def test_a_full_device_loses_nothing(
-    rack: Rack, tmp_path: Path, told: bool, monkeypatch: pytest.MonkeyPatch
+    native_rack: Rack, tmp_path: Path, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = rack.start("small", data_size="4m")
+    device = native_rack.start("small", data_size="4m")
     try:
         bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
         old = put(device, bundle, package)
@@ -197,11 +194,13 @@ def test_a_full_device_loses_nothing(
         assert entries(device, f"{BASE}/tmp") == []
         assert put(device, bundle, package).sent_bytes == 0
     finally:
-        rack.stop_all()
+        native_rack.stop_all()
 
 
-def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(rack: Rack, tmp_path: Path) -> None:
-    device = rack.start("mortal")
+def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(
+    native_rack: Rack, tmp_path: Path
+) -> None:
+    device = native_rack.start("mortal")
     bundle, package = make_bundle(tmp_path / "b"), make_package(tmp_path / "p")
     old = put(device, bundle, package)
     larger = make_bundle(tmp_path / "b", {"lib/huge.so": b"huge" * (4 << 20)})
@@ -209,13 +208,13 @@ def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(rack: 
 
     def die(_: str, done: int, __: int) -> None:
         if not killed and done > 1 << 20:
-            killed.append(rack.kill("mortal"))
+            killed.append(native_rack.kill("mortal"))
 
     try:
         with pytest.raises((DeviceError, DeviceNotReady, NoDevice)):
             deploy(device, larger, package, user="tester", progress=die)
         assert killed
-        info = rack.boot("mortal", port=killed[0].port)
+        info = native_rack.boot("mortal", port=killed[0].port)
         back = selection.select(info.serial)
         assert runs(back, old)
         new = put(back, larger, package)
@@ -223,7 +222,7 @@ def test_a_device_that_dies_while_files_are_sent_keeps_the_old_deployment(rack: 
         assert entries(back, f"{BASE}/tmp") == [], "what the dead push left is removed"
         assert runs(back, new)
     finally:
-        rack.stop_all()
+        native_rack.stop_all()
 
 
 PUSH = """
@@ -340,10 +339,12 @@ def test_a_killed_run_leaves_neither_process_nor_directory(
     wait_for(lambda: entries(phone, f"{BASE}/runs") == [], "the run's directory is removed")
 
 
-def test_a_stopped_device_makes_a_run_fail(rack: Rack, bundle: TargetBundle, package: ModelPackage) -> None:
-    device = rack.start("brief")
+def test_a_stopped_device_makes_a_run_fail(
+    native_rack: Rack, bundle: TargetBundle, package: ModelPackage
+) -> None:
+    device = native_rack.start("brief")
     deployment = put(device, bundle, package).deployment
-    rack.stop("brief")
+    native_rack.stop("brief")
     with pytest.raises((NoDevice, DeviceNotReady, DeviceError)):
         DevicePlace(device, deployment).run(RtvmOptions(), X, timeout=60)
 

@@ -18,22 +18,19 @@ from adt.errors import ConfigError
 from adt.virtual import state
 from support.devices import faulty
 from support.devices.fixtures import Rack, entries
-from support.devices.fixtures import native_rack as rack
 from support.devices.programs import ADT, invoke
 from support.devices.remains import soon_nothing, wrong_files
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.waiting import wait_for
 
-__all__ = ["rack"]
-
 NAMES = ("one", "two", "three")
 
 
 @pytest.fixture
-def phones(rack: Rack) -> Iterator[dict[str, Device]]:
+def phones(native_rack: Rack) -> Iterator[dict[str, Device]]:
     """Yield three virtual devices, the same for all tests, with nothing of ours on them."""
-    devices = {name: rack.start(name, faults=[]) for name in NAMES}
+    devices = {name: native_rack.start(name, faults=[]) for name in NAMES}
     for device in devices.values():
         device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     yield devices
@@ -43,7 +40,6 @@ def phones(rack: Rack) -> Iterator[dict[str, Device]]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Path, Path]:
-    """Return a bundle and a package."""
     bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": b"large" * 1_000_000})
     return bundle.path, make_package(tmp_path / "package").path
 

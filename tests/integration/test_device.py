@@ -19,26 +19,23 @@ from adt.device.device import Device
 from adt.device.transport import adb
 from adt.errors import AmbiguousDevice, DeviceError, DeviceFull, DeviceNotReady, NoDevice
 from support.devices import faulty
-from support.devices.fixtures import NATIVE, Rack, child, entries, only, processes
-from support.devices.fixtures import native_rack as rack
+from support.devices.fixtures import NATIVE, Rack, child, entries, processes
 from support.devices.ports import free_port
 from support.waiting import wait_for
 
-__all__ = ["only", "rack"]
-
 
 @pytest.fixture
-def phone(rack: Rack) -> Device:
+def phone(native_rack: Rack) -> Device:
     """Return the rack's only device, which stays for the next test that needs it."""
-    return rack.start("phone")
+    return native_rack.start("phone")
 
 
 @pytest.fixture
-def alone(rack: Rack) -> Iterator[Rack]:
+def alone(native_rack: Rack) -> Iterator[Rack]:
     """Yield a rack without a device, before and after."""
-    rack.stop_all()
-    yield rack
-    rack.stop_all()
+    native_rack.stop_all()
+    yield native_rack
+    native_rack.stop_all()
 
 
 def test_without_a_device_the_error_says_how_to_get_one(alone: Rack) -> None:
@@ -293,10 +290,10 @@ def test_a_workspace_that_cannot_be_made_says_why(phone: Device) -> None:
         pass
 
 
-def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path: Path) -> None:
+def test_without_shell_v2_everything_works_with_the_marker(native_rack: Rack, tmp_path: Path) -> None:
     """Read stderr with stdout, and the exit code from the marker."""
-    rack.stop_all()
-    device = rack.start("linked", faults=["no-shell-v2"])
+    native_rack.stop_all()
+    device = native_rack.start("linked", faults=["no-shell-v2"])
     try:
         assert "shell_v2" not in device.features
         done = device.script("echo out; echo err >&2; exit 7", check=False)
@@ -313,11 +310,11 @@ def test_without_shell_v2_everything_works_with_the_marker(rack: Rack, tmp_path:
             device.push(b"contents", f"{there}/f")
             assert device.pull(f"{there}/f", tmp_path / "f") == len("contents")
     finally:
-        rack.stop_all()
+        native_rack.stop_all()
 
 
-def test_the_list_does_not_wait_for_a_device_that_hangs(rack: Rack) -> None:
-    well, hung = rack.start("well"), rack.start("hung", faults=[])
+def test_the_list_does_not_wait_for_a_device_that_hangs(native_rack: Rack) -> None:
+    well, hung = native_rack.start("well"), native_rack.start("hung", faults=[])
     try:
         faulty.set_faults("hung", ["stall-after=0"])
         began = time.monotonic()
@@ -329,4 +326,4 @@ def test_the_list_does_not_wait_for_a_device_that_hangs(rack: Rack) -> None:
         faulty.set_faults("hung", [])
         wait_for(lambda: all(not device.problem for device in probe.overview(seconds=8)), "it answers again")
     finally:
-        rack.stop_all()
+        native_rack.stop_all()

@@ -16,27 +16,23 @@ from adt.device.device import Device
 from adt.device.place import DevicePlace, RtvmOptions
 from support.devices import clock
 from support.devices.fixtures import Rack, entries
-from support.devices.fixtures import native_rack as rack
 from support.devices.ports import free_span
 from support.devices.programs import invoke, invoke_json
 from support.devices.remains import soon_nothing, wrong_files
 from support.models.small import small_model
-
-__all__ = ["rack"]
 
 LATER, EARLIER = 12, -50
 """Years; the first is after 2038's January, as 32 bits of seconds end."""
 
 
 @pytest.fixture(scope="module")
-def phone(rack: Rack, tmp_path_factory: pytest.TempPathFactory) -> Device:
+def phone(native_rack: Rack, tmp_path_factory: pytest.TempPathFactory) -> Device:
     clock.start("clock", tmp_path_factory.mktemp("clock"))
-    return rack.start("clock")
+    return native_rack.start("clock")
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Compile two versions of one package."""
     api.build_target(platform="host")
     top = tmp_path_factory.mktemp("packages")
     paths = []

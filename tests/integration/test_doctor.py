@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,11 @@ from adt.errors import DeviceError, NoDevice
 from adt.host import process
 from adt.virtual import state
 from support.devices.fixtures import NATIVE, Rack
-from support.devices.fixtures import native_rack as rack
-from support.devices.programs import ADT, adt, invoke, real_program
+from support.devices.programs import ADT, adt, command_lines, invoke, real_program
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.standins.ndk import make_standin_ndk
 from support.waiting import wait_for
-
-__all__ = ["rack"]
 
 FAILED = 26
 
@@ -152,7 +148,7 @@ def kill_server() -> None:
     subprocess.run([adb.find_adb().path, "kill-server"], check=False, capture_output=True)
 
 
-def test_looking_starts_no_server_and_the_fix_does(rack: Rack) -> None:
+def test_looking_starts_no_server_and_the_fix_does(native_rack: Rack) -> None:
     kill_server()
     found = doctor("device")["by_name"]
     assert found["adb server"]["status"] == "warning"
@@ -181,7 +177,7 @@ def fake_adb(directory: Path, version: str, protocol: int) -> None:
 
 
 def test_another_adb_on_path_that_would_kill_the_server(
-    rack: Rack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    native_rack: Rack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     selection.listing()  # a real server
     fake_adb(tmp_path, "28.0.1-1", 39)
@@ -196,9 +192,9 @@ def test_another_adb_on_path_that_would_kill_the_server(
 
 
 def test_a_ready_device_its_deployment_its_package_and_its_room(
-    rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    native_rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = rack.start("good", data_size="128m")
+    device = native_rack.start("good", data_size="128m")
     # No bundle was built there: the doctor has no program with which to try what calls itself OpenCL.
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     try:
@@ -226,26 +222,26 @@ def test_a_ready_device_its_deployment_its_package_and_its_room(
         found = doctor("device", code=FAILED)["by_name"][f"{device.serial}: free space"]
         assert found["status"] == "failed"
     finally:
-        rack.stop_all()
+        native_rack.stop_all()
 
 
-def test_an_unauthorized_device(rack: Rack) -> None:
-    info = rack.boot("locked", faults=["unauthorized"])
+def test_an_unauthorized_device(native_rack: Rack) -> None:
+    info = native_rack.boot("locked", faults=["unauthorized"])
     try:
         with pytest.raises(NoDevice):
             selection.connect(info.serial)
         found = doctor("device", "--serial", info.serial, code=FAILED)["by_name"][f"device {info.serial}"]
         assert "unauthorized" in found["found"] and "Allow USB debugging" in found["remedy"]
-        ready = rack.start("good")
+        ready = native_rack.start("good")
         found = doctor("device")["by_name"]  # it is passed over for the one that works
         assert found[f"device {info.serial}"]["status"] == "warning"
         assert found[f"{ready.serial}: programs"]["status"] == "ok"
     finally:
-        rack.stop_all()
+        native_rack.stop_all()
 
 
-def test_an_offline_device(rack: Rack) -> None:
-    info = rack.boot("dark", faults=["offline"])
+def test_an_offline_device(native_rack: Rack) -> None:
+    info = native_rack.boot("dark", faults=["offline"])
 
     def connect() -> None:
         with contextlib.suppress(NoDevice, DeviceError):
@@ -273,13 +269,13 @@ def test_an_offline_device(rack: Rack) -> None:
         wait_for(tried, "the doctor tries to reconnect it")
         assert not repair["done"] and info.serial in repair["said"]  # this one never comes back
     finally:
-        rack.stop_all()
+        native_rack.stop_all()
         asking.join(120)
         assert not asking.is_alive()
 
 
-def test_a_virtual_device_that_adb_lost_is_connected_again(rack: Rack) -> None:
-    device = rack.start("lost")
+def test_a_virtual_device_that_adb_lost_is_connected_again(native_rack: Rack) -> None:
+    device = native_rack.start("lost")
     try:
         kill_server()
         selection.listing()
@@ -289,20 +285,22 @@ def test_a_virtual_device_that_adb_lost_is_connected_again(rack: Rack) -> None:
         assert [one["action"] for one in mended["repairs"]] == ["connect-device"]
         assert mended["by_name"][f"{device.serial}: programs"]["status"] == "ok"
     finally:
-        rack.stop_all()
+        native_rack.stop_all()
 
 
 # --- the cache, packages of the system, ctrl-C -------------------------------
 
 
-def test_the_fix_mends_this_machine(rack: Rack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_fix_mends_this_machine(
+    native_rack: Rack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Mend a dead device's record, a damaged bundle and a missing compiler (apt-get is a stand-in)."""
-    info = rack.boot("dead")
+    info = native_rack.boot("dead")
     monkeypatch.setenv("ADT_CACHE_DIR", str(tmp_path / "cache"))
     record = state.home("dead").record
     os.kill(info.pid, signal.SIGKILL)
     wait_for(lambda: process.start_time(info.pid) is None, "it is gone")
-    rack._names.remove("dead")
+    native_rack._names.remove("dead")
     bundle = tmp_path / "cache/bundles/host-0"
     make_bundle(bundle)
     (bundle / "lib/libone.so").write_bytes(b"cut")
@@ -345,14 +343,6 @@ def test_the_fix_mends_this_machine(rack: Rack, monkeypatch: pytest.MonkeyPatch,
         assert not (tmp_path / "apt.log").exists()
 
 
-def processes_with(word: str) -> Iterator[str]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if word.encode() in (entry / "cmdline").read_bytes():
-                    yield entry.name
-
-
 def test_ctrl_c_leaves_no_program_behind(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -370,7 +360,7 @@ def test_ctrl_c_leaves_no_program_behind(
         _, err = running.communicate(timeout=300)
     assert running.returncode == 130
     assert b"interrupted" in err and b"Traceback" not in err
-    assert not list(processes_with(f"sleep\0{seconds}"))
+    assert not command_lines(f"sleep {seconds}")
 
 
 # --- RPC ---------------------------------------------------------------------

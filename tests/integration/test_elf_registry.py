@@ -96,7 +96,6 @@ def readelf(file: Path) -> Said:
 
 
 def unpacked(archive: Path, directory: Path) -> Path:
-    """Unpack the archive for readelf, which reads no archives."""
     if archive.suffix == ".tgz":
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -216,7 +215,6 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def npm_package(name: str, directory: Path) -> Path:
-    """Return the contents of the package."""
     return unpacked(npm_archive(name, NPM[name], directory), directory) / "package"
 
 

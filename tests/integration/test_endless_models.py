@@ -8,13 +8,14 @@ import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import onnx
 import psutil
 import pytest
 from onnx import TensorProto, helper
 
 from support.devices.programs import ADT
-from support.models.onnx_graphs import node
+from support.models.onnx_graphs import graph_of, node
 from support.sampling import matrix
 from support.waiting import wait_for
 
@@ -35,17 +36,8 @@ def loop() -> onnx.ModelProto:
         [value("step", TensorProto.INT64), value("go", TensorProto.BOOL), value("old", TensorProto.FLOAT, 2)],
         [value("goes", TensorProto.BOOL), value("new", TensorProto.FLOAT, 2)],
     )
-    graph = helper.make_graph(
-        [node("Loop", ["steps", "true", "x"], ["y"], body=body)],
-        "endless",
-        [value("x", TensorProto.FLOAT, 2)],
-        [value("y", TensorProto.FLOAT, 2)],
-        [
-            helper.make_tensor("steps", TensorProto.INT64, [], [1 << 62]),
-            helper.make_tensor("true", TensorProto.BOOL, [], [True]),
-        ],
-    )
-    return helper.make_model(graph, opset_imports=OPSETS, ir_version=8)
+    nodes = [node("Loop", ["steps", "true", "x"], ["y"], body=body)]
+    return graph_of(nodes, {"x": (2,)}, ["y"], {"steps": np.int64(1 << 62), "true": np.bool_(True)})
 
 
 def doubling() -> onnx.ModelProto:

@@ -16,7 +16,6 @@ import typer
 import adt as api
 from adt.cli.app import app
 from adt.compiler.targets import model_target, settings_and_platform
-from adt.host.cache import cache_dir
 from adt.options.resolve import load_settings
 from adt.package.package import load_package
 from support.devices.programs import adt
@@ -48,7 +47,6 @@ def unchecked() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a directory with the page's ``model.onnx``."""
     directory = tmp_path_factory.mktemp("page")
     shutil.copy(MAGIKA, directory / "model.onnx")
     return directory
@@ -56,8 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ndk() -> Path:
-    """Create a stand-in for the NDK, and build the bundle for it."""
-    path = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    path = make_standin_ndk()
     api.build_target(platform="android-arm64-v8a", ndk=str(path))
     return path
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from adt.host.cache import cache_dir
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.integrate.android_versions import NEWEST
@@ -62,7 +61,6 @@ def write_texts(project: Project, directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def gradle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the Gradle project of models with hostile names, for two ABIs."""
     directory = tmp_path_factory.mktemp("android")
     return write_texts(made_up_project(directory, PLATFORMS, HOSTILE), directory / "out")
 
@@ -199,7 +197,7 @@ int AndroidBitmap_unlockPixels(JNIEnv* env, jobject bitmap);
 
 
 def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path) -> None:
-    ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+    ndk = make_standin_ndk()
     main = gradle / "adt-runtime/src/main"
     stub_runner(ndk, main / "jniLibs/arm64-v8a")
     include = main / "cpp/include/adt"
@@ -223,5 +221,4 @@ def test_jni_library_builds_with_the_projects_cmake(gradle: Path, tmp_path: Path
 
 
 def java_home() -> Path:
-    """Return the home of the JDK whose javac is on PATH."""
     return Path(done("readlink", "-f", done("which", "javac").strip()).strip()).parents[1]

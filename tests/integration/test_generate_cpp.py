@@ -18,14 +18,13 @@ from test_cpp_runner import Built, Package, built, echo, mixed, symbolic  # noqa
 
 import adt
 from adt.device.transport.adb import find_adb
-from adt.host.cache import cache_dir
 from adt.host.directories import resource
 from adt.host.elf import read_elf
 from adt.host.process import cmake, ninja
 from adt.integrate.output import CopiedFile
 from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import PLATFORMS, made_up_project
-from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.fixtures import Rack
 from support.devices.programs import adt_json
 from support.devices.programs import program_output as run
 from support.models.small import detector, small_model
@@ -120,7 +119,7 @@ def test_example_matches_onnxruntime_wherever_it_was_moved(project: Path, instal
     assert str(project).encode() not in everything.replace(program.read_bytes(), b"")
 
 
-def test_device_matches_onnxruntime(project: Path, rack: Rack) -> None:  # noqa: F811
+def test_device_matches_onnxruntime(project: Path, rack: Rack) -> None:
     prefix = installed_from(
         project, "linux-aarch64", f"-DCMAKE_CXX_FLAGS={' '.join(WARNINGS)}", "-DVISION_TESTS=OFF"
     )
@@ -444,7 +443,7 @@ def test_any_names_give_code_that_is_formatted_and_compiles_without_a_warning(tm
 
 @pytest.mark.nightly
 def test_android_preset_builds_with_a_standin_ndk(tmp_path: Path) -> None:
-    ndk = str(make_standin_ndk(cache_dir() / "tests/ndk-standin"))
+    ndk = str(make_standin_ndk())
     bundle = adt.build_target(platform="android-arm64-v8a", ndk=ndk).bundle.path
     package = tmp_path / "small"
     adt.compile(

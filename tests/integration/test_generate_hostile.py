@@ -153,7 +153,6 @@ def strange(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write(
     kind: str, directory: Path, models: dict[str, Any], java_package: str = "com.example.vision"
 ) -> None:
-    """Write the texts of a project of *models*."""
     described = made_up_project(
         directory / f"{kind}-from", PLATFORMS[kind], models, java_package=java_package
     )
@@ -191,7 +190,6 @@ def test_cpp_is_formatted(projects: Path) -> None:
 
 
 def compile_java(projects: Path, directory: Path) -> Path:
-    """Compile the classes of kind jni, with the runtime."""
     runtime = [path for part in ("common", "jvm") for path in (RUNTIME / part).rglob("*.java")]
     sources = sorted([*(projects / "jni/java").rglob("*.java"), *runtime])
     assert len(sources) > len(HOSTILE) + len(runtime)

@@ -103,7 +103,6 @@ def test_products_are_right(name: str, target: str, tmp_path: Path) -> None:
 
 
 def function(rows: int, columns: int, terms: int, dtype: str = "float32", sums: str = "float32") -> object:
-    """Return the unscheduled kernel of a product of two matrices, doubled."""
     a = te.placeholder((rows, terms), dtype, "a")
     b = te.placeholder((terms, columns), dtype, "b")
     k = te.reduce_axis((0, terms), "k")
@@ -114,7 +113,6 @@ def function(rows: int, columns: int, terms: int, dtype: str = "float32", sums: 
 
 
 def source(function: tvm.tirx.PrimFunc, gpu: Gpu) -> str:
-    """Return the OpenCL C of a product that is scheduled for *gpu*."""
     target = tvm.target.Target({"kind": "opencl", "host": {"kind": "llvm"}})
     _, scheduled = schedule_of(function, target, gpu, Untuned(), PLAIN)
     module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})

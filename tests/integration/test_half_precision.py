@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
 import adt as api
 from adt.errors import AdtError, ConfigError, InputError, MismatchError
@@ -19,6 +19,7 @@ from adt.package.package import load_package
 from support.devices import intel_opencl
 from support.devices.emulated import outputs_of
 from support.devices.programs import adt, adt_json
+from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA, small_model
 
 RNG = np.random.default_rng(0)
@@ -27,18 +28,8 @@ RNG = np.random.default_rng(0)
 def model(
     path: Path, nodes: list[onnx.NodeProto], weights: dict[str, Any], shape: tuple[int, ...] = (1, 8, 14, 14)
 ) -> Path:
-    """Write an ONNX model of *nodes*, from ``x`` of *shape* to ``y``."""
-    values = [numpy_helper.from_array(np.asarray(data, np.float32), name) for name, data in weights.items()]
-    graph = helper.make_graph(
-        nodes,
-        path.stem,
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        values,
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(onnx.shape_inference.infer_shapes(made), path)
-    return path
+    arrays = {name: np.asarray(data, np.float32) for name, data in weights.items()}
+    return write(graph_of(nodes, {"x": shape}, ["y"], arrays), path)
 
 
 def conv(*shape: int) -> np.ndarray:
@@ -48,7 +39,6 @@ def conv(*shape: int) -> np.ndarray:
 def mobile(path: Path) -> Path:
     """Write the operators of MobileNet-v3 and PP-OCR: hard swish, ReLU6, depthwise, squeeze and excite, a
     classifier."""
-    node = helper.make_node
     nodes = [
         node("Conv", ["x", "w0", "b0"], ["c0"], pads=[1, 1, 1, 1]),
         node("HardSwish", ["c0"], ["s0"]),
@@ -173,7 +163,6 @@ def test_a_real_model_halves_its_weights(tmp_path: Path) -> None:
 
 def overflowing(path: Path) -> Path:
     """Build a network whose second product passes 65504 before the third brings it back."""
-    node = helper.make_node
     nodes = [
         node("MatMul", ["x", "a"], ["h0"]),
         node("MatMul", ["h0", "b"], ["h1"]),

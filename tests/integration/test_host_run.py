@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from adt.measure.reference import run_reference
 from adt.package.host_run import run as host_run
 from adt.package.host_run.opencl import opencl_device
 from adt.package.host_run.run import HostRun, run_package, run_packages
+from support.models.broken_kernels import with_library
 from support.models.small import small_model
 
 X = np.array([[1, 2, 3, 4]], np.float32)
@@ -47,18 +47,7 @@ def expected(model: Path, x: np.ndarray[Any, Any] = X) -> np.ndarray[Any, Any]:
     return run_reference(model, {"x": x})["y"]
 
 
-def changed(package: Path, copy: Path, library: bytes) -> Path:
-    """Copy *package* with another mod.so."""
-    subprocess.run(["cp", "-r", package, copy], check=True)
-    (copy / "mod.so").write_bytes(library)
-    facts = json.loads((copy / "mod.json").read_text())
-    facts["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
-    (copy / "mod.json").write_text(json.dumps(facts))
-    return copy
-
-
 def library(code: str, directory: Path) -> bytes:
-    """Compile C code to a shared library."""
     out = directory / "made.so"
     command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(out)]
     subprocess.run(command, input=code, text=True, check=True)
@@ -121,7 +110,9 @@ def test_calls_share_a_process(
     monkeypatch.setenv("POCL_DEBUG", "0")
     runs(on_cpu, model)
     with pytest.raises(RunError):
-        run_package(changed(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=300)
+        run_package(
+            with_library(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=300
+        )
     runs(on_cpu, model)
     assert len(set(pids)) == 4
 
@@ -139,7 +130,7 @@ def test_a_package_from_any_directory(
 def test_a_kernel_that_the_driver_refuses(on_opencl: Path, tmp_path: Path) -> None:
     source = (on_opencl / "mod.so").read_bytes()
     assert b"__kernel void" in source
-    broken = changed(on_opencl, tmp_path / "broken", source.replace(b"__kernel void", b"__kernel vuid"))
+    broken = with_library(on_opencl, tmp_path / "broken", source.replace(b"__kernel void", b"__kernel vuid"))
     with pytest.raises(RunError, match="does not build a kernel") as caught:
         run_package(broken, {"x": X}, timeout=300)
     assert "vuid" in caught.value.details  # from the driver's build log
@@ -149,7 +140,7 @@ def test_a_kernel_that_the_driver_refuses(on_opencl: Path, tmp_path: Path) -> No
 def test_a_crash_says_which_signal(on_cpu: Path, tmp_path: Path) -> None:
     code = "__attribute__((constructor)) void f(void) { *(volatile int *)8 = 1; }"
     with pytest.raises(RunError, match=r"ended with SIG(SEGV|ABRT)"):
-        run_package(changed(on_cpu, tmp_path / "bad", library(code, tmp_path)), {"x": X}, timeout=300)
+        run_package(with_library(on_cpu, tmp_path / "bad", library(code, tmp_path)), {"x": X}, timeout=300)
 
 
 def test_a_run_that_hangs_is_ended(on_cpu: Path, tmp_path: Path) -> None:
@@ -163,7 +154,7 @@ __attribute__((constructor)) void f(void) {{
   fclose(file);
   for (;;) sleep(1);
 }}"""
-    hanging = changed(on_cpu, tmp_path / "bad", library(code, tmp_path))
+    hanging = with_library(on_cpu, tmp_path / "bad", library(code, tmp_path))
     for seconds in (4, 15, 60, 240):  # so long that the library has begun, also on a slow machine
         with pytest.raises(RunError, match=rf"did not end on .* within {seconds} s"):
             run_package(hanging, {"x": X}, timeout=seconds)
@@ -174,14 +165,16 @@ __attribute__((constructor)) void f(void) {{
 
 def test_a_library_that_is_no_model(on_cpu: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be loaded"):
-        run_package(changed(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=300)
+        run_package(
+            with_library(on_cpu, tmp_path / "bad", library("int f;", tmp_path)), {"x": X}, timeout=300
+        )
 
 
 def test_what_does_not_fit_is_refused_before_it_runs(on_cpu: Path, tmp_path: Path) -> None:
     for wrong in ({}, {"x": X, "z": X}, {"x": X[:, :3]}, {"x": X.astype(np.float64)}):
         with pytest.raises(InputError):
             run_package(on_cpu, wrong, timeout=300)
-    other = changed(on_cpu, tmp_path / "arm", (on_cpu / "mod.so").read_bytes())
+    other = with_library(on_cpu, tmp_path / "arm", (on_cpu / "mod.so").read_bytes())
     facts = json.loads((other / "mod.json").read_text())
     facts["target"]["platform"] = "linux-aarch64"
     (other / "mod.json").write_text(json.dumps(facts))

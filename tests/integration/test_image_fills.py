@@ -77,7 +77,6 @@ def packed(samples: Array, row_stride: int, pixel_stride: int) -> bytes:
 
 
 def frame(width: int, height: int, kind: str) -> Case:
-    """Return a camera's frame of noise, in the memory layout *kind*."""
     random = np.random.default_rng(width * 1000 + height)
     half = ((height + 1) // 2, (width + 1) // 2)
     y = random.integers(0, 256, (height, width), np.uint8)

@@ -16,9 +16,8 @@ from tvm import te, tirx
 import adt
 from adt.compiler.kernels import CompiledKernel
 from adt.errors import CompileError, ConfigError, MismatchError, ModelError
-from adt.host.cache import cache_dir
 from adt.host.elf import read_elf
-from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.fixtures import Rack
 from support.standins.ndk import make_standin_ndk
 
 LENGTH = 1000
@@ -26,8 +25,6 @@ LENGTH = 1000
 
 
 def add_one() -> list[Any]:
-    """Return the tutorials' kernel, in TE."""
-
     a = te.placeholder((LENGTH,), "float32", name="A")
     return [a, te.compute((LENGTH,), lambda i: a[i] + 1.0, name="B")]
 
@@ -45,8 +42,6 @@ def two_kernels() -> Any:
 
 
 def check(remote: Any, library: CompiledKernel) -> None:
-    """Upload, load, run, compare."""
-
     remote.upload(str(library.path))
     module = remote.load_module(library.path.name)
     device = remote.cl(0) if library.device == "opencl" else remote.cpu(0)
@@ -64,7 +59,7 @@ def no_servers() -> Iterator[None]:
     adt.rpc_stop(everything=True)
 
 
-def test_on_an_arm64_device(rack: Rack, no_servers: None, tmp_path: Path) -> None:  # noqa: F811
+def test_on_an_arm64_device(rack: Rack, no_servers: None, tmp_path: Path) -> None:
     bundle = adt.build_target(platform="linux-aarch64").bundle.path
     library = adt.compile_kernel(
         add_one(), name="add_one", platform="linux-aarch64", cpu="cortex-a53", out=tmp_path / "add_one.so"
@@ -123,7 +118,7 @@ def test_on_this_machine_in_each_form(tmp_path: Path) -> None:
 
 
 def test_for_android_the_library_names_what_supplies_its_symbols(tmp_path: Path) -> None:
-    ndk = str(make_standin_ndk(cache_dir() / "tests/ndk-standin"))
+    ndk = str(make_standin_ndk())
     with pytest.raises(MismatchError, match="no bundle for android-armeabi-v7a"):
         adt.compile_kernel(add_one(), platform="android-armeabi-v7a", ndk=ndk, out=tmp_path / "none.so")
     bundle = adt.build_target(platform="android-arm64-v8a", ndk=ndk).bundle.path

@@ -31,14 +31,12 @@ from adt.checkup.storage import LEFTOVER
 from adt.device.deploy.store import Deployment, deploy
 from adt.device.device import Device
 from adt.errors import INTERRUPTED
-from adt.host.cache import cache_dir
 from adt.rpc import state
 from adt.tuning.database.changes import fetch
 from adt.tuning.database.overview import verify
 from adt.tuning.database.store import open_database
 from support.devices.fixtures import NATIVE, Rack
-from support.devices.fixtures import native_rack as rack
-from support.devices.programs import ADT, invoke, invoke_json
+from support.devices.programs import ADT, command_lines, invoke, invoke_json
 from support.devices.remains import remains, soon_nothing, wrong_files
 from support.models.onnx_graphs import f32, graph_of, node
 from support.models.small import small_model
@@ -47,8 +45,6 @@ from support.standins.artefacts import native_package as make_package
 from support.standins.ndk import make_standin_ndk
 from support.standins.tuning_records import applicable, baseline, workload
 from support.waiting import wait_for
-
-__all__ = ["rack"]
 
 SEED = 20261121
 MARK = "ADT_TEST_KILLED"
@@ -136,13 +132,8 @@ class Range:
             time.sleep(0.1)
 
     def running(self) -> Iterator[str]:
-        mark = f"{MARK}={self.top}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (process / "environ").read_bytes().split(b"\0"):
-                    yield f"process {process.name} {(process / 'cmdline').read_bytes()!r}"
-            except OSError:  # it ended, or is another user's
-                continue
+        for pid, line in command_lines("", f"{MARK}={self.top}").items():
+            yield f"process {pid} {line!r}"
 
     def temporary(self) -> Iterator[str]:
         inside = (path for path in (self.top / "tmp").iterdir() if path.name != SESSION)
@@ -259,9 +250,13 @@ def test_kills_of_tuning_lose_nothing(
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("rounds", [12, pytest.param(200, marks=pytest.mark.nightly)])
 def test_kills_of_deploy_rpc_and_compile_leave_nothing(
-    rack: Rack, device_bundle: TargetBundle, tmp_path: Path, rounds: int, record_property: Callable[..., None]
+    native_rack: Rack,
+    device_bundle: TargetBundle,
+    tmp_path: Path,
+    rounds: int,
+    record_property: Callable[..., None],
 ) -> None:
-    device = rack.start("phone")
+    device = native_rack.start("phone")
     device.shell(["rm", "-rf", "/data/local/tmp/adt"])
     place = Range(tmp_path)
     steady = make_bundle(tmp_path / "bundle", {"lib/steady.so": place.moments.randbytes(2 << 20)})
@@ -300,7 +295,7 @@ def quantizing(place: Range) -> Writing:
 
 
 def packing(place: Range) -> Writing:
-    ndk = str(make_standin_ndk(cache_dir() / "tests/ndk-standin"))
+    ndk = str(make_standin_ndk())
     bundle = adt.build_target(platform="android-arm64-v8a", ndk=ndk).bundle
     model = small_model(place.top / "small.onnx")
     package = adt.compile(
@@ -313,7 +308,6 @@ def packing(place: Range) -> Writing:
 
 
 def filled(database: Path) -> Path:
-    """Write a database with some thousand records."""
     with open_database(database, write=True) as opened:
         opened.add(
             [baseline(2.0), *(applicable(f"t{number}", at=number) for number in range(5000))], [workload()]

@@ -34,7 +34,6 @@ def hashes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def package(large: Package, tmp_path: Path) -> Path:
-    """Copy the package, for tests that change it."""
     return Path(shutil.copytree(large.path, tmp_path / "package"))
 
 

@@ -39,7 +39,6 @@ SHAPES = {residual_net: (1, 3, 32, 32), mobile_net: (1, 3, 24, 16)}
 
 
 def handed(model: Path, kind: str) -> OffloadedModel:
-    """Import and offload *model*."""
     imported = import_model(model, {})
     tvm_settings = load_settings().settings.tvm
     return offload_module(imported.module, imported.params, kind, tvm=tvm_settings)
@@ -51,7 +50,6 @@ def kernels(offloaded: OffloadedModel) -> list[str]:
 
 
 def run_with_numpy(offloaded: OffloadedModel, *inputs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """Compute the model's outputs, its subgraphs by numpy."""
     attributes = dict(offloaded.module.attrs.items()) if offloaded.module.attrs else {}
     constants = {
         str(name): value.numpy() for name, value in attributes.get("const_name_to_constant", {}).items()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,10 +15,11 @@ from adt.bundle.bundle import TargetBundle
 from adt.device.deploy.payload import payload_of
 from adt.host.elf import read_elf
 from adt.package.package import ModelPackage
-from support.devices.fixtures import Rack, rack
+from support.devices.fixtures import Rack
+from support.devices.programs import program_output
 from support.models.onnx_graphs import graph_of, node, write
 
-__all__ = ["rack", "unload"]
+__all__ = ["unload"]
 
 TESTS = Path(__file__).parents[1]
 
@@ -36,7 +35,6 @@ def package(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> M
 
 
 def package_for(bundle: TargetBundle, place: Path) -> ModelPackage:
-    """Compile y = relu(x) + one."""
     nodes = [node("Relu", ["x"], ["r"]), node("Add", ["r", "one"], ["y"])]
     graph = graph_of(nodes, {"x": (2, 3)}, ["y"], {"one": np.ones((2, 3), "float32")})
     model, platform = write(graph, place / "m.onnx"), bundle.manifest.platform
@@ -61,15 +59,15 @@ def test_a_package_takes_nothing_of_tvms_by_name(package: ModelPackage) -> None:
 def test_beside_another_tvm(bundle: TargetBundle, package: ModelPackage, tmp_path: Path, order: str) -> None:
     kernel = adt.compile_kernel(add_one(), name="add_one", platform="host", out=tmp_path / "add_one.so")
     runner = bundle.file("lib/libadt_runner.so")
-    words = [sys.executable, TESTS / "support/codegen/two_runtimes.py"]
-    done = subprocess.run(
-        [*words, runner, package.path, kernel.path, order],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    words = (
+        sys.executable,
+        TESTS / "support/codegen/two_runtimes.py",
+        runner,
+        package.path,
+        kernel.path,
+        order,
     )
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
+    assert program_output(*words, PYTHONPATH=str(TESTS)) == "done\n"
 
 
 def test_its_programs_run_and_it_is_unloaded(

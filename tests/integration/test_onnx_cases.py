@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import adt
+from adt.bundle.bundle import TargetBundle
 from support.models import onnx_cases
 
 STORED = onnx_cases.stored()
@@ -24,9 +24,9 @@ def cases() -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def rtvm() -> Path:
+def rtvm(host_bundle: TargetBundle) -> Path:
     onnx_cases.preload()
-    return adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
+    return host_bundle.file("bin/rtvm")
 
 
 @pytest.mark.timeout(onnx_cases.SECONDS + 60)

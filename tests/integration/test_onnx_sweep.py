@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import adt
+from adt.bundle.bundle import TargetBundle
 from support.models import onnx_cases, onnx_sweep
 from support.models.onnx_recipes import RECIPES
 
@@ -46,9 +46,9 @@ def batches(*, often: bool) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def rtvm() -> Path:
+def rtvm(host_bundle: TargetBundle) -> Path:
     onnx_cases.preload()
-    return adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
+    return host_bundle.file("bin/rtvm")
 
 
 def check(batch: Sequence[str], rtvm: Path) -> None:

@@ -15,7 +15,7 @@ from adt.compiler.networks.builder import Network
 from adt.device import selection
 from adt.errors import MismatchError
 from adt.verbs.verify import VerifyResult
-from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.fixtures import Rack
 from support.models import vision
 from support.models.onnx_graphs import graph_of, node, write
 from support.models.small import MAGIKA
@@ -37,7 +37,7 @@ class Place:
         pytest.param(("arm64-v8a", "linux-aarch64"), id="arm64", marks=pytest.mark.nightly),
     ],
 )
-def place(request: pytest.FixtureRequest, rack: Rack) -> Iterator[Place]:  # noqa: F811
+def place(request: pytest.FixtureRequest, rack: Rack) -> Iterator[Place]:
     abi, platform = request.param
     adt.build_target(platform=platform)
     info = adt.emulator_start(f"opencl-{platform}", abi=abi, opencl=True)
@@ -61,7 +61,6 @@ def test_a_real_model(place: Place, tmp_path: Path) -> None:
 
 
 def matrix_vector(path: Path) -> Path:
-    """Build ``y = relu(x @ w + b)``, which TVM schedules as a matrix-vector product with a fused epilogue."""
     rng = np.random.default_rng(0)
     weights = {
         "1 dense/w:0": rng.standard_normal((256, 64), dtype=np.float32),
@@ -181,7 +180,7 @@ def test_half_precision_is_refused_where_opencl_lacks_it(place: Place, tmp_path:
         adt.run(package.path, serial=place.serial)
 
 
-def test_without_opencl_the_run_says_so(rack: Rack, tmp_path: Path) -> None:  # noqa: F811
+def test_without_opencl_the_run_says_so(rack: Rack, tmp_path: Path) -> None:
     adt.build_target(platform="host")
     package = adt.compile(
         matrix_vector(tmp_path / "dense.onnx"), out=tmp_path / "dense", platform="host", target="opencl"

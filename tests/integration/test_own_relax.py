@@ -15,12 +15,9 @@ import adt
 from adt.errors import RunError, UnsupportedOp
 from support.models.small import small_model
 
+pytestmark = pytest.mark.usefixtures("host_bundle")
+
 EXAMPLE = Path(__file__).parents[2] / "examples/own_relax.py"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def bundle() -> None:
-    adt.build_target(platform="host")
 
 
 @pytest.fixture(scope="module")

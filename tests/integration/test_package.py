@@ -178,7 +178,6 @@ def test_split_and_merge_give_the_same_package(package: Path, tmp_path: Path) ->
 
 
 def edited(package: Path, to: Path, **changes: Any) -> Path:
-    """Copy *package* with *changes* in its mod.json."""
     for name in sums(package):
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         (to / name).write_bytes((package / name).read_bytes())

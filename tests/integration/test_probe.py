@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -23,15 +22,12 @@ from adt.device.probe import _file as remembered_file
 from adt.device.survey import Cpu, CpuCluster
 from adt.host.directories import resource
 from adt.host.process import cmake
-from support.devices.fixtures import NATIVE, Rack, entries, processes, rack
-from support.devices.programs import invoke, invoke_json
+from support.devices.fixtures import NATIVE, Rack, entries, processes
+from support.devices.programs import command_lines, invoke, invoke_json, program_output, try_program
 from support.models import vision
 from support.models.small import small_model
 from support.standins.opencl import DEVICE, make_standin_opencl
 from support.waiting import wait_for
-
-__all__ = ["rack"]
-
 
 # ---- the program, on this machine -------------------------------------------------------------
 
@@ -54,14 +50,7 @@ def headers(tree: Path) -> Path:
 def run(
     program: Path, *arguments: object, code: int = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(program), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-        timeout=300,
-    )
+    done = try_program(program, *arguments, **environment)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -149,15 +138,9 @@ def test_tvms_runtime_sees_the_same_device(program: Path, tmp_path: Path) -> Non
     assert seen.taken == "libOpenCL.so" and seen.device
     lib = adt.build_target(platform="host").bundle.file("lib")
     kinds = {"exists": 0, "threads": 1, "local": 3, "clock": 6, "units": 7}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK_TVM, str(lib), *map(str, kinds.values())],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert dict(zip(kinds, json.loads(done.stdout.splitlines()[-1]), strict=True)) == {
+    words = (sys.executable, "-c", ASK_TVM, lib, *kinds.values())
+    printed = program_output(*words, LD_LIBRARY_PATH=str(tmp_path))
+    assert dict(zip(kinds, json.loads(printed.splitlines()[-1]), strict=True)) == {
         "exists": 1,
         "threads": seen.device.max_work_group_size,
         "local": seen.device.local_memory,
@@ -305,21 +288,13 @@ def test_a_wrong_command_line_is_refused(program: Path) -> None:
 def test_killing_the_program_leaves_no_child(program: Path, headers: Path, tmp_path: Path) -> None:
     library = make_standin_opencl(tmp_path / "slow-one.so", "HANG_IN_DEVICE", headers=headers)
 
-    def alive() -> list[int]:
-        pids = []
-        for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                if str(library).encode() in entry.read_bytes():
-                    pids.append(int(entry.parent.name))
-        return pids
-
     started = subprocess.Popen([str(program), "--only", str(library)], stdout=subprocess.DEVNULL)
     try:
-        wait_for(lambda: len(alive()) == 2, "the child starts")
+        wait_for(lambda: len(command_lines(str(library))) == 2, "the child starts")
     finally:
         os.kill(started.pid, signal.SIGKILL)
         started.wait()
-    wait_for(lambda: not alive(), "the child ends with its parent")
+    wait_for(lambda: not command_lines(str(library)), "the child ends with its parent")
 
 
 def test_the_program_needs_no_library_of_the_bundle(program: Path) -> None:
@@ -334,7 +309,6 @@ def test_the_program_needs_no_library_of_the_bundle(program: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bundle() -> Path:
-    """Build a bundle for the virtual device, which brings the program."""
     return Path(invoke_json("build-target", "--for", "linux-aarch64")["path"])
 
 

@@ -21,7 +21,7 @@ from adt.errors import ConfigError, RpcError
 from adt.package.inspection.profile import CallTime, Profile
 from adt.verbs import profile as verb
 from support.codegen.browser import Page, browser
-from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.fixtures import Rack
 from support.devices.programs import adt, adt_json
 from support.models.onnx_graphs import graph_of, node, write
 
@@ -187,7 +187,7 @@ def test_another_server_cannot_profile(on_cpu: Path, monkeypatch: pytest.MonkeyP
 
 def test_an_emulated_device_has_no_speed(
     model: Path,
-    rack: Rack,  # noqa: F811
+    rack: Rack,
     page: Page,
     tmp_path: Path,
 ) -> None:
@@ -217,7 +217,7 @@ def test_an_emulated_device_has_no_speed(
 @pytest.mark.nightly
 def test_an_emulated_device_over_rpc(
     model: Path,
-    rack: Rack,  # noqa: F811
+    rack: Rack,
     tmp_path: Path,
 ) -> None:
     api.build_target(platform="linux-aarch64")

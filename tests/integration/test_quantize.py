@@ -21,16 +21,12 @@ from support.devices.programs import adt, adt_json
 from support.models.quantized_onnx import transformer
 from support.models.vision import residual_blocks
 
+pytestmark = pytest.mark.usefixtures("host_bundle")
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NORMALISED = ("--range", "-1,1")
 CAT = 285
 """Egyptian cat."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def bundle() -> None:
-    """Build the bundle that runs packages here."""
-    api.build_target(platform="host")
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,6 @@ def directory(prepared: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run *command* as a shell does."""
     environ = os.environ | {"PATH": path_with_adt()}
     shell = ["sh", "-c", command]
     return subprocess.run(

@@ -44,7 +44,6 @@ def all_forms(opset: int) -> Iterator[tuple[dict[str, Any], tuple[float, ...], s
 
 
 def resizes(opset: int, part: slice) -> onnx.ModelProto:
-    """Build a model of one node for each form."""
     nodes, constants = [], {"roi": np.zeros(0, np.float32)} if opset > 10 else {}
     for number, (attributes, pair, kind) in enumerate(forms(opset)[part]):
         y, name = [f"y{number}"], f"s{number}"

@@ -13,18 +13,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import adt
 from adt.bundle.bundle import TargetBundle
-from adt.bundle.platforms import platform_named
 from adt.checkup import rpc as sockets
-from adt.compiler.link import linker_for
 from adt.device import selection
 from adt.device.deploy.payload import user_directory
 from adt.device.deploy.store import Deployment, deploy
@@ -38,14 +36,11 @@ from adt.rpc import instance, server, session, state, wire
 from adt.rpc.server import ServerStatus
 from support.devices import faulty
 from support.devices.fixtures import NATIVE, Rack, child, entries, processes
-from support.devices.fixtures import native_rack as rack  # noqa: F401
-from support.devices.ports import free_port, free_span
-from support.devices.programs import ADT, adt_json, invoke, invoke_json
+from support.devices.ports import free_port, own_rpc_ports
+from support.devices.programs import ADT, adt_json, command_lines, invoke, invoke_json
 from support.devices.programs import adt as run_adt
+from support.models.kernels import add_one, compile_add_one
 from support.waiting import wait_for
-
-LENGTH = 1024
-SPAN = 12
 
 
 @pytest.fixture(scope="module")
@@ -55,25 +50,8 @@ def bundle() -> TargetBundle:
 
 @pytest.fixture(scope="module")
 def library(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile and link ``add_one`` as adt links models."""
-    import tvm
-    from tvm import te
-
-    a = te.placeholder((LENGTH,), "float32", name="A")
-    b = te.compute((LENGTH,), lambda i: a[i] + 1.0, name="B")
-    function = te.create_prim_func([a, b]).with_attr("global_symbol", "add_one")
-    platform = platform_named(NATIVE.linux_platform)
-    target = tvm.target.Target({"kind": "llvm", "mtriple": platform.llvm_triple(28)})
-    built = tvm.compile(tvm.IRModule({"add_one": function}), target=target)
-    linker = linker_for(platform, ndk=None, api_level=28, bundle=bundle)
-
-    def link(output: str, objects: list[str], **_: Any) -> None:
-        linker.link(Path(output), objects)
-
-    link.output_format = "so"  # type: ignore[attr-defined]
-    path = tmp_path_factory.mktemp("lib") / "add_one.so"
-    built.export_library(str(path), fcompile=link)
-    return path
+    out = tmp_path_factory.mktemp("lib") / "add_one.so"
+    return compile_add_one(out, platform=NATIVE.linux_platform, bundle=bundle.path)
 
 
 @dataclass(frozen=True)
@@ -118,16 +96,11 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
-    ports, tracker_ports = free_span(SPAN), free_span(SPAN)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADT_RPC_PORT", str(ports))
-        patch.setenv("ADT_RPC_PORT_END", str(ports + SPAN - 1))
-        patch.setenv("ADT_RPC_TRACKER_PORT", str(tracker_ports))
-        patch.setenv("ADT_RPC_TRACKER_PORT_END", str(tracker_ports + SPAN - 1))
+def racked(native_rack: Rack, bundle: TargetBundle) -> Iterator[Site]:
+    with own_rpc_ports(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "CONNECT_SECONDS", 240.0)  # of a slow machine under load, too
-        one = rack.start("one", faults=[])
-        site = Site(one, rack.start("two"), bundle.path, deploy(one, bundle, None).deployment)
+        one = native_rack.start("one", faults=[])
+        site = Site(one, native_rack.start("two"), bundle.path, deploy(one, bundle, None).deployment)
         yield site
         site.check_stop()
         site.check_tracker_stop()
@@ -135,13 +108,7 @@ def racked(rack: Rack, bundle: TargetBundle) -> Iterator[Site]:  # noqa: F811
 
 def ours() -> list[str]:
     """Return this machine's processes that belong to RPC, by what they were started with."""
-    found = []
-    for directory in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            line = (directory / "cmdline").read_bytes() if directory.name.isdigit() else b""
-            if str(state.rpc_directory()).encode() in line:
-                found.append(f"{directory.name}: {line.decode()}")
-    return found
+    return [f"{pid}: {line}" for pid, line in command_lines(str(state.rpc_directory())).items()]
 
 
 def there(device: Device) -> list[str]:
@@ -167,19 +134,10 @@ def shared(racked: Site) -> Iterator[Site]:
     wait_for(lambda: status_of(racked.one).state == "ready", "the next test has a server")
 
 
-def add_one(remote: Any, library: Path) -> float:
-    """Upload, load, run, compare and time; returns seconds, which mean nothing under emulation."""
-    import tvm
-
-    remote.upload(str(library))
-    module = remote.load_module(library.name)
-    device = remote.cpu(0)
-    data = np.random.default_rng(0).random(LENGTH, dtype=np.float32)
-    a = tvm.runtime.tensor(data, device)
-    b = tvm.runtime.tensor(np.zeros(LENGTH, np.float32), device)
-    module["add_one"](a, b)
-    np.testing.assert_array_equal(b.numpy(), data + 1)
-    return float(module.time_evaluator("add_one", device, number=3, repeat=2)(a, b).mean)
+def check_session(library: Path) -> None:
+    """Use the kernel in a session with a device of the key phone."""
+    with adt.rpc_session(key="phone") as remote:
+        add_one(remote, library)
 
 
 def status_of(device: Device) -> ServerStatus:
@@ -207,13 +165,13 @@ def test_add_one_over_tracker_and_server(site: Site, library: Path) -> None:
     assert words["key"] == "phone" and words["serial"] == site.one.serial
     assert wire.summary(words["tracker"]).queue("phone") == wire.Queue("phone", 1, 1, 0)
     with adt.rpc_session(key="phone", timeout=300) as remote:
-        assert add_one(remote, library) > 0
+        add_one(remote, library)
         during = invoke_json("rpc", "status")
         assert during["tracker"]["queues"] == [{"key": "phone", "total": 1, "free": 0, "pending": 0}]
         assert [(one["serial"], one["state"]) for one in during["servers"]] == [(site.one.serial, "ready")]
     wait_for(lambda: wire.summary(words["tracker"]).queue("phone").free == 1, "the device is free again")
     with adt.rpc_session(key="phone", tracker=words["tracker"]) as remote:
-        assert add_one(remote, library) > 0
+        add_one(remote, library)
     table = invoke("rpc", "status").stdout
     assert "key    total  free  pending" in table and "phone  1" in table
 
@@ -223,7 +181,7 @@ def test_add_one_over_a_direct_connection(site: Site, library: Path) -> None:
     started = site.start(site.one, use_tracker=False)
     assert started.tracker == "" and not adt.tracker_status().running
     with adt.rpc_session(key="phone", address=started.address) as remote:
-        assert add_one(remote, library) > 0
+        add_one(remote, library)
     with pytest.raises(RpcError, match="does not take a client with the key"):
         adt.rpc_session(key="wrong-key", address=started.address).__enter__()
 
@@ -232,24 +190,17 @@ def test_two_devices_under_one_key_serve_in_parallel_on_the_loopback_alone(site:
     started = [site.start(site.one), site.start(site.two)]
     assert len({one.port for one in started}) == 2 and len({one.tracker for one in started}) == 1
     assert adt.rpc_status().tracker.summary.queue("phone") == wire.Queue("phone", 2, 2, 0)
-    both, failures = threading.Barrier(2, timeout=240), []
+    both = threading.Barrier(2, timeout=240)
 
     def work() -> None:
-        try:
-            with adt.rpc_session(key="phone", timeout=300) as remote:
-                both.wait()  # only reached by two when both have a device at the same time
-                add_one(remote, library)
-                both.wait()
-        except BaseException as why:
-            failures.append(why)
-            both.abort()
+        with adt.rpc_session(key="phone", timeout=300) as remote:
+            both.wait()  # only reached by two when both have a device at the same time
+            add_one(remote, library)
+            both.wait()
 
-    workers = [threading.Thread(target=work) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert failures == []
+    with ThreadPoolExecutor(2) as pool:
+        for worker in [pool.submit(work) for _ in range(2)]:
+            worker.result()
     check_listeners([site.one, site.two])
 
 
@@ -299,8 +250,7 @@ def test_a_killed_server_comes_back_and_says_why_it_died(shared: Site, library: 
     wait_for(came_back, "it was started again")
     assert "SIGKILL" in status_of(shared.one).last_error
     assert len([row for row in there(shared.one) if "tvm_rpc server" in row and "qemu" not in row]) <= 2
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
 
 
 def test_a_server_that_dies_in_a_session_is_an_error_that_says_so(shared: Site, library: Path) -> None:
@@ -313,8 +263,7 @@ def test_a_server_that_dies_in_a_session_is_an_error_that_says_so(shared: Site, 
         kill_servers(shared.one)
         add_one(remote, library)
     wait_for(came_back, "it was started again")
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
 
 
 def kill_servers(device: Device) -> None:
@@ -363,16 +312,15 @@ def test_stop_removes_what_a_killed_watchdog_left_through_the_adb_server_of_the_
     # the fixture looks for what is left
 
 
-def test_a_device_that_goes_is_waited_for(shared: Site, rack: Rack, library: Path) -> None:  # noqa: F811
-    info = rack.kill("one")
+def test_a_device_that_goes_is_waited_for(shared: Site, native_rack: Rack, library: Path) -> None:
+    info = native_rack.kill("one")
     wait_for(lambda: status_of(shared.one).state == "waiting", "status says that it is gone")
     assert status_of(shared.one).last_error
     with pytest.raises(TrackerError, match="no device with the key phone; no device has registered"):
         adt.rpc_session(key="phone", wait=1).__enter__()
-    rack.boot("one", faults=[], port=info.port)
+    native_rack.boot("one", faults=[], port=info.port)
     wait_for(lambda: status_of(shared.one).state == "ready", "it serves again")
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
     selection.select(shared.one.serial)
 
 
@@ -386,8 +334,7 @@ def test_ports_that_somebody_removed_come_back(shared: Site, library: Path) -> N
     wait_for(
         lambda: reverse in forwards.listed(shared.one.serial, reverse=True), "the reverse is there again"
     )
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
     assert status_of(shared.one).restarts == restarts
 
 
@@ -415,7 +362,7 @@ def test_a_port_taken_on_the_device_is_passed_over(site: Site) -> None:
 
         wait_for(listening, "it listens")
         port = site.start(site.one).port
-        assert first < port < first + SPAN
+        assert first < port <= int(os.environ["ADT_RPC_PORT_END"])
         assert list(forwards.listed(site.one.serial)) == [port]
 
 
@@ -486,8 +433,7 @@ def test_a_tracker_that_was_killed_can_be_started_again(shared: Site, library: P
     assert "died" in adt.tracker_status().error
     assert adt.tracker_start(port=wire.parse_address(address)[1]).address == address
     wait_for(lambda: wire.summary(address).queue("phone").free == 1, "the server registers again")
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
 
 
 @pytest.mark.parametrize(
@@ -625,8 +571,7 @@ def test_a_device_that_restarts(shared: Site, inject: Callable[[str], None], lib
         shared.one.shell(["true"], timeout=30)
     wait_for(came_back, "it serves again")
     assert "connection" in status_of(shared.one).last_error
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
 
 
 def test_a_link_that_is_cut_during_a_session(
@@ -639,8 +584,7 @@ def test_a_link_that_is_cut_during_a_session(
         for _ in range(50):
             add_one(remote, library)
     wait_for(came_back, "it serves again")
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
 
 
 @pytest.mark.nightly  # waits for time limits
@@ -655,8 +599,7 @@ def test_a_device_that_hangs(
     wait_for(lambda: status_of(site.one).state == "waiting", "status says that it does not answer")
     faulty.set_faults("one", [])
     wait_for(lambda: status_of(site.one).state == "ready", "it answers again")
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
     inject("stall-after=0")
     assert adt.rpc_stop(serial=site.one.serial) == (site.one.serial,)
     assert ours() == [row for row in ours() if "tracker" in row]
@@ -674,8 +617,7 @@ def test_a_device_without_shell_v2(site: Site, inject: Callable[[str], None], li
     wait_for(lambda: "shell_v2" not in selection.select(serial).features, "adb has noticed")
     old = selection.select(serial)
     started = site.start(old)
-    with adt.rpc_session(key="phone") as remote:
-        add_one(remote, library)
+    check_session(library)
     came_back = restarted(old)
     kill_servers(old)
     wait_for(came_back, "it was started again")

@@ -28,19 +28,16 @@ from adt.device.device import Device
 from adt.device.transport import forwards
 from adt.errors import ConfigError, RpcError
 from adt.host import manifest
-from adt.host.cache import cache_dir
 from adt.integrate.contents import BENCH_PLAN, OPENCL_LIBRARIES
 from adt.package.package import load_package
 from adt.rpc.session import remote_model
-from support.devices.fixtures import Rack, entries, rack
+from support.devices.fixtures import Rack, entries
 from support.devices.ports import free_span
-from support.devices.programs import invoke_json
+from support.devices.programs import invoke_json, program_output
 from support.models.kernels import add_one, compile_add_one
 from support.models.small import small_model
 from support.standins.ndk import make_player, make_standin_ndk
 from support.waiting import wait_for
-
-__all__ = ["rack"]
 
 APP = "com.example.adt_rpc"
 HOME = "/data/local/tmp/standin"
@@ -104,7 +101,7 @@ def site(rack: Rack, workdir: Path, tmp_path_factory: pytest.TempPathFactory) ->
         patch.setenv("ADT_DATA_DIR", str(tmp_path_factory.mktemp("data")))
         patch.setenv("ADT_RPC_PORT", str(ports))
         patch.setenv("ADT_RPC_PORT_END", str(ports + 6))
-        ndk = make_standin_ndk(cache_dir() / "tests/ndk-standin")
+        ndk = make_standin_ndk()
         bundle = api.build_target(platform="android-arm64-v8a", ndk=str(ndk)).bundle
         apk = workdir / "rpc.apk"
         invoke_json("apk", "--rpc-server", "--bundle", bundle.path, "--ndk", ndk, "-o", apk)
@@ -132,13 +129,10 @@ def put_android(device: Device, player: tuple[Path, Path], apk: Path) -> None:
 
 
 def test_the_apk_asks_for_the_network_and_only_adb_may_start_it(site: Site) -> None:
-    def say(*words: object) -> str:
-        return subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout
-
-    badging = say("aapt", "dump", "badging", site.apk)
+    badging = program_output("aapt", "dump", "badging", site.apk)
     assert re.findall(r"uses-permission: name='(.*)'", badging) == ["android.permission.INTERNET"]
     assert f"package: name='{APP}'" in badging and "launchable-activity" not in badging
-    tree = say("aapt", "dump", "xmltree", site.apk, "AndroidManifest.xml")
+    tree = program_output("aapt", "dump", "xmltree", site.apk, "AndroidManifest.xml")
     assert '"android.permission.DUMP"' in tree
     assert re.findall(r'"(lib\w.*?\.so)" \(Raw', tree) == list(OPENCL_LIBRARIES)
     with zipfile.ZipFile(site.apk) as archive:

@@ -41,7 +41,6 @@ class User:
         return kept | {"HOME": str(self.home)}
 
     def begin(self, *words: object) -> subprocess.Popen[str]:
-        """Start ``adt WORDS``."""
         return subprocess.Popen(
             [ADT, *map(str, words)],
             env=self.environment(),
@@ -60,7 +59,6 @@ class User:
         return done.stderr if fails else done.stdout
 
     def stop(self) -> None:
-        """End all that this user has."""
         self.run("rpc", "stop", "--all")
         self.run("tracker", "stop")
 

@@ -28,6 +28,7 @@ from adt.package.inspection.inspection import load_arrays
 from adt.package.package import ModelPackage
 from support.devices.ports import free_port
 from support.devices.programs import Finished
+from support.models.broken_kernels import with_library
 
 USAGE, PACKAGE, INPUT, RUN = 2, 3, 4, 5
 OFF = {"state": "off", "file": None, "warning": None, "take_ms": None, "keep_ms": None}
@@ -48,17 +49,12 @@ class Rtvm:
 
 
 @pytest.fixture(scope="module")
-def bundle() -> TargetBundle:
-    return adt.build_target(platform="host").bundle
-
-
-@pytest.fixture(scope="module")
-def rtvm(bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Rtvm:
+def rtvm(host_bundle: TargetBundle, tmp_path_factory: pytest.TempPathFactory) -> Rtvm:
     environment = {
         "POCL_CACHE_DIR": str(tmp_path_factory.mktemp("pocl")),
         "ADT_PROGRAM_CACHE": "off",
     }
-    return Rtvm(bundle.path / "bin" / "rtvm", environment)
+    return Rtvm(host_bundle.path / "bin" / "rtvm", environment)
 
 
 def model(path: Path) -> Path:
@@ -407,15 +403,6 @@ def test_the_cache_is_where_caches_are(
     assert rtvm.run(textured, **nowhere)["program_cache"] == OFF
 
 
-def with_library(package: ModelPackage, to: Path, library: bytes) -> Path:
-    shutil.copytree(package.path, to)
-    (to / "mod.so").write_bytes(library)
-    described = json.loads((to / "mod.json").read_text())
-    described["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
-    (to / "mod.json").write_text(json.dumps(described))
-    return to
-
-
 def damaged(data: bytes) -> dict[str, bytes]:
     def flipped(at: int) -> bytes:
         changed = bytearray(data)
@@ -535,15 +522,12 @@ def test_programs_are_of_the_kernels_whatever_the_package_says(
     rtvm: Rtvm, textured: ModelPackage, cached: Path, tmp_path: Path
 ) -> None:
     library = (textured.path / "mod.so").read_bytes()
-    same = rtvm(
-        "--model",
-        with_library(textured, tmp_path / "same", library + bytes(16)),
-        "--json",
-        "--program-cache",
-        cached.parent,
-    )
+    same_kernels = with_library(textured.path, tmp_path / "same", library + bytes(16))
+    same = rtvm("--model", same_kernels, "--json", "--program-cache", cached.parent)
     assert same.json["program_cache"]["state"] == "hit"
-    broken = with_library(textured, tmp_path / "broken", library.replace(b"__kernel void", b"__kernel vuid"))
+    broken = with_library(
+        textured.path, tmp_path / "broken", library.replace(b"__kernel void", b"__kernel vuid")
+    )
     rtvm("--model", broken, "--program-cache", cached.parent).refused(RUN, "OpenCL build error")
 
 
@@ -586,7 +570,9 @@ def test_a_kernel_that_the_driver_does_not_compile(
     """Quote the driver, and keep no such kernel."""
     library = (textured.path / "mod.so").read_bytes()
     assert b"__kernel void" in library
-    broken = with_library(textured, tmp_path / "broken", library.replace(b"__kernel void", b"__kernel vuid"))
+    broken = with_library(
+        textured.path, tmp_path / "broken", library.replace(b"__kernel void", b"__kernel vuid")
+    )
     done = rtvm("--model", broken, "--program-cache", tmp_path / "programs")
     done.refused(RUN, "OpenCL build error", "vuid")
     assert list((tmp_path / "programs").iterdir()) == []
@@ -614,14 +600,14 @@ def test_a_package_without_opencl_keeps_nothing(rtvm: Rtvm, on_cpu: ModelPackage
 # ---- the RPC server's functions -----------------------------------------------------------------
 
 
-def test_calls_are_timed_over_rpc(bundle: TargetBundle, on_cpu: ModelPackage, tmp_path: Path) -> None:
+def test_calls_are_timed_over_rpc(host_bundle: TargetBundle, on_cpu: ModelPackage, tmp_path: Path) -> None:
     """Find adt.profile by TVM's own client in tvm_rpc, which is linked with the runner."""
     import tvm
     from tvm import relax, rpc
 
     port = free_port()
     command = [
-        str(bundle.path / "bin" / "tvm_rpc"), "server", "--host=127.0.0.1", f"--port={port}",
+        str(host_bundle.path / "bin" / "tvm_rpc"), "server", "--host=127.0.0.1", f"--port={port}",
         f"--port-end={port + 1}",
     ]  # fmt: skip
     with subprocess.Popen(
@@ -632,7 +618,7 @@ def test_calls_are_timed_over_rpc(bundle: TargetBundle, on_cpu: ModelPackage, tm
             version = remote.get_function("adt.runner_version")()
             assert (
                 version
-                == f"{adt.__version__} (TVM {bundle.manifest.tvm.version}, tvm-ffi {bundle.manifest.tvm.ffi_version})"
+                == f"{adt.__version__} (TVM {host_bundle.manifest.tvm.version}, tvm-ffi {host_bundle.manifest.tvm.ffi_version})"
             )
             remote.upload(str(on_cpu.path / "mod.so"))
             vm = relax.VirtualMachine(remote.load_module("mod.so"), remote.cpu())

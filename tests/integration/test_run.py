@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -25,16 +24,14 @@ from adt.measure.reference import run_reference
 from adt.package.inputs.pictures import PictureOptions
 from adt.rpc import state
 from support.devices.fixtures import Rack, child, entries, processes
-from support.devices.fixtures import native_rack as rack
 from support.devices.listeners import MARK
-from support.devices.ports import free_span
+from support.devices.ports import own_rpc_ports
 from support.devices.programs import adt as run_adt
-from support.devices.programs import adt_json
+from support.devices.programs import adt_json, command_lines
+from support.models.broken_kernels import with_library
 from support.models.onnx_graphs import f32, graph_of, node, write
 from support.models.small import small_model
 from support.waiting import wait_for
-
-__all__ = ["rack"]
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LABELS = ("n000 upright", "n001 turned left", "n002 upside down", "n003 turned right")
@@ -67,19 +64,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (directory / "labels.txt").write_text("\n".join(LABELS))
     adt.build_target(platform="host")
     adt.compile(classifier(directory / "model.onnx"), out=directory / "host", platform="host")
-    ports = free_span(51)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADT_RPC_PORT", str(ports))
-        patch.setenv("ADT_RPC_PORT_END", str(ports + 20))
-        patch.setenv("ADT_RPC_TRACKER_PORT", str(ports + 30))
-        patch.setenv("ADT_RPC_TRACKER_PORT_END", str(ports + 50))
+    with own_rpc_ports():
         yield directory
 
 
 @pytest.fixture(scope="module")
-def device(site: Path, rack: Rack) -> Device:
+def device(site: Path, native_rack: Rack) -> Device:
     """Start a device with this machine's processor: what is compiled for here runs there, too."""
-    return rack.start("run")
+    return native_rack.start("run")
 
 
 def expected(site: Path) -> np.ndarray[Any, Any]:
@@ -147,13 +139,7 @@ def test_rpc_on_this_machine_gives_the_same_numbers(
 
 def servers_here() -> list[str]:
     """Return running servers of bundles that this test run started."""
-    mark, found = f"{MARK}={os.environ[MARK]}".encode(), []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ")
-            if b"/bin/tvm_rpc server" in line and mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append(line.decode())
-    return found
+    return list(command_lines("/bin/tvm_rpc server", f"{MARK}={os.environ[MARK]}").values())
 
 
 def test_an_interrupt_ends_the_server_of_the_block(site: Path) -> None:
@@ -174,14 +160,7 @@ with open_remote(Path(sys.argv[1])):
 
 
 def test_a_library_that_is_no_model_is_refused_over_rpc(site: Path, tmp_path: Path) -> None:
-    from adt.host.cache import file_sha256
-
-    broken = tmp_path / "broken"
-    subprocess.run(["cp", "-r", site / "host", broken], check=True)
-    (broken / "mod.so").write_bytes(b"\x7fELF and no more")
-    facts = json.loads((broken / "mod.json").read_text())
-    facts["files"]["mod.so"] |= {"sha256": file_sha256(broken / "mod.so"), "size": 16}
-    (broken / "mod.json").write_text(json.dumps(facts))
+    broken = with_library(site / "host", tmp_path / "broken", b"\x7fELF and no more")
     with pytest.raises(MismatchError, match="cannot be loaded"):
         adt.run(broken, via="rpc")
     assert servers_here() == []

@@ -24,8 +24,7 @@ from adt.tuning.database.store import open_database
 from adt.virtual import emulator
 from support.devices import faulty
 from support.devices.fixtures import NATIVE, Rack
-from support.devices.fixtures import native_rack as rack  # noqa: F401
-from support.devices.ports import free_span
+from support.devices.ports import own_rpc_ports
 from support.devices.programs import ADT, invoke, invoke_json
 from support.devices.remains import soon_nothing
 from support.standins.artefacts import native_bundle as make_bundle
@@ -41,13 +40,10 @@ pytestmark = pytest.mark.flaky(
 
 
 @pytest.fixture(scope="module")
-def phone(rack: Rack) -> Iterator[Device]:  # noqa: F811
+def phone(native_rack: Rack) -> Iterator[Device]:
     assert LEAVING < PATIENCE < SHORT < STALL
-    ports = free_span(61)
-    with pytest.MonkeyPatch.context() as patch:
-        for number, name in enumerate(("PORT", "PORT_END", "TRACKER_PORT", "TRACKER_PORT_END")):
-            patch.setenv(f"ADT_RPC_{name}", str(ports + 20 * number))
-        yield rack.start("phone", faults=[])
+    with own_rpc_ports():
+        yield native_rack.start("phone", faults=[])
 
 
 @pytest.fixture
@@ -69,7 +65,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def package(phone: Device, model: Path) -> Path:
-    """Deploy a real package with its bundle."""
     adt.build_target(platform=NATIVE.linux_platform)
     out = model.with_name("package")
     invoke_json("compile", model, "--for", NATIVE.linux_platform, "-o", out)
@@ -157,16 +152,16 @@ def test_a_stalled_deploy_says_so_and_ends_at_once(device: Device, tmp_path: Pat
         interrupted_document(running)
 
 
-def test_two_stalled_deploys_end_at_once(device: Device, tmp_path: Path, rack: Rack) -> None:  # noqa: F811
+def test_two_stalled_deploys_end_at_once(device: Device, tmp_path: Path, native_rack: Rack) -> None:
     bundle = make_bundle(tmp_path / "bundle", {"lib/large.so": os.urandom(8_000_000)})
-    other = rack.start("other")
+    other = native_rack.start("other")
     words = ("deploy", make_package(tmp_path / "package").path, "--bundle", bundle.path, "--no-rpc")
     with verb(*words, "--serial", f"{device.serial},{other.serial}", stall="3m") as running:
         running.stalls()
         running.says(f"{device.serial}: ")
         running.says("no byte for 5 s")
         running.interrupt()
-    rack.stop("other")
+    native_rack.stop("other")
 
 
 def test_a_time_limit_holds_for_every_step(device: Device, tmp_path: Path) -> None:

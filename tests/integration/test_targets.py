@@ -25,7 +25,6 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def difference(model: Path, package: Path, seed: int = 0) -> float:
-    """Return the largest difference to onnxruntime, relative to its largest output."""
     entry = load_package(package).manifest.entry()
     rng = np.random.default_rng(seed)
     inputs = {

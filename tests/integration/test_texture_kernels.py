@@ -189,7 +189,6 @@ def test_weights_become_parameters_with_their_names(tmp_path: Path) -> None:
 
 
 def classifier(path: Path) -> Any:
-    """Flatten features of one pixel."""
     net = Network((1, 4, 8, 8))
     x = net.relu(net.conv("x", 8))
     return net.save(path, net.classifier(x, 8), (1, 8))

@@ -61,7 +61,6 @@ def error_function() -> Any:
 
 
 def unpacking() -> Any:
-    """Unpack an image to a buffer of another form."""
     x = image(1, 3, 5, 7)
     return with_images(te.create_prim_func([x, blocks.unpack(x, 10)]), (True, False))
 

@@ -24,7 +24,7 @@ from adt.options.sections import PortRange
 from adt.rpc import board, tracker, wire
 from adt.tuning.database.store import open_database
 from adt.verbs import tune_places
-from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.fixtures import Rack
 from support.devices.ports import free_port
 from support.devices.programs import ADT, adt_json
 from support.devices.programs import adt as run_adt
@@ -37,7 +37,6 @@ QUICK = ("--tuner", "random", "--min-repeat-ms", "1", "--number", "1")
 
 
 def small_network(path: Path) -> Path:
-    """Build two convolutions and a classifier."""
     net = Network((1, 8, 8, 8))
     x = net.relu(net.conv("x", 8))
     x = net.relu(net.conv(x, 16, 3, 2))
@@ -47,11 +46,6 @@ def small_network(path: Path) -> Path:
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_network(tmp_path_factory.mktemp("network") / "small.onnx")
-
-
-@pytest.fixture(scope="module")
-def bundle() -> TargetBundle:
-    return adt.build_target(platform="host").bundle
 
 
 def records(database: Path) -> list[dict[str, Any]]:
@@ -65,7 +59,6 @@ def records(database: Path) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def tuning(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """Start `adt tune` with *words*."""
     command = [str(ADT), "tune", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
@@ -83,7 +76,7 @@ def family(process: subprocess.Popen[Any]) -> list[psutil.Process]:
 )
 def test_a_tuning_that_was_ended_goes_on_and_its_records_make_a_right_package(
     network: Path,
-    bundle: TargetBundle,
+    host_bundle: TargetBundle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     end: signal.Signals,
@@ -161,7 +154,7 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.nightly  # test_tune_fleet.py has more of this, without the search
 def test_servers_that_hang_crash_and_leave_are_named_and_the_others_finish(
-    network: Path, bundle: TargetBundle, tmp_path: Path
+    network: Path, host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     port = free_port()
     address = tracker.start(PortRange(port, port)).address
@@ -170,8 +163,8 @@ def test_servers_that_hang_crash_and_leave_are_named_and_the_others_finish(
         held.callback(tracker.stop)
         ports = [free_port() for _ in range(4)]
         good, leaving, hanging, crashing = names = [f"127.0.0.1:{port}" for port in ports]
-        held.enter_context(good_server(bundle, address, ports[0]))
-        leaves = held.enter_context(good_server(bundle, address, ports[1]))
+        held.enter_context(good_server(host_bundle, address, ports[0]))
+        leaves = held.enter_context(good_server(host_bundle, address, ports[1]))
         held.enter_context(bad_server(address, ports[2], "hang"))
         held.enter_context(bad_server(address, ports[3], "crash"))
         wait_for(lambda: wire.summary(address).queue("rack").total == 4)
@@ -195,7 +188,7 @@ def test_servers_that_hang_crash_and_leave_are_named_and_the_others_finish(
 
 @pytest.mark.nightly
 def test_kernels_in_opencl_buffers_are_tuned_and_right(
-    network: Path, bundle: TargetBundle, tmp_path: Path
+    network: Path, host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     words = (network, "--for", "host", "--target", "opencl", "--trials", 12, *QUICK, "--db", tmp_path / "db")
     document = adt_json("tune", *words, "--compare")
@@ -208,7 +201,7 @@ def test_kernels_in_opencl_buffers_are_tuned_and_right(
 @pytest.mark.nightly
 def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
     network: Path,
-    rack: Rack,  # noqa: F811
+    rack: Rack,
     tmp_path: Path,
 ) -> None:
     adt.build_target(platform="linux-aarch64")
@@ -244,7 +237,7 @@ def test_on_the_virtual_device_the_path_is_right_and_no_time_is_shown(
 )
 def test_what_cannot_be_is_said_before_anything_is_measured(
     network: Path,
-    bundle: TargetBundle,
+    host_bundle: TargetBundle,
     tmp_path: Path,
     given: dict[str, Any],
     error: type[AdtError],
@@ -257,7 +250,7 @@ def test_what_cannot_be_is_said_before_anything_is_measured(
 
 
 def test_a_database_that_another_process_writes_is_busy(
-    network: Path, bundle: TargetBundle, tmp_path: Path
+    network: Path, host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     with open_database(tmp_path / "db", write=True), pytest.raises(Busy):
         adt.tune(network, platform="host", db=tmp_path / "db")
@@ -268,7 +261,7 @@ def test_the_verb_and_the_package_have_one_name() -> None:
 
 
 def test_without_a_device_it_ends_and_the_tracker_that_it_started_too(
-    network: Path, bundle: TargetBundle, tmp_path: Path
+    network: Path, host_bundle: TargetBundle, tmp_path: Path
 ) -> None:
     assert tracker.running() == ""
     with pytest.raises(TrackerError, match="no device that measures"):
@@ -278,7 +271,7 @@ def test_without_a_device_it_ends_and_the_tracker_that_it_started_too(
 
 
 def test_kernels_for_another_processor_are_not_measured_here(
-    network: Path, bundle: TargetBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    network: Path, host_bundle: TargetBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refuse candidates that would each end their server with SIGILL."""
     monkeypatch.setattr(tune_places, "own_features", lambda: frozenset({"sse4_1", "sse4_2"}))

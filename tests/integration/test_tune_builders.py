@@ -30,7 +30,6 @@ TIMEOUT = 15.0
 
 @pytest.fixture(scope="module")
 def candidate() -> str:
-    """Return TVM's JSON of a kernel."""
     import tvm
     from tvm import te
 

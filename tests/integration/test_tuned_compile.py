@@ -51,7 +51,6 @@ UNTUNED, TUNED = 2.0, 1.0
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build three convolutions, two of them the same."""
     net = Network((1, 4, 8, 8))
     first = net.relu(net.conv("x", 8))
     second = net.relu(net.conv(first, 8))

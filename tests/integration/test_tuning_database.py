@@ -282,7 +282,6 @@ def test_exporting_needs_one_context(tmp_path: Path) -> None:
 
 
 def command(*arguments: object, code: int = 0) -> str:
-    """Return the output of ``adt db`` with these arguments; it must end with *code*."""
     done = run_adt("db", *arguments)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr

@@ -24,11 +24,13 @@ from adt.measure.layers import PASSES_ON, RIGHT, LayerScan
 from adt.package.graphs import reference_file
 from adt.package.package import ModelPackage
 from adt.verbs.verify import LayersResult, _layers_failure, _layers_lines
-from support.devices.fixtures import Rack, rack  # noqa: F401
+from support.devices.fixtures import Rack
 from support.devices.programs import adt, adt_json
 from support.models import vision
 from support.models.broken_kernels import broken_source, broken_tir
 from support.models.onnx_graphs import graph_of, node, write
+
+pytestmark = pytest.mark.usefixtures("host_bundle")
 
 KERNEL = {
     "cpu": "fused_conv_blocks2_add2_relu",
@@ -38,15 +40,8 @@ KERNEL = {
 """The kernel that is broken, in the middle of the model, by target."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def bundle() -> None:
-    """Build the bundle that runs packages here."""
-    api.build_target(platform="host")
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a model of more than thirty operators."""
     path = vision.mixed_blocks(tmp_path_factory.mktemp("model") / "mixed.onnx")
     assert len(onnx.load(path).graph.node) >= 30
     return path
@@ -54,7 +49,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def packages(model: Path) -> dict[str, Path]:
-    """Compile sound packages for this machine, by target."""
     found: dict[str, Path] = {}
     for target in KERNEL:
         out = model.parent / target
@@ -246,7 +240,7 @@ def test_options_that_do_not_fit(packages: dict[str, Path], options: tuple[str, 
     assert done.returncode == ConfigError.exit_code and message in done.stderr
 
 
-def test_on_a_virtual_device(tmp_path: Path, rack: Rack) -> None:  # noqa: F811
+def test_on_a_virtual_device(tmp_path: Path, rack: Rack) -> None:
     """Verify on an emulated arm64 processor, where a wrong kernel counts, too."""
     api.build_target(platform="linux-aarch64")
     device = rack.start("layers")

@@ -21,11 +21,7 @@ from adt.options.resolve import load_settings
 from support.devices.programs import adt
 from support.models import rounding
 
-
-@pytest.fixture(scope="module", autouse=True)
-def bundle() -> None:
-    """Build the programs that run packages here."""
-    api.build_target(platform="host")
+pytestmark = pytest.mark.usefixtures("host_bundle")
 
 
 def quantized(path: Path, make: Callable[[Path], Path], quantize: Callable[[Path, Path], Path]) -> Path:

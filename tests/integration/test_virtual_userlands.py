@@ -295,7 +295,6 @@ def test_opencl(connect: Callable[..., Phone], abi: Abi) -> None:
 
 
 def places_of(device: Phone) -> Path:
-    """Create a directory of this machine for the device's test files."""
     directory = device.adb.home / device.info.name
     directory.mkdir(exist_ok=True)
     return directory

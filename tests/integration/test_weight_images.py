@@ -14,6 +14,7 @@ import pytest
 import tvm
 
 import adt
+from adt.bundle.bundle import TargetBundle
 from adt.compiler.importers.importer import import_model
 from adt.compiler.networks.builder import Network
 from adt.compiler.passes.gpu.choice import ALWAYS
@@ -60,8 +61,8 @@ def package(model: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelPacka
 
 
 @pytest.fixture(scope="module")
-def rtvm() -> Path:
-    return adt.build_target(platform="host").bundle.path / "bin" / "rtvm"
+def rtvm(host_bundle: TargetBundle) -> Path:
+    return host_bundle.file("bin/rtvm")
 
 
 def run(rtvm: Path, package: Path, *words: object, **environment: str) -> Finished:

@@ -33,7 +33,6 @@ class Peer:
         return name
 
     def exactly(self, count: int) -> bytes:
-        """Read *count* bytes."""
         data = b""
         while len(data) < count:
             more = self.sock.recv(count - len(data))
@@ -44,11 +43,9 @@ class Peer:
         return data
 
     def send(self, data: bytes) -> None:
-        """Send *data*."""
         self.sock.sendall(data)
 
     def drain(self) -> None:
-        """Read until the other side hangs up."""
         with contextlib.suppress(OSError):
             while data := self.sock.recv(1 << 16):
                 self.received += data
@@ -88,7 +85,6 @@ class FakeServer:
                 pass
 
     def close(self) -> None:
-        """Stop, and wait for the handlers."""
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for peer in self.peers:

@@ -70,7 +70,6 @@ class Fault:
     once: bool = False
 
     def __str__(self) -> str:
-        """Return the specification."""
         return f"{self.kind}{'=' * bool(self.value)}{self.value}{ONCE * self.once}"
 
     @property
@@ -86,7 +85,6 @@ class Fault:
 
 
 def parse(specifications: Iterable[str]) -> tuple[Fault, ...]:
-    """Parse *specifications*; ValueError if one names no fault."""
     faults: list[Fault] = []
     for text in specifications:
         words, once, _ = text.partition(ONCE)
@@ -128,12 +126,10 @@ class Injector:
         """Called when the device is to restart."""
 
     def armed(self) -> tuple[Fault, ...]:
-        """Return every fault that may still strike."""
         directories = (Fault(READ_ONLY, directory) for directory in self._read_only)
         return (*self._armed.values(), *directories)
 
     def features(self, all_features: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the features for a host that connects now."""
         if not self.strikes("no-shell-v2"):
             return all_features
         self._reduced = True
@@ -159,12 +155,10 @@ class Injector:
             self.cut_everyone_off()
 
     def cut_everyone_off(self) -> None:
-        """Cut the connections there are."""
         for connection in list(self.connections):
             connection.cut()
 
     def get(self, kind: str) -> Fault | None:
-        """Return the armed fault of *kind*."""
         return self._armed.get(kind)
 
     def strikes(self, kind: str) -> Fault | None:

@@ -319,16 +319,13 @@ class FaultyDaemon(Daemon):
         self._at_boot = properties.read(Path(properties.STORE))
 
     def hello(self) -> bytes:
-        """Return the payload of our CNXN."""
         return wire.banner(properties.read(Path(properties.STORE)), self.injector.features(FEATURES))
 
     def transport(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Transport:
-        """Return the server of one connection."""
         link = FaultyLink(reader, writer, self.injector)
         return FaultyTransport(link, self.hello, self.find, self.injector)
 
     def find(self, transport: Transport, destination: str) -> Service | None:
-        """Return the service for *destination*, or None to refuse it."""
         if destination.startswith("sync:"):
             return lambda stream: FaultySession(end_early(stream, self.injector), self.injector).run()
         service = super().find(transport, destination)

@@ -93,7 +93,6 @@ class Rack:
         return info
 
     def stop_all(self) -> None:
-        """Stop every device."""
         for name in list(self._names):
             self.stop(name)
 
@@ -155,7 +154,6 @@ def adb_program(name: str) -> Path:
 
 
 def adb_server() -> int:
-    """Return the pid of the adb server that listens now."""
     port = adb.server_port()
     heard = sockets.parse_listeners(Path("/proc/net/tcp").read_text())
     (inode,) = [one.inode for one in heard if one.port == port]
@@ -196,7 +194,6 @@ def ask(device: Device, port: int) -> str:
 
 
 def entries(device: Device, directory: str) -> list[str]:
-    """Return the names in a directory of the device; none when it does not exist."""
     return device.script('ls "$1" 2>/dev/null', directory, check=False).out.split()
 
 

@@ -65,11 +65,9 @@ class ListenerWatch:
         return {address: who for address, who in self.seen.items() if not address.startswith(LOOPBACK)}
 
     def start(self) -> None:
-        """Begin; the caller puts :attr:`mark` into the environment."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look once more and end."""
         self._ended.set()
         assert self._thread.is_alive(), "the watch ended early: nobody knows what listened"
         self._thread.join()
@@ -84,7 +82,6 @@ class ListenerWatch:
             known = sockets
 
     def look(self) -> None:
-        """Ask `ss` once."""
         done = subprocess.run([str(self._ss), "-Hltunp"], capture_output=True, text=True, check=True)
         self.looks += 1
         for address, pid in parse(done.stdout):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 BLOCK = 100
 """Ports that a process reserves at once, and that one call of :func:`free_span` takes at most."""
@@ -21,6 +24,16 @@ _ports: list[int] = []
 def free_port() -> int:
     """Reserve one port, see :func:`free_span`."""
     return free_span(1)
+
+
+@contextlib.contextmanager
+def own_rpc_ports() -> Iterator[None]:
+    """Give RPC servers and trackers ports that no other test process has."""
+    ports = free_span(61)
+    with pytest.MonkeyPatch.context() as patch:
+        for number, name in enumerate(("PORT", "PORT_END", "TRACKER_PORT", "TRACKER_PORT_END")):
+            patch.setenv(f"ADT_RPC_{name}", str(ports + 20 * number))
+        yield
 
 
 def free_span(length: int) -> int:

@@ -24,23 +24,23 @@ def broken_source(package: Path, copy: Path, function: str, old: bytes, new: byt
     The source is in mod.so as text; *new* is as long as *old*, and mod.json is mended.
     """
     assert len(old) == len(new)
-    shutil.copytree(package, copy)
-    library = (copy / "mod.so").read_bytes()
+    library = (package / "mod.so").read_bytes()
     sections = [found.start() for found in re.finditer(rb"// Function: ", library)]
     start = library.index(b"// Function: %s_kernel\n" % function.encode())
     end = next((at for at in sections if at > start), len(library))
     body = library.rindex(b"__kernel", start, end)  # prototypes of all kernels come before
     at = library.index(old, body, end)
-    return with_library(copy, library[:at] + new + library[at + len(old) :])
+    return with_library(package, copy, library[:at] + new + library[at + len(old) :])
 
 
-def with_library(package: Path, library: bytes) -> Path:
-    """Give *package* another mod.so, which its mod.json describes."""
-    (package / "mod.so").write_bytes(library)
-    facts = json.loads((package / "mod.json").read_text())
+def with_library(package: Path, copy: Path, library: bytes) -> Path:
+    """Copy *package* with another mod.so, which its mod.json describes."""
+    shutil.copytree(package, copy)
+    (copy / "mod.so").write_bytes(library)
+    facts = json.loads((copy / "mod.json").read_text())
     facts["files"]["mod.so"] |= {"sha256": hashlib.sha256(library).hexdigest(), "size": len(library)}
-    (package / "mod.json").write_text(json.dumps(facts))
-    return package
+    (copy / "mod.json").write_text(json.dumps(facts))
+    return copy
 
 
 @contextmanager

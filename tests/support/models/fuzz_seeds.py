@@ -74,7 +74,6 @@ BAD_PARAMS = {
 
 
 def npy(dtype: str, shape: tuple[int, ...], order: str = "C") -> bytes:
-    """Return a .npy file of zeros."""
     file = io.BytesIO()
     np.save(file, np.zeros(shape, dtype, order="F" if order == "F" else "C"))
     return file.getvalue()
@@ -105,7 +104,6 @@ def overlapping(members: int, data: bytes) -> bytes:
 
 
 def npz() -> dict[str, bytes]:
-    """Return archives that numpy writes, and one that it does not."""
     files = {}
     for name, arrays in {"none": {}, "two": {"x": np.zeros((2, 3), "f4"), "y": np.arange(3)}}.items():
         for save in (np.savez, np.savez_compressed):

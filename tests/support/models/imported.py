@@ -30,5 +30,4 @@ def compiled(
 
 
 def run_imported(imported: ImportedModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile an imported model for this machine's CPU and run it once."""
     return compiled(imported)(inputs)

@@ -22,12 +22,14 @@ def compile_add_one(out: Path, **options: Any) -> Path:
 
 
 def add_one(remote: Any, library: Path) -> None:
-    """Upload, load, run and compare."""
     import tvm
 
     remote.upload(str(library))
     numbers = np.arange(LENGTH, dtype="float32")
     given = tvm.runtime.tensor(numbers, remote.cpu(0))
     computed = tvm.runtime.tensor(np.zeros_like(numbers), remote.cpu(0))
-    remote.load_module(library.name)["add_one"](given, computed)
+    module = remote.load_module(library.name)
+    module["add_one"](given, computed)
     np.testing.assert_array_equal(computed.numpy(), numbers + 1)
+    timed = module.time_evaluator("add_one", remote.cpu(0), number=3, repeat=2)
+    assert timed(given, computed).mean > 0

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+
+from support.models.onnx_graphs import graph_of, write
 
 
 class Net:
@@ -16,18 +18,16 @@ class Net:
     def __init__(self, seed: int = 0) -> None:
         self._random = np.random.default_rng(seed)
         self._nodes: list[onnx.NodeProto] = []
-        self._weights: list[onnx.TensorProto] = []
+        self._weights: dict[str, np.ndarray] = {}
 
     def weight(self, *shape: int, scale: float = 0.1) -> str:
         name = f"w{len(self._weights)}"
-        value = (self._random.standard_normal(shape) * scale).astype(np.float32)
-        self._weights.append(numpy_helper.from_array(value, name))
+        self._weights[name] = (self._random.standard_normal(shape) * scale).astype(np.float32)
         return name
 
     def constant(self, value: float | Sequence[int]) -> str:
         name = f"c{len(self._weights)}"
-        array = np.array(value, np.float32 if isinstance(value, float) else np.int64)
-        self._weights.append(numpy_helper.from_array(array, name))
+        self._weights[name] = np.array(value, np.float32 if isinstance(value, float) else np.int64)
         return name
 
     def node(self, op: str, *inputs: str, **attributes: object) -> str:
@@ -55,16 +55,7 @@ class Net:
 
     def save(self, path: Path, shape: Sequence[int], outputs: Sequence[str]) -> Path:
         """Write the model, whose input ``x`` has *shape*."""
-        graph = helper.make_graph(
-            self._nodes,
-            "net",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-            self._weights,
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        onnx.save(onnx.shape_inference.infer_shapes(model), path)
-        return path
+        return write(graph_of(self._nodes, {"x": shape}, outputs, self._weights), path)
 
 
 def residual_net(path: Path, *, channels: Sequence[int] = (8, 8, 16), side: int = 32) -> Path:

@@ -167,7 +167,6 @@ def operator(case: Case) -> str:
 
 
 def family(case: Case) -> str:
-    """Return the part of ONNX that defines the operator: math, nn, tensor, …"""
     if case.name.startswith(("converted_", "operator_")):
         return "models of PyTorch"
     node = next((node for node in case.model.graph.node if node.op_type == operator(case)), None)
@@ -181,7 +180,7 @@ def outcome(case: Case, rtvm: Path) -> Outcome:
     """Return the outcome of *case*, computed in a process that it may crash or hang."""
     if reason := left_out(case):
         return Outcome(LEFT_OUT, reason)
-    result: Outcome = _worker().call(_run, case, rtvm)
+    result: Outcome = worker().call(_run, case, rtvm)
     return result
 
 
@@ -220,14 +219,14 @@ class Worker:
         return Outcome(FAILED, reason)
 
     def end(self) -> None:
-        _worker.cache_clear()
+        worker.cache_clear()
         os.killpg(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.pipe.close()
 
 
 @functools.cache
-def _worker() -> Worker:
+def worker() -> Worker:
     return Worker()
 
 
@@ -335,7 +334,6 @@ class Row:
 
 
 def stored() -> dict[str, Row]:
-    """Return the contents of the golden file, by id."""
     return {
         f"{name}-{variant}": Row(line["family"], line["operator"], line["outcome"])
         for line in (json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else [])

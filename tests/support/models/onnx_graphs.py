@@ -58,7 +58,6 @@ def joined(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
 
 
 def write(model: onnx.ModelProto, path: Path) -> Path:
-    """Write *model* to *path*."""
     onnx.save(model, path)
     return path
 
@@ -72,7 +71,6 @@ H = 3
 
 
 def f32(*shape: int) -> np.ndarray[Any, Any]:
-    """Return random floats in [-1, 1)."""
     return RNG.uniform(-1, 1, shape).astype(np.float32)
 
 
@@ -277,7 +275,6 @@ GRAPHS: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
 def half(
     op: str, shape: tuple[int, ...], *, opset: int = 17, weights: Any = None, **more: Any
 ) -> onnx.ModelProto:
-    """Build :func:`tiny` in half precision."""
     nodes = [node(op, ["x", *(weights or {})], ["y"], name="the_one", **more)]
     return graph_of(
         nodes,
@@ -293,14 +290,12 @@ def half(
 def whole(
     op: str, shape: tuple[int, ...], weights: Any, *, kind: int = INT64, **more: Any
 ) -> onnx.ModelProto:
-    """Build :func:`tiny` of integers."""
     return graph_of(
         [node(op, ["x", *weights], ["y"], **more)], {"x": shape}, ["y"], weights, kind=kind, output_kind=kind
     )
 
 
 def resize(shape: tuple[int, ...], make: Any = tiny, scales: Any = None, **more: Any) -> onnx.ModelProto:
-    """Build a Resize by *scales*."""
     nodes = {"": np.zeros(0, np.float32), "scales": np.asarray(scales, np.float32)}
     model: onnx.ModelProto = make(
         "Resize", shape, weights={"roi": nodes[""], "scales": nodes["scales"]}, opset=19, **more

@@ -42,10 +42,10 @@ from support.models.onnx_cases import (
     RIGHT,
     WRONG,
     Outcome,
-    Worker,
     form_difference,
     preload,
     run_package,
+    worker,
 )
 from support.models.onnx_recipes import RECIPES, Recipe
 
@@ -102,7 +102,6 @@ class Built:
 
 @functools.cache
 def all_cells() -> dict[str, Cell]:
-    """Return every cell by name."""
     return {cell.name: cell for op, recipe in RECIPES.items() for cell in _cells(op, recipe)}
 
 
@@ -232,7 +231,6 @@ def _literal(text: str) -> Any:
 
 
 def _value(text: str, dtype: str, seed: str) -> Array:
-    """Return the values that *text* stands for."""
     kind = np.dtype(dtype)
     if text[:1] in ("=", "@"):
         with np.errstate(all="ignore"):
@@ -344,7 +342,6 @@ def difference(computed: Array | None, right: Array, op: str) -> str:
 
 
 def outcomes(names: Sequence[str], rtvm: Path) -> dict[str, tuple[str, str]]:
-    """Return status and reason of cells, all of one group; those that nothing can run are left out."""
     cells = all_cells()
     group = cells[names[0]].group
     built: dict[str, dict[str, Built]] = {}
@@ -354,7 +351,7 @@ def outcomes(names: Sequence[str], rtvm: Path) -> dict[str, tuple[str, str]]:
         except Exception as error:
             sys.stderr.write(f"{name}: {error}\n")
             continue
-        answer = CALLER.call(expected, each, group)
+        answer = worker().call(expected, each, group)
         if isinstance(answer, Outcome):  # it crashes onnxruntime: nothing to compare with
             continue
         engine, each.expected = answer
@@ -368,7 +365,7 @@ def outcomes(names: Sequence[str], rtvm: Path) -> dict[str, tuple[str, str]]:
 
 def _tried(cells: dict[str, Built], group: tuple[str, int], rtvm: Path) -> dict[str, tuple[str, str]]:
     """Run *cells* together; divide those of which nothing is told apart."""
-    answer = CALLER.call(_compiled, cells, group, rtvm)
+    answer = worker().call(_compiled, cells, group, rtvm)
     if isinstance(answer, Outcome):  # the process ended
         answer = dict.fromkeys(cells, (answer.status, answer.reason)) if len(cells) == 1 else {}
     rest = {name: each for name, each in cells.items() if name not in answer}
@@ -435,24 +432,6 @@ def _told(node: onnx.NodeProto, error: AdtError, text: str) -> tuple[str, str]:
     if (op in REWRITES or op in CONVERTERS) and re.search(rf"{re.escape(op)} \({NO_CONVERTER}", told):
         return FAILED, f"there is a converter, if not for this: {text}"
     return REFUSED, error.what
-
-
-class Caller:
-    """Calls functions in a process that they may crash or hang."""
-
-    def __init__(self) -> None:
-        self.worker: Worker | None = None
-
-    def call(self, function: Any, *arguments: Any) -> Any:
-        """Return what *function* returns, or the outcome of a process that it ended."""
-        self.worker = self.worker or Worker()
-        answer = self.worker.call(function, *arguments)
-        if isinstance(answer, Outcome):
-            self.worker = None
-        return answer
-
-
-CALLER = Caller()
 
 
 def batches(names: Sequence[str]) -> list[list[str]]:

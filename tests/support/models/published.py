@@ -235,5 +235,4 @@ REAL_MODELS = (*ONNX_MODELS, *TFLITE_MODELS)
 
 
 def named(name: str) -> RealModel:
-    """Return the model *name* of the list."""
     return next(model for model in REAL_MODELS if model.name == name)

@@ -24,7 +24,6 @@ class Net:
         self.weights: dict[str, Any] = {}
 
     def weight(self, *shape: int, scale: float = 1.0) -> str:
-        """Add random floats within ±*scale*."""
         return self.constant((RNG.uniform(-1, 1, shape) * scale).astype(np.float32))
 
     def constant(self, value: Any) -> str:
@@ -147,7 +146,6 @@ KINDS = ("extended", "all", "dynamic", "dynamic extended", "QDQ uint8", "QDQ int
 
 
 def examples(model: onnx.ModelProto, count: int) -> Iterator[dict[str, Any]]:
-    """Yield inputs to calibrate with."""
     for _ in range(count):
         yield {
             value.name: RNG.uniform(-1, 1, shape).astype(np.float32)

@@ -87,12 +87,10 @@ class Model:
 
 
 def unpacked(path: Path) -> Any:
-    """Unpack the model in the file, to change it."""
     return schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
 
 
 def packed(model: Any) -> bytes:
-    """Return the file of a model."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())

@@ -13,7 +13,6 @@ from support.models.onnx_graphs import graph_of, node, write
 
 
 def blocks(path: Path, layers: int = 6, width: int = 64, tokens: int = 16) -> Path:
-    """Write a transformer's blocks."""
     rng = np.random.default_rng(1)
     weights: dict[str, Any] = {"root": np.float32(np.sqrt(width))}
     nodes, x = [], "x"

@@ -30,7 +30,6 @@ BINARY = {
 
 
 def compute(graph: Mapping[str, Any], constants: Mapping[str, Array], inputs: Sequence[Array]) -> list[Array]:
-    """Compute the outputs of *graph* for its *inputs*, in the graph's order."""
     waiting = list(inputs)
     values: list[Array] = []
     for node in graph["nodes"]:

@@ -71,7 +71,6 @@ def interpreter_of(path: Path) -> Any:
 
 
 def run(interpreter: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Run the model and return its outputs by name."""
     for detail in interpreter.get_input_details():
         interpreter.set_tensor(detail["index"], inputs[detail["name"]])
     interpreter.invoke()
@@ -89,17 +88,14 @@ def values_for(detail: Mapping[str, Any], low: int) -> Array:
 
 
 def i32(*values: Any) -> Array:
-    """Return an int32 constant, of one axis or of more."""
     return np.array(values, "int32")
 
 
 def f32(*shape: int) -> Array:
-    """Return a float constant."""
     return RNG.standard_normal(shape).astype("float32")
 
 
 def cases() -> Iterator[Case]:
-    """Yield all cases."""
     rows: Any = ((2, 3, 8), "float32")
     scalar = np.array(1, "int32")
     for beta in (1.0, 2.5, 0.25):

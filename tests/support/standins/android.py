@@ -302,7 +302,6 @@ ANDROIDX = sorted((Path(__file__).parent / "androidx").glob("*.kt"))
 
 
 def write_sources(directory: Path) -> list[Path]:
-    """Write the Java sources below *directory*."""
     written = []
     for name, text in CLASSES.items():
         package, _, cls = name.rpartition(".")

@@ -76,7 +76,6 @@ def _write_files(directory: Path, contents: dict[str, bytes]) -> dict[str, tuple
 
 
 def bundle_manifest(platform: str = "linux-aarch64", *, api_level: int = 28) -> BundleManifest:
-    """Return the manifest of an empty bundle; *api_level* is Android's."""
     about = platform_named(platform)
     return BundleManifest(
         adt_version="0",
@@ -98,7 +97,6 @@ def bundle_manifest(platform: str = "linux-aarch64", *, api_level: int = 28) -> 
 def package_manifest(
     platform: str = "linux-aarch64", name: str = "toy", *, device: str = "cpu"
 ) -> PackageManifest:
-    """Return the manifest of a package without files."""
     about = platform_named(platform)
     x = TensorSpec("x", (1, 4), "float32")
     return PackageManifest(
@@ -155,12 +153,10 @@ def make_inspected_package(directory: Path) -> ModelPackage:
 
 
 def tensor(name: str, shape: Sequence[int | str], dtype: str = "float32") -> TensorSpec:
-    """Return one input or output."""
     return TensorSpec(name, tuple(shape), dtype)
 
 
 def entry(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], name: str = "main") -> Entry:
-    """Return one function of a model."""
     return Entry(name, tuple(inputs), tuple(outputs), ())
 
 

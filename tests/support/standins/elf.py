@@ -118,7 +118,6 @@ def stub_libraries(directory: Path, *, newer: bool) -> Path:
 
 
 def patched(source: Path, target: Path, changes: dict[int, bytes]) -> Path:
-    """Copy *source* with bytes replaced at file offsets."""
     contents = bytearray(source.read_bytes())
     for offset, new in changes.items():
         contents[offset : offset + len(new)] = new

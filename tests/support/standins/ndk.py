@@ -16,6 +16,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from adt.host.cache import cache_dir
+
 LIBANDROID = Path(__file__).parent / "libandroid"
 REVISION = "27.0.0"
 DESCRIPTION = "STAND-IN, not an Android NDK"
@@ -164,12 +166,13 @@ def _write(file: Path, text: str, *, program: bool = False) -> None:
         file.chmod(0o755)
 
 
-def make_standin_ndk(directory: Path) -> Path:
-    """Make the stand-in in *directory* (created when absent) and return it as an NDK root."""
-    _write(
-        directory / "source.properties",
-        f"Pkg.Desc = {DESCRIPTION}\nPkg.Revision = {REVISION}\n",
-    )
+def make_standin_ndk(directory: Path | None = None) -> Path:
+    """Make the stand-in in *directory* (created when absent) and return it as an NDK root.
+
+    By default it is in the cache, at a path that stays, so that a second run of the tests builds nothing.
+    """
+    directory = directory or cache_dir() / "tests/ndk-standin"
+    _write(directory / "source.properties", f"Pkg.Desc = {DESCRIPTION}\nPkg.Revision = {REVISION}\n")
     _write(directory / "build" / "cmake" / "android.toolchain.cmake", _TOOLCHAIN)
     programs = directory / "toolchains" / "llvm" / "prebuilt" / "linux-x86_64" / "bin"
     for driver in ("clang", "clang++"):

@@ -25,7 +25,6 @@ SERIAL = "serial-R58M12ABCDE"
 
 
 def workload(name: str = "conv") -> Workload:
-    """Return a workload that may be read, and is no module."""
     text = json.dumps({"root_index": 0, "nodes": [{"type": "ffi.String", "data": name}]})
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Workload(digest[:32], str(int(digest[:16], 16)), "0.25.0", text)
@@ -64,7 +63,6 @@ def name_of(record: Record) -> str:
 
 
 def baseline(ms: float, **how: Any) -> Record:
-    """Return the untuned schedule's time."""
     return record(BASELINE, ms, **how)
 
 
