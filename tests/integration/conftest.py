@@ -4,8 +4,6 @@ What the tests build (the TVM source tree, bundles, the virtual device's
 userland) goes to the cache that `adt` itself uses, so that a second run is short.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sizes in the runner, on a machine with 32-bit addresses, which qemu emulates."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

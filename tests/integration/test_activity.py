@@ -6,8 +6,6 @@ run by qemu. Assets, window, input queue and log are stand-ins
 clients of its RPC server are TVM's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`adt devices` and `adt adb` behind each adb that people have, as a user runs them."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from collections.abc import Iterator

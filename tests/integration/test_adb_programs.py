@@ -1,7 +1,5 @@
 """The first and most frequent steps of adt behind each adb that people have: Debian's 29 and adbutils' 36."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -4,8 +4,6 @@ The device is the virtual one, which is no Android: `pm` and `am` are stand-ins
 there that keep what the real ones print, and no app runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """A device is held awake while it measures or serves, and its own setting comes back however that ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

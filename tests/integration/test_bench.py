@@ -3,8 +3,6 @@
 That there are figures is tested, and that there are none where they would be no speed; never how large they are.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

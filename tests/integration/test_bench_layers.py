@@ -1,7 +1,5 @@
 """Benchmark of single layers, on PoCL and on this machine's processor."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Products by weights of 4 and 8 bits, with a scale for each block: packages that keep the bits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

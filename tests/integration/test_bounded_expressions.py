@@ -1,7 +1,5 @@
 """Chains of operators that read their operand several times: kernels of bounded expressions, in linear number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

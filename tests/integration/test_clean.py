@@ -1,7 +1,5 @@
 """Removing old deployments from a real virtual device, while others deploy and run."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

@@ -3,8 +3,6 @@
 That there are times is tested, never which are shorter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

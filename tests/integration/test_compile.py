@@ -1,7 +1,5 @@
 """Compiling: packages that fit their platform, and models that are refused with a reason."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Dockerfile's steps on a Debian of this moment; docker itself is not here, so it is the clean one of the tests."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

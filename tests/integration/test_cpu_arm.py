@@ -1,7 +1,5 @@
 """Networks in blocks of NEON's lanes give onnxruntime's numbers on emulated Arm processors."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

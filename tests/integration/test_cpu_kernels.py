@@ -1,7 +1,5 @@
 """Kernels for CPUs compute what TVM's plain loops do, with vectors of each width that this machine has."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

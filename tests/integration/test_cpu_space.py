@@ -1,7 +1,5 @@
 """Kernels for CPUs are tuned among tiles: the first is the untuned one, all compute what they should."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Sequence

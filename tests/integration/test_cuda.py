@@ -3,8 +3,6 @@
 What computes the right numbers, and how fast, only a GPU shows: docs/cuda.md says what was run on one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ TVM's kernels compute nothing there, so that those networks go to the libraries 
 for machines with an NVIDIA GPU and the real libraries.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

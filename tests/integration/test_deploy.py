@@ -4,8 +4,6 @@ The payloads are small files with valid manifests and a script in place of rtvm;
 a real model's way is tested with the whole chain.
 """
 
-from __future__ import annotations
-
 import signal
 import tempfile
 from dataclasses import replace

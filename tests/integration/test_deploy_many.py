@@ -1,7 +1,5 @@
 """Deploying to several virtual devices at once, with one that fails."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Choosing a device and working on it: the real adb, real virtual devices."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

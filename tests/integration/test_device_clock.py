@@ -1,7 +1,5 @@
 """A device whose clock jumps back and forth by years: what adt does there is right all the same."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`adt doctor` as a program: this machine, real adb, virtual devices, and broken surroundings."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Operators on every element type that their schemas allow: right, or refused by operator, node and type."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Iterator

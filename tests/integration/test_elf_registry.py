@@ -4,8 +4,6 @@ The files are those of packages in the Python package index; those of npm
 packages (32-bit ABIs, older and newer NDKs, no note at all) are marked nightly.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

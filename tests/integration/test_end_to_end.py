@@ -1,7 +1,5 @@
 """A model on a virtual arm64 device: from the ONNX file to verified numbers, with the `adt` program."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

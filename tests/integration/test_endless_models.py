@@ -1,7 +1,5 @@
 """Models with which onnxruntime, or onnx, never ends: ctrl-C and TERM end adt, and nothing is left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The thread that libadt_runner runs models on, and those of the program, which stay as they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

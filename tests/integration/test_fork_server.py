@@ -1,7 +1,5 @@
 """Tests that a fork of adt (support/devices/fork_server.py) behaves as the program does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

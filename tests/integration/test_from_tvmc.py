@@ -1,7 +1,5 @@
 """The commands of docs/from-tvmc.md: each adt line is a command, and each compile there compiles."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Full and read-only disks: each error names the directory that is so, nothing is left in it, the remedy works."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Long runs are recorded in docs/hardening.md; the flaws that it names are among the seeds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 No Gradle and no android.jar: what the Android plugin does itself is not seen here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import xml.etree.ElementTree as ET

@@ -3,8 +3,6 @@
 The compilers, CMake and pkg-config are real; the device is the virtual one.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Generated code for names that are no identifiers, read by the compilers of its languages."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 OpenCL is a stand-in, which computes nothing: each of its calls fails in turn.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

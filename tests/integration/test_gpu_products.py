@@ -1,7 +1,5 @@
 """Matrix products that stay in plain buffers of GPUs: right on PoCL for each kind of GPU, whatever their extents."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Half precision computed: small networks, real models, a driver that does and one that does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

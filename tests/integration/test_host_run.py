@@ -1,7 +1,5 @@
 """Packages run on this machine by TVM's wheel: right on PoCL and the CPU, clear where a driver fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

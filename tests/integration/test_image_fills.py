@@ -1,8 +1,6 @@
 """The header adt/image.h on pictures and camera frames of each kind, against numpy and Pillow, under
 sanitizers."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Images between kernels are kept from run to run: the bundle's functions in place of OpenCL's, alone."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`adt inspect` on packages that were really compiled, and its page in a real browser."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

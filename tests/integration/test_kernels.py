@@ -1,7 +1,5 @@
 """The tutorials' ``add_one``: kernels without a model, compiled for each kind of device and run over RPC."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ from a seed, are spread over the whole time that each command takes here, and a 
 the round. In a quarter of the rounds the whole process group is killed, in another it is ctrl-C.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """Every operator of an import beside its format's own runtime; the wrong converters are injected faults."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable

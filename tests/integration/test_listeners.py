@@ -1,7 +1,5 @@
 """The watch over listening sockets sees what it must see."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

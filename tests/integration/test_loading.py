@@ -1,7 +1,5 @@
 """Hashing of a package's files when it is loaded: each once, until the machine is started again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

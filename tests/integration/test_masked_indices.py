@@ -1,7 +1,5 @@
 """Indices that a condition selects: what is not selected may be any number, and reads no other memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ The library is not here. The subgraphs are computed by numpy as TVM's runtime re
 (tests/support/models/subgraphs.py), the rest of the model by TVM on the CPU.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

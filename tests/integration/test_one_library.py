@@ -1,7 +1,5 @@
 """A bundle with TVM's runtime inside libadt_runner, in a process with another TVM."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ONNX's own backend cases, run by rtvm: right, or refused before anything is compiled, and as the table says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators of ONNX and onnxruntime by option and element type: right, or refused by name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models as OpenCL kernels, end to end on a virtual device with PoCL: right numbers count, its time does not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Modules, passes and kernels written by hand go the way of models: compiled, verified, run by rtvm."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packages that `adt` makes: the same bytes every time, from the cache, in one file, in parts; and verified."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

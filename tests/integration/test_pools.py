@@ -1,7 +1,5 @@
 """Pools whose padding follows from their attributes: windows and extents are those of onnxruntime."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The program adt_probe against PoCL and stand-in libraries here, and `adt probe` on a virtual device."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`adt quantize` on real networks, and packages of what it writes: right, and near the float model."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

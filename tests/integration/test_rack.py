@@ -1,7 +1,5 @@
 """Ten virtual devices at once: deployed to, served by ten servers, ten sessions held together, nothing left."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Recurrent layers as kernels of a GPU, on this machine's OpenCL driver, beside their plain loops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commands that remedies print are run as they are, where the error was met."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

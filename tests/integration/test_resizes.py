@@ -1,7 +1,5 @@
 """Resize and Upsample of every opset: pixels and extents are those of onnxruntime, in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

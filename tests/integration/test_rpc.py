@@ -1,7 +1,5 @@
 """The flows of TVM's tutorials, over our tracker and servers on virtual devices; and everything that goes wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

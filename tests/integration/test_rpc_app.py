@@ -5,8 +5,6 @@ Android for the app's library (tests/support/standins/libandroid) load it. The A
 it, adb, tracker and clients are real.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A server that answers what no server answers: adt and the process that uses it go on, with an error that says so."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Several trackers and several users of one adb server: it outlives them all, and what is not theirs stays."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

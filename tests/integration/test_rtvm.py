@@ -3,8 +3,6 @@
 OpenCL is this machine's, PoCL as a rule: results and bookkeeping count, no time does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`adt run` with a picture and a classifier: on this machine and on a virtual device, natively and over RPC."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

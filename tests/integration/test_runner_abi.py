@@ -1,7 +1,5 @@
 """Use of libadt_runner from C, from C++ and from Python's ctypes, each in a process of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect

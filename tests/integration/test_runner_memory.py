@@ -1,7 +1,5 @@
 """Lifetimes in libadt_runner: memory, OpenCL objects, and the library itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

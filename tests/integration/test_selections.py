@@ -1,7 +1,5 @@
 """TopK and sorting on a CPU, beside onnxruntime and numpy: types, orders, ties, NaN, prime and single extents."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

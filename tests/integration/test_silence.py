@@ -1,8 +1,6 @@
 """Nobody is contacted, and nothing is written below the home directory, that the user did not ask for; and
 nothing of the working directory is run."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A device that stops in the midst of it, its connection whole: what is said, and that one ctrl-C ends any verb."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Models for each target, run on this machine against onnxruntime: GPUs' schedules on PoCL, this machine's own CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

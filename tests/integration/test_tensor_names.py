@@ -1,7 +1,5 @@
 """Names of inputs and outputs: each stays the model's own, and is the tensor that it was, whatever else is there."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path

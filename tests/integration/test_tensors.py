@@ -1,7 +1,5 @@
 """Tensors of the C interface: whose memory they are, how long it stays, and what is copied."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Blocked operators and the walk that introduces them compute what the plain ones do; run on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

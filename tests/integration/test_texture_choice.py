@@ -1,7 +1,5 @@
 """Textures or buffers: `adt inspect` tells each choice, and what stays in buffers has its record there."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Convolutions on blocked tensors, scheduled: what they compute on an OpenCL device, and how."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Choice of tensors that become images, and their right use by every kernel."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

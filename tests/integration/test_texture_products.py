@@ -1,7 +1,5 @@
 """Matrix products and changes of shape on texels compute what the plain ones do; run on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

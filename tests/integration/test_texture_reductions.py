@@ -1,7 +1,5 @@
 """Maxima, minima, products and places of maxima on a GPU are right on this machine's OpenCL."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Softmax and normalizations are one kernel of a GPU each, and right on this machine's OpenCL."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

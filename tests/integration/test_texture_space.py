@@ -1,7 +1,5 @@
 """Kernels with images are tuned among schedules that use the images rightly, and compute what they should."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Textured packages are right, on this machine's OpenCL; and a kernel that is not is found when it is compiled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Options of TFLite operators: converted as the interpreter computes them, or refused by name."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Converters of PyTorch's operators to Relax, compared with numpy; torch itself runs nightly."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`adt tune` as a user runs it: searched, measured, kept, interrupted, resumed, compiled, verified. All parts are real."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

@@ -1,7 +1,5 @@
 """Candidates are compiled in processes that may crash or hang, here and on the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

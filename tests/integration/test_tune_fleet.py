@@ -1,7 +1,5 @@
 """Devices that measure: they come and go, hang and crash, and none holds up the others. All servers are real."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

@@ -1,7 +1,5 @@
 """Searching schedules with TVM: what is proposed, what is learned, and that it computes the right numbers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from types import SimpleNamespace

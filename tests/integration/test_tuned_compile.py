@@ -1,7 +1,5 @@
 """Compiling with tuning records: what is tunable, which kernels get their records, and that they stay right."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """The tuning database with real processes that are killed, and with TVM's own databases."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

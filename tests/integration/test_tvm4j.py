@@ -3,8 +3,6 @@
 When a test here fails, TVM has mended it: try org.apache.tvm again and rewrite that section.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`adt verify` against each reference, and kernel by kernel: a kernel that was broken on purpose is named."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

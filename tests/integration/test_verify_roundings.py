@@ -1,7 +1,5 @@
 """`adt verify` of packages that are right where onnxruntime's answer is one of several, and of a wrong one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Weights lie in images from the moment a package is loaded, whoever loads it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Windows by way of WSL2: names that Windows gives to directories, and paths in its own spelling."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

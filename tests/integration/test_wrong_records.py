@@ -1,7 +1,5 @@
 """Records that say what a schedule must not do: each is left out by name, and the package is as without it."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

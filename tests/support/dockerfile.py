@@ -1,7 +1,5 @@
 """The instructions of the Dockerfile."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

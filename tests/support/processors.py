@@ -1,7 +1,5 @@
 """Processors of x86-64 whose code the tests run on this machine, by the width of their vectors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 HERE = frozenset(Path("/proc/cpuinfo").read_text().split())

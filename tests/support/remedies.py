@@ -1,7 +1,5 @@
 """Remedies that print a command, and command lines that meet them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

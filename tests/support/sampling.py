@@ -1,7 +1,5 @@
 """Matrices of test cases: every run takes a fixed part in which each value occurs, the nightly run takes the whole."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """A directory that is served on 127.0.0.1."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import threading

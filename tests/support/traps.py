@@ -1,7 +1,5 @@
 """A stranger's working directory: whatever takes code or configuration from it leaves a mark."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Waiting for what another thread, process or device does, and output on a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -1,7 +1,5 @@
 """Drive a real browser: headless Chromium over its debugging pipe, with nothing else installed."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Cases of tests/integration/test_executor.py on the C interface, one function for each test."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

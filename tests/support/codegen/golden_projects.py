@@ -7,8 +7,6 @@ change that is meant, look at the difference and take it over::
     PYTHONPATH=toolchain:tests python -m support.codegen.golden_projects && git diff tests/golden/generate
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

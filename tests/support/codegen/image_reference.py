@@ -1,7 +1,5 @@
 """Reference of adt/image.h with numpy, in double precision and with no regard to speed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

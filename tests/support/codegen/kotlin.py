@@ -3,8 +3,6 @@
 It comes with Kotlin's library and with kotlinx-coroutines-core, so Kotlin that uses them compiles and runs here.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tarfile

@@ -1,7 +1,5 @@
 """Packages of npm, by its own client; nothing of them is installed or run by it."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Only adt's own code is compiled (half a minute once); TVM's libraries are those of the host bundle.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

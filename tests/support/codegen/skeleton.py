@@ -4,8 +4,6 @@ Two files that differ only in text have one skeleton. So a name that got out of 
 comment and became code is found, whatever it says.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

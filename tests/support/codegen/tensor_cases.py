@@ -1,7 +1,5 @@
 """Cases of tests/integration/test_tensors.py on the C interface, one function for each test."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time

@@ -4,8 +4,6 @@ TVM's libraries are loaded for all to see, first or last. Each runs what it has 
 functions, nor takes them for its own. KERNEL adds one to 1000 numbers. Prints "done".
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ What adt and the real adb do together is tested with the real adb and a virtual
 device; this is for answers that those do not give: refusals, cut streams, silence.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -4,8 +4,6 @@ The kernel's clock is the whole machine's, so the C library's functions are repl
 Each odd look at the clock in a process is off by as many years as the file ``YEARS`` says, each even one is right.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

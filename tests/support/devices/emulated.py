@@ -1,7 +1,5 @@
 """Packages in rtvm on this machine and on Arm processors that qemu emulates, one process each, without a device."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import tempfile

@@ -24,8 +24,6 @@ The ``-after`` faults count the streams in both directions, for each connection 
 ``offline`` and ``no-shell-v2`` cut the connections there are.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -4,8 +4,6 @@ To adt it is one of its virtual devices, with a record like theirs: `adt emulato
 stop` ends it. The faults are in :mod:`support.devices.faults`.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ whose payload is JSON, ``{"faults": [SPECIFICATION...]}`` to arm these in place 
 ask only, is answered by one: ``{"faults": [...]}`` (what may still strike) or ``{"error": TEXT}``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

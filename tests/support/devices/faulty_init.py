@@ -1,7 +1,5 @@
 """PID 1 of a virtual device that takes faults: what a test gives the product's starter in place of its own."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Import the fixtures by name; nothing here touches the user's adb server, keys or state.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The program that stands for a fork of the server's: it passes on what is its own, signals, and the fork's end."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -5,8 +5,6 @@ adt's cache (420 MB), where they find each other. It is for tests on this machin
 compute in half precision on a processor with AVX-512 FP16; whether it does on older ones has not been tried.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import zipfile

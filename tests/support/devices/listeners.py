@@ -7,8 +7,6 @@ seen, too. What listens inside a virtual device's own network namespace cannot b
 reached from anywhere and is not looked at.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

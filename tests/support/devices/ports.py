@@ -1,7 +1,5 @@
 """TCP ports for the tests' own servers."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

@@ -6,8 +6,6 @@ with a Mali, and a board, and the virtual device's is what its script prints.
 Documentation/driver-api/thermal/sysfs-api.rst, Documentation/filesystems/proc.rst.)
 """
 
-from __future__ import annotations
-
 
 def cpuinfo(*parts: tuple[int, int], features: str) -> str:
     """Return a block for each (implementer, part), as 64-bit Arm kernels write them."""

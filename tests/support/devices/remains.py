@@ -4,8 +4,6 @@ Nothing here goes by adt's own idea of what it made: the device's processes,
 files and forwards are listed as they are.
 """
 
-from __future__ import annotations
-
 import json
 
 from adt.device.device import Device

@@ -6,8 +6,6 @@ that are there when the command ended go to the file LISTING. As an ordinary use
 namespace, as the virtual device does; where the kernel allows none, it fails.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -3,8 +3,6 @@
 Import the fixtures by name; `places` works for the whole module that has it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Small models in Relax, and whether they compute the same on tensors in texels; run on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

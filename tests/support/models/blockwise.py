@@ -1,8 +1,6 @@
 """Products by weights of 4 or 8 bits with a scale for each block: as onnxruntime's operator, and by
 DequantizeLinear."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any

@@ -1,7 +1,5 @@
 """Packages with one kernel that computes something else than the model says."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

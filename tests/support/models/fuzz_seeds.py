@@ -1,7 +1,5 @@
 """Seeds of the fuzz targets: right files, and wrong ones that a reader once took or that TVM's own takes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import struct

@@ -1,7 +1,5 @@
 """Scheduled kernels on this machine's OpenCL device, beside their plain loops on its CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run what an importer made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A kernel to be sent over RPC, and a client's use of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tiny graphs of what onnxruntime's optimizer and quantizer write: one for each rewriting of those."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small ONNX models for tests of offload, with random weights of a fixed seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

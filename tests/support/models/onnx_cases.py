@@ -12,8 +12,6 @@ and the cases of training, ai.onnx.ml and CUDA; and what numpy has no tensors fo
 strings, bfloat16, floating point of 8 and 4 bits).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Tiny ONNX graphs for the importer's tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -12,8 +12,6 @@ name becomes one; what it lacks is left out. Options are attributes that differ 
 ``outputs`` among them is the number of outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -7,8 +7,6 @@ right is what onnxruntime computes without its optimizations, or ONNX's referenc
 Many cells are one model; one that fails is divided until the cell is found.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import re

@@ -4,8 +4,6 @@ Most of these packages ask for OpenCV, TensorFlow or torch, which the model alon
 taken as what it is, a zip, and one file is read from it. What is fetched stays in adt's cache.
 """
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from dataclasses import dataclass, field

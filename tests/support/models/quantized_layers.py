@@ -4,8 +4,6 @@ In a deep network one value on the edge of two quanta spreads; layer by layer wh
 nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

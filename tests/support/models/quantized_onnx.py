@@ -1,7 +1,5 @@
 """Small networks as onnxruntime's optimizer and quantizer write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small int8 .tflite files of one or a few operators, written with the schema that the interpreter ships."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Each quantized tensor of a TFLite model against the interpreter's, which computes it of the same tensors before it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

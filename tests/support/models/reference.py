@@ -1,7 +1,5 @@
 """Outputs of ONNX Runtime, to compare those of packages with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models whose outputs a rounding decides: quantized by onnxruntime's tools, and choices among equal scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

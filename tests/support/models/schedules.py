@@ -1,7 +1,5 @@
 """Schedules that no search chose: simple, right, and other than those that compiling gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from adt.compiler.passes.records.schedules import load_intrinsics

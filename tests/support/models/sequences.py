@@ -1,7 +1,5 @@
 """Well-known networks of sequences as ONNX models, generated: random weights from a fixed seed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ONNX models for tests: real ones that Python packages ship, and small ones made here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import magika

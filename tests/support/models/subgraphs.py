@@ -5,8 +5,6 @@ two, so does this, so that a subgraph that needs them gives wrong numbers here a
 What it cannot show: that the library itself computes what its documentation says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One-operator .tflite files for the values of each operator's options, written with the interpreter's schema."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Transformers and their kin as ONNX models, generated: random weights from a fixed seed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convolutional networks that have no name in adt, with random weights: what CPUs are measured with besides."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

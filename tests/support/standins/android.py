@@ -5,8 +5,6 @@ checked exceptions are right *if* the signatures here are Android's; they were w
 Nothing of it runs: every method throws.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import zipfile

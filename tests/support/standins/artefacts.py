@@ -5,8 +5,6 @@ is a shell script that keeps rtvm's command-line contract and answers as told by
 its inputs. No model runs here: tests of real models use the real artefacts.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ It is not Android: no APK, no resources, no package manager. It shows that what 
 descriptors, offsets and lengths loads a model out of the midst of a larger file.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path

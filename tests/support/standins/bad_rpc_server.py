@@ -3,8 +3,6 @@
 python bad_rpc_server.py hang|crash NUMBER PORT TRACKER KEY: each session's NUMBERth timing never ends, or ends its process.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import os

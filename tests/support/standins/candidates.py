@@ -3,8 +3,6 @@
 What they do may depend on the server that runs them: on ROLE in its environment.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A child of :mod:`adt.host.child` that does what it is told."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

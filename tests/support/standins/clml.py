@@ -6,8 +6,6 @@ and CMake find and name each part, and that TVM's sources are sound C++; what it
 show is that they call the SDK as it wants to be called.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 A launch writes zeros where memory holds nothing but bytes of 0xFF, as outputs do when candidates are compared. It is compiled with NVIDIA's cuda.h, and writes a line for each launch to the file that ``CUDA_STANDIN_LOG`` names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

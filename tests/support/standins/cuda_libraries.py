@@ -5,8 +5,6 @@ unless they are told not to, and write a line for each call to the file that ``C
 ``CUDNN_STANDIN_PLAIN`` has cuDNN refuse calls of several operators.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

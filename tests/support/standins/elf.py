@@ -5,8 +5,6 @@
 the NDK's note, 16 KB pages.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile

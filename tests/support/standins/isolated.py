@@ -1,7 +1,5 @@
 """Functions that do what libraries do of a stranger's file."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

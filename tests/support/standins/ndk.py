@@ -11,8 +11,6 @@ Needs the Debian packages clang and, for arm64-v8a, g++-aarch64-linux-gnu; for
 armeabi-v7a g++-arm-linux-gnueabihf; for x86_64 g++.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

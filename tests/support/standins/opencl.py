@@ -4,8 +4,6 @@ No OpenCL is behind them. They are compiled with the OpenCL headers of the TVM
 source tree, so the numbers of parameters are the header's, not adt's own.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Workloads and records of a tuning, made up: nothing was measured."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A child of :mod:`adt.host.child` that a stranger's file has taken over: it answers with the bytes of a file."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
