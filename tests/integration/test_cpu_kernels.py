@@ -10,7 +10,8 @@ import onnx
 import onnxruntime
 import pytest
 import tvm
-from tvm import relax, te, tirx, topi
+from tvm import relax, s_tir, te, tirx, topi
+from tvm.s_tir.schedule import _type_checker
 
 from adt.bundle.platforms import platform_named
 from adt.compiler.importers.importer import import_model
@@ -523,6 +524,42 @@ def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: A
     finite = np.isfinite(want)
     off = np.abs(have - want)[finite] / np.spacing(np.abs(want[finite]).astype(np.float32))
     assert off.max() <= units, f"{off.max()} at {x[finite][off.argmax()]}"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+def test_moved_constants_are_folded_without_a_compiler(dtype: str) -> None:
+    """To the bit as TVM folds them, by a kernel for each operator and shape."""
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        with builder.dataflow():
+            x = relax.const(np.arange(24).reshape(2, 3, 4).astype(dtype))
+            y = builder.emit(relax.op.permute_dims(builder.emit(relax.op.permute_dims(x, [1, 2, 0]))))
+            y = builder.emit(relax.op.expand_dims(builder.emit(relax.op.reshape(y, (8, -1))), [0, -1]))
+            output = builder.emit_output(y)
+        builder.emit_func_output(output)
+    moves = builder.get()
+
+    folded = folded_by_numpy()(moves)
+
+    assert not relax_nodes(folded["main"], relax.Call)
+    with _target("nehalem"):
+        fold = tvm.transform.Sequential(
+            [relax.transform.FoldConstant(), relax.transform.DeadCodeElimination()]
+        )
+        tvm.ir.assert_structural_equal(fold(folded), fold(moves))
+
+
+def test_annotations_of_schedules_are_taken_apart_once() -> None:
+    function = te.create_prim_func([x := te.placeholder((8,)), te.compute((8,), lambda i: x[i] + 1, "y")])
+    schedule = s_tir.Schedule(function)
+    schedule.split(schedule.get_loops("y")[0], [2, None])
+    before = _type_checker._dispatcher.cache_info().misses
+
+    schedule.split(schedule.get_loops("y")[0], [1, None])
+
+    assert _type_checker._dispatcher.cache_info().misses == before
+    with pytest.raises(TypeError, match=r'"loop" has wrong type\. Expected "LoopRV", but gets: "str"'):
+        schedule.split("y", [2, None])
 
 
 def test_constants_of_batch_norms_are_folded_without_a_compiler() -> None:

@@ -109,7 +109,7 @@ def fold_shape_values(module: Any) -> Any:
     """
 
     def folded(_builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        name, extents = operator_name(call), _extents(call.args[0].struct_info)
+        name, extents = operator_name(call), extents_of(call.args[0].struct_info)
         if extents is None:
             return call
         if name == "relax.shape_of":
@@ -120,7 +120,7 @@ def fold_shape_values(module: Any) -> Any:
     return replaced_calls("adt.FoldShapeValues", operators, folded)(module)
 
 
-def _extents(info: Any) -> list[int] | None:
+def extents_of(info: Any) -> list[int] | None:
     """Return the extents of a tensor or of a shape; None if one is open."""
     values = getattr(getattr(info, "shape", None) or info, "values", None)
     if values is None or any(not hasattr(extent, "value") for extent in values):

@@ -7,10 +7,19 @@ names the ways, the one that compiling takes first; tuning tries the others.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from tvm.s_tir.schedule import _type_checker
+
 from adt.errors import lines_of
+
+# TVM compares the arguments of each call of a Schedule with their annotations, which it takes apart and
+# writes out anew each time: a third of the time of scheduling. What these two functions return depends on
+# nothing but the annotation.
+for _of_annotation in ("_dispatcher", "_type2str"):
+    setattr(_type_checker, _of_annotation, functools.cache(getattr(_type_checker, _of_annotation)))
 
 Way = TypeVar("Way")
 
