@@ -2,6 +2,7 @@
 # Sourced by demo.sh and test.sh: system packages, a virtual environment in .venv, adt installed in it.
 # Runs twice without harm: what is there and unchanged is left alone.
 set -euo pipefail
+unset PYTHONDONTWRITEBYTECODE # each process would compile what it imports
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/.venv
 
@@ -69,9 +70,10 @@ install_adt() {
   wanted="$extras $(digest pyproject.toml CMakeLists.txt README.md toolchain cmake_presets cpp_runner templates)"
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     say "installing adt${extras}"
-    # What is in a directory, pip installs again each time. It would compile Python's files on one core.
+    # What is in a directory, pip installs again each time. Of the files of other packages a third is ever imported:
+    # Python compiles these then.
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile "$root$extras"
-    "$venv/bin/python" -W ignore -m compileall -q -j 0 "$venv/lib" >/dev/null || true # some are for other Pythons
+    "$venv/bin/python" -m compileall -q -j 0 "$venv"/lib/python*/site-packages/{adt,tvm} >/dev/null
     echo "$wanted" >"$stamp"
   fi
 }
