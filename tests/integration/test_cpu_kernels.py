@@ -1,7 +1,9 @@
 """Kernels for CPUs compute what TVM's plain loops do, with vectors of each width that this machine has."""
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,14 @@ import onnx
 import onnxruntime
 import pytest
 import tvm
+from numpy.typing import NDArray
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.s_tir.schedule import _type_checker
 
 from adt.bundle.platforms import platform_named
 from adt.compiler.importers.importer import import_model
 from adt.compiler.ir.flops import SCHEDULED
-from adt.compiler.ir.nodes import relax_nodes, tir_nodes
+from adt.compiler.ir.nodes import is_call, relax_nodes, tir_nodes
 from adt.compiler.passes.cpu.recurrence import CpuSteps, is_recurrence
 from adt.compiler.passes.cpu.schedules import scheduled
 from adt.compiler.passes.cpu.vectors import Vectors, vectors_of
@@ -52,16 +55,14 @@ def like_plain_loops(module: tvm.IRModule, shape: tuple[int, ...], cpu: str) -> 
     prepared = _prepared(module, {}, cpu)
     with _target(cpu):
         kernels = prepared.relax_pipeline(prepared.module)
+    tir = {name: kernel for name, kernel in kernels.functions.items() if isinstance(kernel, tirx.PrimFunc)}
+    assert not any(map(nested_values, tir.values()))
     x = RANDOM.normal(size=shape).astype(np.float32)
     have = computed(kernels, x, *prepared.params.values(), target=_target(cpu), lowered=True)
     for mine, plain in zip(have, computed(module, x), strict=True):
         assert mine.shape == plain.shape and np.abs(plain).max() > 0
         np.testing.assert_allclose(mine, plain, rtol=1e-4, atol=2e-6 * np.abs(plain).max())
-    return [
-        name.name_hint
-        for name, function in kernels.functions.items()
-        if isinstance(function, tirx.PrimFunc) and SCHEDULED not in (function.attrs or {})
-    ]
+    return [name.name_hint for name, kernel in tir.items() if SCHEDULED not in (kernel.attrs or {})]
 
 
 Body = Callable[[relax.BlockBuilder, Any], Any]
@@ -402,7 +403,9 @@ def like_onnxruntime(path: Path, cpu: str) -> int:
     results = [result] if hasattr(result, "numpy") else list(result)
     for have, want in zip(results, session.run(None, feeds), strict=True):
         np.testing.assert_allclose(have.numpy(), want, rtol=1e-4, atol=5e-6 * np.abs(want).max())
-    return sum(map(is_recurrence, prepared.plain.values()))
+    recurrences = [kernel for kernel in prepared.plain.values() if is_recurrence(kernel)]
+    assert not any(nested_values(scheduled(kernel, Vectors(4, 16))) for kernel in recurrences)
+    return len(recurrences)
 
 
 @pytest.mark.parametrize(
@@ -497,8 +500,6 @@ def test_extrema_keep_nan_in_one_pass(name: str, keepdims: int, cpu: str, tmp_pa
     ],
 )
 def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: Any, units: int) -> None:
-    import math
-
     exact = exact or np.vectorize(math.erf)
     random = np.random.default_rng(0)
     small = 10.0 ** random.uniform(-8, 1, 1 << 14)
@@ -524,6 +525,71 @@ def test_polynomials_are_off_by_some_units_in_the_last_place(name: str, exact: A
     finite = np.isfinite(want)
     off = np.abs(have - want)[finite] / np.spacing(np.abs(want[finite]).astype(np.float32))
     assert off.max() <= units, f"{off.max()} at {x[finite][off.argmax()]}"
+
+
+FUNCTIONS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "exp": np.exp,
+    "log": lambda x: np.log(np.maximum(x, 0.1)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "erf": np.vectorize(math.erf),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+}
+
+
+def _function(name: str, x: tirx.PrimExpr) -> tirx.PrimExpr:
+    if name == "log":
+        return tirx.log(tirx.max(x, tirx.const(0.1, "float32")))
+    if name == "mish":
+        one, limit = tirx.const(1, "float32"), tirx.const(20, "float32")
+        return x * tirx.tanh(tirx.Select(x > limit, x, tirx.log(one + tirx.exp(x))))
+    return getattr(tirx, name)(x)
+
+
+def _chained(names: Sequence[str], data: te.Tensor, i: tirx.Var) -> tirx.PrimExpr:
+    return reduce(lambda x, name: _function(name, x), names, data[i])
+
+
+def _elements(extent: int, value: Callable[[te.Tensor, tirx.Var], tirx.PrimExpr]) -> tirx.PrimFunc:
+    data = te.placeholder((extent,), "float32", name="x")
+    return te.create_prim_func([data, te.compute((extent,), lambda i: value(data, i), name="y")])
+
+
+def nested_values(function: tirx.PrimFunc) -> list[Any]:
+    """List the variables whose values define others: TVM puts each value in wherever it is read."""
+    lets = tir_nodes(function.body, tirx.Let)
+    return [let.var for let in lets if tir_nodes(let.value, tirx.Let)]
+
+
+@pytest.mark.parametrize("extent", [96, 3], ids=["vectors", "numbers"])
+def test_functions_of_functions_are_computed_one_by_one(extent: int) -> None:
+    x = RANDOM.normal(size=extent).astype(np.float32)
+    module = {}
+    for names in [*itertools.product(FUNCTIONS, repeat=2), ("tanh", "sigmoid", "mish", "erf")]:
+        kernel = scheduled(_elements(extent, partial(_chained, names)), Vectors(4, 16))
+        calls = [str(call.op.name) for call in tir_nodes(kernel.body, tirx.Call)]
+        assert not nested_values(kernel)
+        assert not set(calls) & {f"tirx.{name}" for name in FUNCTIONS}
+        module["_of_".join(names)] = kernel.with_attr("global_symbol", "_of_".join(names))
+
+    built = tvm.compile(tvm.IRModule(module), _target("nehalem"))
+
+    for name in module:
+        y = tvm.runtime.empty(x.shape, "float32")
+        built[name](tvm.runtime.tensor(x), y)
+        want = reduce(lambda x, name: FUNCTIONS[name](x), name.split("_of_"), x.astype(np.float64))
+        np.testing.assert_allclose(y.numpy(), want, rtol=2e-5, atol=1e-6, err_msg=name)
+
+
+def test_functions_of_functions_read_nothing_that_a_condition_keeps_from_them() -> None:
+    def padded(data: te.Tensor, i: tirx.Var) -> tirx.PrimExpr:
+        return tirx.if_then_else(i >= 4, tirx.tanh(tirx.sigmoid(data[i - 4])), tirx.const(0, "float32"))
+
+    kernel = scheduled(_elements(96, padded), Vectors(4, 16))
+
+    stores = tir_nodes(kernel.body, tirx.BufferStore)
+    assert len(stores) == 2 and not nested_values(kernel)
+    assert all(is_call(store.value, "tirx.if_then_else") for store in stores)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])

@@ -185,9 +185,7 @@ def _gru_step(direction: _Direction, at: tirx.PrimExpr) -> None:
         update, reset, product = direction.sums(b, j)
         if layer.reset_after:
             of_update, of_reset, of_new = (direction.row(at, b, number * size + j) for number in range(3))
-            # Stored, since a function within another takes seconds to compile (vector_math.MOST_NESTED).
-            _set(gates, b, size + j, tirx.sigmoid(of_reset + reset))
-            update, product = of_update + update, of_new + gates[b, size + j] * product
+            update, product = of_update + update, of_new + tirx.sigmoid(of_reset + reset) * product
         _set(h, d, b, j, gru_gates(update, product, h[d, b, j]))
 
     _each(direction.sizes, gate)

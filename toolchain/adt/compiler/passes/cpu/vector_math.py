@@ -23,10 +23,6 @@ EXP_LOW, EXP_HIGH = -87.3, 89.0
 """Ends of exp: where it is 0 here (from -86.99 on, not 2e-38), and where it is infinite."""
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
-MOST_NESTED = 6
-"""Variables of an argument, those of one function: what is computed of more stays a call, since TVM puts
-their values in for them when it generates code, each as often as it is read. One function of another, such
-as tanh of a sigmoid, takes it two seconds."""
 _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
         -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
 _SMALLEST = 1.17549435e-38
@@ -49,25 +45,74 @@ _ERF = (
 """Numerator of the odd powers, denominator of the even ones (highest first), and where it becomes ±1."""
 
 
-def vectorized_math(statement: tirx.SBlockRealize) -> tirx.SBlockRealize:
-    """The TIR *statement* with its calls of these functions replaced."""
+def vectorized_math(statement: tirx.Stmt) -> tirx.Stmt:
+    """Replace the calls of these functions in the TIR *statement*.
 
-    def of_softplus(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
-        argument = _argument_of_softplus(node)
-        return None if argument is None else _tanh_of_softplus(argument)
+    A result that is an argument is stored for the lanes of its loop, and LLVM keeps it in registers. TVM's
+    code generator would put the value of each variable in wherever it is read, also in that of others.
+    """
+
+    def replaced(node: tirx.For | tirx.BufferStore) -> tirx.Stmt | None:
+        if isinstance(node, tirx.BufferStore):
+            return _by_lanes(node, tirx.const(0), tirx.const(1))
+        if node.kind == tirx.ForKind.VECTORIZED:
+            return _by_lanes(node, node.loop_var, node.extent)
+        return None
+
+    return tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.For", "tirx.BufferStore"])
+
+
+def _by_lanes(statement: tirx.Stmt, lane: tirx.PrimExpr, lanes: tirx.PrimExpr) -> tirx.Stmt:
+    """Replace the calls in a vectorized loop, or in the one lane of a *statement* outside of any.
+
+    The arguments are allocated around it: TVM gives what is allocated within the loop the room of one lane.
+    """
+    arguments: list[tirx.Buffer] = []
+
+    def replaced(store: tirx.BufferStore) -> tirx.Stmt:
+        before: list[tirx.Stmt] = []
+
+        def stored(result: tirx.PrimExpr) -> tirx.PrimExpr:
+            arguments.append(tirx.decl_buffer([lanes], "float32", "argument", scope="global"))
+            before.append(tirx.BufferStore(arguments[-1], result, [lane]))
+            return arguments[-1][lane]
+
+        value = _computed(store.value, stored)
+        return tirx.stmt_seq(*before, tirx.BufferStore(store.buffer, value, store.indices))
+
+    result = tirx.stmt_functor.ir_transform(statement, replaced, None, ["tirx.BufferStore"])
+    return tirx.stmt_seq(*map(tirx.AllocBuffer, arguments), result)
+
+
+def _computed(value: tirx.PrimExpr, stored: Callable[[tirx.PrimExpr], tirx.PrimExpr]) -> tirx.PrimExpr:
+    """Replace the calls in *value*; *stored* stores a result that is an argument, and reads it."""
+
+    def argument(x: tirx.PrimExpr) -> tirx.PrimExpr:
+        return stored(x) if tir_nodes(x, tirx.Let) else x
+
+    def chosen(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
+        if (x := _argument_of_softplus(node)) is not None:
+            bound = _bound("x", argument(_computed(x, stored)))
+            return _tanh_of_softplus(argument(_let(_exp(bound.var, 20), bound)))
+        if not is_call(node, "tirx.if_then_else"):
+            return None
+        condition, yes, no = node.args
+        condition, zero = _computed(condition, stored), _constant(0)  # nothing is read that it keeps from it
+        yes = _computed(yes, lambda x: stored(tirx.if_then_else(condition, x, zero)))
+        no = _computed(no, lambda x: stored(tirx.if_then_else(condition, zero, x)))
+        return tirx.if_then_else(condition, yes, no)
 
     def replaced(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
         if is_call(node, "tirx.nearbyint"):  # TVM makes a loop of a vector of these
             return tirx.call_llvm_pure_intrin(node.dtype, "llvm.nearbyint", node.args[0])
-        made = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
-        if made is None or node.dtype not in ("float32", "float16"):
+        function = _BY_NAME.get(node.op.name) if hasattr(node.op, "name") else None
+        if function is None or node.dtype not in ("float32", "float16"):
             return None
-        if len(tir_nodes(node.args[0], tirx.Let)) > MOST_NESTED:
-            return None
-        argument = _bound("x", node.args[0].astype("float32"))
-        return _let(made(argument.var), argument).astype(node.dtype)
+        bound = _bound("x", argument(node.args[0].astype("float32")))
+        return _let(function(bound.var), bound).astype(node.dtype)
 
-    return tirx.stmt_functor.ir_transform(statement, of_softplus, replaced, ["tirx.Call"])
+    result = tirx.Evaluate(value)
+    return tirx.stmt_functor.ir_transform(result, chosen, replaced, ["tirx.Call"]).value
 
 
 def shared_divisors(statement: tirx.SBlockRealize) -> tirx.SBlockRealize:
@@ -155,12 +200,11 @@ def _argument_of_softplus(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
     return x if x is not None and tvm_ffi.structural_equal(x, inner.true_value) else None
 
 
-def _tanh_of_softplus(argument: tirx.PrimExpr) -> tirx.PrimExpr:
-    """Compute tanh(log(1 + n)) with n = exp(x): (n² + 2n) / (n² + 2n + 2), which is 1 from 20 on."""
-    x = _bound("x", argument)
-    grown = _bound("grown", _exp(x.var, 20))
+def _tanh_of_softplus(exponential: tirx.PrimExpr) -> tirx.PrimExpr:
+    """Compute tanh(log(1 + n)) of n = exp(x): (n² + 2n) / (n² + 2n + 2), which is 1 from x = 20 on."""
+    grown = _bound("grown", exponential)
     both = _bound("both", grown.var * (grown.var + _constant(2)))
-    return _let(both.var / (both.var + _constant(2)), x, grown, both)
+    return _let(both.var / (both.var + _constant(2)), grown, both)
 
 
 def _log(x: tirx.PrimExpr) -> tirx.PrimExpr:
