@@ -592,6 +592,22 @@ def test_functions_of_functions_read_nothing_that_a_condition_keeps_from_them() 
     assert all(is_call(store.value, "tirx.if_then_else") for store in stores)
 
 
+def test_batch_norms_that_follow_no_convolution_stay_in_blocks() -> None:
+    """Import makes a tuple of a norm's result and its statistics, which nothing needs."""
+
+    def normalized(x: relax.Var) -> relax.Expr:
+        norm = relax.op.nn.batch_norm(
+            x, *(relax.const(RANDOM.uniform(1, 2, 32).astype("f4")) for _ in range(4)), 1
+        )
+        return relax.op.nn.relu(relax.TupleGetItem(norm, 0))
+
+    chain = _chain(lambda x: conv(x, 32, 16), relax.op.nn.max_pool2d, normalized, lambda x: conv(x, 32, 32))
+    prepared = _prepared(model((1, 16, 9, 9), chain), {}, "nehalem")
+    with _target("nehalem"):
+        names = [name.name_hint for name in prepared.relax_pipeline(prepared.module).functions]
+    assert sum("pack_blocks" in name for name in names) == 2, names  # the input's, and the output's
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
 def test_moved_constants_are_folded_without_a_compiler(dtype: str) -> None:
     """To the bit as TVM folds them, by a kernel for each operator and shape."""

@@ -26,7 +26,8 @@ ELEMENT_BY_ELEMENT = 0  # TVM's ``relax::OpPatternKind`` of such
 def bound_operators(module: tvm.IRModule) -> tvm.IRModule:
     """Decompose the imported *module*, whose parameters are constants, which the layout walk can pack."""
     decompose, fold = relax.transform.DecomposeOpsForInference(), relax.transform.FoldConstant()
-    return tvm.transform.Sequential([decompose, folded_by_numpy(), fold])(module)
+    whole = relax.transform.CanonicalizeBindings()  # a norm is a tuple of its result and of constants
+    return tvm.transform.Sequential([decompose, whole, folded_by_numpy(), fold])(module)
 
 
 def folded_by_numpy() -> tvm.transform.Pass:
