@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import tirx
 
 from adt.compiler.ir.nodes import is_call, tir_nodes
 from adt.compiler.passes.layout.signature import variables_of
@@ -146,19 +145,12 @@ def _constant(value: float) -> tirx.PrimExpr:
     return tirx.const(value, "float32")
 
 
-@dataclass(frozen=True)
-class _Bound:
-    """A variable, and its value: an expression in TIR is a tree, which computes it wherever it stands."""
-
-    var: relax.Var
-    value: tirx.PrimExpr
+def _bound(name: str, value: tirx.PrimExpr) -> tirx.Let:
+    """Bind *value*, which an expression, a tree, would compute wherever it stands; the body comes later."""
+    return tirx.Let(tirx.Var(name, value.dtype), value, value)
 
 
-def _bound(name: str, value: tirx.PrimExpr, dtype: str = "float32") -> _Bound:
-    return _Bound(tirx.Var(name, dtype), value)
-
-
-def _let(result: tirx.PrimExpr, *bounds: _Bound) -> tirx.PrimExpr:
+def _let(result: tirx.PrimExpr, *bounds: tirx.Let) -> tirx.PrimExpr:
     for bound in reversed(bounds):
         result = tirx.Let(bound.var, bound.value, result)
     return result
@@ -178,8 +170,7 @@ def _exp(x: tirx.PrimExpr, high: float = EXP_HIGH) -> tirx.PrimExpr:
     At the lower bound the power is -126, whose half is the number 0; at the upper one 128, which is infinite.
     """
     near = _bound("near", tirx.Select(x > _constant(high), _constant(high), x))
-    bounded = tirx.Select(near.var < _constant(EXP_LOW), _constant(EXP_LOW), near.var)
-    far = _bound("bounded", bounded)
+    far = _bound("bounded", tirx.Select(near.var < _constant(EXP_LOW), _constant(EXP_LOW), near.var))
     power = _bound("power", tirx.floor(far.var * _constant(1.44269504088896341) + _constant(0.5)))
     rest = _bound("rest", far.var - power.var * _constant(_LN2_HIGH) - power.var * _constant(_LN2_LOW))
     half = tirx.reinterpret("float32", (power.var.astype("int32") + 126) << 23)
@@ -210,7 +201,7 @@ def _tanh_of_softplus(exponential: tirx.PrimExpr) -> tirx.PrimExpr:
 def _log(x: tirx.PrimExpr) -> tirx.PrimExpr:
     """At most 2 units in the last place off; NaN stays NaN, since no comparison holds of it."""
     normal = tirx.Select(x < _constant(_SMALLEST), x * _constant(1 << 23), x)
-    bits = _bound("bits", tirx.reinterpret("int32", normal) + (_ONE - _ROOT_OF_HALF), "int32")
+    bits = _bound("bits", tirx.reinterpret("int32", normal) + (_ONE - _ROOT_OF_HALF))
     scale = tirx.Select(x < _constant(_SMALLEST), _constant(127 + 23), _constant(127))
     power = _bound("power", (bits.var >> 23).astype("float32") - scale)
     near = tirx.reinterpret("float32", (bits.var & 0x7FFFFF) + _ROOT_OF_HALF)
