@@ -34,7 +34,7 @@ from adt.integrate.apk import (
     users_keystore,
     write_archive,
 )
-from adt.integrate.contents import BENCH_PLAN, OPENCL_LIBRARIES, BenchPlan, planned_models
+from adt.integrate.contents import BENCH_PLAN, BenchPlan, planned_models
 from adt.integrate.model_api import Project
 from adt.integrate.names import check_package
 from adt.integrate.project import project, server_project

@@ -26,8 +26,8 @@ from adt.bundle.audit.report import ElfReport, table
 from adt.bundle.bundle import TargetBundle
 from adt.bundle.platforms import BIG_PAGE, platform_named
 from adt.errors import AdtError, BuildError, ConfigError, InputError, ProcessFailed
-from adt.host import cache, process, tools
-from adt.host.android_sdk import ApkTools
+from adt.host import cache, process
+from adt.host.ndk import ApkTools
 from adt.host.cache import fresh_file
 from adt.host.directories import data_dir
 from adt.host.disk import scratch_directory
@@ -305,7 +305,7 @@ def debug_keystore() -> Keystore:
 
 
 def _make(keystore: Keystore) -> None:
-    keytool = tools.find_tool(
+    keytool = process.find_tool(
         "keytool", remedy="Install Java: apt-get install default-jre-headless; apksigner needs it too."
     )
     with cache.fresh_file(keystore.path) as temporary:

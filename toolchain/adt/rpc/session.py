@@ -21,11 +21,9 @@ from shlex import join, quote
 from typing import TYPE_CHECKING, Any
 
 from adt.errors import AdtError, MismatchError, RpcError, RunError, TrackerError, last_line
-from adt.package.files import LIBRARY, PARAMS
-from adt.package.inputs.validation import check_inputs
-from adt.package.manifest import Entry
+from adt.package.files import LIBRARY, PARAMS, read_tensors
+from adt.package.manifest import Entry, check_inputs
 from adt.package.package import ModelPackage
-from adt.package.params_file import read_params
 from adt.rpc import relay, server, tracker, wire
 from adt.rpc.wire import Answer
 
@@ -387,7 +385,7 @@ def remote_model(session: Any, package: ModelPackage, *, library: str = "") -> I
             loaded = session.load_module(path)
             machine = tvm.runtime.vm.VirtualMachine(loaded, list(devices))
         with explain_errors(package, "take its parameters"):
-            read = read_params(package.path / PARAMS)
+            read = read_tensors(package.path / PARAMS)
             params = {name: tvm.runtime.tensor(value.numpy(), devices[0]) for name, value in read.items()}
         yield RemoteModel(session, package, devices[0], machine, params)
 

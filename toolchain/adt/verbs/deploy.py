@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from adt.device.deploy.store import DeployProgress, DeployReport
     from adt.device.deploy.workspace import CleanReport
     from adt.device.device import Device
-    from adt.device.selection import Event, Outcomes, Say
     from adt.device.place import Opened
+    from adt.device.selection import Event, Outcomes, Say
     from adt.errors import AdtError
     from adt.package.package import ModelPackage
     from adt.rpc.server import RpcServer
@@ -54,7 +54,7 @@ class DeviceFlags(Options):
 
 def several(flags: DeviceFlags) -> tuple[str, ...]:
     """Return the serials where several devices are meant; none: the one that is meant without a list."""
-    from adt.device.parallel import named_serials
+    from adt.device.selection import named_serials
 
     serials = named_serials(flags.serial, everyone=flags.everyone)
     return serials if len(serials) > 1 or flags.everyone else ()
