@@ -19,7 +19,7 @@ from adt.options.option import Files, PathTo, Texts, option, options_of, python,
 from adt.options.request import Request, takes
 from adt.options.sections import CompileSettings
 from adt.package.inputs.pictures import PictureOptions
-from adt.quantization.accuracy import LayerCost, OutputAccuracy, Target, attempt, unmeasured
+from adt.quantization.accuracy import LayerCost, OutputAccuracy
 from adt.verbs.arrays import PictureFlags, picture_options
 from adt.verbs.options import INSECURE_NO_DIGEST, MODEL, PARAMS, TRUST, model_file
 
@@ -130,7 +130,7 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
     """Write the quantized model to the directory *scratch*; *values* are the request's but for *picture*."""
     import onnx
 
-    from adt.quantization import fidelity, quantizer
+    from adt.quantization import accuracy, quantizer
     from adt.quantization.samples import read_samples
 
     request = QuantizeRequest(**values, picture=picture)
@@ -153,14 +153,14 @@ def _quantized(values: dict[str, Any], picture: PictureOptions | None, scratch: 
             ranges = quantizer.calibrated(prepared, samples.calibrating, request.method, scratch)
             keep |= quantizer.take_unbounded(ranges, prepared)
             make = partial(quantizer.quantized, prepared, ranges, request.activations, request.per_channel)
-        inputs = fidelity.check_prepared(model, prepared, samples.arrays)
-        keep = fidelity.faithful(prepared, make, keep, inputs)
+        inputs = accuracy.check_prepared(model, prepared, samples.arrays)
+        keep = accuracy.faithful(prepared, make, keep, inputs)
         if samples.held_back:
-            target = Target(request.target_snr, request.target_top1)
-            done, layers = attempt(model, make, keep, samples.held_back, target)
+            target = accuracy.Target(request.target_snr, request.target_top1)
+            done, layers = accuracy.attempt(model, make, keep, samples.held_back, target)
         else:
-            done, layers = unmeasured(make, keep), ()
-        fidelity.check(prepared, done.model, inputs)
+            done, layers = accuracy.unmeasured(make, keep), ()
+        accuracy.check_faithful(prepared, done.model, inputs)
         onnx.save(done.model, scratch / WRITTEN)
     return QuantizeResult(
         request.out,
