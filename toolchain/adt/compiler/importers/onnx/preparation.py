@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -89,8 +89,10 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
     if simplified is not model:
         runner = Runner(simplified)
     model, notes = simplified, dict[str, str]()
-    looped = _loops(simplified) if loops else frozenset[str]()
-    kept = looped | {MATMUL_N_BITS} if blockwise and _all_blockwise(simplified) else looped
+    kept = frozenset(map(op_name, all_nodes(simplified.graph))) & GATES.keys() if loops else frozenset[str]()
+    kept -= _hindered(simplified, kept, is_loop)
+    if blockwise:
+        kept |= {MATMUL_N_BITS} - _hindered(simplified, {MATMUL_N_BITS}, is_blockwise)
     for _ in range(MOST_ROUNDS):
         written, expanded = _function_bodies(model, runner, name)
         if expanded:
@@ -113,21 +115,13 @@ def _prepared(model: onnx.ModelProto, name: str, loops: bool, blockwise: bool) -
     return PreparedModel(typed, simplified, notes, kept)
 
 
-def _loops(model: onnx.ModelProto) -> frozenset[str]:
-    """Return the recurrent operators of *model* of which each node can be one function of all steps."""
-    graph = Graph(model, model.graph)
-    nodes = [node for node in all_nodes(model.graph) if node.op_type in GATES]
-    main = {node.name for node in model.graph.node}
-    hindered = {node.op_type for node in nodes if node.name not in main or not is_loop(Builder(graph, node))}
-    return frozenset(op_name(node) for node in nodes if node.op_type not in hindered)
-
-
-def _all_blockwise(model: onnx.ModelProto) -> bool:
-    """Return True if each MatMulNBits of *model* can be a function of its own."""
-    graph = Graph(model, model.graph)
-    nodes = [node for node in all_nodes(model.graph) if op_name(node) == MATMUL_N_BITS]
-    main = {node.name for node in model.graph.node}
-    return all(node.name in main and is_blockwise(Builder(graph, node)) for node in nodes)
+def _hindered(model: onnx.ModelProto, ops: Collection[str], can: Callable[[Builder], bool]) -> frozenset[str]:
+    """Return those of *ops* with a node in *model* that cannot be a function of its own."""
+    graph, main = Graph(model, model.graph), {node.name for node in model.graph.node}
+    nodes = [node for node in all_nodes(model.graph) if op_name(node) in ops]
+    return frozenset(
+        op_name(node) for node in nodes if node.name not in main or not can(Builder(graph, node))
+    )
 
 
 def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
