@@ -61,10 +61,14 @@ class _Reader:
         info = variable.struct_info
         shape, dtype = _shape(getattr(info, "shape", None)), str(getattr(info, "dtype", "") or "")
         name = str(getattr(variable, "name_hint", "")) or kind
-        self.tensors.append(Tensor(name, kind, shape, dtype, size_of(shape, dtype), **facts))
-        index = len(self.tensors) - 1
+        index = self.add(name, kind, shape, dtype, **facts)
         self.known[variable] = (index,)
         return index
+
+    def add(self, name: str, kind: str, shape: Sequence[int | str], dtype: str, **facts: Any) -> int:
+        """Add a tensor and return its index."""
+        self.tensors.append(Tensor(name, kind, tuple(shape), dtype, size_of(tuple(shape), dtype), **facts))
+        return len(self.tensors) - 1
 
     def body(self, expression: Any) -> None:
         """Walk a function's body."""
@@ -100,11 +104,9 @@ class _Reader:
             return whole[expression.index : expression.index + 1]
         if isinstance(expression, relax.Constant):
             if expression not in self.known:
-                shape = tuple(int(extent) for extent in expression.data.shape)
-                dtype = str(expression.data.dtype)
+                shape, dtype = map(int, expression.data.shape), str(expression.data.dtype)
                 name = f"constant{sum(t.kind == 'constant' for t in self.tensors)}"
-                self.tensors.append(Tensor(name, "constant", shape, dtype, size_of(shape, dtype)))
-                self.known[expression] = (len(self.tensors) - 1,)
+                self.known[expression] = (self.add(name, "constant", tuple(shape), dtype),)
             return self.known[expression]
         return ()
 
@@ -194,18 +196,9 @@ class _Reader:
         shape, dtype = _shape(getattr(info, "shape", None)), str(info.dtype)
         origin = self.tensors[read[0]] if len(read) == 1 else None
         name = str(getattr(variable, "name_hint", "value")) + (f".{position}" if position else "")
-        self.tensors.append(
-            Tensor(
-                name,
-                "view" if origin and origin.storage is not None else "value",
-                shape,
-                dtype,
-                size_of(shape, dtype),
-                origin.storage if origin else None,
-                origin.scope if origin else GLOBAL,
-            )
-        )
-        return len(self.tensors) - 1
+        facts = {"storage": origin.storage, "scope": origin.scope} if origin else {}
+        kind = "view" if origin and origin.storage is not None else "value"
+        return self.add(name, kind, shape, dtype, **facts)
 
     def graph(self) -> Graph:
         """Return the graph that was read; a storage that is never ended lives to the end."""

@@ -153,26 +153,24 @@ class Normalizations(Rewriter):
         if name == "relax.nn.group_norm":
             return _of_group_norm(call)
         if name == "relax.multiply":
-            return self._scaled(*args) or self._scaled(*reversed(args)) or self._by_inverse(*args)
+            return self._extended(args, "scale") or self._by_inverse(*args)
         if name == "relax.add":
-            return self._shifted(*args) or self._shifted(*reversed(args))
+            return self._extended(args, "shift")
         return self._by_deviation(args[0], args[1]) if name == "relax.divide" else None
 
     def _value(self, variable: relax.Expr) -> Any:
         """Return what *variable* is bound to; None where it is no variable, or an input."""
         return self.bound.get(variable)
 
-    def _scaled(self, normal: relax.Expr, scale: relax.Expr) -> Normalization | None:
-        whole = self.normal.get(normal)
-        if whole is None or whole.scale is not None or whole.shift is not None or not _fits(scale, whole):
-            return None
-        return replace(whole, scale=scale)
-
-    def _shifted(self, normal: relax.Expr, shift: relax.Expr) -> Normalization | None:
-        whole = self.normal.get(normal)
-        if whole is None or whole.shift is not None or not _fits(shift, whole):
-            return None
-        return replace(whole, shift=shift)
+    def _extended(self, operands: Sequence[relax.Expr], name: str) -> Normalization | None:
+        """Return the normalization among *operands* with the other one as its ``scale`` or ``shift``."""
+        for normal, extra in (operands, reversed(operands)):
+            whole = self.normal.get(normal)
+            if whole is None or whole.shift is not None or not _fits(extra, whole):
+                continue
+            if name == "shift" or whole.scale is None:
+                return replace(whole, **{name: extra})
+        return None
 
     def _by_inverse(self, first: relax.Expr, second: relax.Expr) -> Normalization | None:
         """Match a product by 1 / √(…)."""

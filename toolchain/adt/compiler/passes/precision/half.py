@@ -219,7 +219,7 @@ class _Rewriter:
             self.builder._begin_binding_block()
         for binding in bindings_of(self.module):
             self.values[binding.var] = self._bind(binding)
-        output = self._original(self._value(main.body.body))
+        output = self._as(self._value(main.body.body))
         returned = self.builder.emit_output(output) if dataflow else self.builder.emit(output)
         blocks = [self.builder._end_block()]
         body = self.builder.normalize(relax.SeqExpr(blocks, returned))
@@ -264,16 +264,13 @@ class _Rewriter:
             return _Constant(expr)
         return _Fixed(expr)
 
-    def _as(self, value: _Value, dtype: str) -> relax.Expr:
+    def _as(self, value: _Value, dtype: str = SINGLE) -> relax.Expr:
         """Return the expression that holds *value*, its float32 tensors in *dtype*."""
         if isinstance(value, _Fixed):
             return value.expr
         if isinstance(value, _Group):
             return relax.Tuple([self._as(item, dtype) for item in value.fields])
         return value.get(dtype)
-
-    def _original(self, value: _Value) -> relax.Expr:
-        return self._as(value, SINGLE)
 
     # Writing
 
@@ -283,7 +280,7 @@ class _Rewriter:
     def _bind(self, binding: relax.VarBinding) -> _Value:
         if isinstance(binding, relax.MatchCast):
             value = self._value(binding.value)
-            return self._single(self.builder.match_cast(self._original(value), binding.struct_info))
+            return self._split(self.builder.match_cast(self._as(value), binding.struct_info))
         value, var = binding.value, binding.var
         if isinstance(value, relax.Call):
             return self._call(var, value)
@@ -291,20 +288,16 @@ class _Rewriter:
             group = self._value(value.tuple_value)
             if isinstance(group, _Group):
                 return group.fields[int(value.index)]
-            return self._single(self._emit(relax.TupleGetItem(self._original(group), value.index)))
+            return self._split(self._emit(relax.TupleGetItem(self._as(group), value.index)))
         if isinstance(value, relax.If | relax.SeqExpr):  # as it is, on what was there before
             self.kept["if"] += 1
-            return self._single(self._emit(_replaced(value, self._reader), str(var.name_hint)))
+            return self._split(self._emit(_replaced(value, self._reader), str(var.name_hint)))
         return self._value(value)
 
     def _reader(self, var: relax.Var) -> relax.Expr:
-        return self._original(self.values[var]) if var in self.values else var
+        return self._as(self.values[var]) if var in self.values else var
 
-    def _single(self, var: relax.Var) -> _Value:
-        """Return the value of a variable that was made with the original types."""
-        return self._split(var, SINGLE)
-
-    def _split(self, var: relax.Var, kind: str, *, wide: bool = False) -> _Value:
+    def _split(self, var: relax.Var, kind: str = SINGLE, *, wide: bool = False) -> _Value:
         """Return the value of the new *var*, its tuple's fields taken out, of which readers see *kind*."""
         info = var.struct_info
         if isinstance(info, relax.TupleStructInfo):
@@ -325,7 +318,7 @@ class _Rewriter:
         if floats and not firm and op in LAYOUT:
             return _Moved(lambda dtype: self._emit(self._again(call, args, dtype), name), floats)
         if not floats or not _is_float(var):
-            return self._single(self._emit(self._again(call, args, SINGLE), name))
+            return self._split(self._emit(self._again(call, args, SINGLE), name))
         allowed = self.policy.half(op, name) and not _is_square(op, call) and var not in self.spectra
         allowed = allowed and (op in PRODUCTS or var in self.ahead)
         table = op == "take" and not firm  # an embedding's table is a weight like any other
@@ -340,7 +333,7 @@ class _Rewriter:
         result = self._emit(self._again(call, args, SINGLE), name)
         if op in STORED_HALF and var in self.ahead and any(leaf.kind == HALF for leaf in firm):
             return self._wide(var, result)
-        return self._single(result)
+        return self._split(result)
 
     def _half(self, var: relax.Var, op: str, call: relax.Call, args: Sequence[_Value]) -> _Value:
         """Repeat *call* on half arguments."""
@@ -352,7 +345,7 @@ class _Rewriter:
         result = self._emit(make(*(self._as(arg, HALF) for arg in args), **attrs), str(var.name_hint))
         if self.policy.accumulate == HALF:
             return self._split(result, HALF)
-        return self._wide(var, result) if var in self.ahead else self._single(result)
+        return self._wide(var, result) if var in self.ahead else self._split(result)
 
     def _wide(self, var: relax.Var, result: relax.Expr) -> _Value:
         """Return the value of *result*, in float32, that is to be stored as half.
