@@ -22,7 +22,7 @@ from adt.device.scripts import script
 from adt.errors import ConfigError, MismatchError, RpcError, TrackerError
 from adt.host import process
 from adt.options.sections import PortRange, RpcSettings
-from adt.rpc import board, instance, launch, relay, server, session, state, tracker, wire
+from adt.rpc import board, instance, relay, server, session, state, tracker, wire
 from adt.rpc.instance import Death, Instance, ServerConfig
 from adt.rpc.watchdog import Watchdog
 from adt.rpc.wire import Answer
@@ -164,9 +164,9 @@ import os, signal, sys, time
 from dataclasses import replace
 from pathlib import Path
 from adt.errors import RpcError
-from adt.rpc import launch
+from adt.rpc import state
 at = Path(sys.argv[1])
-starter = launch.Starter()
+starter = state.Starter()
 plan = starter.plan()
 def stop(*_):
     (at / "ended").write_text("by SIGTERM")
@@ -197,7 +197,7 @@ def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> 
     at = state.Home(state.rpc_directory() / "x", "server")
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        ready = launch.launch(module, {"what": "ready"}, at, seconds=120, doing="starting it")
+        ready = state.launch(module, {"what": "ready"}, at, seconds=120, doing="starting it")
     assert ready == {"port": 4711} and [str(warning.message) for warning in warned] == []
     pid = int((at.directory / "pid").read_text())
     assert os.getpgid(pid) == pid, "of a session of its own: the terminal's end is not its end"
@@ -212,7 +212,7 @@ def test_a_launched_process_outlives_its_starter_once_committed(module: str) -> 
 def test_what_a_launched_process_reports_is_raised(module: str) -> None:
     at = state.Home(state.rpc_directory() / "x", "server")
     with pytest.raises(RpcError, match="it did not work") as caught:
-        launch.launch(module, {"what": "fail"}, at, seconds=120, doing="starting it")
+        state.launch(module, {"what": "fail"}, at, seconds=120, doing="starting it")
     assert (caught.value.remedy, caught.value.details) == ("mend it", "last words")
     assert (at.directory / "ended").exists(), "it was not committed, so it ended"
 
@@ -220,7 +220,7 @@ def test_what_a_launched_process_reports_is_raised(module: str) -> None:
 def test_one_that_dies_gives_its_last_words(module: str) -> None:
     at = state.Home(state.rpc_directory() / "x", "server")
     with pytest.raises(RpcError, match="did not come up") as caught:
-        launch.launch(module, {"what": "die"}, at, seconds=120, doing="starting it")
+        state.launch(module, {"what": "die"}, at, seconds=120, doing="starting it")
     assert "the last words" in caught.value.details
 
 
@@ -230,8 +230,8 @@ def test_without_its_starter_an_uncommitted_process_ends(module: str, number: in
     code = f"""
 from dataclasses import replace
 from pathlib import Path
-from adt.rpc import launch, state
-launch.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r}), "server"), seconds=60, doing="starting it")
+from adt.rpc import state
+state.launch({module!r}, {{"what": "wait"}}, state.Home(Path({str(directory)!r}), "server"), seconds=60, doing="starting it")
 """
     starter = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     wait_for(lambda: (directory / "pid").exists() and (directory / "pid").read_text() != "")

@@ -40,7 +40,7 @@ from adt.device.transport.shell import STDERR, STDOUT, RemoteCommand
 from adt.errors import AdtError, DeviceError, TrackerError
 from adt.host import process
 from adt.options.sections import PortRange
-from adt.rpc import board, launch, state, wire
+from adt.rpc import board, state, wire
 
 log = logging.getLogger("adt.rpc.watchdog")
 
@@ -141,7 +141,7 @@ class Instance:
         self._partial = {STDOUT: b"", STDERR: b""}
         self._bound: int | None = None
 
-    def live(self, device: Device, port: int, starter: launch.Starter | None) -> Death:
+    def live(self, device: Device, port: int, starter: state.Starter | None) -> Death:
         """Start the server on *port*, tell *starter* once it answers, wait for its end; or raise Stopped."""
         if self.stopping.is_set():  # asked before there was this object
             raise Stopped

@@ -23,7 +23,7 @@ from adt.errors import ConfigError, RpcError
 from adt.host import cache
 from adt.host.document import OR_NULL, in_document
 from adt.options.sections import PortRange
-from adt.rpc import launch, state, tracker, wire
+from adt.rpc import state, tracker, wire
 from adt.rpc.instance import ServerConfig, clean_elsewhere
 
 log = logging.getLogger("adt.rpc")
@@ -160,7 +160,7 @@ def start(
             adb_port=adb.server_port(),
         )
         doing = f"starting the RPC server on {device.serial}"
-        launch.launch("adt.rpc.watchdog", dataclasses.asdict(config), at, seconds=START_SECONDS, doing=doing)
+        state.launch("adt.rpc.watchdog", dataclasses.asdict(config), at, seconds=START_SECONDS, doing=doing)
         record = state.read_server(at)
         if record is None:
             raise RpcError(

@@ -24,7 +24,7 @@ from adt.host import cache
 from adt.host.document import FLAT, OR_NULL
 from adt.host.extras import install_command
 from adt.options.sections import PortRange
-from adt.rpc import launch, state, wire
+from adt.rpc import state, wire
 from adt.rpc.wire import Summary
 
 log = logging.getLogger("adt.rpc")
@@ -101,7 +101,7 @@ def start(ports: PortRange = PORTS, *, expose: bool = False) -> TrackerInfo:
         with listen(ports, EVERYWHERE if expose else LOOPBACK) as listening:
             fd = listening.fileno()
             doing = "starting the tracker"
-            launch.launch(
+            state.launch(
                 "adt.rpc.tracker", {"fd": fd}, at, seconds=START_SECONDS, doing=doing, pass_fds=(fd,)
             )
         record = state.read_tracker(at)
@@ -197,9 +197,9 @@ def _info(
 def main() -> int:
     """Serve TVM's own tracker until SIGTERM, on the socket of the starter, who alone decides about ports."""
     at = state.Home(Path(sys.argv[1]), "tracker")
-    starter = launch.Starter()
+    starter = state.Starter()
     plan = starter.plan()
-    launch.log_to(at)
+    state.log_to(at)
 
     def stop(_signal: int, _frame: object) -> NoReturn:
         raise SystemExit(0)

@@ -27,7 +27,7 @@ from adt.device.transport.deadline import Cancelled, cancel_on
 from adt.device.transport.forwards import Forward
 from adt.errors import AdtError, DeviceNotReady, NoDevice, RpcError
 from adt.options.sections import PortRange
-from adt.rpc import launch, state
+from adt.rpc import state
 from adt.rpc.instance import (
     ANSWER_SECONDS,
     HELLO_SECONDS,
@@ -85,7 +85,7 @@ class Watchdog:
         if self._instance is not None:
             self._instance.events.put(("stop", None))
 
-    def run(self, starter: launch.Starter) -> None:
+    def run(self, starter: state.Starter) -> None:
         """Keep the server running until we are asked to end, or nothing helps; AdtError if never ready."""
         first, deaths, ports_tried = True, 0, 0
         ports = list(self.config.ports)
@@ -190,10 +190,10 @@ class Watchdog:
 def main() -> int:
     """Watch until asked to end; then nothing of the server is left."""
     at = state.Home(Path(sys.argv[1]), "server")
-    starter = launch.Starter()
+    starter = state.Starter()
     plan = starter.plan()
     config = ServerConfig(**{**plan, "ports": PortRange(**plan["ports"])})
-    launch.log_to(at)
+    state.log_to(at)
     watchdog = Watchdog(config, at)
     signal.signal(signal.SIGTERM, lambda *_: watchdog.stop())
     for ignored in (signal.SIGINT, signal.SIGHUP):
