@@ -27,7 +27,7 @@ def phone(adb_rack: Rack) -> Iterator[Device]:
 
 
 def test_the_server_is_of_the_program_that_was_named(phone: Device) -> None:
-    """Tell the server by its program: both versions speak the same protocol version."""
+    """Identify the server by its program: both versions speak the same protocol."""
     running = Path(f"/proc/{adb_server()}/exe").resolve()
     assert running == adb.find_adb().path.resolve()
 

@@ -267,7 +267,7 @@ def test_two_builds_at_once_wait_for_each_other() -> None:
 
 
 def test_no_cross_compiler(tmp_path: Path) -> None:
-    """Tell the package of the cross compiler that PATH lacks."""
+    """Print the package of the cross compiler that PATH lacks."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/bin/sh")
     done = run_adt("build-target", "--for", "linux-aarch64", env=os.environ | {"PATH": str(tmp_path / "bin")})

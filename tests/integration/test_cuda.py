@@ -28,6 +28,7 @@ from adt.host.process import cmake, ninja
 from adt.package.inspection.inspection import Inspection
 from adt.package.package import KernelCheck, ModelPackage, SkippedCheck
 from adt.tuning.database.contents import describe
+from support.devices.programs import try_program
 from support.models.onnx_graphs import CONVERTED, graph_of, joined, node, recurrent, write
 from support.models.sequences import SequenceNetwork
 from support.models.small import small_model
@@ -268,22 +269,14 @@ def test_the_runtime_loads_the_machine_code_and_launches_its_kernels(
     """Find each kernel in the machine code by the stand-in, which computes nothing."""
     runtime = make_runtime(tmp_path, adt.source().path, host_bundle.path)
     rtvm = [host_bundle.path / "bin/rtvm", "--model", package.path, "--json", "--run-count", "2"]
-    environ = {
-        **os.environ,
-        "LD_PRELOAD": str(runtime),
-        "LD_LIBRARY_PATH": f"{tmp_path}:{host_bundle.path / 'lib'}",
-    }
+    environ = {"LD_PRELOAD": str(runtime), "LD_LIBRARY_PATH": f"{tmp_path}:{host_bundle.path / 'lib'}"}
 
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(rtvm, capture_output=True, text=True, check=False, env=environ)
-
-    without = run()
+    without = try_program(*rtvm, **environ)
     assert without.returncode == 7 and "there is no cuda device" in without.stderr
     assert "libcuda.so.1" in without.stderr
 
     make_driver(tmp_path)
-    environ["CUDA_STANDIN_LOG"] = str(tmp_path / "log")
-    done = run()
+    done = try_program(*rtvm, **environ, CUDA_STANDIN_LOG=str(tmp_path / "log"))
 
     assert done.returncode == 0, done.stderr
     device = json.loads(done.stdout)["device"]

@@ -7,7 +7,6 @@ for machines with an NVIDIA GPU and the real libraries.
 
 import ctypes
 import json
-import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 import adt
 from adt.measure.reference import run_reference
 from adt.package.package import ModelPackage
+from support.devices.programs import try_program
 from support.models.offload import Net
 from support.standins.cuda import make_driver, make_runtime
 from support.standins.cuda_libraries import make_libraries
@@ -40,22 +40,13 @@ class Machine:
         for file in files:
             file.unlink(missing_ok=True)
         np.savez(files[0], x=X)
-        return subprocess.run(
-            [
-                *(self.bundle / "bin/rtvm", "--model", package, "--input", files[0], "--output", files[1]),
-                *("--run-count", "2", "--json"),
-            ],
-            env={
-                **os.environ,
-                "LD_PRELOAD": str(self.directory / "libcuda_runtime.so"),
-                "LD_LIBRARY_PATH": f"{self.directory}:{self.bundle / 'lib'}",
-                "CUDA_STANDIN_LOG": str(files[2]),
-                **environ,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        own = {
+            "LD_PRELOAD": str(self.directory / "libcuda_runtime.so"),
+            "LD_LIBRARY_PATH": f"{self.directory}:{self.bundle / 'lib'}",
+            "CUDA_STANDIN_LOG": str(files[2]),
+        }
+        words = ("--model", package, "--input", files[0], "--output", files[1], "--run-count", 2, "--json")
+        return try_program(self.bundle / "bin/rtvm", *words, **(own | environ))
 
     def compute(self, package: Path, model: Path, **environ: str) -> float:
         """Run *package*: how far outputs are off those of *model*, as a share of the largest."""

@@ -200,7 +200,7 @@ with selection.select(sys.argv[1]).start(["sh", "-c", waits]) as command:
 
 
 def test_ctrl_c_ends_the_remote_command(phone: Device) -> None:
-    """Ignore HUP, all that adbd would send, in the command: only our own kill ends it."""
+    """Run a command that ignores HUP, all that adbd would send: only our own kill ends it."""
     with child(LONG, phone.serial) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "started\n"

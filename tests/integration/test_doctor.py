@@ -20,7 +20,7 @@ from adt.errors import DeviceError, NoDevice
 from adt.host import process
 from adt.virtual import state
 from support.devices.fixtures import NATIVE, Rack
-from support.devices.programs import ADT, adt, command_lines, invoke, real_program
+from support.devices.programs import ADT, adt, command_lines, invoke, real_program, try_program
 from support.standins.artefacts import native_bundle as make_bundle
 from support.standins.artefacts import native_package as make_package
 from support.standins.ndk import make_standin_ndk
@@ -99,14 +99,8 @@ def test_old_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (old / name).write_text("#!/bin/sh\necho version 1.2.3\n")
         (old / name).chmod(0o755)
     code = "import sys; sys.executable = sys.argv.pop(1); from adt.cli.main import main; sys.argv[0] = 'adt'; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(old / "python"), "doctor", "host", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+    words = (sys.executable, "-c", code, old / "python", "doctor", "host", "--json")
+    done = try_program(*words, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
     assert done.returncode == FAILED, done.stderr
     found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert found["cmake"]["status"] == found["ninja"]["status"] == "failed"

@@ -23,7 +23,7 @@ from adt.integrate.output import CopiedFile
 from adt.verbs.generate import KINDS
 from support.codegen.golden_projects import PLATFORMS, made_up_project
 from support.devices.fixtures import Rack
-from support.devices.programs import adt_json
+from support.devices.programs import adt_json, try_program
 from support.devices.programs import program_output as run
 from support.models.small import detector, small_model
 from support.standins.ndk import make_standin_ndk
@@ -335,12 +335,7 @@ file(GENERATE OUTPUT models.txt CONTENT "${{vision_MODELS}}")
 
 def test_another_machine_is_refused_in_words(project: Path, tmp_path: Path) -> None:
     words = [cmake().path, "-S", project, "-B", tmp_path, "-G", "Ninja", "-DVISION_PLATFORM=linux-aarch64"]
-    done = subprocess.run(
-        [*map(str, words), f"-DCMAKE_MAKE_PROGRAM={ninja().path}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = try_program(*words, f"-DCMAKE_MAKE_PROGRAM={ninja().path}")
     assert done.returncode != 0
     message = " ".join(done.stderr.split())
     assert "is for Linux aarch64, and this build is for Linux x86_64" in message
@@ -455,10 +450,7 @@ def test_android_preset_builds_with_a_standin_ndk(tmp_path: Path) -> None:
     assert program.page_alignment >= 16384
     older = [cmake().path, "--preset", "android-arm64-v8a", "-B", "older", "-DANDROID_PLATFORM=android-24"]
     tools = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja().path}"]
-    env = {**os.environ, "ANDROID_NDK": ndk}
-    done = subprocess.run(
-        [*map(str, older), *tools], cwd=made, env=env, capture_output=True, text=True, check=False
-    )
+    done = try_program(*older, *tools, cwd=made, ANDROID_NDK=ndk)
     assert done.returncode != 0
     assert "needs Android's API level 28 or later, and this build is for 24" in " ".join(done.stderr.split())
 

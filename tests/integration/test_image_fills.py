@@ -16,6 +16,7 @@ from PIL import Image
 from adt.host.directories import resource
 from support.codegen import image_reference as reference
 from support.codegen.image_reference import COLORS, FITS, LAYOUTS, MATRICES, Format, Placement, Yuv
+from support.devices.programs import run_program
 from support.sampling import of_each_run
 
 PROGRAM = Path(__file__).parents[1] / "support/codegen/image_fills.cc"
@@ -122,8 +123,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     watched = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     level = {"g++": "-O3", "clang++": "-O2"}[request.param]
     words = [request.param, "-std=c++17", level, *watched, *WARNINGS, f"-I{include}", PROGRAM, "-o", place]
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_program(*words)
     return place
 
 

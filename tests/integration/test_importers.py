@@ -411,7 +411,7 @@ def test_tflite_files_of_newer_writers(tmp_path: Path) -> None:
 
 
 def test_a_refused_tflite_operator_is_named(tmp_path: Path) -> None:
-    """Tell its output: operators have no names in this format."""
+    """Report its output: operators have no names in this format."""
     model = quantized_tflite.Model()
     x, y, z = (model.tensor((2, 3), "float32") for _ in range(3))
     corner = [model.tensor((2,), "int32", value) for value in ([0, 0], [2, 3], [1, 1])]

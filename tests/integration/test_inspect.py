@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from onnx import numpy_helper
 
 import adt as api
 from support.codegen.browser import Page, browser
-from support.devices.programs import adt, adt_json
+from support.devices.programs import adt, adt_json, run_program
 from support.models.onnx_graphs import f32, graph_of, node, write
 
 HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>'
@@ -110,8 +109,7 @@ def test_each_kernel_of_the_program_compiles_alone(opencl: Path, tmp_path: Path)
             "-fsyntax-only",
             file,
         ]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run_program(*words)
 
 
 def test_how_a_cpu_computes_each_kernel(cpu: Path, opencl: Path) -> None:

@@ -1,6 +1,5 @@
 """Modules, passes and kernels written by hand go the way of models: compiled, verified, run by rtvm."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 import adt
 from adt.errors import RunError, UnsupportedOp
+from support.devices.programs import program_output
 from support.models.small import small_model
 
 pytestmark = pytest.mark.usefixtures("host_bundle")
@@ -44,13 +44,9 @@ def params() -> dict[str, Any]:
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("opencl", marks=pytest.mark.nightly), "adreno"])
 def test_the_example(target: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLE, "host", target],
-        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    printed = program_output(sys.executable, EXAMPLE, "host", target, cwd=tmp_path)
     for line in ("kernel own_clip\n", "output output (1, 16, 32, 32)", "on this machine's CPU: right"):
-        assert line in done.stdout
+        assert line in printed
 
 
 def test_inputs_are_what_has_no_value(module: Any, params: dict[str, Any], tmp_path: Path) -> None:

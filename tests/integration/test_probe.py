@@ -21,7 +21,14 @@ from adt.device.survey import Cpu, CpuCluster
 from adt.host.directories import resource
 from adt.host.process import cmake
 from support.devices.fixtures import NATIVE, Rack, entries, processes
-from support.devices.programs import command_lines, invoke, invoke_json, program_output, try_program
+from support.devices.programs import (
+    command_lines,
+    invoke,
+    invoke_json,
+    program_output,
+    run_program,
+    try_program,
+)
 from support.models import vision
 from support.models.small import small_model
 from support.standins.opencl import DEVICE, make_standin_opencl
@@ -262,8 +269,7 @@ def test_the_list_is_read_from_whatever_tree_is_built(tree: Path, tmp_path: Path
         script.write_text(
             f'include("{module}")\nadt_read_opencl_libraries("{root}")\nmessage("list=${{ADT_OPENCL_LIBRARIES}}")\n'
         )
-        words = [str(cmake().path), *(f"-D{word}" for word in definitions), "-P", str(script)]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        done = run_program(cmake().path, *(f"-D{word}" for word in definitions), "-P", script)
         return done.stderr.rpartition("list=")[2].strip().split(";"), done.stderr
 
     assert read() == (names := listed_by_tvm(tree, "__linux__"), f"list={';'.join(names)}\n")

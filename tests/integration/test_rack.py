@@ -1,7 +1,6 @@
 """Ten virtual devices at once: deployed to, served by ten servers, ten sessions held together, nothing left."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import adt
 from adt.virtual.abis import ARM64, Abi
 from support.devices.fixtures import NATIVE
+from support.devices.programs import run_program
 
 BENCH = Path(__file__).parents[2] / "bench/rack.py"
 COUNT = 10
@@ -20,13 +20,8 @@ COUNT = 10
 )
 def test_ten_devices_at_once(abi: Abi, capsys: pytest.CaptureFixture[str]) -> None:
     adt.build_target(platform=abi.linux_platform)
-    done = subprocess.run(
-        [sys.executable, BENCH, "--devices", str(COUNT), "--abi", abi.name, "--json"],
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
+    words = (sys.executable, BENCH, "--devices", COUNT, "--abi", abi.name, "--json")
+    done = run_program(*words)
     report = json.loads(done.stdout)
     with capsys.disabled():
         sys.stdout.write(f"\n{COUNT} devices: {report['memory_bytes'] >> 20} MiB, {report['seconds']}\n")

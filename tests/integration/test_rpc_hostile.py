@@ -1,12 +1,12 @@
 """A server that answers what no server answers: adt and the process that uses it go on, with an error that says so."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from support.devices.programs import try_program
 from support.standins.artefacts import entry, make_typed_package, tensor
 from support.standins.hostile_rpc import FAULTS
 
@@ -68,18 +68,13 @@ print("end")
     "number", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 4, 5, 6, 8))]
 )
 def test_a_hostile_server_crashes_nobody(tmp_path: Path, number: int) -> None:
-    """Take all faults at the server's NUMBERth answer in one process, which a crash would end."""
+    """Try all faults at the server's NUMBERth answer in one process, which a crash would end."""
     spec = tensor("x", (1, 4))
     package = make_typed_package(
         tmp_path / "package", "net", [entry([spec], [spec])], platform="linux-aarch64"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENT, str(package.path), str(number)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": str(tmp_path)},
-    )
+    own = {"PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": str(tmp_path)}
+    done = try_program(sys.executable, "-c", CLIENT, package.path, number, **own)
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[-1] == "end", (done.returncode, lines[-3:], done.stderr[-2000:])
     if number > 1:  # until then there is no session that could break

@@ -1,13 +1,11 @@
 """Several trackers and several users of one adb server: it outlives them all, and what is not theirs stays."""
 
-import contextlib
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from adt.device.transport import adb, forwards
 from adt.rpc import session
 from adt.virtual.abis import ABIS, ARM64
 from support.devices.fixtures import NATIVE, Rack, adb_program, adb_server, ask, open_rack, processes
-from support.devices.ports import free_span
+from support.devices.ports import answering, free_span
 from support.devices.programs import ADT, invoke
 
 SPAN = 8
@@ -125,7 +123,7 @@ def shared(rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     users = [User(tmp_path / name) for name in ("ann", "ben")]
     for user in users:
         user.home.mkdir()
-    with greeter() as port:
+    with answering(lambda _: GREETING) as port:
         program = [str(adb.find_adb().path), "-s", device.serial]
         forward = subprocess.run(
             [*program, "forward", "tcp:0", "tcp:7000"], check=True, capture_output=True, text=True
@@ -146,27 +144,8 @@ def shared(rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
                 forwards.end(device.serial, forwards.Forward(*ends, reverse=reverse))
 
 
-@contextlib.contextmanager
-def greeter() -> Iterator[int]:
-    """Yield a port of this machine that greets whoever connects."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def greet() -> None:
-            with contextlib.suppress(OSError):  # it is closed
-                while True:
-                    client, _ = server.accept()
-                    with client:
-                        client.sendall(GREETING)
-
-        thread = threading.Thread(target=greet, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(60)
-
-
 def check_session(line: dict[str, str]) -> None:
-    """Request a session through the tracker of that line."""
+    """Open a session through the tracker of that line."""
     with adt.rpc_session(key=line["key"], tracker=line["tracker"], timeout=300, wait=120) as remote:
         remote.upload(bytearray(b"data"), "file")
         remote.remove("file")

@@ -53,9 +53,8 @@ def test_a_convolution_over_one_axis_is_blocked() -> None:
     assert reasons == [""]
 
 
-def volumes(x: Any, out: int, inputs: int, kernel: int = 3, **options: Any) -> Any:
-    options = {"padding": kernel // 2, **options}
-    return relax.op.nn.conv3d(x, weight(out, inputs, kernel, kernel, kernel), **options)
+def volumes(x: Any, out: int, inputs: int, **options: Any) -> Any:
+    return relax.op.nn.conv3d(x, weight(out, inputs, 3, 3, 3), **{"padding": 1, **options})
 
 
 VOLUMES: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {
@@ -100,11 +99,8 @@ def test_what_cannot_be_blocked_says_why() -> None:
     assert blocked is module
 
 
-def _after_conv(follow: Callable[[relax.BlockBuilder, Any], Any], channels: int = 8) -> tvm.IRModule:
-    def body(builder: relax.BlockBuilder, x: Any) -> Any:
-        return follow(builder, builder.emit(conv(x, channels, 8)))
-
-    return model((1, 8, 12, 10), body)
+def _after_conv(follow: Callable[[relax.BlockBuilder, Any], Any]) -> tvm.IRModule:
+    return model((1, 8, 12, 10), lambda builder, x: follow(builder, builder.emit(conv(x, 8, 8))))
 
 
 FOLLOWERS: dict[str, Callable[[relax.BlockBuilder, Any], Any]] = {

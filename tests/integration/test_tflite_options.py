@@ -126,7 +126,7 @@ def test_options_that_no_converter_reads_are_named(kind: str, tmp_path: Path) ->
 
 
 def test_options_newer_than_the_schema_are_named(tmp_path: Path) -> None:
-    """Tell options of fully connected layers that the interpreter's schema has and this importer's lacks."""
+    """Report options of fully connected layers that the interpreter's schema has and this importer's lacks."""
     newer = schema.QuantizationSpecT() if hasattr(schema, "QuantizationSpecT") else [1]
     options = schema.FullyConnectedOptionsT()
     assert len(vars(options)) > len(schema_slots("FullyConnectedOptions"))

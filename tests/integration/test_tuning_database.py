@@ -321,7 +321,7 @@ def test_the_commands(tmp_path: Path) -> None:
 
 
 def test_a_graph_that_ends_tvm_ends_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """End TVM's stack by an endless sum; the text's check, which refuses it, is left out here."""
+    """Break TVM's stack by an endless sum; the text's check, which refuses it, is left out here."""
     from adt.package import graphs
     from adt.package.graphs import GraphError
 

@@ -216,7 +216,7 @@ def test_own_userland_is_readable_under_any_umask(tmp_path: Path, phone: Phone) 
 def test_userland_that_others_cannot_read_is_refused_to_root(
     connect: Callable[..., Phone], phone: Phone, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Take it for others than root, who start its programs as they are themselves."""
+    """Start it for other users, whose programs run as themselves: for them it is no fault."""
     tree = tmp_path / "tree"
     shutil.copytree(phone.info.root, tree, symlinks=True)
     (library,) = tree.rglob("libc.so.6")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import tvm
 
@@ -32,6 +31,7 @@ from adt.package.reports import SCOPE
 from support.devices import intel_opencl
 from support.devices.programs import Finished
 from support.models.gpu_kernels import ADRENO
+from support.models.reference import largest_error
 
 PACKAGE, MISMATCH = 3, 6
 """Exit code of rtvm where a package is at fault."""
@@ -73,11 +73,8 @@ def params(package: ModelPackage) -> dict[str, Any]:
     return {str(name): tensor.numpy() for name, tensor in read.items()}
 
 
-def off_reference(outputs: Any, model: Path, package: ModelPackage, seed: int = 3) -> float:
-    inputs = random_inputs(package.manifest.entry().inputs, seed=seed)
-    (want,) = onnxruntime.InferenceSession(str(model)).run(None, dict(inputs))
-    (have,) = outputs.values()
-    return float(np.abs(have - want).max() / np.abs(want).max())
+def off_reference(outputs: Any, model: Path, package: ModelPackage) -> float:
+    return largest_error(outputs, model, random_inputs(package.manifest.entry().inputs, seed=3))
 
 
 def test_the_compiler_packs_weights_for_images(package: ModelPackage) -> None:

@@ -299,11 +299,11 @@ class Runner:
         return array
 
 
-def aligned(shape: tuple[int, ...], dtype: str, alignment: int = 64, off: int = 0) -> np.ndarray[Any, Any]:
-    """Return an array whose address is *off* bytes beyond a multiple of *alignment*."""
+def aligned(shape: tuple[int, ...], dtype: str, off: int = 0) -> np.ndarray[Any, Any]:
+    """Return an array whose address is *off* bytes beyond a multiple of 64."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 2 * alignment, "uint8")
-    start = -raw.ctypes.data % alignment + off
+    raw = np.zeros(size + 128, "uint8")
+    start = -raw.ctypes.data % 64 + off
     return raw[start : start + size].view(dtype).reshape(shape)
 
 

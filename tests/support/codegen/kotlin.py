@@ -4,7 +4,6 @@ It comes with Kotlin's library and with kotlinx-coroutines-core, so Kotlin that 
 """
 
 import os
-import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from adt.host import cache
 from adt.host.contained import write_file
 from support.codegen.npm import npm_archive
-from support.devices.programs import real_program
+from support.devices.programs import real_program, run_program
 
 VERSION = "2.4.20"
 SHA256 = "c23dab400d7ce5ea8b6c909947c0ca5454189e4bb1108695b5f464500e5e950f"
@@ -93,8 +92,7 @@ def _compile(option: str, sources: Sequence[Path], out: Path, classpath: Sequenc
         "-cp", class_path(*classpath, *libraries()),
         "-d", out, *sources,
     ]  # fmt: skip
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_program(*words)
 
 
 def class_path(*places: Path) -> str:

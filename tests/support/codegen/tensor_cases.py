@@ -198,7 +198,7 @@ def from_numpy(library: Library, array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def dlpack(library: Library, recurrent: Path) -> None:
-    """Exchange with numpy without a copy."""
+    """Exchange arrays with numpy without a copy."""
     import sys
 
     runner = Runner(library, recurrent)

@@ -3,7 +3,8 @@
 import contextlib
 import random
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,25 @@ def free_span(length: int) -> int:
             return span[0]
 
 
+@contextlib.contextmanager
+def answering(answer: Callable[[socket.socket], bytes]) -> Iterator[int]:
+    """Yield a port of this machine whose server gives each client an *answer*, and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # it is closed
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        client.sendall(answer(client))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
+
+
 def _is_free(port: int) -> bool:
     """Return True if nothing listens on *port* of the loopback."""
     with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -58,7 +78,9 @@ def _is_free(port: int) -> bool:
 
 def _new_block() -> range:
     """Reserve a block of ports that no other test process has."""
-    blocks = list(range(10000, _first_of_connections() - BLOCK, BLOCK)) or list(range(20000, 32000, BLOCK))
+    # The first port that Linux gives to connections and to servers that name none.
+    first_of_connections = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    blocks = list(range(10000, first_of_connections - BLOCK, BLOCK)) or list(range(20000, 32000, BLOCK))
     random.shuffle(blocks)
     for first in blocks:
         with socket.socket(socket.AF_UNIX) as reservation, contextlib.suppress(OSError):
@@ -66,8 +88,3 @@ def _new_block() -> range:
             _reserved.append(reservation.dup())
             return range(first, first + BLOCK)
     raise AssertionError("no free ports")
-
-
-def _first_of_connections() -> int:
-    """Return the first port that Linux gives to connections and to servers that name none."""
-    return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])

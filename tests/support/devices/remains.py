@@ -46,7 +46,7 @@ def remains(device: Device) -> list[str]:
     return found
 
 
-def soon_nothing(device: Device, seconds: float = 120.0, *, after: str = "") -> None:
+def soon_nothing(device: Device, *, after: str = "") -> None:
     """Assert that nothing remains, once what was ended has had time to clean up after itself."""
     found: list[str] = []
 
@@ -55,7 +55,7 @@ def soon_nothing(device: Device, seconds: float = 120.0, *, after: str = "") -> 
         return not found
 
     try:
-        wait_for(nothing, seconds=seconds)
+        wait_for(nothing)
     except AssertionError:
         raise AssertionError("\n".join([after, *found])) from None
 

@@ -8,7 +8,6 @@ import hashlib
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from adt.host import cache
 from adt.virtual import emulator
 from adt.virtual.emulator import EmulatorInfo
 from support.devices.fixtures import adb_program
-from support.devices.ports import free_port
+from support.devices.ports import answering, free_port
 
 TMP = "/data/local/tmp"
 
@@ -143,23 +142,9 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@contextlib.contextmanager
-def echo_server() -> Iterator[int]:
+def echo_server() -> contextlib.AbstractContextManager[int]:
     """Start a TCP server on this machine that answers ``echo:`` and what it got."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    plug, _ = server.accept()
-                    with plug:
-                        plug.sendall(b"echo:" + plug.recv(100))
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+    return answering(lambda plug: b"echo:" + plug.recv(100))
 
 
 def ask(port: int, question: bytes, length: int) -> bytes:
