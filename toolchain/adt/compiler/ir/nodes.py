@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tvm import ir, relax, tirx
+
+is_subclass: Callable[[Any, Any], bool] = functools.cache(issubclass)
+"""True if a node's type is a kind, or one of several: TVM's types have a metaclass that is slow to ask."""
 
 
 def relax_nodes(expression: relax.Expr, kind: Any) -> list[relax.Expr]:
     """Collect the nodes of type *kind* in a Relax function or expression, arguments before calls."""
     nodes: list[Any] = []
     relax.analysis.post_order_visit(
-        expression, lambda node: nodes.append(node) if isinstance(node, kind) else None
+        expression, lambda node: nodes.append(node) if is_subclass(type(node), kind) else None
     )
     return nodes
 
@@ -21,7 +25,7 @@ def tir_nodes(statement: tirx.Stmt | tirx.PrimExpr, kind: Any) -> list[tirx.Stmt
     """Collect the nodes of type *kind* in a TIR statement or expression, the innermost first."""
     nodes: list[Any] = []
     tirx.stmt_functor.post_order_visit(
-        statement, lambda node: nodes.append(node) if isinstance(node, kind) else None
+        statement, lambda node: nodes.append(node) if is_subclass(type(node), kind) else None
     )
     return nodes
 

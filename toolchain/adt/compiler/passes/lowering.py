@@ -40,7 +40,7 @@ from tvm.s_tir.backend.adreno.transform import TextureFlatten
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 from tvm_ffi.serialization import from_json_graph_str
 
-from adt.compiler.ir.nodes import is_call, tir_nodes
+from adt.compiler.ir.nodes import is_call, is_subclass, tir_nodes
 from adt.compiler.ir.passes import kernel_pass, module_pass
 from adt.compiler.passes.extrema import extrema_keep_nan
 from adt.compiler.passes.words import combine_words, with_words
@@ -319,15 +319,18 @@ def image_faults(module: tvm.IRModule) -> list[str]:
     return faults
 
 
+_ACCESSES = tirx.BufferLoad | tirx.BufferStore
+
+
 def _faults_of(function: tirx.PrimFunc) -> list[str]:
     read: set[str] = set()
     written: set[str] = set()
     faults: list[str] = []
 
     def visit(node: tirx.Stmt | tirx.PrimExpr) -> None:
-        if isinstance(node, tirx.BufferLoad | tirx.BufferStore) and _scattered_bytes(node):
+        if is_subclass(type(node), _ACCESSES) and _scattered_bytes(node):
             faults.append(f"takes bytes of {node.buffer.name} that lie apart for a vector")
-        if not isinstance(node, tirx.Call):
+        if not is_subclass(type(node), tirx.Call):
             return
         operator = getattr(node.op, "name", "")
         if operator == "tirx.texture2d_store":

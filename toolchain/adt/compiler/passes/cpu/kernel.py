@@ -63,12 +63,13 @@ def loops_of(schedule: s_tir.Schedule, block: SBlockRV) -> tuple[list[LoopRV], l
     loops, own = schedule.get_loops(block), schedule.get(block)
     if not loops:
         return [], []
-    realizations = tir_nodes(schedule.get(loops[0]), tirx.SBlockRealize)
+    nests = [schedule.get(loop) for loop in loops]
+    realizations = tir_nodes(nests[-1], tirx.SBlockRealize)  # the innermost has the fewest nodes
     (values,) = (node.iter_values for node in realizations if node.block.same_as(own))
     bound = zip(own.iter_vars, values, strict=True)
     reduced = variables_of([value for axis, value in bound if int(axis.iter_type) == REDUCE])
-    reduce = [loop for loop in loops if schedule.get(loop).loop_var in reduced]
-    return [loop for loop in loops if schedule.get(loop).loop_var not in reduced], reduce
+    places = [loop for loop, nest in zip(loops, nests, strict=True) if nest.loop_var not in reduced]
+    return places, [loop for loop, nest in zip(loops, nests, strict=True) if nest.loop_var in reduced]
 
 
 def reduce_loops(schedule: s_tir.Schedule, block: SBlockRV) -> list[LoopRV]:
