@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
+from shlex import quote
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "/usr/bin/python3"
@@ -47,3 +51,9 @@ def test_who_cannot_install_packages_is_told_of_all_with_a_command_that_works(tm
     assert done.returncode == 4
     assert "missing: first second" in done.stderr
     assert "apt-get update && apt-get install first second" in done.stderr
+
+
+def test_what_is_compiled_of_python_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    shown = setup(f"{quote(sys.executable)} -c 'import sys; print(sys.dont_write_bytecode)'", tmp_path).stdout
+    assert shown.strip() == "False"
