@@ -127,9 +127,7 @@ def shared_divisors(statement: tirx.SBlockRealize) -> tirx.SBlockRealize:
                 return None
             return node.a * (_constant(1) / node.b)
 
-        value = tirx.Evaluate(store.value)
-        value = tirx.stmt_functor.ir_transform(value, None, inverted, ["tirx.Div"]).value
-        return tirx.BufferStore(store.buffer, value, store.indices) if along else store
+        return tirx.stmt_functor.ir_transform(store, None, inverted, ["tirx.Div"]) if along else store
 
     return tirx.stmt_functor.ir_transform(statement, None, replaced, ["tirx.BufferStore"])
 
@@ -182,13 +180,10 @@ def _exp(x: tirx.PrimExpr, high: float = EXP_HIGH) -> tirx.PrimExpr:
 def _argument_of_softplus(node: tirx.PrimExpr) -> tirx.PrimExpr | None:
     """Return the argument of tanh(softplus(…)), as in Mish, if the call *node* is that."""
     inner = node.args[0] if is_call(node, "tirx.tanh") and node.dtype == "float32" else None
-    if not isinstance(inner, tirx.Select) or not is_call(inner.false_value, "tirx.log"):
+    if not isinstance(inner, tirx.Select):
         return None
-    grown = inner.false_value.args[0]
-    if not isinstance(grown, tirx.Add) or not isinstance(grown.a, tirx.FloatImm) or grown.a.value != 1:
-        return None
-    x = grown.b.args[0] if is_call(grown.b, "tirx.exp") else None
-    return x if x is not None and tvm_ffi.structural_equal(x, inner.true_value) else None
+    x, grown = inner.true_value, inner.false_value
+    return x if tvm_ffi.structural_equal(grown, tirx.log(_constant(1) + tirx.exp(x))) else None
 
 
 def _tanh_of_softplus(exponential: tirx.PrimExpr) -> tirx.PrimExpr:
